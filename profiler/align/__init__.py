@@ -1,0 +1,1 @@
+"""Who caused what: kernels to layers, layers to ONNX nodes."""

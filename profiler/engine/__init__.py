@@ -1,0 +1,1 @@
+"""What the backend made of it."""

@@ -1,0 +1,88 @@
+"""The one plug-in mechanism: costs, rules and reporters are all entries of a `Registry`.
+
+An entry registers itself with a decorator when its module is imported; the registry imports
+every module of its home package, then the modules that other distributions announce under its
+entry-point group. A key may be registered several times with disjoint opset ranges; a second
+entry for the same key and version is an error, never a silent override.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+NEWEST = 10**6
+"""Open end of a version range."""
+
+
+class _Entry(NamedTuple, Generic[V]):
+    first: int
+    last: int
+    value: V
+
+
+class Registry(Generic[K, V]):
+    """Maps a key and a version to a value.
+
+    Args:
+        name: What an entry is called in messages, for example ``cost``.
+        package: Package whose modules are imported before the first look-up.
+        entry_point_group: Group under which other distributions list modules to import too.
+    """
+
+    def __init__(self, name: str, package: str, entry_point_group: str) -> None:
+        self.name = name
+        self._package = package
+        self._group = entry_point_group
+        self._entries: dict[K, list[_Entry[V]]] = {}
+        self._loaded = False
+
+    def register(self, *keys: K, first: int = 1, last: int = NEWEST) -> Callable[[V], V]:
+        """Decorator that files a value under ``keys`` for versions ``first`` to ``last``.
+
+        Raises:
+            ValueError: A key already has an entry for one of these versions.
+        """
+
+        def add(value: V) -> V:
+            for key in keys:
+                entries = self._entries.setdefault(key, [])
+                for entry in entries:
+                    if first <= entry.last and entry.first <= last:
+                        both = f"{entry.value!r} and {value!r}"
+                        raise ValueError(f"{self.name} {key!r} is registered twice for {first}..{last}: {both}")
+                entries.append(_Entry(first, last, value))
+            return value
+
+        return add
+
+    def get(self, key: K, version: int = NEWEST) -> V | None:
+        """The value for ``key`` whose range holds ``version``, or None."""
+        self._load()
+        return next((e.value for e in self._entries.get(key, ()) if e.first <= version <= e.last), None)
+
+    def keys(self) -> list[K]:
+        """All keys, sorted by their text so that listings do not depend on import order."""
+        self._load()
+        return sorted(self._entries, key=str)
+
+    def values(self) -> Iterator[V]:
+        """The newest value of every key, in the order of `keys`."""
+        for key in self.keys():
+            yield max(self._entries[key], key=lambda e: e.last).value
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self._package)
+        for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+            importlib.import_module(f"{self._package}.{module.name}")
+        for point in importlib.metadata.entry_points(group=self._group):
+            point.load()

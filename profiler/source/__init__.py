@@ -1,0 +1,1 @@
+"""What was asked: the ONNX model, its shapes and its inputs."""

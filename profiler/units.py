@@ -1,0 +1,70 @@
+"""Units, dtype widths and the one way to print a number.
+
+Time is kept in integer nanoseconds, work in FLOP and bytes. Prefixes are SI: 1 TB/s = 1e12 B/s.
+"""
+
+from __future__ import annotations
+
+import math
+
+FLOP_PER_MAC = 2
+"""One multiply-accumulate is two floating-point operations, everywhere in trtprof."""
+
+DTYPE_BITS: dict[str, int] = {
+    "fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16,
+    "fp8e4m3fn": 8, "fp8e4m3fnuz": 8, "fp8e5m2": 8, "fp8e5m2fnuz": 8, "fp8e8m0": 8, "fp4e2m1": 4,
+    "int64": 64, "int32": 32, "int16": 16, "int8": 8, "int4": 4, "int2": 2,
+    "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8, "uint4": 4, "uint2": 2,
+    "bool": 8, "complex64": 64, "complex128": 128,
+}  # fmt: skip
+"""Storage width in bits of one element; ``string`` has none and is left out on purpose."""
+
+
+def dtype_bytes(dtype: str, elements: int) -> int:
+    """Bytes that ``elements`` values of ``dtype`` take, sub-byte types packed and rounded up.
+
+    Raises:
+        KeyError: ``dtype`` has no fixed width (``string``) or is not known.
+    """
+    return -(-DTYPE_BITS[dtype] * elements // 8)
+
+
+def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
+    for factor, unit in steps:
+        if abs(value) >= factor:
+            return f"{_digits(value / factor)} {unit}"
+    factor, unit = steps[-1]
+    return f"{_digits(value / factor)} {unit}"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits without an exponent: 0.248, 12.4, 1430."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else "-"
+    magnitude = math.floor(math.log10(abs(value)))
+    return f"{value:.{min(max(2 - magnitude, 0), 6)}f}"
+
+
+def format_ns(ns: float) -> str:
+    """A duration in ns with the SI unit that suits its size, three significant digits."""
+    return _scaled(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")))
+
+
+def format_bytes(count: float) -> str:
+    """A byte count with an SI prefix (1 MB = 1e6 B)."""
+    return _scaled(count, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))
+
+
+def format_flops(count: float) -> str:
+    """A count of floating-point operations with an SI prefix."""
+    return _scaled(count, ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"), (1, "FLOP")))
+
+
+def format_rate(per_second: float, unit: str) -> str:
+    """A rate with an SI prefix, for example ``format_rate(1e12, "B/s") == "1.00 TB/s"``."""
+    return _scaled(per_second, ((1e12, f"T{unit}"), (1e9, f"G{unit}"), (1e6, f"M{unit}"), (1e3, f"k{unit}"), (1, unit)))
+
+
+def format_percent(fraction: float) -> str:
+    """A fraction as a percentage with one decimal."""
+    return f"{100 * fraction:.1f} %"
