@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Dim = int | str
-Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+Attribute = int | float | str | tuple[int | float | str, ...]
 
 KERNEL_COLUMNS = ("iteration", "index", "name", "layer", "start_ns", "dur_ns", "self_ns")
 """Columns of the kernel table: one row a launch.
@@ -145,6 +145,11 @@ class InputTensor(Record, frozen=True, kw_only=True):
     name: str
     dtype: str
     shape: tuple[int, ...]
+    kind: Literal["uniform", "integers", "file"] = "uniform"
+    low: float = -1.0
+    high: float = 1.0
+    """Values are drawn from ``low`` to ``high``: half open for floats, both ends for integers."""
+    file: str = ""
     values: str = ""
     """In words: ``uniform -1..1``, ``integers 0..9 (indices of Gather_3)``, ``file x.npy``."""
 
@@ -196,6 +201,10 @@ class Layer(Record, frozen=True, kw_only=True):
     op: Op
     role: Literal["compute", "layout", "control"] = "compute"
     graph: str = ""
+    hints: tuple[str, ...] = ()
+    """Names of ONNX nodes that the backend itself gives for the layer (its name, its metadata)."""
+    output_hints: tuple[str, ...] = ()
+    """Names that the ONNX tensor may have which its first output started as, best guess first."""
     nodes: tuple[str, ...] = ()
     match: MatchConfidence = "none"
     reason: str = ""
@@ -307,11 +316,15 @@ class Ceilings(Record, frozen=True, kw_only=True):
     """Size of the last-level cache."""
     threads: NonNegative
     launch_ns: float
-    """Time of a kernel that does nothing, as the profiler sees it."""
-    dispatch_ns: float
-    """Time between kernels that the runtime needs per node, without a profiler."""
+    """Time that a kernel which does nothing adds to an inference, without a profiler."""
     call_ns: float
     """Time of an inference call around an all but empty graph."""
+    profiler_ns: float = 0.0
+    """Time that the profiler itself adds inside the event of each kernel."""
+    profiler_tensor_ns: float = 0.0
+    """The same for each input and output tensor of the kernel, which the profiler writes down."""
+    profiler_gap_ns: float = 0.0
+    """Time that the profiler adds behind the event of each kernel, so inside that of its parent."""
     spread: dict[str, float] = {}
     """Relative spread (max - min) / median of the repeats behind each ceiling."""
     cached: bool = False
@@ -340,8 +353,9 @@ class Estimate(Record, frozen=True, kw_only=True):
 class LayerResult(Record, frozen=True, kw_only=True):
     """A layer with its measured and its predicted time: a row of the report.
 
-    ``measured_ns`` is the median over iterations. ``lost_ns`` is measured less attainable; it is
-    negative when the layer ran faster than the ceilings measured on this device allow.
+    ``measured_ns`` is the median over iterations, less the profiler's own time inside each event
+    (`Ceilings.profiler_ns`); the kernels' own times are as captured. ``lost_ns`` is measured less
+    attainable; it is negative when the layer ran faster than the ceilings of this device allow.
     """
 
     name: str
@@ -421,6 +435,26 @@ class Device(Record, frozen=True, kw_only=True):
     cache_bytes: NonNegative = 0
     clock_mhz: float | None = None
     detail: dict[str, str] = {}
+
+
+class OpTotal(Record, frozen=True, kw_only=True):
+    """All nodes of one op type and the sum of their work (constants are computed before the run)."""
+
+    domain: str
+    op_type: str
+    count: NonNegative
+    work: Work
+
+
+class Inspection(Record, frozen=True, kw_only=True):
+    """A model looked at without building it: the document of `trtprof inspect --format json`."""
+
+    schema_version: int
+    model: ModelInfo
+    total: Work
+    ops: tuple[OpTotal, ...]
+    nodes: tuple[Node, ...]
+    unsupported: tuple[Unsupported, ...]
 
 
 class NodeResult(Record, frozen=True, kw_only=True):

@@ -516,8 +516,8 @@ def quantise(model: onnx.ModelProto, ranges: Mapping[str, tuple[float, float]], 
             ),
         ]
 
-    for tensor in source.input:
-        activation(tensor.name, tensor.name)
+    for image in source.input:
+        activation(image.name, image.name)
     for node in source.node:
         inputs = (
             weighted(node)

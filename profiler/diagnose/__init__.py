@@ -1,1 +1,129 @@
-"""Why it differs."""
+"""Why measured differs from attainable: the ledger, the rules, and their ranking.
+
+A rule is one file under ``diagnose/rules``. Its module docstring has three parts, What, Why and
+Try, which `trtprof rules CODE` prints. It looks at a `Case` and yields `Claim` records:
+
+    @rule("RL101", "memory-bound op far under bandwidth")
+    def check(case: Case) -> Iterator[Claim]: ...
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from profiler.records import Ceilings, Coverage, Latency, Layer, LayerResult, LedgerRow
+from profiler.registry import Registry
+
+
+class Thresholds(NamedTuple):
+    """Every threshold of every rule, with where it comes from.
+
+    Attributes:
+        efficiency: Attainable / measured under which a layer is far from its roof. A calibrated
+            roof leaves healthy kernels between 0.7 and 1 (the calibration's own checks); half of
+            that is not noise.
+        min_share: Share of latency under which a single finding is not worth a person's time.
+        launch_share: Share of latency in launch-bound layers from which the model is launch-bound.
+        host_share: Share of latency outside kernels from which the host is named as a cause.
+        coverage: Attributed share of kernel time under which no verdict is given.
+        above_roof: Measured / ideal under which a kernel is too fast to be counted right; the
+            ceilings repeat to within 3 %.
+        noise_cv: Coefficient of variation of latency from which small findings are doubtful.
+    """
+
+    efficiency: float = 0.5
+    min_share: float = 0.01
+    launch_share: float = 0.1
+    host_share: float = 0.1
+    coverage: float = 0.95
+    above_roof: float = 0.95
+    noise_cv: float = 0.1
+
+
+THRESHOLDS = Thresholds()
+
+
+class Case(NamedTuple):
+    """What a rule may look at. Layers are in execution order."""
+
+    layers: tuple[LayerResult, ...]
+    engine: Mapping[str, Layer]
+    latency: Latency
+    profiled: Latency
+    coverage: Coverage
+    ceilings: Ceilings
+    ledger: tuple[LedgerRow, ...]
+    clock_resolution_ns: int
+    thresholds: Thresholds = THRESHOLDS
+
+    def share(self, ns: float) -> float:
+        """A time as a share of the end-to-end latency."""
+        return ns / self.latency.median_ns if self.latency.median_ns else 0.0
+
+    def row(self, cause: str) -> int:
+        """The ns of a ledger row, 0 where there is none."""
+        return sum(row.ns for row in self.ledger if row.cause == cause)
+
+
+class Claim(NamedTuple):
+    """A rule's claim to some lost time.
+
+    Attributes:
+        where: The layer, or in words the place.
+        evidence: Facts and estimates, with their numbers.
+        remedy: What to try first.
+        layers: Time claimed by layer, in ns; `rank` lets each layer be claimed once.
+        other_ns: Time claimed outside layers (rows of the ledger such as the host's).
+        confidence: How likely the cause is, before coverage and noise are taken into account.
+        kind: ``trust`` is about the numbers themselves and claims no time.
+    """
+
+    where: str
+    evidence: str
+    remedy: str
+    layers: Mapping[str, int] = {}
+    other_ns: int = 0
+    confidence: float = 0.8
+    kind: Literal["hypothesis", "trust"] = "hypothesis"
+
+
+Check = Callable[[Case], Iterable[Claim]]
+
+
+class Rule(NamedTuple):
+    """A registered rule. ``order`` decides which of two rules may claim a layer: lower goes first."""
+
+    code: str
+    title: str
+    check: Check
+    order: int
+    doc: str
+
+    def section(self, name: str) -> str:
+        """One part of the docstring: ``What``, ``Why`` or ``Try``."""
+        lines: Iterator[str] = iter(self.doc.splitlines())
+        for line in lines:
+            if line.strip() == f"{name}:":
+                break
+        part = []
+        for line in lines:
+            if line.strip() in ("What:", "Why:", "Try:"):
+                break
+            part.append(line.strip())
+        return " ".join(part).strip()
+
+
+RULES: Registry[str, Rule] = Registry("rule", "profiler.diagnose.rules", "trtprof.rules")
+
+
+def rule(code: str, title: str, *, order: int = 50) -> Callable[[Check], Check]:
+    """Decorator that registers a check under its code; the module's docstring documents it."""
+
+    def add(check: Check) -> Check:
+        doc = sys.modules[check.__module__].__doc__ or ""
+        RULES.register(code)(Rule(code, title, check, order, doc))
+        return check
+
+    return add

@@ -1,0 +1,383 @@
+"""From the artefacts of a run to its result: align, price, predict, diagnose.
+
+A pure function of what was saved: no model, no engine and no device is needed, and the same
+artefacts always give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from profiler import run_folder
+from profiler.align.kernels import align_kernels
+from profiler.align.nodes import match_layers
+from profiler.cost import UnknownShapeError, work_of
+from profiler.diagnose import Case
+from profiler.diagnose.ledger import build_ledger
+from profiler.diagnose.rank import diagnose, verdict
+from profiler.predict.roofline import compute_dtype, predict_layers
+from profiler.records import (
+    SCHEMA_VERSION,
+    Capture,
+    Ceilings,
+    Device,
+    Engine,
+    Estimate,
+    Inspection,
+    Layer,
+    LayerResult,
+    Match,
+    Node,
+    NodeFate,
+    NodeResult,
+    Op,
+    OpTotal,
+    Run,
+    Source,
+    Tensor,
+    Unsupported,
+    Work,
+)
+from profiler.run_folder import Request, RunFolder
+from profiler.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def work_of_nodes(nodes: Sequence[Node]) -> tuple[dict[str, Work | None], dict[str, str]]:
+    """Work by node name, None where it is unknown, and why it is unknown.
+
+    A node that constants decide does no work in the run; it is priced all the same.
+    """
+    works: dict[str, Work | None] = {}
+    reasons: dict[str, str] = {}
+    for node in nodes:
+        works[node.name], reason = _price(node.op)
+        if reason:
+            reasons[node.name] = reason
+    return works, reasons
+
+
+def _price(op: Op) -> tuple[Work | None, str]:
+    try:
+        work = work_of(op)
+    except UnknownShapeError as error:
+        return None, f"unknown shape: {error}"
+    return (work, "") if work is not None else (None, "no cost function")
+
+
+def analyse(folder: RunFolder) -> Run:
+    """The result of a run from its saved artefacts alone: no model, no engine, no device.
+
+    Raises:
+        MissingError: An artefact is missing because the run did not get that far.
+        CaptureError: Kernels could not be aligned.
+    """
+    request = folder.read(run_folder.REQUEST, Request)
+    source = folder.read(run_folder.SOURCE, Source)
+    engine = folder.read(run_folder.ENGINE, Engine)
+    device = folder.read(run_folder.DEVICE, Device)
+    ceilings = folder.read(run_folder.CEILINGS, Ceilings)
+    capture = folder.read(run_folder.CAPTURE, Capture)
+    kernels = folder.table(run_folder.KERNELS)
+
+    matched, fates = match_layers(source.nodes, [_as_run(layer, capture) for layer in engine.layers])
+    alignment = align_kernels(kernels, matched, capture.clock_resolution_ns)
+    ran = [layer for layer in _in_execution_order(matched, kernels) if layer.name in alignment.matches]
+    prices = {layer.name: _price(layer.op) for layer in ran}
+    works = {name: work for name, (work, _) in prices.items()}
+    estimates = predict_layers(ran, works, ceilings)
+    iterations = max(int(kernels["iteration"].nunique()), 1)
+    launches = {layer.name: sum(m.count for m in alignment.matches[layer.name]) / iterations for layer in ran}
+    overheads = _profiler_overheads(ran, launches, ceilings)
+    results = []
+    for layer in ran:
+        captured_ns = alignment.per_iteration_ns[layer.name]
+        results.append(
+            _layer_result(
+                layer, works[layer.name], estimates[layer.name], max(captured_ns - overheads[layer.name], 0),
+                kernels=alignment.matches[layer.name], dtype=compute_dtype(layer.op),
+            )
+        )  # fmt: skip
+    unattributed_ns = sum(match.total_ns for match in alignment.unattributed) // iterations
+    ledger = build_ledger(results, estimates, capture.latency, ceilings, unattributed_ns)
+    case = Case(
+        layers=tuple(results),
+        engine={layer.name: layer for layer in ran},
+        latency=capture.latency,
+        profiled=capture.profiled,
+        coverage=alignment.coverage,
+        ceilings=ceilings,
+        ledger=ledger,
+        clock_resolution_ns=capture.clock_resolution_ns,
+    )
+    findings = diagnose(case)
+    attainable = sum(result.attainable_ns or 0 for result in results if result.role != "layout")
+    return Run(
+        schema_version=SCHEMA_VERSION,
+        model=source.model,
+        backend=engine.backend,
+        device=device,
+        versions={"trtprof": request.version, **engine.versions},
+        ceilings=ceilings,
+        latency=capture.latency,
+        profiled=capture.profiled,
+        coverage=alignment.coverage,
+        verdict=verdict(case, findings, attainable),
+        ledger=ledger,
+        layers=tuple(sorted(results, key=_by_loss)),
+        nodes=_node_results(source.nodes, fates),
+        findings=findings,
+        unsupported=_unsupported(results, prices, {layer.name: layer.op.domain for layer in ran}),
+        captured_ns=alignment.captured_ns,
+        kernels_unattributed=alignment.unattributed,
+        assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings)),
+        created=request.created,
+    )
+
+
+def _by_loss(result: LayerResult) -> tuple[int, str]:
+    """Largest loss first. A layer without a price may be all loss; a layout layer is."""
+    lost = result.measured_ns if result.lost_ns is None else result.lost_ns
+    return (-lost, result.name)
+
+
+def _as_run(layer: Layer, capture: Capture) -> Layer:
+    """The layer with the shapes that were seen while it ran, where the graph did not know them."""
+    seen = capture.runtime_shapes.get(layer.name)
+    if seen is None:
+        return layer
+    op = msgspec.structs.replace(
+        layer.op, inputs=_filled(layer.op.inputs, seen[0]), outputs=_filled(layer.op.outputs, seen[1])
+    )
+    return msgspec.structs.replace(layer, op=op)
+
+
+def _filled(known: Sequence[Tensor | None], seen: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    present = [tensor for tensor in known if tensor is not None]
+    if len(present) != len(seen):
+        return tuple(known)
+    shapes = iter(seen)
+    return tuple(
+        None
+        if tensor is None
+        else msgspec.structs.replace(tensor, shape=(now := next(shapes)).shape, dtype=_known_dtype(now, tensor))
+        for tensor in known
+    )
+
+
+def _known_dtype(seen: Tensor, declared: Tensor) -> str:
+    return declared.dtype if seen.dtype == "unknown" else seen.dtype
+
+
+def _in_execution_order(layers: Sequence[Layer], kernels: pd.DataFrame) -> list[Layer]:
+    """Layers as they ran in the last profiled inference, which is the order that the cache sees."""
+    last = kernels[kernels["iteration"] == kernels["iteration"].max()]
+    order: dict[str, int] = {}
+    for name in last.sort_values("index")["layer"]:
+        order.setdefault(str(name), len(order))
+    return sorted(layers, key=lambda layer: order.get(layer.name, len(order)))
+
+
+def _profiler_overheads(layers: Sequence[Layer], launches: Mapping[str, float], ceilings: Ceilings) -> dict[str, int]:
+    """Time that the profiler spent inside the events of each layer in one inference, in ns.
+
+    A control-flow layer also holds what the profiler did behind each event of its body.
+    """
+    inner: dict[str, float] = {}
+    for layer in layers:
+        if layer.graph:
+            owner = layer.graph.rpartition("/")[0]
+            inner[owner] = inner.get(owner, 0.0) + launches[layer.name]
+    overheads = {}
+    for layer in layers:
+        tensors = sum(1 for tensor in (*layer.op.inputs, *layer.op.outputs) if tensor is not None)
+        each = ceilings.profiler_ns + tensors * ceilings.profiler_tensor_ns
+        behind = inner.get(layer.name, 0.0) * ceilings.profiler_gap_ns
+        overheads[layer.name] = round(launches[layer.name] * each + behind)
+    return overheads
+
+
+def _layer_result(
+    layer: Layer,
+    work: Work | None,
+    estimate: Estimate | None,
+    measured_ns: int,
+    *,
+    kernels: tuple[Match, ...],
+    dtype: str,
+) -> LayerResult:
+    lost = None if estimate is None else measured_ns - estimate.attainable_ns
+    return LayerResult(
+        name=layer.name,
+        op_type=layer.op.op_type,
+        role=layer.role,
+        nodes=layer.nodes,
+        kernels=kernels,
+        measured_ns=measured_ns,
+        ideal_ns=None if estimate is None else estimate.ideal_ns,
+        attainable_ns=None if estimate is None else estimate.attainable_ns,
+        lost_ns=measured_ns if layer.role == "layout" else lost,
+        bound="unknown" if estimate is None else estimate.bound,
+        flops=None if work is None else work.flops,
+        bytes=None if work is None else work.bytes,
+        dtype=dtype,
+        match=layer.match,
+        reason=layer.reason,
+        shapes=_shapes_text(layer.op),
+        terms={} if estimate is None else estimate.terms,
+        work=work,
+        constant=layer.constant,
+    )
+
+
+def _shapes_text(op: Op) -> str:
+    def text(tensors: Iterable[Tensor | None]) -> str:
+        return ", ".join(
+            "?" if tensor.shape is None else "x".join(map(str, tensor.shape)) or "scalar"
+            for tensor in tensors
+            if tensor is not None
+        )
+
+    return f"{text(op.inputs)} -> {text(op.outputs)}"
+
+
+def _node_results(nodes: Sequence[Node], fates: Sequence[NodeFate]) -> tuple[NodeResult, ...]:
+    return tuple(
+        NodeResult(
+            name=node.name,
+            op_type=node.op.op_type,
+            graph=node.graph,
+            fate=fate.fate,
+            layers=fate.layers,
+            flops=None if node.work is None else node.work.flops,
+            bytes=None if node.work is None else node.work.bytes,
+            reason=fate.reason,
+        )
+        for node, fate in zip(nodes, fates, strict=True)
+    )
+
+
+def _unsupported(
+    results: Sequence[LayerResult], prices: Mapping[str, tuple[Work | None, str]], domains: Mapping[str, str]
+) -> tuple[Unsupported, ...]:
+    total = sum(result.measured_ns for result in results)
+    groups: dict[tuple[str, str, str], list[LayerResult]] = {}
+    for result in results:
+        if result.work is None:
+            key = (domains[result.name], result.op_type, prices[result.name][1])
+            groups.setdefault(key, []).append(result)
+    return tuple(
+        Unsupported(
+            domain=domain,
+            op_type=op_type,
+            count=len(found),
+            measured_ns=sum(result.measured_ns for result in found),
+            share=sum(result.measured_ns for result in found) / total if total else 0.0,
+            reason=reason,
+        )
+        for (domain, op_type, reason), found in sorted(groups.items())
+    )
+
+
+def _assumptions(capture: Capture, ceilings: Ceilings) -> list[str]:
+    notes = [
+        "1 MAC = 2 FLOP; bytes: each distinct external tensor of a layer once, at its dtype in the engine, weights too",
+        f"what stays in the last-level cache ({format_bytes(ceilings.cache_bytes)}) is charged at its bandwidth",
+    ]
+    if capture.clock_resolution_ns > 1:
+        notes.append(
+            f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"
+        )
+    if ceilings.profiler_ns:
+        notes.append(
+            f"measured times of layers are less the profiler's own {format_ns(ceilings.profiler_ns)} an event, "
+            "found on empty kernels"
+        )
+    return notes
+
+
+def inspection_of(source: Source) -> Inspection:
+    """Work of a model by op, before anything is built.
+
+    Bodies of control flow are listed but their nodes do not add to the total by themselves: an If
+    counts its larger branch, a Loop or Scan one trip, and the total says that it is a bound.
+    """
+    works, reasons = work_of_nodes(source.nodes)
+    nodes = tuple(msgspec.structs.replace(node, work=works[node.name]) for node in source.nodes)
+    counted, bound, note = _counted(nodes)
+    groups: dict[tuple[str, str], list[Node]] = {}
+    for node in nodes:
+        groups.setdefault((node.op.domain, node.op.op_type), []).append(node)
+    ops = []
+    for (domain, op_type), found in sorted(groups.items()):
+        total = _sum(
+            node.work for node in found if node.name in counted and not node.constant and node.work is not None
+        )
+        ops.append(OpTotal(domain=domain, op_type=op_type, count=len(found), work=total))
+    missing: dict[tuple[str, str, str], int] = {}
+    for node in nodes:
+        if node.name in reasons:
+            key = (node.op.domain, node.op.op_type, reasons[node.name].partition(":")[0])
+            missing[key] = missing.get(key, 0) + 1
+    total = _sum(op.work for op in ops)
+    return Inspection(
+        schema_version=SCHEMA_VERSION,
+        model=source.model,
+        total=msgspec.structs.replace(total, bound=bound, note=note) if bound != "exact" else total,
+        ops=tuple(sorted(ops, key=lambda op: (-op.work.flops, -op.work.bytes, op.op_type))),
+        nodes=nodes,
+        unsupported=tuple(
+            Unsupported(domain=domain, op_type=op_type, count=count, measured_ns=0, share=0.0, reason=reason)
+            for (domain, op_type, reason), count in sorted(missing.items())
+        ),
+    )
+
+
+def _counted(nodes: Sequence[Node]) -> tuple[set[str], Literal["exact", "upper", "lower"], str]:
+    """Names of the nodes that count towards the total, and whether the total is a bound."""
+    by_graph: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_graph.setdefault(node.graph, []).append(node)
+    bound: Literal["exact", "upper", "lower"] = "exact"
+    note = ""
+    counted: set[str] = set()
+
+    def flops(graph: str) -> int:
+        own = by_graph.get(graph, [])
+        inner = sum(flops(path) for node in own for path in by_graph if path.rpartition("/")[0] == node.name)
+        return inner + sum(node.work.flops for node in own if node.work is not None)
+
+    def take(graph: str) -> None:
+        nonlocal bound, note
+        for node in by_graph.get(graph, []):
+            counted.add(node.name)
+            bodies = [path for path in by_graph if path.rpartition("/")[0] == node.name]
+            if node.op.op_type == "If" and bodies:
+                bound, note = "upper", "of each If the branch with more work is counted"
+                take(max(bodies, key=lambda path: (flops(path), path)))
+            elif bodies:
+                bound, note = "lower", "the body of each Loop and Scan is counted once"
+                for path in bodies:
+                    take(path)
+
+    take("")
+    return counted, bound, note
+
+
+def _sum(works: Iterable[Work]) -> Work:
+    total = Work()
+    for work in works:
+        total = Work(
+            tensor_flops=total.tensor_flops + work.tensor_flops,
+            vector_flops=total.vector_flops + work.vector_flops,
+            special=total.special + work.special,
+            bytes_read=total.bytes_read + work.bytes_read,
+            bytes_written=total.bytes_written + work.bytes_written,
+            bytes_parameters=total.bytes_parameters + work.bytes_parameters,
+        )
+    return total

@@ -1,0 +1,67 @@
+"""Start the worker, relay its progress, and turn its failures into errors with a cause."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from profiler.capture.worker import CAPTURE_FILE, ERROR_FILE, WorkerError, WorkerRequest
+from profiler.errors import CaptureError, TrtprofError
+
+LOG_FILE = "worker.log"
+
+
+def run_worker(request: WorkerRequest, progress: Callable[[str], None]) -> None:
+    """Run the worker to its end; its results lie in the folder of the request.
+
+    Raises:
+        CaptureError: The worker crashed, was killed or ran out of memory; its log is in the folder.
+        TrtprofError: The worker's own error, with the exit code that it chose.
+    """
+    request_file = Path(request.scratch) / "worker_request.json"
+    request_file.write_bytes(msgspec.json.encode(request))
+    log_path = Path(request.folder) / LOG_FILE
+    with log_path.open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "profiler.capture.worker", str(request_file)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            assert child.stdout is not None  # noqa: S101 - it was asked for
+            for line in child.stdout:
+                progress(line.rstrip())
+            code = child.wait()
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+    if code == 0 and (Path(request.folder) / CAPTURE_FILE).is_file():
+        log_path.unlink()
+        return
+    failure = Path(request.scratch) / ERROR_FILE
+    if failure.is_file():
+        log_path.unlink()
+        error = msgspec.json.decode(failure.read_bytes(), type=WorkerError)
+        raised: TrtprofError = CaptureError(error.what, why=error.why, fix=error.fix)
+        raised.exit_code = error.exit_code
+        raise raised
+    raise CaptureError("the run of the model died", why=_death(code, log_path), fix=f"see {log_path}")
+
+
+def _death(code: int, log: Path) -> str:
+    if code < 0:
+        name = signal.Signals(-code).name
+        if name == "SIGKILL":
+            return "it was killed (SIGKILL): out of memory, or by hand"
+        return f"it was ended by {name}"
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else f"exit code {code} without a word"

@@ -1,0 +1,162 @@
+"""ONNX Runtime's profile: node events of a CPU session to the kernel table.
+
+The file is a JSON list of Chrome trace events: one ``Session`` event ``model_run`` an inference and
+one ``Node`` event ``<node>_kernel_time`` a node run, written when the node ends. ``ts`` and ``dur``
+are whole microseconds, cut off, so each duration is known to within `CLOCK_RESOLUTION_NS`. Seen in
+ONNX Runtime 1.31; older releases add ``_fence_before`` and ``_fence_after`` events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from profiler.errors import CaptureError
+from profiler.records import KERNEL_COLUMNS, Tensor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CLOCK_RESOLUTION_NS = 1000
+_SUFFIX = "_kernel_time"
+
+NUMPY_DTYPES: dict[str, str] = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32",
+    "int16": "int16", "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16",
+    "uint8": "uint8", "bool": "bool",
+}  # fmt: skip
+
+_PROFILE_DTYPES: dict[str, str] = {
+    "float": "fp32", "double": "fp64", "float16": "fp16", "bfloat16": "bf16", "bool": "bool", "string": "string",
+    "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32", "uint32": "uint32",
+    "int64": "int64", "uint64": "uint64", "Int4x2": "int4", "UInt4x2": "uint4",
+}  # fmt: skip
+
+
+class _Args(msgspec.Struct, frozen=True):
+    op_name: str = ""
+    provider: str = ""
+    input_type_shape: list[dict[str, list[int]]] = []
+    output_type_shape: list[dict[str, list[int]]] = []
+
+
+class _Event(msgspec.Struct, frozen=True):
+    cat: str = ""
+    name: str = ""
+    ts: int = 0
+    dur: int = 0
+    args: _Args = _Args()
+
+
+class Profile(NamedTuple):
+    """A profile read: the kernel table, the time of each profiled run, shapes by layer."""
+
+    kernels: pd.DataFrame
+    run_ns: npt.NDArray[np.int64]
+    shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]
+
+
+def read_profile(path: Path, runs: int, graphs: Mapping[str, str]) -> Profile:
+    """Read the last ``runs`` inferences of a profile.
+
+    Args:
+        path: The file that ``end_profiling`` returned.
+        runs: How many inferences to keep; earlier ones are warm-up.
+        graphs: Layer name -> path of the subgraph that holds it.
+
+    Raises:
+        CaptureError: The file is no ONNX Runtime profile, holds fewer runs, or the runs did not
+            launch the same nodes.
+    """
+    try:
+        events = msgspec.json.decode(path.read_bytes(), type=list[_Event])
+    except msgspec.DecodeError as error:
+        raise CaptureError(
+            f"{path.name} is not an ONNX Runtime profile", why=str(error), fix="run again; keep disk space free"
+        ) from None
+    return profile_from_events(events, runs, graphs)
+
+
+def profile_from_events(events: Sequence[_Event], runs: int, graphs: Mapping[str, str]) -> Profile:
+    """The kernel table of events in the order in which they were written."""
+    import pandas as pd
+
+    per_run: list[list[_Event]] = []
+    pending: list[_Event] = []
+    bounds: list[_Event] = []
+    for event in events:
+        if event.cat == "Node" and event.name.endswith(_SUFFIX):
+            pending.append(event)
+        elif event.cat == "Session" and event.name == "model_run":
+            # A node event is written when the node ends, so all of a run stand before its own event.
+            bounds.append(event)
+            per_run.append([e for e in pending if e.ts >= event.ts])
+            pending = []
+    if len(per_run) < runs:
+        raise CaptureError(
+            f"the profile holds {len(per_run)} of {runs} runs",
+            why="ONNX Runtime stops recording after one million events",
+            fix="profile fewer iterations: --profile-iterations 3",
+        )
+    rows: list[tuple[int, int, str, str, int, int, int]] = []
+    for iteration, (bound, launched) in enumerate(zip(bounds[-runs:], per_run[-runs:], strict=True)):
+        self_us = _self_times(launched, graphs)
+        order = sorted(range(len(launched)), key=lambda i: (launched[i].ts, -launched[i].dur, i))
+        for index, position in enumerate(order):
+            event = launched[position]
+            layer = event.name.removesuffix(_SUFFIX)
+            rows.append(
+                (
+                    iteration,
+                    index,
+                    f"{event.args.provider.removesuffix('ExecutionProvider')}:{event.args.op_name}",
+                    layer,
+                    (event.ts - bound.ts) * CLOCK_RESOLUTION_NS,
+                    event.dur * CLOCK_RESOLUTION_NS,
+                    self_us[position] * CLOCK_RESOLUTION_NS,
+                )
+            )
+    shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
+    for event in per_run[-1]:
+        name = event.name.removesuffix(_SUFFIX)
+        if name not in shapes:
+            shapes[name] = (_tensors(event.args.input_type_shape), _tensors(event.args.output_type_shape))
+    return Profile(
+        kernels=pd.DataFrame.from_records(rows, columns=list(KERNEL_COLUMNS)),
+        run_ns=np.asarray([bound.dur * CLOCK_RESOLUTION_NS for bound in bounds[-runs:]], dtype=np.int64),
+        shapes=shapes,
+    )
+
+
+def _self_times(launched: Sequence[_Event], graphs: Mapping[str, str]) -> list[int]:
+    """Duration of each event less that of the nodes of its subgraphs that ran inside it.
+
+    Events come in the order in which they ended, so a control-flow node follows its body: the body
+    events that are still open when it ends are its own. Time stamps alone cannot tell, because
+    neighbours may share a microsecond. Cut-off durations cannot add up to more than their parent's.
+    """
+    own = [event.dur for event in launched]
+    open_bodies: dict[str, list[int]] = {}
+    for position, event in enumerate(launched):
+        layer = event.name.removesuffix(_SUFFIX)
+        graph = graphs.get(layer, "")
+        if graph:
+            open_bodies.setdefault(graph, []).append(position)
+        prefix = layer + "/"
+        for body in [path for path in open_bodies if path.startswith(prefix)]:
+            inner = sum(launched[child].dur for child in open_bodies.pop(body))
+            own[position] -= inner
+    return own
+
+
+def _tensors(entries: Sequence[Mapping[str, Sequence[int]]]) -> tuple[Tensor, ...]:
+    return tuple(
+        Tensor(name="", dtype=_PROFILE_DTYPES.get(dtype, "unknown"), shape=tuple(int(dim) for dim in dims))
+        for entry in entries
+        for dtype, dims in entry.items()
+    )

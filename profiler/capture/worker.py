@@ -1,0 +1,194 @@
+"""The child process that only warms up, times and runs: ``python -m profiler.capture.worker REQUEST``.
+
+It reads a `WorkerRequest`, measures latency in one session **without** the profiler, then runs the
+same inputs in a second session with it, and writes its results into the folder of the request. It
+is a process of its own so that a crash or a Ctrl-C costs nothing that was already written.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from profiler.capture import ort
+from profiler.capture.statistics import latency_of
+from profiler.errors import CaptureError, TrtprofError
+from profiler.ort_session import SessionRequest, clean_message, make_session
+from profiler.records import Capture, InputTensor
+
+LATENCY_FILE = "latency.parquet"
+KERNELS_FILE = "kernels.parquet"
+CAPTURE_FILE = "capture.json"
+ERROR_FILE = "worker_error.json"
+EVENT_LIMIT = 200_000
+"""Profiler events to record at most: each is about 1 kB of JSON, and ONNX Runtime drops all after one million."""
+
+
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the worker is asked to do. ``warmup_ms`` and ``duration_s`` are trtexec's units."""
+
+    session: SessionRequest
+    folder: str
+    scratch: str
+    inputs: tuple[InputTensor, ...]
+    graphs: dict[str, str]
+    """Layer name -> subgraph that holds it, to tell nested events apart."""
+    seed: int
+    iterations: int
+    warmup_ms: float
+    duration_s: float
+    profile_iterations: int
+
+
+class WorkerError(msgspec.Struct, frozen=True, kw_only=True):
+    """An error on its way to the parent."""
+
+    exit_code: int
+    what: str
+    why: str
+    fix: str
+
+
+class Runnable(Protocol):
+    """One inference with everything bound."""
+
+    def __call__(self) -> None:
+        """Run it."""
+
+
+def main(argv: list[str]) -> int:
+    """Entry point of the child; returns its exit code."""
+    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerRequest)
+    try:
+        capture(request)
+    except TrtprofError as error:
+        failure = WorkerError(exit_code=error.exit_code, what=error.what, why=error.why, fix=error.fix)
+        (Path(request.scratch) / ERROR_FILE).write_bytes(msgspec.json.encode(failure))
+        return error.exit_code
+    return 0
+
+
+def capture(request: WorkerRequest) -> None:
+    """Measure and profile; write raw samples, the kernel table and the `Capture` record."""
+    import pandas as pd
+
+    folder = Path(request.folder)
+    feeds = make_inputs(request.inputs, request.seed)
+    say("clean latency")
+    session = make_session(request.session)
+    run = bind(session, feeds)
+    warmups = warm_up(run, request.warmup_ms)
+    samples = time_runs(run, request.iterations, request.duration_s)
+    del session, run
+    pd.DataFrame({"latency_ns": samples}).to_parquet(folder / LATENCY_FILE, index=False)
+
+    nodes = max(len(request.graphs), 1)
+    profiled_runs = max(3, min(request.profile_iterations, EVENT_LIMIT // nodes))
+    say(f"profile of {profiled_runs} iterations")
+    prefix = str(Path(request.scratch) / "profile")
+    session = make_session(request.session, profile_prefix=prefix)
+    run = bind(session, feeds)
+    # Warm by time as the clean run was, but not for long: every event of it is kept in memory.
+    warm = max(1, min(warmups, EVENT_LIMIT // nodes // 4, 10))
+    for _ in range(warm):
+        run()
+    for _ in range(profiled_runs):
+        run()
+    profile_path = Path(session.end_profiling())
+    del session, run
+    say("reading the profile")
+    profile = ort.read_profile(profile_path, profiled_runs, request.graphs)
+    profile_path.unlink()
+    profile.kernels.to_parquet(folder / KERNELS_FILE, index=False, compression="zstd")
+    record = Capture(
+        collector="ort-profile",
+        latency=latency_of(samples),
+        profiled=latency_of(profile.run_ns),
+        warmup_iterations=warmups,
+        threads=request.session.threads,
+        inputs=request.inputs,
+        clock_resolution_ns=ort.CLOCK_RESOLUTION_NS,
+        runtime_shapes=profile.shapes,
+    )
+    # Written last: its presence says that the capture is whole.
+    (folder / CAPTURE_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+
+
+def say(text: str) -> None:
+    """One line of progress for the parent."""
+    print(text, flush=True)  # noqa: T201 - stdout is the channel to the parent
+
+
+def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDArray[Any]]:
+    """The input arrays of a plan; the same seed gives the same values on every machine."""
+    generator = np.random.default_rng(seed)
+    feeds: dict[str, npt.NDArray[Any]] = {}
+    for plan in plans:
+        dtype = np.dtype(ort.NUMPY_DTYPES[plan.dtype])
+        if plan.kind == "file":
+            feeds[plan.name] = np.ascontiguousarray(np.load(plan.file, allow_pickle=False))
+        elif plan.kind == "integers":
+            values = generator.integers(int(plan.low), int(plan.high), size=plan.shape, endpoint=True)
+            feeds[plan.name] = np.asarray(values).astype(dtype)
+        else:
+            feeds[plan.name] = np.asarray(generator.uniform(plan.low, plan.high, size=plan.shape)).astype(dtype)
+    return feeds
+
+
+def bind(session: Any, feeds: dict[str, npt.NDArray[Any]]) -> Runnable:
+    """One inference with inputs and outputs bound, as a deployed loop would: nothing is copied."""
+    import onnxruntime
+
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+    for output in session.get_outputs():
+        binding.bind_output(output.name, "cpu")
+    call = session.run_with_iobinding
+
+    def run() -> None:
+        call(binding)
+
+    try:
+        run()
+    except Exception as error:
+        raise CaptureError(
+            "the model does not run with these inputs",
+            why=clean_message(error),
+            fix="set the shapes (--shapes) or give real inputs (--loadInputs); `trtprof inspect` lists the inputs",
+        ) from None
+    return run
+
+
+def warm_up(run: Runnable, warmup_ms: float) -> int:
+    """Run for so many milliseconds; returns how often."""
+    count = 0
+    end = time.perf_counter_ns() + int(warmup_ms * 1e6)
+    while time.perf_counter_ns() < end:
+        run()
+        count += 1
+    return count
+
+
+def time_runs(run: Runnable, iterations: int, duration_s: float) -> npt.NDArray[np.int64]:
+    """Latencies of at least ``iterations`` runs and ``duration_s`` seconds, both as in trtexec."""
+    samples: list[int] = []
+    clock = time.perf_counter_ns
+    end = clock() + int(duration_s * 1e9)
+    while True:
+        for _ in range(max(iterations - len(samples), 1)):
+            began = clock()
+            run()
+            samples.append(clock() - began)
+        if clock() >= end:
+            return np.asarray(samples, dtype=np.int64)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,252 @@
+"""The commands. Each parses its options, calls the pipeline or a reporter, and prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profiler.cli import app
+from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width, wants_color
+from profiler.errors import MissingError, UsageError
+
+ModelArgument = Annotated[str | None, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.", show_default=False)]
+OnnxOption = Annotated[
+    str | None, typer.Option("--onnx", metavar="FILE", help="The same as the argument, as trtexec spells it.")
+]
+ShapesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shapes", metavar="NAME:DIMS,...", help="Input shapes, such as x:1x3x224x224,mask:1x128; may be repeated."
+    ),
+]
+BatchOption = Annotated[int | None, typer.Option("--batch", metavar="N", help="Number for dynamic batch dimensions.")]
+ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")]
+TopOption = Annotated[
+    int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
+]
+
+
+@app.command()
+def run(
+    model: ModelArgument = None,
+    onnx: OnnxOption = None,
+    shapes: ShapesOption = None,
+    batch: BatchOption = None,
+    load_inputs: Annotated[
+        list[str] | None,
+        typer.Option("--loadInputs", "--load-inputs", metavar="NAME:FILE.npy,...", help="Real inputs from .npy files."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random inputs.")] = 0,
+    backend: Annotated[
+        str, typer.Option("--backend", envvar="TRTPROF_BACKEND", help="auto, or one that `trtprof doctor` lists.")
+    ] = "auto",
+    threads: Annotated[
+        int, typer.Option("--threads", envvar="TRTPROF_THREADS", help="Threads inside an op; 0: one a usable core.")
+    ] = 0,
+    iterations: Annotated[int, typer.Option("--iterations", help="Measure at least so many inferences.")] = 10,
+    warmup: Annotated[
+        float, typer.Option("--warmUp", "--warmup", metavar="MS", help="Warm up for so many milliseconds.")
+    ] = 200.0,
+    duration: Annotated[
+        float, typer.Option("--duration", metavar="S", help="Measure for at least so many seconds.")
+    ] = 3.0,
+    profile_iterations: Annotated[
+        int, typer.Option("--profile-iterations", help="Inferences to run under the profiler.")
+    ] = 30,
+    recalibrate: Annotated[
+        bool, typer.Option("--recalibrate", help="Measure the ceilings of this device again.")
+    ] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FOLDER", help="Run folder; default reports/<model>-<stamp>.")
+    ] = "",
+    force: ForceOption = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.")] = False,
+    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, csv or html.")] = "text",
+    top: TopOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the run folder.")] = False,
+) -> None:
+    """Run a model end to end: latency, roofline, where the time is lost and why."""
+    from profiler import pipeline
+
+    progress = StageLines(quiet=quiet)
+    with errors_shown(progress), progress:
+        _known_format(format_name)
+        folder = pipeline.execute(
+            pipeline.RunOptions(
+                model=_model(model, onnx),
+                shapes=tuple(shapes or ()),
+                batch=batch,
+                load_inputs=tuple(load_inputs or ()),
+                seed=seed,
+                backend=backend,
+                threads=threads,
+                iterations=iterations,
+                warmup_ms=warmup,
+                duration_s=duration,
+                profile_iterations=profile_iterations,
+                recalibrate=recalibrate,
+                output=output,
+                force=force,
+                resume=resume,
+            ),
+            progress,
+        )
+    with errors_shown():
+        if quiet:
+            result(str(folder.path))
+            return
+        result(_rendered(folder.report(), format_name, top, to_terminal=True))
+        say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
+        say(f"next: trtprof report {folder.path} --format json")
+
+
+@app.command()
+def inspect(
+    model: ModelArgument = None,
+    onnx: OnnxOption = None,
+    shapes: ShapesOption = None,
+    batch: BatchOption = None,
+    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+) -> None:
+    """Look at a model alone: ops, shapes, parameters, FLOPs, bytes, unsupported ops."""
+    with errors_shown():
+        from profiler import pipeline
+        from profiler.report import inspection
+
+        if format_name not in ("text", "json"):
+            raise UsageError(f"inspect has no format {format_name!r}", why="known: text, json", fix="--format json")
+        found = pipeline.inspect(_model(model, onnx), shapes or (), batch)
+        if format_name == "json":
+            result(inspection.render_json(found))
+        else:
+            result(inspection.render_text(found, terminal_width(sys.stdout)))
+
+
+@app.command()
+def report(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as reports/<model>-<stamp>.")],
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="text, json, csv or html; default by the suffix of -o, else text.")
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write there; - is stdout.")] = "-",
+    force: ForceOption = False,
+    top: TopOption = None,
+) -> None:
+    """Render a finished run again; nothing but its folder is needed."""
+    from profiler.run_folder import RunFolder
+
+    with errors_shown():
+        from profiler import report as formats
+
+        name = format_name or ("text" if output == "-" else formats.for_path(output).name)
+        _known_format(name)
+        run = RunFolder(run_folder).report()
+        text = _rendered(run, name, top, to_terminal=output == "-")
+        if output == "-":
+            result(text)
+            return
+        path = Path(output)
+        if path.exists() and not force:
+            raise UsageError(f"{path} exists and will not be overwritten", fix="choose another file, or say --force")
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise MissingError(
+                f"{path} cannot be written", why=error.strerror or "", fix="choose another path"
+            ) from None
+        say(f"wrote {path}")
+
+
+@app.command()
+def rules(
+    code: Annotated[str | None, typer.Argument(help="A rule's code; without one, all rules are listed.")] = None,
+) -> None:
+    """List the rules, or explain one: what it looks at, why it happens, what to try."""
+    with errors_shown():
+        from profiler.diagnose import RULES
+
+        if code is None:
+            result("\n".join(f"{rule.code}  {rule.title}" for rule in RULES.values()))
+            return
+        found = RULES.get(code.upper())
+        if found is None:
+            raise UsageError(f"there is no rule {code!r}", why="known: " + ", ".join(RULES.keys()), fix="trtprof rules")
+        lines = [f"{found.code}  {found.title}"]
+        for section in ("What", "Why", "Try"):
+            lines += ["", f"{section}:", _wrapped(found.section(section))]
+        result("\n".join(lines))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is installed, which backends can run here, and what the others lack."""
+    with errors_shown():
+        import platform
+
+        from profiler import __version__
+        from profiler.engine.backends import backends, onnxruntime_version
+        from profiler.hardware.device import host_cpu
+        from profiler.hardware.store import default_cache_dir
+        from profiler.units import format_bytes
+
+        device = host_cpu()
+        lines = [
+            f"trtprof      {__version__}   Python {platform.python_version()}   {platform.platform(terse=True)}",
+            f"onnxruntime  {onnxruntime_version()}",
+            (
+                f"device       {device.name}, {device.cores} cores, {format_bytes(device.memory_bytes)} memory, "
+                f"{format_bytes(device.cache_bytes)} last-level cache"
+            ),
+            f"ceilings     {_ceilings_kept(default_cache_dir())}",
+            "backends, in the order of --backend auto:",
+        ]
+        for status in backends():
+            mark = "ok" if status.available else "--"
+            lines.append(f"  {mark}  {status.name:<13} {status.reason}")
+            if status.fix:
+                lines.append(f"      {'':<13} fix: {status.fix}")
+        result("\n".join(lines))
+        if not any(status.available for status in backends()):
+            raise MissingError("no backend can run here", fix="see the fixes above")
+
+
+def _ceilings_kept(folder: Path) -> str:
+    files = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    if not files:
+        return f"none measured yet; the first run does it and keeps them in {folder}"
+    return f"{len(files)} kept in {folder}; `trtprof run ... --recalibrate` measures again"
+
+
+def _model(argument: str | None, option: str | None) -> str:
+    if argument and option:
+        raise UsageError("the model is named twice", why=f"{argument} and --onnx {option}", fix="leave one away")
+    model = argument or option
+    if not model:
+        raise UsageError("no model is named", fix="trtprof run model.onnx")
+    return model
+
+
+def _known_format(name: str) -> None:
+    from profiler.report import get
+
+    get(name)
+
+
+def _rendered(run: object, name: str, top: int | None, *, to_terminal: bool) -> str:
+    from profiler import pipeline
+    from profiler.records import Run
+
+    assert isinstance(run, Run)  # noqa: S101 - for the type checker; the import is lazy
+    if name != "text" or not to_terminal:
+        return pipeline.render(run, name, top=top)
+    out = sys.stdout
+    return pipeline.render(run, name, top=top, width=terminal_width(out), color=wants_color(out), ascii=ascii_only(out))
+
+
+def _wrapped(text: str) -> str:
+    import textwrap
+
+    return textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  ")

@@ -1,0 +1,154 @@
+"""What the command line says, and where: results to stdout, talk to stderr, errors in three lines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+import typer
+
+from profiler.errors import TrtprofError
+
+
+def say(text: str) -> None:
+    """One line of talk, on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def result(text: str) -> None:
+    """The result, on stdout; a reader that went away (`| head`) is no error."""
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def terminal_width(stream: TextIO) -> int:
+    """Columns to write for: the terminal's, or 80 where there is none; at most 120, which reads well."""
+    if not stream.isatty() and "COLUMNS" not in os.environ:
+        return 80
+    return max(60, min(shutil.get_terminal_size().columns, 120))
+
+
+def wants_color(stream: TextIO) -> bool:
+    """NO_COLOR wins, then FORCE_COLOR, then whether it is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
+
+
+def ascii_only(stream: TextIO) -> bool:
+    """Whether the stream cannot take more than ASCII."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+    return not encoding.startswith("utf")
+
+
+@contextmanager
+def errors_shown(progress: StageLines | None = None) -> Iterator[None]:
+    """Print our errors without a traceback and leave with their exit code; bugs keep theirs.
+
+    TRTPROF_DEBUG=1 shows the traceback of ours too.
+    """
+    try:
+        yield
+    except TrtprofError as error:
+        if progress is not None:
+            progress.stop()
+        if os.environ.get("TRTPROF_DEBUG"):
+            raise
+        say("error: " + str(error))
+        _say_kept(progress)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        if progress is not None:
+            progress.stop()
+        say("stopped by Ctrl-C")
+        _say_kept(progress)
+        raise typer.Exit(130) from None
+
+
+def _say_kept(progress: StageLines | None) -> None:
+    if progress is not None and progress.folder is not None and progress.finished:
+        say(f"  kept: {', '.join(progress.finished)} in {progress.folder}")
+        if not progress.folder.name.startswith("."):
+            say(f"  go on: the same command with -o {progress.folder} --resume")
+
+
+class StageLines:
+    """Progress of a run on stderr: a live line on a terminal, one plain line a stage otherwise."""
+
+    def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._live = self._stream.isatty() and not quiet
+        self._stage = ""
+        self._detail = ""
+        self._began = 0.0
+        self.folder: Path | None = None
+        self.finished: list[str] = []
+        self._status: object | None = None
+
+    def __enter__(self) -> StageLines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._finish()
+        self.stop()
+
+    def opened(self, folder: Path) -> None:
+        """Remember where the finished stages are kept."""
+        self.folder = folder
+
+    def stage(self, name: str) -> None:
+        """The stage before is done, this one begins."""
+        self._finish()
+        self._stage, self._detail, self._began = name, "", time.monotonic()
+        self._show()
+
+    def detail(self, text: str) -> None:
+        """One line about the running stage; the last one stands when it is done."""
+        self._detail = text
+        self._show()
+
+    def stop(self) -> None:
+        """End the live line, if there is one."""
+        if self._status is not None:
+            self._status.stop()  # type: ignore[attr-defined]
+            self._status = None
+
+    def _show(self) -> None:
+        if not self._live:
+            return
+        from rich.console import Console
+        from rich.status import Status
+        from rich.text import Text
+
+        text = Text(f"{self._stage:<9} {self._detail}")
+        if self._status is None:
+            self._status = Status(text, console=Console(file=self._stream))
+            self._status.start()
+        else:
+            self._status.update(text)  # type: ignore[attr-defined]
+
+    def _finish(self) -> None:
+        if not self._stage:
+            return
+        self.stop()
+        self.finished.append(self._stage)
+        if not self._quiet:
+            self._stream.write(f"{self._stage:<9} {time.monotonic() - self._began:6.1f} s  {self._detail}\n")
+            self._stream.flush()
+        self._stage = ""

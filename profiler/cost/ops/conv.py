@@ -1,0 +1,117 @@
+"""Convolutions, plain, fused, quantised, transposed and deformable, in any layout."""
+
+from __future__ import annotations
+
+import math
+
+from profiler.cost import cost
+from profiler.cost._recipes import NOTHING, Recipe, fused_activation, requantize
+from profiler.cost._shapes import MS, NCHWC, NHWC, given, integers, need, out, shape, size, string, work
+from profiler.records import Op, Tensor, Work
+
+
+def _macs(result: Tensor, weights: Tensor) -> int:
+    """N * Cout * Hout * Wout * (Cin / group) * Kh * Kw.
+
+    The weights are [Cout, Cin/group, Kh, Kw] or [Cout, Kh, Kw, Cin/group]: all of them but the
+    first dimension is what one output element takes, so that the layout does not matter.
+    """
+    return size(result) * math.prod(shape(weights)[1:])
+
+
+def _padding_note(op: Op) -> str:
+    padded = any(integers(op, "pads") or ()) or string(op, "auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+    return "padded positions count as MACs" if padded else ""
+
+
+def _notes(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+@cost("Conv")
+@cost("FusedConv", "NhwcConv", "NhwcFusedConv", domain=MS)
+@cost("Conv", domain=NCHWC)
+@cost("Conv", domain=NHWC)
+def conv(op: Op) -> Work:
+    """2 * N * Cout * Hout * Wout * (Cin / group) * Kh * Kw; one add for a bias, one for a summand, the activation.
+
+    Inputs X, W, B and, in ONNX Runtime's fused forms, the summand Z.
+    """
+    y = out(op)
+    activation, activation_note = fused_activation(op)
+    epilogue = Recipe(sum(given(op, index) is not None for index in (2, 3))).plus(activation).times(size(y))
+    return work(
+        op,
+        tensor=2 * _macs(y, need(op, 1)),
+        vector=epilogue.vector,
+        special=epilogue.special,
+        bound="lower" if activation_note else "exact",
+        note=_notes(
+            _padding_note(op),
+            "channels as padded to the block size of the layout" if op.domain == NCHWC else "",
+            activation_note,
+        ),
+    )
+
+
+@cost("ConvInteger")
+def conv_integer(op: Op) -> Work:
+    """The MACs alone: zero points are folded into them."""
+    return work(op, tensor=2 * _macs(out(op), need(op, 1)), note=_padding_note(op))
+
+
+@cost("QLinearConv")
+@cost("QLinearConv", domain=MS)
+@cost("QLinearConv", domain=NHWC)
+def qlinear_conv(op: Op) -> Work:
+    """The MACs, the bias, and each accumulator requantised; zero points are folded into the MACs."""
+    y = out(op)
+    bias = Recipe(1) if given(op, 8) is not None else NOTHING
+    return work(
+        op,
+        tensor=2 * _macs(y, need(op, 3)),
+        vector=bias.plus(requantize()).vector * size(y),
+        note=_padding_note(op),
+    )
+
+
+@cost("ConvTranspose")
+@cost("ConvTransposeWithDynamicPads", domain=MS)
+def conv_transpose(op: Op) -> Work:
+    """2 * N * Cin * Hin * Win * (Cout / group) * Kh * Kw: every input element meets the whole kernel.
+
+    Products that fall into the cropped border are counted. Weights are [Cin, Cout/group, Kh, Kw].
+    """
+    bias = given(op, 3 if op.op_type == "ConvTransposeWithDynamicPads" else 2)
+    return work(
+        op,
+        tensor=2 * size(need(op, 0)) * math.prod(shape(need(op, 1))[1:]),
+        vector=size(out(op)) if bias is not None else 0,
+        note="counted by input positions",
+    )
+
+
+@cost("DeformConv")
+def deform_conv(op: Op) -> Work:
+    """The MACs of the convolution, and for each sampled value 4 multiplies and 3 adds (bilinear), 1 for a mask.
+
+    Inputs X, W, offset, B, mask. Every input channel is sampled at every kernel position of every output position.
+    """
+    x, y = shape(need(op, 0)), shape(out(op))
+    samples = x[0] * x[1] * math.prod(y[2:]) * math.prod(shape(need(op, 1))[2:])
+    vector = samples * (8 if given(op, 4) is not None else 7)
+    if given(op, 3) is not None:
+        vector += math.prod(y)
+    return work(op, tensor=2 * _macs(out(op), need(op, 1)), vector=vector, note="interpolation weights not counted")
+
+
+@cost("Col2Im")
+def col2im(op: Op) -> Work:
+    """One add per column element; those that are the first at their pixel, or fall into padding, need none."""
+    return work(op, vector=size(need(op, 0)), bound="upper", note="one add per column element, overlapping or not")
+
+
+@cost("ReorderInput", "ReorderOutput", domain=NCHWC)
+def reorder(op: Op) -> Work:
+    """Between NCHW and the blocked layout: moves everything, computes nothing."""
+    return work(op, note="layout change; channels as padded to the block size of the layout")

@@ -1,0 +1,117 @@
+"""Ops whose work, and often whose output shape, is decided by the data."""
+
+from __future__ import annotations
+
+import math
+
+from profiler.cost import cost
+from profiler.cost._shapes import MS, axis_of, constant, given, need, out, shape, size, size_bytes, work
+from profiler.records import Op, Tensor, Work
+
+
+def _log2(count: int) -> int:
+    """Levels of a comparison sort or a heap of ``count`` values: the ceiling of log2."""
+    return max(count - 1, 0).bit_length()
+
+
+def _known(tensor: Tensor) -> bool:
+    return tensor.elements is not None
+
+
+def _at_most(op: Op, most: dict[int, int]) -> Op:
+    """The op with outputs of unknown size replaced by ones of the given largest number of elements."""
+    outputs = [
+        tensor
+        if tensor is None or _known(tensor)
+        else Tensor(name=tensor.name, dtype=tensor.dtype, shape=(most[index],))
+        for index, tensor in enumerate(op.outputs)
+    ]
+    return Op(
+        op_type=op.op_type,
+        domain=op.domain,
+        opset=op.opset,
+        attributes=op.attributes,
+        inputs=op.inputs,
+        outputs=tuple(outputs),
+    )
+
+
+@cost("TopK")
+def top_k(op: Op) -> Work:
+    """A heap of k values per line: a compare with its least, and at most two per level to sift down, then its sort.
+
+    n * (1 + 2 log2 k) + k * log2 k compares.
+    """
+    dims = shape(need(op, 0))
+    axis = axis_of(op, len(dims), -1)
+    n, k = dims[axis], shape(out(op))[axis]
+    rows = math.prod(dims) // n if n else 0
+    compares = n * (1 + 2 * _log2(k)) + k * _log2(k)
+    return work(op, vector=rows * compares, bound="upper", note="compares depend on the order of the data: heap of k")
+
+
+@cost("NonZero")
+def non_zero(op: Op) -> Work:
+    """A compare per element; where the count is not known, every element is one that is not zero."""
+    x = need(op, 0)
+    vector = size(x)
+    if _known(out(op)):
+        return work(op, vector=vector)
+    bounded = _at_most(op, {0: len(shape(x)) * vector})
+    return work(bounded, vector=vector, bound="upper", note="every element counted as not zero")
+
+
+@cost("Unique")
+@cost("Unique", domain=MS)
+def unique(op: Op) -> Work:
+    """A sort: n * log2 n compares of slices; where the count is not known, all are distinct."""
+    x = need(op, 0)
+    total = size(x)
+    dims = shape(x)
+    n = dims[axis_of(op, len(dims), 0)] if "axis" in op.attributes else total
+    compares = total * _log2(n)
+    bounded = _at_most(op, {0: total, 1: n, 2: n, 3: n})
+    return work(bounded, vector=compares, bound="upper", note="counted as a sort of values that are all distinct")
+
+
+@cost("Compress")
+def compress(op: Op) -> Work:
+    """Moves the slices that are picked; where the count is not known, all of them."""
+    x = need(op, 0)
+    y = out(op)
+    if _known(y):
+        return work(op, read={0: size_bytes(x, size(y))})
+    return work(_at_most(op, {0: size(x)}), bound="upper", note="every slice counted as picked")
+
+
+@cost("NonMaxSuppression")
+def non_max_suppression(op: Op) -> Work:
+    """Per class a sort of the scores, then each box against each box selected so far.
+
+    An intersection over union takes 19 FLOP: 4 compares and 2 subtracts for the sides of the overlap, 2
+    compares with zero and a multiply; two areas of 3 each; an add, a subtract and a divide for the
+    ratio; a compare with the threshold. Inputs boxes [batch, n, 4], scores [batch, classes, n], the largest
+    number to select per class, iou_threshold, score_threshold.
+    """
+    batch, classes, n = shape(need(op, 1))
+    limit = constant(op, 2)
+    picked = min(n, limit[0]) if limit else n
+    if given(op, 2) is None:
+        picked = 0
+    per_class = n + n * _log2(n) + 19 * n * picked
+    bounded = _at_most(op, {0: batch * classes * picked * 3})
+    return work(bounded, vector=batch * classes * per_class, bound="upper", note="every box counted as a candidate")
+
+
+@cost("Multinomial")
+def multinomial(op: Op) -> Work:
+    """Exp and running sum of each row of log-probabilities, and a binary search per sample."""
+    batch, classes = shape(need(op, 0))
+    samples = shape(out(op))[1]
+    return work(
+        op,
+        vector=batch * (classes + samples * _log2(classes)),
+        special=batch * classes,
+        bound="lower",
+        note="the arithmetic of the generator is not specified",
+    )

@@ -1,0 +1,46 @@
+"""Ops that give the same values another shape or name: they move nothing."""
+
+from __future__ import annotations
+
+from profiler.cost import cost
+from profiler.cost._shapes import MS, constant, given, integer, made, out, size, work
+from profiler.records import Op, Work
+
+
+@cost("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "BitCast")
+@cost("ExpandDims", domain=MS)
+def view(_op: Op) -> Work:
+    """No traffic: a runtime hands on the buffer. Where it copies instead, the copy is time lost."""
+    return Work(note="a view: moves nothing")
+
+
+def _dropout(op: Op, training: bool | None) -> Work:
+    """At inference a view, whose mask nobody should need; in training a multiply per element."""
+    if training:
+        return work(op, vector=size(out(op)), bound="lower", note="the random numbers are not counted")
+    if training is None:
+        return work(op, vector=size(out(op)), bound="upper", note="training_mode unknown: counted as training")
+    if made(op, 1) is not None:
+        return Work(bound="lower", note="a view: moves nothing; a mask of ones, if it is used, is not counted")
+    return Work(note="a view: moves nothing")
+
+
+@cost("Dropout", last=6)
+def dropout_is_test(op: Op) -> Work:
+    """Training unless ``is_test``."""
+    return _dropout(op, training=not integer(op, "is_test", 0))
+
+
+@cost("Dropout", first=7, last=11)
+def dropout_inference(op: Op) -> Work:
+    """Inference only."""
+    return _dropout(op, training=False)
+
+
+@cost("Dropout", first=12)
+def dropout(op: Op) -> Work:
+    """Training when the input ``training_mode`` is true."""
+    if given(op, 2) is None:
+        return _dropout(op, training=False)
+    mode = constant(op, 2)
+    return _dropout(op, training=None if mode is None else bool(mode[0]))

@@ -1,0 +1,88 @@
+"""A chain of elementwise layers that were not fused.
+
+What:
+    Two or more elementwise layers follow one another, each the only reader of the one before. The
+    tensors between them are written and read back for nothing.
+
+Why:
+    The runtime fuses known patterns only (Gelu, BiasGelu, Clip after Conv, LayerNormalization); a
+    pattern that an exporter wrote in another form stays apart.
+
+Try:
+    Write the pattern in the form that the runtime fuses, or export the op itself (Gelu,
+    LayerNormalization) with a newer opset. Otherwise it is a good first hand-written kernel: one
+    pass over the data.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from profiler.diagnose import Case, Claim, rule
+from profiler.records import Layer, LayerResult
+from profiler.units import format_bytes, format_ns
+
+_POINTWISE = frozenset(
+    {"Abs", "Add", "Ceil", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish",
+     "LeakyRelu", "Log", "Max", "Min", "Mul", "Neg", "PRelu", "Pow", "QuickGelu", "Reciprocal", "Relu", "Round",
+     "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh", "Where"}
+)  # fmt: skip
+
+
+@rule("FU301", "unfused pointwise chain", order=30)
+def check(case: Case) -> Iterator[Claim]:
+    """Maximal chains of pointwise layers joined by tensors with one reader."""
+    results = {layer.name: layer for layer in case.layers}
+    for chain in _chains([case.engine[layer.name] for layer in case.layers]):
+        found = [results[layer.name] for layer in chain]
+        claims = {layer.name: _lost(layer) for layer in found}
+        between = sum(tensor.nbytes or 0 for layer in chain[:-1] for tensor in layer.op.outputs[:1] if tensor)
+        if sum(claims.values()) <= case.clock_resolution_ns or between == 0:
+            continue
+        total = sum(layer.measured_ns for layer in found)
+        yield Claim(
+            where=" -> ".join(_short(layer.name) for layer in chain),
+            evidence=(
+                f"{len(chain)} elementwise layers take {format_ns(total)}; "
+                f"{format_bytes(2 * between)} between them are written and read back"
+            ),
+            remedy="export the pattern in the form that the runtime fuses, or write the chain as one kernel",
+            layers=claims,
+            confidence=0.75,
+        )
+
+
+def _lost(layer: LayerResult) -> int:
+    return max(layer.lost_ns or 0, 0)
+
+
+def _short(name: str) -> str:
+    return name.rsplit("/", 1)[-1] if len(name) > 24 else name
+
+
+def _chains(layers: list[Layer]) -> Iterator[list[Layer]]:
+    readers: dict[tuple[str, str], list[Layer]] = defaultdict(list)
+    for layer in layers:
+        for tensor in layer.op.inputs:
+            if tensor is not None:
+                readers[layer.graph, tensor.name].append(layer)
+    following: dict[str, Layer] = {}
+    for layer in layers:
+        output = layer.op.outputs[0] if layer.op.outputs else None
+        if layer.op.op_type in _POINTWISE and output is not None:
+            after = readers[layer.graph, output.name]
+            if len(after) == 1 and after[0].op.op_type in _POINTWISE and after[0].op.domain == "":
+                following[layer.name] = after[0]
+    targets = {layer.name for layer in following.values()}
+    used: set[str] = set()
+    for layer in layers:
+        if layer.name not in following or layer.name in targets:
+            continue
+        chain = [layer]
+        # Two chains may meet in one layer; the first one keeps it.
+        while (successor := following.get(chain[-1].name)) is not None and successor.name not in used:
+            chain.append(successor)
+            used.add(successor.name)
+        if len(chain) > 1:
+            yield chain

@@ -1,0 +1,41 @@
+"""Time between kernels and around the call.
+
+What:
+    A good part of the latency passes outside any kernel.
+
+Why:
+    The call itself (argument checks, binding, allocation of outputs) costs a fixed time; the
+    executor walks the graph between kernels; threads are woken for each.
+
+Try:
+    Bind inputs and outputs once and reuse them, batch several requests into one call, use fewer and
+    larger nodes. On a GPU, a CUDA graph removes the gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose.ledger import HOST, UNEXPLAINED
+from profiler.units import format_ns, format_percent
+
+
+@rule("HO501", "host gaps", order=70)
+def check(case: Case) -> Iterator[Claim]:
+    """The host rows of the ledger when they are large; a negative remainder is no gap."""
+    call, rest = case.row(HOST), max(case.row(UNEXPLAINED), 0)
+    gaps = call + rest
+    if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
+        return
+    kernels = sum(layer.measured_ns for layer in case.layers)
+    yield Claim(
+        where="between and around the kernels",
+        evidence=(
+            f"kernels take {format_ns(kernels)} of {format_ns(case.latency.median_ns)}; "
+            f"{format_percent(case.share(gaps))} of latency lies outside them ({format_ns(call)} of it is the call)"
+        ),
+        remedy="bind inputs and outputs once, batch requests into one call, use fewer and larger nodes",
+        other_ns=gaps,
+        confidence=0.6,
+    )

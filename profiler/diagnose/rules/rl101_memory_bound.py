@@ -1,0 +1,64 @@
+"""A memory-bound layer far under the bandwidth of the device.
+
+What:
+    The roofline says that bytes, not arithmetic, bound the layer, yet it takes more than twice the
+    time in which the device moves those bytes.
+
+Why:
+    Many small matrix products (a batched gemv) pay a call each; strided or broadcast access wastes
+    cache lines; one thread cannot draw the whole bandwidth; a scalar loop does not vectorise.
+
+Try:
+    Give the layer work in one piece: fold batch dimensions into one GEMM, write a gemv as Mul and
+    ReduceSum, keep the reduced axis innermost. Then more threads. If nothing else helps, a
+    hand-written kernel that streams the tensors once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profiler.diagnose import Case, Claim, rule
+from profiler.records import LayerResult
+from profiler.units import format_bytes, format_ns, format_percent, format_rate
+
+
+@rule("RL101", "memory-bound op far under bandwidth", order=60)
+def check(case: Case) -> Iterator[Claim]:
+    """Layers bound by DRAM or cache whose efficiency is under the threshold."""
+    for layer in case.layers:
+        if layer.bound not in ("dram", "cache") or layer.role != "compute":
+            continue
+        if layer.attainable_ns is None or not layer.measured_ns or not layer.bytes or not layer.lost_ns:
+            continue
+        efficiency = layer.attainable_ns / layer.measured_ns
+        if efficiency >= case.thresholds.efficiency or layer.lost_ns <= case.clock_resolution_ns:
+            continue
+        level = "DRAM" if layer.bound == "dram" else "last-level cache"
+        rate = format_rate(layer.bytes / layer.measured_ns * 1e9, "B/s")
+        yield Claim(
+            where=layer.name,
+            evidence=(
+                f"{format_bytes(layer.bytes)} in {format_ns(layer.measured_ns)} is {rate}, "
+                f"{format_percent(efficiency)} of what {level} allows ({format_ns(layer.attainable_ns)})"
+            ),
+            remedy=_remedy(layer, case),
+            layers={layer.name: layer.lost_ns},
+        )
+
+
+def _remedy(layer: LayerResult, case: Case) -> str:
+    if layer.op_type in ("MatMul", "FusedMatMul", "Gemm") and _is_batched_gemv(layer, case):
+        return "it is a batched gemv: write it as Mul + ReduceSum, or fold the batch into one GEMM"
+    if layer.op_type in ("Transpose", "Concat", "Split", "Slice", "Gather", "Expand", "Tile"):
+        return "it only moves data: choose layouts so that it is not needed, or fuse it into its reader"
+    return "fuse it with its neighbours, or give it contiguous, larger pieces; then a hand-written kernel"
+
+
+def _is_batched_gemv(layer: LayerResult, case: Case) -> bool:
+    """A product with M or N of 1 in many batches: a gemv is a GEMM with one row or column."""
+    op = case.engine[layer.name].op
+    shapes = [tensor.shape for tensor in op.inputs[:2] if tensor is not None and tensor.shape]
+    if len(shapes) != 2 or len(shapes[0]) < 3:
+        return False
+    return shapes[0][-2] == 1 or shapes[1][-1] == 1

@@ -1,0 +1,40 @@
+"""A layer faster than its ideal: the numbers, not the layer, need a look.
+
+What:
+    The layer took less time than its work needs at the best ceilings of this device.
+
+Why:
+    Its FLOPs or bytes are counted too high (work that the kernel skips, a tensor that stays in a
+    nearer cache), or the ceilings were measured on a slower clock than the run.
+
+Try:
+    Measure the ceilings again (`--recalibrate`) on a quiet machine. If it stays, report the op and
+    its shapes: the cost function is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profiler.diagnose import Case, Claim, rule
+from profiler.units import format_ns
+
+
+@rule("TR901", "faster than the roof", order=0)
+def check(case: Case) -> Iterator[Claim]:
+    """Layers whose measured time is under ideal by more than the clock's step and the ceilings' spread."""
+    for layer in case.layers:
+        if layer.ideal_ns is None or layer.measured_ns >= layer.ideal_ns * case.thresholds.above_roof:
+            continue
+        if layer.ideal_ns - layer.measured_ns <= case.clock_resolution_ns:
+            continue
+        yield Claim(
+            where=layer.name,
+            evidence=(
+                f"measured {format_ns(layer.measured_ns)}, ideal {format_ns(layer.ideal_ns)}: "
+                "a counting error or a cache effect"
+            ),
+            remedy="measure the ceilings again with --recalibrate on a quiet machine; if it stays, report the op",
+            confidence=0.9,
+            kind="trust",
+        )

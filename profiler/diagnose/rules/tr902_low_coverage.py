@@ -1,0 +1,37 @@
+"""Too little kernel time is led back to ONNX nodes.
+
+What:
+    The share of kernel time that is attributed, exactly or by inference, is under the threshold.
+
+Why:
+    The backend renamed or merged nodes in a way that neither names nor tensors explain.
+
+Try:
+    Look at the unattributed layers in the report (`--format json`, match `none`). With a lower
+    optimisation level of the backend the names are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profiler.diagnose import Case, Claim, rule
+from profiler.units import format_percent
+
+
+@rule("TR902", "low coverage", order=0)
+def check(case: Case) -> Iterator[Claim]:
+    """One finding when coverage is under the threshold."""
+    attributed = case.coverage.exact + case.coverage.inferred
+    if attributed >= case.thresholds.coverage:
+        return
+    yield Claim(
+        where="the whole run",
+        evidence=(
+            f"{format_percent(attributed)} of kernel time is attributed, "
+            f"{format_percent(case.thresholds.coverage)} are needed"
+        ),
+        remedy="look at the layers with match none in --format json before trusting any share",
+        confidence=1.0,
+        kind="trust",
+    )

@@ -1,0 +1,37 @@
+"""The latency samples scatter too much.
+
+What:
+    The coefficient of variation of the latency is above the threshold.
+
+Why:
+    Other processes or virtual machines share the cores, clocks change, or too few iterations were
+    measured.
+
+Try:
+    Close what else runs, pin the process (`taskset`), fix the clock governor, and measure longer
+    (`--duration`). Compare medians only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profiler.diagnose import Case, Claim, rule
+from profiler.units import format_ns, format_percent
+
+
+@rule("TR903", "noisy measurement", order=0)
+def check(case: Case) -> Iterator[Claim]:
+    """One finding when the samples scatter more than the threshold."""
+    if case.latency.cv <= case.thresholds.noise_cv:
+        return
+    yield Claim(
+        where="the whole run",
+        evidence=(
+            f"latency varies by {format_percent(case.latency.cv)} (standard deviation / mean of {case.latency.n}); "
+            f"median {format_ns(case.latency.median_ns)}, p99 {format_ns(case.latency.p99_ns)}"
+        ),
+        remedy="measure longer (--duration) on a quiet machine; medians still hold, small findings may not",
+        confidence=1.0,
+        kind="trust",
+    )

@@ -1,0 +1,111 @@
+"""ONNX Runtime's CPU engine: build the session, save its optimised graph, read the layers back.
+
+A layer is a node of the optimised graph: what ONNX Runtime schedules and times. Names of rewritten
+nodes follow ONNX Runtime's transformers (onnxruntime/core/optimizer): the NCHWc transformer calls a
+node after the tensor that it made, with ``_nchwc`` appended; a name that would be taken gets
+``_token_<n>``; other fusions keep the name of one of their nodes or make one of their own.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from pathlib import Path
+
+import onnx
+
+from profiler import onnx_graph
+from profiler.ort_session import SessionRequest, make_session
+from profiler.records import Backend, Engine, Layer
+
+ENGINE_GRAPH = "engine.onnx"
+"""The optimised graph in the run folder; its weights are not kept."""
+
+_LAYOUT_OPS = frozenset({"ReorderInput", "ReorderOutput"})
+_CONTROL_OPS = frozenset({"If", "Loop", "Scan"})
+_NCHWC_SUFFIX = "_nchwc"
+_UNIQUE_SUFFIX = re.compile(r"_token_\d+$")
+
+
+def build_ort_cpu(request: SessionRequest, folder: Path, scratch: Path, reason: str) -> Engine:
+    """Build the model with ONNX Runtime's CPU provider and list the layers of the result.
+
+    Args:
+        request: The model and its threads.
+        folder: Receives `ENGINE_GRAPH`, the optimised graph without its weights.
+        scratch: Room for the weights that ONNX Runtime writes beside the graph.
+        reason: Why this backend was chosen, for the record.
+
+    Returns:
+        Layers in the order of the saved graph, subgraphs included, not yet matched to ONNX nodes.
+
+    Raises:
+        MissingError: An op has no kernel; it is named.
+        BuildError: The model is refused for another reason.
+    """
+    import onnxruntime as ort
+
+    saved = scratch / ENGINE_GRAPH
+    began = time.perf_counter_ns()
+    session = make_session(
+        request,
+        save_to=str(saved),
+        entries={
+            # Weights beside the graph, so that models over 2 GB can be saved and the graph stays small.
+            "session.optimized_model_external_initializers_file_name": "weights.bin",
+            "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+        },
+    )
+    build_ns = time.perf_counter_ns() - began
+    threads = session.get_session_options().intra_op_num_threads
+    del session
+    (scratch / "weights.bin").unlink(missing_ok=True)
+    graph = onnx.load(str(saved), load_external_data=False)
+    (folder / ENGINE_GRAPH).write_bytes(saved.read_bytes())
+    return Engine(
+        backend=Backend(
+            name="ort-cpu",
+            reason=reason,
+            options={
+                "graph_optimization_level": "all",
+                "execution_mode": "sequential",
+                "intra_op_threads": str(threads),
+            },
+        ),
+        versions={"onnxruntime": ort.__version__, "onnx": onnx.__version__, "python": platform.python_version()},
+        layers=tuple(layers_from_graph(graph)),
+        build_ns=build_ns,
+    )
+
+
+def layers_from_graph(model: onnx.ModelProto) -> list[Layer]:
+    """Layers of an optimised graph saved by ONNX Runtime; hints are the names that theirs point at."""
+    layers = []
+    for node in onnx_graph.nodes_in(model):
+        name = node.proto.name
+        plain = _UNIQUE_SUFFIX.sub("", name)
+        layout = node.op.op_type in _LAYOUT_OPS and node.op.domain == "com.microsoft.nchwc"
+        layers.append(
+            Layer(
+                name=name,
+                op=node.op,
+                role="layout" if layout else "control" if node.op.op_type in _CONTROL_OPS else "compute",
+                graph=node.graph,
+                hints=tuple(dict.fromkeys((name, plain))),
+                output_hints=_output_hints(plain),
+                constant=node.constant,
+            )
+        )
+    return layers
+
+
+def _output_hints(name: str) -> tuple[str, ...]:
+    """What the output tensor was called before the NCHWc transformer renamed it.
+
+    A BatchNormalization or Mul that became a 1x1 convolution carries ``_bn`` or ``_mul`` as well.
+    """
+    if not name.endswith(_NCHWC_SUFFIX):
+        return ()
+    tensor = name.removesuffix(_NCHWC_SUFFIX)
+    return tuple(dict.fromkeys((tensor, tensor.removesuffix("_bn"), tensor.removesuffix("_mul"))))

@@ -1,0 +1,46 @@
+"""What the caller and the measuring child process say to each other, without heavy imports."""
+
+from __future__ import annotations
+
+import msgspec
+
+from profiler.hardware._fit import Reading
+
+
+class MeasureRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure.
+
+    Attributes:
+        threads: Threads inside an op.
+        seconds: Time for the ceilings; the floors come on top.
+        cache_bytes: Last-level cache that these threads reach together, 0 when unknown.
+        memory_bytes: Memory that the process may use, 0 when unknown.
+        with_profiler: Measure also what the runtime's profiler adds.
+    """
+
+    threads: int
+    seconds: float
+    cache_bytes: int
+    memory_bytes: int
+    with_profiler: bool = True
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """The readings of one thread count, keyed as `Ceilings.spread` is."""
+
+    threads: int
+    runtime: str
+    readings: dict[str, Reading]
+    working_set: int
+    """Largest working set tried, in bytes."""
+    seconds: float
+    others_cpus: float | None = None
+    """CPUs that other processes, or other guests of the host, kept busy meanwhile."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error on its way to the parent."""
+
+    what: str
+    why: str
+    fix: str

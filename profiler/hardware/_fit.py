@@ -1,0 +1,182 @@
+"""Turns repeated timings into ceilings and floors. Pure arithmetic, no clock and no runtime."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+AGREEMENT = 0.03
+"""Two repeats agree when they differ by no more than this fraction of the larger."""
+
+CONTENDER = 0.8
+"""Workloads below this fraction of the best are not measured again."""
+
+MIN_REPEATS = 3
+MAX_CONTENDERS = 4
+
+
+class Reading(NamedTuple):
+    """A ceiling or floor, where it comes from and how far its repeats lie apart."""
+
+    value: float
+    spread: float
+    repeats: int
+    what: str
+
+
+class Task(NamedTuple):
+    """One way to reach a ceiling: its name, the ceiling, and FLOP or bytes a run."""
+
+    ceiling: str
+    name: str
+    amount: int
+
+
+def slope(short: int, short_ns: float, long: int, long_ns: float) -> float:
+    """Cost in ns of one more node, from the times of a short and a long chain."""
+    if long <= short:
+        raise ValueError(f"the long chain ({long}) must be longer than the short one ({short})")
+    return (long_ns - short_ns) / (long - short)
+
+
+def grouped_median_ns(durations_us: Sequence[int]) -> float:
+    """Median in ns of durations that a profiler truncated to whole microseconds.
+
+    A reading ``d`` stands for the interval [d, d + 1) us; the median is interpolated within the
+    interval that holds it (`statistics.median_grouped`).
+    """
+    return 1000 * statistics.median_grouped([d + 0.5 for d in durations_us], 1)
+
+
+def resolve_floor(samples: Sequence[tuple[float, Sequence[int]]]) -> float:
+    """Reading in ns of an empty node, were it not truncated, from truncated readings of nodes with a known extra cost.
+
+    Each sample is (extra ns over the empty node, measured without a profiler; readings in whole
+    us), the first with extra 0. Where half of the readings reach k us, the median is k us exactly,
+    so the empty node's is k us less the extra at that point. Without such a crossing the floor is
+    the grouped median of the first sample, good to half a microsecond.
+    """
+    empty = list(samples[0][1])
+    k = int(statistics.median(empty)) + 1
+    points = sorted((extra, sum(d >= k for d in readings) / len(readings)) for extra, readings in samples)
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        if y0 < 0.5 <= y1:
+            crossing = x0 + (0.5 - y0) / (y1 - y0) * (x1 - x0)
+            # The floor lies within the interval that the empty node's own readings name.
+            return min(max(1000 * k - crossing, 1000 * (k - 1)), 1000 * k)
+    return grouped_median_ns(empty)
+
+
+def cost_per_tensor(points: Sequence[tuple[int, float]]) -> float:
+    """What a profiler adds for one more tensor: least-squares slope of (tensors, ns), never below 0."""
+    tensors, times = zip(*points, strict=True)
+    return max(statistics.linear_regression(tensors, times).slope, 0.0)
+
+
+def profiler_base(event_ns: float, launch_ns: float, tensors: int, tensor_ns: float) -> float:
+    """What a profiler adds to every event: the rest of an empty node's reading, never below 0.
+
+    An empty node is charged its launch and the profiler's cost of its tensors; what is left does
+    not depend on the node.
+    """
+    return max(event_ns - launch_ns - tensors * tensor_ns, 0.0)
+
+
+def event_step_ns(starts_us: Sequence[int]) -> float:
+    """Time in ns from the start of one event to that of the next, over a run of equal events.
+
+    Starts that are cut off to whole us cost at most 1 us over the whole run.
+    """
+    return 1000 * (starts_us[-1] - starts_us[0]) / (len(starts_us) - 1)
+
+
+def relative_spread(values: Sequence[float]) -> float:
+    """(max - min) / median of the repeats, 0 for a single one."""
+    middle = statistics.median(values)
+    return (max(values) - min(values)) / middle if middle else 0.0
+
+
+def agree(values: Sequence[float]) -> bool:
+    """Whether the two highest repeats differ by no more than `AGREEMENT`."""
+    if len(values) < 2:
+        return False
+    second, first = sorted(values)[-2:]
+    return first - second <= AGREEMENT * first
+
+
+def floor_reading(values: Sequence[float], what: str) -> Reading:
+    """A floor is the median of its repeats: the luckiest one is not what a run pays."""
+    return Reading(statistics.median(values), relative_spread(values), len(values), what)
+
+
+def race(
+    tasks: Sequence[Task],
+    measure: Callable[[Task], float | None],
+    seconds_left: Callable[[], float],
+    *,
+    longest_ns: float = 50e6,
+) -> dict[str, Reading]:
+    """Find the best rate of every ceiling.
+
+    All tasks run once; then, round by round so that repeats lie apart in time, the contenders of
+    every ceiling whose two best repeats do not agree yet, until all agree or the time is up. A
+    ceiling is the highest rate; its spread is that of the task that reached it.
+
+    Args:
+        tasks: The tasks, cheap ones of a ceiling first.
+        measure: Net time in ns of one run, or None when it is too short to be resolved.
+        seconds_left: Time left; in spite of it the first round is finished and every winner
+            measured twice.
+        longest_ns: A task that should take longer than this at the best rate so far is left out,
+            unless its ceiling has no reading yet.
+
+    Returns:
+        Ceiling name to reading; a ceiling that no task resolved is absent.
+    """
+    rates: dict[str, dict[str, list[float]]] = {}
+
+    def run(task: Task) -> None:
+        net = measure(task)
+        if net is not None and net > 0:
+            rates.setdefault(task.ceiling, {}).setdefault(task.name, []).append(task.amount / net * 1e9)
+
+    for task in tasks:
+        best = max((r for repeats in rates.get(task.ceiling, {}).values() for r in repeats), default=0.0)
+        if best and task.amount / best * 1e9 > longest_ns:
+            continue
+        run(task)
+    while seconds_left() > 0:
+        todo = [task for task in tasks if task.name in _contenders(rates.get(task.ceiling, {}))]
+        if not todo:
+            break
+        for task in todo:
+            if seconds_left() <= 0:
+                break
+            run(task)
+    # A single repeat says nothing about its spread: every winner gets a second, late or not.
+    for ceiling, found in rates.items():
+        while (winner := _winner(found)).repeats < 2:
+            before = sum(map(len, found.values()))
+            run(next(task for task in tasks if (task.ceiling, task.name) == (ceiling, winner.what)))
+            if sum(map(len, found.values())) == before:
+                break
+    return {ceiling: _winner(found) for ceiling, found in rates.items()}
+
+
+def _contenders(found: dict[str, list[float]]) -> set[str]:
+    if not found:
+        return set()
+    ranked = sorted(found, key=lambda name: max(found[name]), reverse=True)
+    top = found[ranked[0]]
+    if len(top) >= MIN_REPEATS and agree(top):
+        return set()
+    limit = CONTENDER * max(top)
+    return {name for name in ranked[:MAX_CONTENDERS] if max(found[name]) >= limit}
+
+
+def _winner(found: dict[str, list[float]]) -> Reading:
+    name = max(found, key=lambda n: max(found[n]))
+    repeats = found[name]
+    return Reading(max(repeats), relative_spread(repeats), len(repeats), name)

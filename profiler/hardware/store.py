@@ -1,0 +1,182 @@
+"""Ceilings kept between runs: one JSON file a host, thread count and runtime version."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from profiler.errors import MissingError
+from profiler.hardware.calibrate import Progress, calibrate, resolve_threads
+from profiler.hardware.device import host_cpu
+from profiler.records import SCHEMA_VERSION, Ceilings, Device
+
+METHOD_VERSION = 2
+"""Raised when calibration measures something else, so that older files are measured anew."""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    schema_version: int
+    method_version: int
+    host: dict[str, str]
+    ceilings: Ceilings
+
+
+class _Versions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a file first: an older one need not have the rest."""
+
+    schema_version: int = 0
+    method_version: int = 0
+
+
+def load_or_calibrate(
+    threads: int,
+    *,
+    recalibrate: bool = False,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    device: Device | None = None,
+    runtime: str | None = None,
+    measure: Callable[[int], Ceilings] | None = None,
+) -> Ceilings:
+    """The ceilings of this host, from the cache or measured now.
+
+    A file that is corrupt, of an older version or of another host is measured anew, and said. A
+    cache that cannot be written is said and costs the next run a calibration.
+
+    Args:
+        threads: Threads inside an op; 0 takes one a usable core.
+        recalibrate: Measure even if there are ceilings, and replace them.
+        cache_dir: Folder of the files; None takes `default_cache_dir`.
+        progress: Told in one line what is going on.
+        device: The host, when the caller has described it already.
+        runtime: Version of the runtime, None asks the installed one.
+        measure: Measures at a thread count; None is `calibrate`.
+
+    Raises:
+        UsageError: ``threads`` is negative.
+        MissingError: The runtime is not installed or lacks a kernel.
+        CaptureError: The measurement failed.
+    """
+    say = progress or _silent
+    device = device or host_cpu()
+    threads = resolve_threads(threads, device)
+    host = _host_key(device, threads, runtime or runtime_version())
+    path = (cache_dir or default_cache_dir()) / _file_name(host)
+    if not recalibrate:
+        held = _read(path, host, say)
+        if held is not None:
+            say(f"ceilings of {held.device} measured {held.measured_at} (--recalibrate measures them again)")
+            return held
+    ceilings = measure(threads) if measure is not None else calibrate(threads, progress=progress, device=device)
+    _write(path, host, ceilings, say)
+    return ceilings
+
+
+def default_cache_dir() -> Path:
+    """``TRTPROF_CACHE_DIR``, else the folder that the platform keeps for the user's caches."""
+    given = os.environ.get("TRTPROF_CACHE_DIR")
+    if given:
+        return Path(given).expanduser()
+    system = platform.system()
+    local = os.environ.get("LOCALAPPDATA")
+    if system == "Windows" and local:
+        return Path(local) / "trtprof" / "Cache"
+    if system == "Darwin":
+        return _home() / "Library" / "Caches" / "trtprof"
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification has relative paths ignored.
+    return (Path(xdg) if Path(xdg).is_absolute() else _home() / ".cache") / "trtprof"
+
+
+def runtime_version() -> str:
+    """Version of the installed ONNX Runtime, without importing it.
+
+    Raises:
+        MissingError: It is not installed under any of its package names.
+    """
+    for package in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    try:
+        # Vendors ship it under names of their own.
+        import onnxruntime
+    except ImportError as error:
+        raise MissingError("ONNX Runtime is not installed", why=str(error), fix="pip install onnxruntime") from None
+    return str(onnxruntime.__version__)
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # no HOME and no entry in the password file, as in bare containers
+        return Path(tempfile.gettempdir())
+
+
+def _host_key(device: Device, threads: int, runtime: str) -> dict[str, str]:
+    """What the ceilings depend on, as far as it can be known before they are measured."""
+    detail = {
+        key: device.detail.get(key, "")
+        for key in ("vendor", "family", "model", "stepping", "isa", "llc", "logical_cpus", "cpu_quota", "hypervisor")
+    }
+    shape = {"cores": str(device.cores), "memory": f"{device.memory_bytes / 1e9:.0f} GB"}
+    return {"cpu": device.name, "threads": str(threads), "onnxruntime": runtime, **shape, **detail}
+
+
+def _file_name(host: dict[str, str]) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(host, order="sorted")).hexdigest()[:12]
+    slug = re.sub(r"[^a-z0-9]+", "-", host["cpu"].lower()).strip("-")[:40] or "cpu"
+    return f"ceilings-{slug}-{host['threads']}t-{digest}.json"
+
+
+def _read(path: Path, host: dict[str, str], say: Progress) -> Ceilings | None:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        say(f"cannot read {path} ({error.strerror or error}): measuring again")
+        return None
+    try:
+        versions = msgspec.json.decode(data, type=_Versions)
+        if (versions.schema_version, versions.method_version) != (SCHEMA_VERSION, METHOD_VERSION):
+            say(f"{path} was written by another version of trtprof: measuring again")
+            return None
+        held = msgspec.json.decode(data, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        say(f"{path} is not readable ({error}): measuring again")
+        return None
+    if held.host != host:
+        say(f"{path} is of another host: measuring again")
+        return None
+    return msgspec.structs.replace(held.ceilings, cached=True)
+
+
+def _write(path: Path, host: dict[str, str], ceilings: Ceilings, say: Progress) -> None:
+    content = _File(schema_version=SCHEMA_VERSION, method_version=METHOD_VERSION, host=host, ceilings=ceilings)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside and renamed, so that another process never reads half a file.
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(msgspec.json.format(msgspec.json.encode(content), indent=1))
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        why = error.strerror or error
+        say(f"ceilings not kept: cannot write {path} ({why}); TRTPROF_CACHE_DIR names another folder")
+
+
+def _silent(text: str) -> None:
+    """Progress that nobody asked for."""

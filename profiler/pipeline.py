@@ -1,0 +1,344 @@
+"""The stages in order: source -> engine -> capture -> align -> predict -> diagnose -> report.
+
+`execute` runs the stages that need the model and the device and saves their artefacts, then hands
+the folder to `profiler.analysis`. A run that was cut short goes on with the first artefact that is
+missing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from profiler import __version__, run_folder
+from profiler.errors import MissingError, UsageError
+from profiler.ort_session import SessionRequest
+from profiler.records import SCHEMA_VERSION, Device, Engine, Inspection, Run, Source
+from profiler.run_folder import Request, RunFolder
+from profiler.units import format_ns
+
+
+class Progress(Protocol):
+    """Told which stage runs and what it is doing."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins; the one before is done."""
+
+    def detail(self, text: str) -> None:
+        """One line about the running stage."""
+
+    def opened(self, folder: Path) -> None:
+        """The run folder is there; what the stages finish is kept in it."""
+
+
+class Silent:
+    """A `Progress` that says nothing."""
+
+    def opened(self, folder: Path) -> None:
+        """Nothing."""
+
+    def stage(self, name: str) -> None:
+        """Nothing."""
+
+    def detail(self, text: str) -> None:
+        """Nothing."""
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units."""
+
+    model: str
+    shapes: tuple[str, ...] = ()
+    batch: int | None = None
+    load_inputs: tuple[str, ...] = ()
+    seed: int = 0
+    backend: str = "auto"
+    threads: int = 0
+    iterations: int = 10
+    warmup_ms: float = 200.0
+    duration_s: float = 3.0
+    profile_iterations: int = 30
+    recalibrate: bool = False
+    output: str = ""
+    force: bool = False
+    resume: bool = False
+
+
+class _Job(NamedTuple):
+    folder: RunFolder
+    target: Path
+    """Where the folder belongs when the run is done; differs under --force."""
+
+
+def execute(options: RunOptions, progress: Progress | None = None, reports: Path = Path("reports")) -> RunFolder:
+    """Run a model through all stages and save everything in a run folder.
+
+    Args:
+        options: What to do.
+        progress: Told about each stage.
+        reports: Parent of the default run folder.
+
+    Returns:
+        The folder, with ``report.json`` in it.
+
+    Raises:
+        TrtprofError: A stage failed; artefacts of the stages before it are kept.
+    """
+    from profiler.source.inputs import parse_load_inputs
+    from profiler.source.load import load_model, source_of
+    from profiler.source.shapes import parse_shapes
+
+    say = progress or Silent()
+    reason = choose_backend(options.backend)
+    check_ranges(options)
+    shapes, files = parse_shapes(options.shapes), parse_load_inputs(options.load_inputs)
+    say.stage("source")
+    loaded = load_model(options.model)
+    say.detail(f"{loaded.path.name}: {sum(1 for _ in loaded.original_names)} nodes")
+    source = source_of(loaded, shapes, options.batch, files, options.seed)
+    request = _request(options, source)
+    job = _open(options, request, reports)
+    folder = job.folder
+    say.opened(folder.path)
+    folder.write(run_folder.REQUEST, request)
+    source = _with_work(source)
+    folder.write(run_folder.SOURCE, source)
+    for note in source.model.assumptions:
+        say.detail(note)
+    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch_name:
+        scratch = Path(scratch_name)
+        device, threads = _device(folder, options)
+        session = _session_request(loaded, scratch, threads)
+        engine = _build(folder, session, scratch, reason, say)
+        _ceilings(folder, device, threads, options, say)
+        _capture(folder, engine, source, session, scratch, options, say)
+    say.stage("analysis")
+    from profiler.analysis import analyse
+
+    run = analyse(folder)
+    save_report(folder, run)
+    say.detail(run.verdict)
+    if job.target != folder.path:
+        folder = run_folder.replace(folder, job.target)
+    return folder
+
+
+def inspect(model: str, shapes: Iterable[str] = (), batch: int | None = None) -> Inspection:
+    """Look at a model alone: its ops, shapes, parameters and work; nothing is built or run.
+
+    Raises:
+        TrtprofError: The model or the shapes are not usable; see `source.load`.
+    """
+    from profiler.analysis import inspection_of
+    from profiler.source.load import load_model, source_of
+    from profiler.source.shapes import parse_shapes
+
+    return inspection_of(source_of(load_model(model), parse_shapes(shapes), batch))
+
+
+def choose_backend(asked: str) -> str:
+    """Why the backend that will run was chosen, in words.
+
+    Raises:
+        MissingError: The backend asked for, or any at all, cannot run here.
+        UsageError: There is no such backend.
+    """
+    from profiler.engine.backends import backends
+
+    found = {status.name: status for status in backends()}
+    if asked == "auto":
+        for status in found.values():
+            if status.available:
+                return f"the first of {', '.join(found)} that can run here (`trtprof doctor` says why)"
+        raise MissingError("no backend can run here", why="none of " + ", ".join(found), fix="`trtprof doctor`")
+    if asked not in found:
+        raise UsageError(f"there is no backend {asked!r}", why="known: auto, " + ", ".join(found), fix="--backend auto")
+    if not found[asked].available:
+        raise MissingError(f"backend {asked!r} cannot run here", why=found[asked].reason, fix=found[asked].fix)
+    return "asked for"
+
+
+def check_ranges(options: RunOptions) -> None:
+    """Refuse numbers that cannot be measured with.
+
+    Raises:
+        UsageError: A count or a time is out of range.
+    """
+    for flag, value, least in (
+        ("--iterations", options.iterations, 1),
+        ("--profile-iterations", options.profile_iterations, 1),
+        ("--warmUp", options.warmup_ms, 0),
+        ("--duration", options.duration_s, 0),
+        ("--threads", options.threads, 0),
+        ("--seed", options.seed, 0),
+    ):
+        if value < least:
+            raise UsageError(
+                f"{flag} {value} is not possible", why=f"it must be at least {least}", fix=f"{flag} {least}"
+            )
+
+
+def _request(options: RunOptions, source: Source) -> Request:
+    """What decides the result: options that only steer where and how it is written are left out."""
+    fields = msgspec.structs.asdict(options)
+    for name in ("output", "force", "resume", "model", "recalibrate"):
+        fields.pop(name)
+    return Request(
+        schema_version=SCHEMA_VERSION,
+        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        version=__version__,
+        model=source.model.path,
+        sha256=source.model.sha256,
+        options={name: str(value) for name, value in sorted(fields.items())},
+    )
+
+
+def _open(options: RunOptions, request: Request, reports: Path) -> _Job:
+    if not options.output:
+        if options.resume:
+            raise UsageError("--resume needs the folder to go on with", fix="-o reports/<model>-<stamp> --resume")
+        target = run_folder.default_folder(Path(options.model).stem, reports, dt.datetime.now())
+        return _Job(run_folder.create(target), target)
+    target = Path(options.output)
+    existing = RunFolder(target)
+    if target.is_dir() and any(target.iterdir()):
+        if options.resume:
+            return _Job(_resumed(existing, request), target)
+        if not options.force:
+            done = existing.has(run_folder.REPORT)
+            raise UsageError(
+                f"{target} exists and will not be overwritten",
+                why="it holds a finished run" if done else "it is not empty",
+                fix="choose another folder with -o, or say --force"
+                + ("" if done else " (or --resume to go on with it)"),
+            )
+        if not existing.has(run_folder.REQUEST):
+            raise UsageError(
+                f"{target} will not be overwritten, even with --force",
+                why="it is not empty and no run folder of trtprof",
+                fix="choose another folder with -o",
+            )
+        # The old run stays until the new one is done.
+        return _Job(run_folder.create(target.with_name(f".{target.name}.new")), target)
+    return _Job(run_folder.create(target), target)
+
+
+def _resumed(folder: RunFolder, request: Request) -> RunFolder:
+    before = folder.read(run_folder.REQUEST, Request)
+    changed = [name for name, value in request.options.items() if before.options.get(name) != value]
+    if before.sha256 != request.sha256:
+        changed.insert(0, "model")
+    if before.version != request.version:
+        changed.append("trtprof version")
+    if changed:
+        raise UsageError(
+            f"{folder.path} was begun with other settings",
+            why="different: " + ", ".join(changed),
+            fix="resume with the same model and options, or start anew in another folder",
+        )
+    return run_folder.create(folder.path)
+
+
+def _device(folder: RunFolder, options: RunOptions) -> tuple[Device, int]:
+    from profiler.hardware.calibrate import resolve_threads
+    from profiler.hardware.device import host_cpu
+
+    device = host_cpu()
+    threads = resolve_threads(options.threads, device)
+    folder.write(run_folder.DEVICE, device)
+    return device, threads
+
+
+def _session_request(loaded: object, scratch: Path, threads: int) -> SessionRequest:
+    from profiler.source.load import LoadedModel
+
+    assert isinstance(loaded, LoadedModel)  # noqa: S101 - for the type checker; the import is lazy
+    if not loaded.changed:
+        return SessionRequest(model=str(loaded.path.resolve()), threads=threads)
+    # The runtime must see the unique names; weights beside the model stay where they are.
+    named = scratch / "model.onnx"
+    named.write_bytes(loaded.proto.SerializeToString())
+    external = str(loaded.path.resolve().parent) if loaded.external_data else ""
+    return SessionRequest(model=str(named), threads=threads, external_data=external)
+
+
+def _build(folder: RunFolder, session: SessionRequest, scratch: Path, reason: str, say: Progress) -> Engine:
+    from profiler.engine.onnxruntime import build_ort_cpu
+
+    say.stage("engine")
+    if folder.has(run_folder.ENGINE):
+        say.detail("kept from before")
+        return folder.read(run_folder.ENGINE, Engine)
+    engine = build_ort_cpu(session, folder.path, scratch, reason)
+    folder.write(run_folder.ENGINE, engine)
+    say.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
+    return engine
+
+
+def _ceilings(folder: RunFolder, device: Device, threads: int, options: RunOptions, say: Progress) -> None:
+    from profiler.hardware.store import load_or_calibrate
+
+    say.stage("ceilings")
+    if folder.has(run_folder.CEILINGS) and not options.recalibrate:
+        say.detail("kept from before")
+        return
+    ceilings = load_or_calibrate(threads, recalibrate=options.recalibrate, progress=say.detail, device=device)
+    folder.write(run_folder.CEILINGS, ceilings)
+
+
+def _capture(
+    folder: RunFolder,
+    engine: Engine,
+    source: Source,
+    session: SessionRequest,
+    scratch: Path,
+    options: RunOptions,
+    say: Progress,
+) -> None:
+    from profiler.capture.launch import run_worker
+    from profiler.capture.worker import WorkerRequest
+
+    say.stage("capture")
+    if folder.has(run_folder.CAPTURE):
+        say.detail("kept from before")
+        return
+    request = WorkerRequest(
+        session=session,
+        folder=str(folder.path.resolve()),
+        scratch=str(scratch),
+        inputs=source.model.inputs,
+        graphs={layer.name: layer.graph for layer in engine.layers},
+        seed=options.seed,
+        iterations=options.iterations,
+        warmup_ms=options.warmup_ms,
+        duration_s=options.duration_s,
+        profile_iterations=options.profile_iterations,
+    )
+    run_worker(request, say.detail)
+
+
+def _with_work(source: Source) -> Source:
+    from profiler.analysis import work_of_nodes
+
+    works, _ = work_of_nodes(source.nodes)
+    return msgspec.structs.replace(
+        source, nodes=tuple(msgspec.structs.replace(node, work=works[node.name]) for node in source.nodes)
+    )
+
+
+def save_report(folder: RunFolder, run: Run) -> None:
+    """Write the document and the page of a finished run into its folder."""
+    folder.write_bytes(run_folder.REPORT, render(run, "json").encode())
+    folder.write_bytes("report.html", render(run, "html").encode())
+
+
+def render(run: Run, format_name: str, **options: object) -> str:
+    """A run in one of the report formats; see `profiler.report`."""
+    from profiler import report
+
+    return report.get(format_name).render(run, report.ReportOptions(**options))  # type: ignore[arg-type]

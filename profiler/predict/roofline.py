@@ -1,0 +1,120 @@
+"""The roofline: what each layer should take on this device.
+
+``ideal`` = max(FLOP / peak, bytes / bandwidth) with the best ceilings of the device (S. Williams,
+A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009). ``attainable`` uses the ceilings measured
+as the run was made, charges at cache bandwidth what the cache model finds there, and is never
+below the time of an empty kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from profiler.predict.cache import Access, Traffic, steady_state_traffic
+from profiler.records import Bound, Ceilings, Estimate, Layer, Op, Roof, Tensor, Work
+
+_INT8 = frozenset({"int8", "uint8", "int4", "uint4"})
+
+
+def compute_dtype(op: Op) -> str:
+    """The dtype whose arithmetic peak bounds the op: that of its narrowest numeric operand pair.
+
+    An op with an 8-bit operand among its first five inputs multiplies integers; QLinearConv and
+    QLinearMatMul keep their weights at index 3.
+    """
+    dtypes = [tensor.dtype for tensor in op.inputs[:5] if tensor is not None]
+    if any(dtype in _INT8 for dtype in dtypes) and op.op_type not in ("DequantizeLinear", "Gather", "Cast"):
+        return "int8"
+    for dtype in dtypes:
+        if dtype.startswith(("fp", "bf")):
+            return dtype
+    return dtypes[0] if dtypes else "fp32"
+
+
+def peak_flops(roof: Roof, dtype: str) -> float:
+    """Peak FLOP/s for a dtype; one without a ceiling of its own is bounded by fp32's."""
+    return roof.flops_per_s.get(dtype) or roof.flops_per_s["fp32"]
+
+
+def predict_layers(
+    layers: Sequence[Layer], works: Mapping[str, Work | None], ceilings: Ceilings
+) -> dict[str, Estimate | None]:
+    """An estimate for every layer, None where its work is unknown.
+
+    Args:
+        layers: In execution order; their tensors carry the shapes of the run.
+        works: Work by layer name.
+        ceilings: Of the device that ran it.
+    """
+    aliases: dict[str, str] = {}
+    accesses = [_access(layer, works.get(layer.name), aliases) for layer in layers]
+    traffic = steady_state_traffic(accesses, ceilings.cache_bytes)
+    return {
+        layer.name: None
+        if (work := works.get(layer.name)) is None
+        else estimate(work, compute_dtype(layer.op), traffic[layer.name], ceilings)
+        for layer in layers
+    }
+
+
+def estimate(work: Work, dtype: str, traffic: Traffic, ceilings: Ceilings) -> Estimate:
+    """Ideal and attainable time of one layer in ns, rounded up.
+
+    ``traffic`` gives the split between cache and DRAM; it is scaled to ``work.bytes``, because an
+    op such as Gather touches only a part of its tensors.
+    """
+    best, roof = ceilings.best, ceilings.attainable
+    touched = traffic.cache_bytes + traffic.dram_bytes
+    hit_share = traffic.cache_bytes / touched if touched else 0.0
+    cache_bytes = round(work.bytes * hit_share)
+    dram_bytes = work.bytes - cache_bytes
+    best_bandwidth = max(best.dram_bytes_per_s, best.cache_bytes_per_s)
+    ideal = max(work.flops / peak_flops(best, dtype), work.bytes / best_bandwidth)
+    compute = work.flops / peak_flops(roof, dtype)
+    dram, cache = dram_bytes / roof.dram_bytes_per_s, cache_bytes / roof.cache_bytes_per_s
+    roofline = max(compute, dram + cache)
+    launch_ns = math.ceil(ceilings.launch_ns)
+    roofline_ns = math.ceil(roofline * 1e9)
+    bound: Bound
+    if launch_ns >= roofline_ns:
+        bound = "launch"
+    elif compute >= dram + cache:
+        bound = "compute"
+    else:
+        bound = "dram" if dram >= cache else "cache"
+    return Estimate(
+        ideal_ns=math.ceil(ideal * 1e9),
+        attainable_ns=max(roofline_ns, launch_ns),
+        roofline_ns=roofline_ns,
+        bound=bound,
+        terms={
+            "compute": math.ceil(compute * 1e9),
+            "dram": math.ceil(dram * 1e9),
+            "cache": math.ceil(cache * 1e9),
+            "launch": launch_ns,
+        },
+        dram_bytes=dram_bytes,
+        cache_bytes=cache_bytes,
+    )
+
+
+def _access(layer: Layer, work: Work | None, aliases: dict[str, str]) -> Access:
+    inputs = {_root(layer, tensor, aliases): tensor.nbytes or 0 for tensor in _present(layer.op.inputs)}
+    if work is not None and work.bytes == 0:
+        # A view moves nothing; its outputs are its first input under other names.
+        for output in _present(layer.op.outputs):
+            if inputs:
+                aliases[f"{layer.graph}/{output.name}"] = next(iter(inputs))
+        return Access(layer.name, {}, {})
+    outputs = {f"{layer.graph}/{tensor.name}": tensor.nbytes or 0 for tensor in _present(layer.op.outputs)}
+    return Access(layer.name, inputs, outputs)
+
+
+def _root(layer: Layer, tensor: Tensor, aliases: Mapping[str, str]) -> str:
+    name = f"{layer.graph}/{tensor.name}"
+    return aliases.get(name, name)
+
+
+def _present(tensors: Sequence[Tensor | None]) -> list[Tensor]:
+    return [tensor for tensor in tensors if tensor is not None]

@@ -1,0 +1,137 @@
+"""What several reporters share: sums for the headline, words for records, text made safe to show."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from profiler.errors import TrtprofError
+from profiler.records import InputTensor, LayerResult, Run, Tensor
+
+KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
+
+
+class Headline(NamedTuple):
+    """The sums behind "what the roofline allows". None where no layer has an estimate."""
+
+    attainable_ns: int | None
+    ideal_ns: int | None
+    of_roof: float | None
+    """Attainable over measured latency."""
+    unpriced: int
+    """Layers without an estimate, which the sums leave out."""
+    unpriced_share: float
+    """Their share of the time of all layers."""
+
+
+def headline(run: Run) -> Headline:
+    """Add up the estimates of all layers and set them against the measured latency."""
+    priced = [layer for layer in run.layers if layer.attainable_ns is not None]
+    unpriced_ns = sum(layer.measured_ns for layer in run.layers if layer.attainable_ns is None)
+    layers_ns = sum(layer.measured_ns for layer in run.layers)
+    share = unpriced_ns / layers_ns if layers_ns else 0.0
+    if not priced:
+        return Headline(None, None, None, len(run.layers), share)
+    attainable = sum(layer.attainable_ns or 0 for layer in priced)
+    ideal = sum(layer.ideal_ns or 0 for layer in priced)
+    of_roof = attainable / run.latency.median_ns if run.latency.median_ns else None
+    return Headline(attainable, ideal, of_roof, len(run.layers) - len(priced), share)
+
+
+def efficiency(layer: LayerResult) -> float | None:
+    """Attainable over measured time of a layer, or None without an estimate or a time."""
+    if layer.attainable_ns is None or not layer.measured_ns:
+        return None
+    return layer.attainable_ns / layer.measured_ns
+
+
+def ledger_gap_ns(run: Run) -> int:
+    """Measured latency less the sum of the ledger: 0 when the ledger closes."""
+    return run.latency.median_ns - sum(row.ns for row in run.ledger)
+
+
+def tensor_text(tensor: InputTensor | Tensor) -> str:
+    """A tensor in words: ``x 1x3x224x224 fp32``."""
+    if tensor.shape is None:
+        return f"{tensor.name} of unknown rank {tensor.dtype}"
+    return f"{tensor.name} {'x'.join(map(str, tensor.shape)) or 'scalar'} {tensor.dtype}"
+
+
+def count(n: int, noun: str) -> str:
+    """``1 layer``, ``2 layers``, ``10,000 layers``."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def visible(text: str, *, ascii_only: bool = False) -> str:
+    r"""``text`` with every character that could steer a terminal or hide on a page escaped.
+
+    Names come from files by others. Control characters, bidirectional overrides, line breaks and
+    lone surrogates are shown as ``\x1b``, ``\u202e`` and so on; spaces stay.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else _escape(c) for c in text)
+    return text.encode("ascii", "backslashreplace").decode() if ascii_only else text
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if code < 0x100:
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def plain(run: Run) -> Any:
+    """The run as dicts, lists and numbers that every JSON reader accepts.
+
+    Fields keep their declared order, the keys of dicts are sorted.
+
+    Raises:
+        TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
+    """
+    data = msgspec.to_builtins(run, order="deterministic")
+    try:
+        json.dumps(data, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError:
+        _blame(data)
+        raise
+    return data
+
+
+def _blame(data: Any) -> None:
+    for path, value in _walk(data, "run"):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TrtprofError(
+                f"the run cannot be written as JSON: {path} is {value}",
+                why="JSON has no NaN and no infinity",
+                fix="report this as a bug of the stage that made the number, with the run folder",
+            )
+        if isinstance(value, str) and not _is_unicode(value):
+            raise TrtprofError(
+                f"the run cannot be written as JSON: {path} is not valid Unicode: {value!a:.80}",
+                why="it holds half of a surrogate pair",
+                fix="rename that node or tensor in the model",
+            )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield f"a key of {path}", key
+            yield from _walk(item, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _walk(item, f"{path}[{index}]")
+    else:
+        yield path, value

@@ -1,0 +1,49 @@
+"""The run as one JSON document, and the JSON Schema of it.
+
+The document is complete and stable: fields in declared order, dict keys sorted, no NaN, no
+infinity, so that a saved run gives the same bytes every time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from profiler.records import SCHEMA_VERSION, Run
+from profiler.report import ReportOptions, reporter
+from profiler.report._format import plain
+
+
+@reporter("json", suffix=".json")
+def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - a document has nothing to choose
+    """The run as indented JSON with a trailing newline.
+
+    Raises:
+        TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
+    """
+    return msgspec.json.format(msgspec.json.encode(plain(run)), indent=2).decode() + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema (Draft 2020-12) of the document.
+
+    Fields with a default are not required, and unknown ones are allowed: a reader of version N
+    reads every document of version N, those with later additions included.
+    """
+    (root,), components = msgspec.json.schema_components((Run,), ref_template="#/$defs/{name}")
+    version = components["Run"]["properties"]["schema_version"]
+    version["const"] = SCHEMA_VERSION
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "trtprof run",
+        "description": "Times in ns, work in FLOP and bytes, rates per second, fractions 0 to 1.",
+        "version": SCHEMA_VERSION,
+        **root,
+        "$defs": dict(sorted(components.items())),
+    }
+
+
+def schema_text() -> str:
+    """The schema as the text of ``run.schema.json``, the copy that ships with the package."""
+    return msgspec.json.format(msgspec.json.encode(schema(), order="deterministic"), indent=2).decode() + "\n"

@@ -1,0 +1,369 @@
+"""The report for a terminal: at most 25 lines, ranked by time lost, coverage always shown.
+
+Facts stand as they are, estimates carry a ``~``, causes a ``?``. Long names are cut in the middle,
+where paths repeat themselves; control characters are escaped, so that no name steers the terminal.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from profiler import units
+from profiler.records import Finding, LayerResult, LedgerRow, Run
+from profiler.report import ReportOptions, reporter
+from profiler.report._format import count, efficiency, headline, ledger_gap_ns, tensor_text, visible
+
+LINES = 25
+"""Most lines of a report when the reader did not choose how many rows to see."""
+
+MIN_WIDTH = 40
+"""A narrower terminal gets lines cut to this layout, then clipped to its width."""
+
+_ANSI = {
+    "bold": "1", "dim": "2", "estimate": "36", "hypothesis": "33", "trust": "35", "critical": "1;31",
+}  # fmt: skip
+_MARKS = {"fact": "", "estimate": "~", "remainder": "="}
+_LABEL = 10
+"""Columns of the words at the start of the headline rows."""
+
+
+class _Span(NamedTuple):
+    text: str
+    style: str = ""
+
+
+_Line = tuple[_Span, ...]
+
+
+@reporter("text", suffix=".txt")
+def render(run: Run, options: ReportOptions) -> str:
+    """The run as lines of at most ``options.width`` columns."""
+    page = _Page(run, options)
+    lines = page.fitted() if options.top is None else page.lines(options.top, options.top, blanks=True)
+    return "".join(page.paint(line) + "\n" for line in lines)
+
+
+class _Page:
+    def __init__(self, run: Run, options: ReportOptions) -> None:
+        self.run = run
+        self.options = options
+        self.width = max(options.width, MIN_WIDTH)
+        self.dots = "..." if options.ascii else "…"
+        self.op_types = {node.name: node.op_type for node in run.nodes}
+
+    def fitted(self) -> list[_Line]:
+        """As many findings (up to 3) and layers as 25 lines hold, and air where there is room."""
+        wanted = min(3, len(self.run.findings))
+        for findings, blanks in [(wanted, True), *((n, False) for n in range(wanted, -1, -1))]:
+            room = LINES - len(self.lines(0, findings, blanks=blanks))
+            layers = min(len(self.run.layers), max(room, 0))
+            if layers >= min(3, len(self.run.layers)):
+                break
+        return self.lines(layers, findings, blanks=blanks)
+
+    def lines(self, layers: int, findings: int, *, blanks: bool) -> list[_Line]:
+        blank: list[_Line] = [()] if blanks else []
+        sections = [
+            self._head(),
+            self._ledger(),
+            self._layers(layers),
+            self._findings(findings),
+            [*self._unsupported(), *self._verdict(), self._legend()],
+        ]
+        lines: list[_Line] = []
+        for section in sections:
+            if section:
+                lines += [*blank, *section] if lines else section
+        return lines
+
+    # --- headline ---------------------------------------------------------------------------
+
+    def _head(self) -> list[_Line]:
+        run = self.run
+        inputs = ", ".join(tensor_text(tensor) for tensor in run.model.inputs)
+        name = self._elide(run.model.name, self.width // 2)
+        backend = f"{run.backend.name} on {run.device.name}, {count(run.ceilings.threads, 'thread')}"
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
+        backend = self._elide(backend, self.width - min(len(versions), self.width // 3) - 2)
+        return [
+            (_Span(name, "bold"), _Span("  " + self._elide(inputs, self.width - _cells(name) - 2))),
+            (_Span(backend), _Span("  " + self._elide(versions, self.width - _cells(backend) - 2), "dim")),
+            self._labelled("measured", *self._measured()),
+            self._labelled("allowed", *self._allowed()),
+            self._labelled("coverage", *self._coverage()),
+        ]
+
+    def _measured(self) -> list[_Span]:
+        latency = self.run.latency
+        if not latency.n:
+            return [_Span("nothing: no sample of the latency was taken")]
+        spread = f"  p99 {units.format_ns(latency.p99_ns)}, cv {units.format_percent(latency.cv)}, n {latency.n}"
+        return [_Span(f"{units.format_ns(latency.median_ns)} median", "bold"), _Span(spread)]
+
+    def _allowed(self) -> list[_Span]:
+        total = headline(self.run)
+        if total.attainable_ns is None or total.ideal_ns is None:
+            return [_Span("unknown: no layer has an estimate")]
+        spans = [
+            _Span(f"~{units.format_ns(total.attainable_ns)}", "estimate"),
+            _Span(" (ideal "),
+            _Span(f"~{units.format_ns(total.ideal_ns)}", "estimate"),
+            _Span(")"),
+        ]
+        if total.of_roof is not None:
+            spans += [_Span(f"  ~{units.format_percent(total.of_roof)}", "estimate"), _Span(" of the roof")]
+        if total.unpriced:
+            spans.append(_Span(f"; {count(total.unpriced, 'layer')} unpriced", "trust"))
+        return spans
+
+    def _coverage(self) -> list[_Span]:
+        share = self.run.coverage
+        return [
+            _Span(f"exact {units.format_percent(share.exact)}, "),
+            _Span(f"inferred ~{units.format_percent(share.inferred)}, ", "estimate" if share.inferred else ""),
+            _Span(f"unattributed {units.format_percent(share.unattributed)}", "critical" if share.unattributed else ""),
+            _Span(" of kernel time"),
+        ]
+
+    # --- ledger -----------------------------------------------------------------------------
+
+    def _ledger(self) -> list[_Line]:
+        rows = [row for row in self.run.ledger if row.ns]
+        if not rows:
+            return []
+        gap = ledger_gap_ns(self.run)
+        closes = "adds up to the measured median" if not gap else f"misses the median by {units.format_ns(gap)}"
+        title: _Line = (_Span(_pad("ledger", _LABEL), "bold"), _Span(f"from ideal to measured; {closes}", "dim"))
+        columns = 2 if self.width >= 76 else 1
+        rows = _largest(rows, 12 if columns == 2 else 8)
+        width = (self.width - 2 * (columns - 1)) // columns
+        depth = -(-len(rows) // columns)
+        lines: list[_Line] = [title]
+        for index in range(depth):
+            cells = [self._ledger_cell(row, width) for row in rows[index::depth]]
+            lines.append(tuple(span for cell in cells for span in (*cell, _Span("  "))))
+        return lines
+
+    def _ledger_cell(self, row: LedgerRow, width: int) -> _Line:
+        median = self.run.latency.median_ns
+        time = f"{_MARKS[row.kind]}{units.format_ns(row.ns)}"
+        share = f"{round(100 * row.ns / median)} %" if median else "-"
+        style = "" if row.kind == "fact" else "estimate" if row.kind == "estimate" else "dim"
+        room = width - 17
+        return _Span(f"{time:>9} {share:>5}  ", style), _Span(_pad(self._elide(row.cause, room), room))
+
+    # --- layers -----------------------------------------------------------------------------
+
+    def _layers(self, shown: int) -> list[_Line]:
+        layers = self.run.layers
+        if not layers:
+            return [(_Span("no layers", "bold"),)]
+        what = f"of {count(len(layers), 'layer')}, by time lost"
+        wide = self.width >= 64
+        head = f"{'lost':>10} {'measured':>9} {'allows':>9}" + (f" {'eff':>7}  bound  " if wide else "")
+        rest = self._elide(f"{min(shown, len(layers)):,} {what}", self.width - len(head) - 2)
+        lines: list[_Line] = [(_Span(head, "bold"), _Span("  " + rest, "dim"))]
+        return lines + [self._layer(layer, len(head), wide=wide) for layer in layers[:shown]]
+
+    def _layer(self, layer: LayerResult, used: int, *, wide: bool) -> _Line:
+        def estimate(ns: int | None) -> str:
+            return "-" if ns is None else f"~{units.format_ns(ns)}"
+
+        of_roof = efficiency(layer)
+        spans = [
+            _Span(f"{estimate(layer.lost_ns):>10}", "estimate"),
+            _Span(f" {units.format_ns(layer.measured_ns):>9}"),
+            _Span(f" {estimate(layer.attainable_ns):>9}", "estimate"),
+        ]
+        if wide:
+            percent = "-" if of_roof is None else f"~{100 * of_roof:.0f} %"
+            spans.append(_Span(f" {percent:>7}  {layer.bound:<7}", "estimate"))
+        spans.append(_Span("  " + self._layer_name(layer, self.width - used - 2)))
+        return tuple(spans)
+
+    def _layer_name(self, layer: LayerResult, width: int) -> str:
+        """The layer and, in brackets, the op types of its nodes: they say most in least room."""
+        nodes = "+".join(self.op_types.get(node, node) for node in layer.nodes)
+        if layer.match == "none":
+            what = f"[{layer.op_type}, no node]"
+        elif layer.role != "compute":
+            what = f"[{layer.op_type} for {'~' if layer.match == 'inferred' else ''}{nodes}]"
+        else:
+            what = f"[{'~' if layer.match == 'inferred' else ''}{nodes or layer.op_type}]"
+        name = self._elide(layer.name, max(width - len(what) - 1, width // 2))
+        return f"{name} {self._elide(what, width - _cells(name) - 1)}"
+
+    # --- findings ---------------------------------------------------------------------------
+
+    def _findings(self, shown: int) -> list[_Line]:
+        findings = self.run.findings
+        if not findings:
+            return [(_Span(_pad("findings", _LABEL), "bold"), _Span("none: no rule fired", "dim"))]
+        # A critical doubt comes first: it says whether the rest can be believed.
+        first = sorted(findings, key=lambda f: (f.kind != "trust" or f.severity != "critical", -f.lost_ns))[:shown]
+        title = f"{len(first)} of {len(findings)}, by time lost"
+        lines: list[_Line] = [(_Span(_pad("findings", _LABEL), "bold"), _Span(title, "dim"))]
+        for finding in first:
+            lines += self._finding(finding)
+        return lines
+
+    def _finding(self, finding: Finding) -> list[_Line]:
+        trust = finding.kind == "trust"
+        style = "critical" if finding.severity == "critical" else "trust" if trust else "hypothesis"
+        code = f"{self._elide(finding.code, 8)}{'!' if trust else '?'}"
+        sure = "" if trust else f"{100 * finding.confidence:.0f} %"
+        lost = f"~{units.format_ns(finding.lost_ns)}" if finding.lost_ns else ""
+        left = self.width - _LABEL - 17
+        where = self._elide(finding.where, left // 2)
+        where = f"{where}: " if where else ""
+        indent = _Span(" " * _LABEL)
+        return [
+            (
+                _Span(f"{_pad(code, _LABEL)}{sure:>5}", style),
+                _Span(f" {lost:>9}  ", "estimate"),
+                _Span(where),
+                _Span(self._end(finding.title, left - _cells(where)), style),
+            ),
+            (indent, _Span("try: ", "dim"), _Span(self._end(finding.try_, self.width - _LABEL - 5))),
+        ]
+
+    def _unsupported(self) -> list[_Line]:
+        ops = self.run.unsupported
+        if not ops:
+            return []
+        share = units.format_percent(sum(op.share for op in ops))
+        names = ", ".join(f"{op.domain}{'.' if op.domain else ''}{op.op_type} x{op.count}" for op in ops)
+        text = f"{count(len(ops), 'op')} without a cost function, {share} of kernel time: "
+        room = self.width - _LABEL - len(text)
+        return [(_Span(_pad("unpriced", _LABEL), "trust"), _Span(text), _Span(self._end(names, room)))]
+
+    def _verdict(self) -> list[_Line]:
+        lines = _wrapped(self._safe(self.run.verdict), self.width - _LABEL, self.dots)
+        if self.options.top is None and len(lines) > 3:
+            lines = [*lines[:2], self._end(" ".join(lines[2:]), self.width - _LABEL)]
+        words = ["verdict", *[""] * len(lines)]
+        return [
+            (_Span(_pad(word, _LABEL), "bold"), _Span(line, "bold"))
+            for word, line in zip(words, lines or [""], strict=False)
+        ]
+
+    def _legend(self) -> _Line:
+        return (
+            _Span(_pad("marks", _LABEL), "dim"),
+            _Span("none: measured  ", "dim"),
+            _Span("~ estimate", "estimate"),
+            _Span("  = remainder  ", "dim"),
+            _Span("? likely cause", "hypothesis"),
+            _Span("  ! doubt", "trust"),
+        )
+
+    # --- fitting ----------------------------------------------------------------------------
+
+    def _labelled(self, label: str, *spans: _Span) -> _Line:
+        return (_Span(_pad(label, _LABEL), "bold"), *spans)
+
+    def _safe(self, text: str) -> str:
+        return visible(text, ascii_only=self.options.ascii)
+
+    def _elide(self, text: str, width: int) -> str:
+        return _elide(self._safe(text), width, self.dots)
+
+    def _end(self, text: str, width: int) -> str:
+        """Cut prose at its end, where names are cut in the middle."""
+        text = self._safe(text)
+        return text if _cells(text) <= width else _head(text, width - len(self.dots)) + self.dots
+
+    def paint(self, line: Sequence[_Span]) -> str:
+        """One line, clipped to the width and coloured."""
+        spans = self._trimmed(line)
+        left = max(self.options.width, 1)
+        clipped = sum(_cells(span.text) for span in spans) > left
+        left -= len(self.dots) if clipped else 0
+        out = []
+        for span in spans:
+            text = _head(span.text, left)
+            left -= _cells(text)
+            out.append(self._colored(text, span.style))
+            if text != span.text:
+                break
+        return "".join(out) + self.dots[: self.options.width] * clipped
+
+    def _colored(self, text: str, style: str) -> str:
+        if not (self.options.color and style and text.strip()):
+            return text
+        return f"\x1b[{_ANSI[style]}m{text}\x1b[0m"
+
+    @staticmethod
+    def _trimmed(line: Sequence[_Span]) -> list[_Span]:
+        spans = list(line)
+        while spans and not spans[-1].text.strip():
+            spans.pop()
+        if spans:
+            spans[-1] = _Span(spans[-1].text.rstrip(), spans[-1].style)
+        return spans
+
+
+def _largest(rows: list[LedgerRow], most: int) -> list[LedgerRow]:
+    """At most ``most`` rows in their order; the smallest become one row, so that the sum stays."""
+    if len(rows) <= most:
+        return rows
+    kept = sorted(range(len(rows)), key=lambda index: -abs(rows[index].ns))[: most - 1]
+    small = [row for index, row in enumerate(rows) if index not in kept]
+    facts = all(row.kind == "fact" for row in small)
+    total = sum(row.ns for row in small)
+    rest = LedgerRow(cause=f"{len(small)} smaller rows", ns=total, kind="fact" if facts else "estimate")
+    return [*(rows[index] for index in sorted(kept)), rest]
+
+
+def _cell(char: str) -> int:
+    """Columns of a terminal that a printable character takes."""
+    if char < "\u0300":
+        return 1
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+def _cells(text: str) -> int:
+    return len(text) if text.isascii() else sum(map(_cell, text))
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - _cells(text))
+
+
+def _head(text: str, width: int) -> str:
+    """The longest start of ``text`` that fits."""
+    if text.isascii():
+        return text[: max(width, 0)]
+    used = 0
+    for index, char in enumerate(text):
+        used += _cell(char)
+        if used > width:
+            return text[:index]
+    return text
+
+
+def _elide(text: str, width: int, dots: str) -> str:
+    """``text`` in at most ``width`` columns, its middle replaced by dots."""
+    if _cells(text) <= width:
+        return text
+    keep = width - len(dots)
+    if keep < 2:
+        return _head(text, width)
+    tail = _head(text[::-1], keep - keep // 2)[::-1]
+    return _head(text, keep // 2) + dots + tail
+
+
+def _wrapped(text: str, width: int, dots: str) -> list[str]:
+    """``text`` in lines of at most ``width`` columns, broken at spaces."""
+    lines: list[str] = []
+    for long_word in text.split():
+        word = _elide(long_word, width, dots)
+        if lines and _cells(lines[-1]) + 1 + _cells(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines

@@ -1,0 +1,208 @@
+"""The run folder: all artefacts of one run, and how they become records and tables again.
+
+    reports/<model>-<stamp>/
+      request.json      what was asked (`Request`): model, options, versions
+      source.json       the model as bound: nodes with shapes (`records.Source`)
+      engine.json       the engine's layers (`records.Engine`); engine.onnx is its graph
+      ceilings.json     the roofs of the device, device.json the device
+      latency.parquet   raw latency samples in ns, without the profiler
+      kernels.parquet   one row a kernel launch (`records.KERNEL_COLUMNS`)
+      capture.json      summary of both; its presence says that the capture is whole
+      report.json       the result (`records.Run`), the document of ``--format json``
+      report.html       the page
+
+JSON for what people read, Parquet for what there is a lot of. A file is written beside its place
+and moved there, so that a kill leaves the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from profiler.errors import MissingError, UsageError
+from profiler.records import SCHEMA_VERSION, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUEST = "request.json"
+SOURCE = "source.json"
+ENGINE = "engine.json"
+CEILINGS = "ceilings.json"
+DEVICE = "device.json"
+CAPTURE = "capture.json"
+LATENCY = "latency.parquet"
+KERNELS = "kernels.parquet"
+REPORT = "report.json"
+
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was asked to do; a resumed run must be asked the same.
+
+    ``options`` are those that change a result, as text. ``version`` is trtprof's own.
+    """
+
+    schema_version: int
+    created: str
+    version: str
+    model: str
+    sha256: str
+    options: Mapping[str, str]
+
+
+class RunFolder:
+    """A folder with the artefacts of one run, some of which may be missing yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def file(self, name: str) -> Path:
+        """Path of an artefact, present or not."""
+        return self.path / name
+
+    def has(self, name: str) -> bool:
+        """Whether an artefact is there."""
+        return self.file(name).is_file()
+
+    def write(self, name: str, record: object) -> Path:
+        """Write a record as JSON, whole or not at all.
+
+        Raises:
+            MissingError: The folder cannot be written; nothing that was there is lost.
+        """
+        return self.write_bytes(name, msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=1))
+
+    def write_bytes(self, name: str, data: bytes) -> Path:
+        """Write a file, whole or not at all; see `write`."""
+        target = self.file(name)
+        beside = target.with_name(f".{target.name}.part")
+        try:
+            beside.write_bytes(data)
+            os.replace(beside, target)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise _unwritable(target, error) from None
+        return target
+
+    def read(self, name: str, kind: type[T]) -> T:
+        """Read an artefact back.
+
+        Raises:
+            MissingError: It is not there: the run did not get that far.
+            UsageError: It is damaged, or of another schema version.
+        """
+        path = self.file(name)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise MissingError(
+                f"{self.path} has no {name}",
+                why="the run ended before that stage" if self.has(REQUEST) else "it is not a run folder of trtprof",
+                fix=f"finish it with `trtprof run ... -o {self.path} --resume`"
+                if self.has(REQUEST)
+                else "name a folder that `trtprof run` wrote, for example the newest under reports/",
+            ) from None
+        except OSError as error:
+            raise MissingError(f"{path} cannot be read", why=str(error), fix="check its permissions") from None
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError as error:
+            found = _schema_version(data)
+            if found is not None and found != SCHEMA_VERSION:
+                why = f"it has schema version {found}, this trtprof reads {SCHEMA_VERSION}"
+            else:
+                why = str(error)
+            raise UsageError(f"{path} cannot be read", why=why, fix="run the model again") from None
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Read a Parquet table back.
+
+        Raises:
+            MissingError: It is not there.
+            UsageError: It is damaged.
+        """
+        import pandas as pd
+
+        path = self.file(name)
+        if not path.is_file():
+            raise MissingError(f"{self.path} has no {name}", why="the run ended before that stage", fix="run again")
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} cannot be read", why=str(error).splitlines()[0], fix="run again") from None
+
+    def report(self) -> Run:
+        """The finished run.
+
+        Raises:
+            MissingError: The run did not finish.
+            UsageError: The file is damaged or of another schema version.
+        """
+        return self.read(REPORT, Run)
+
+
+def _schema_version(data: bytes) -> int | None:
+    class Probe(msgspec.Struct):
+        schema_version: int | None = None
+
+    try:
+        return msgspec.json.decode(data, type=Probe).schema_version
+    except msgspec.DecodeError:
+        return None
+
+
+def _unwritable(path: Path, error: OSError) -> MissingError:
+    return MissingError(
+        f"{path.parent} cannot be written", why=error.strerror or str(error), fix="choose another folder with -o"
+    )
+
+
+def default_folder(model_name: str, reports: Path, now: dt.datetime) -> Path:
+    """``reports/<model>-<stamp>``, with a counter when two runs share a second."""
+    stem = re.sub(r"[^\w.-]+", "_", model_name) or "model"
+    stamp = now.strftime("%Y%m%d-%H%M%S")
+    path, counter = reports / f"{stem}-{stamp}", 1
+    while path.exists():
+        counter += 1
+        path = reports / f"{stem}-{stamp}-{counter}"
+    return path
+
+
+def create(path: Path) -> RunFolder:
+    """Make an empty run folder.
+
+    Raises:
+        UsageError: The path is a file.
+        MissingError: The folder cannot be made or written.
+    """
+    if path.is_file():
+        raise UsageError(f"{path} is a file", why="a run needs a folder", fix="choose another path with -o")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(path / "x", error) from None
+    return RunFolder(path)
+
+
+def replace(finished: RunFolder, target: Path) -> RunFolder:
+    """Put a finished run in the place of an older one, which is removed only then."""
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        os.replace(target, old)
+    os.replace(finished.path, target)
+    shutil.rmtree(old, ignore_errors=True)
+    return RunFolder(target)

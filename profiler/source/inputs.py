@@ -1,0 +1,228 @@
+"""Which values each graph input gets: from a file, or random but valid for the ops that read it.
+
+Random integers into a Gather must lie inside its table, a mask is 0 or 1, a sequence length is
+the length of the sequence. The rules look through ops that only move data.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from profiler import units
+from profiler.errors import MissingError, UsageError
+from profiler.records import InputTensor, Node, Tensor
+
+_NUMPY_DTYPES: dict[str, str] = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32",
+    "int16": "int16", "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16",
+    "uint8": "uint8", "bool": "bool",
+}  # fmt: skip
+_MOVES_DATA = frozenset(
+    {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Concat", "Expand", "Flatten",
+     "Tile", "Split"}
+)  # fmt: skip
+_SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
+    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Slice": (1, 2, 3, 4), "Pad": (1, 3),
+    "Resize": (3,), "Range": (0, 1, 2), "TopK": (1,), "Loop": (0,), "Unsqueeze": (1,), "Squeeze": (1,),
+    "Split": (1,), "CumSum": (1,),
+}  # fmt: skip
+_SEQUENCE_LENGTHS: dict[str, int] = {"LSTM": 4, "GRU": 4, "RNN": 4}
+
+
+class FileHeader(NamedTuple):
+    """What is known of an input file without reading it."""
+
+    path: Path
+    shape: tuple[int, ...]
+
+
+class _Range(NamedTuple):
+    low: int
+    high: int
+    why: str
+
+
+def parse_load_inputs(specs: Iterable[str]) -> dict[str, Path]:
+    """Files by input name from ``--loadInputs`` values: ``name:file[,name:file]`` (trtexec's form).
+
+    Raises:
+        UsageError: A value is not of that form or names an input twice.
+        MissingError: A file does not exist.
+    """
+    files: dict[str, Path] = {}
+    for spec in specs:
+        for item in spec.split(","):
+            name, colon, file = item.strip().rpartition(":")
+            name = name.strip("'\"")
+            if not colon or not name or not file:
+                raise UsageError(
+                    f"--loadInputs {item!r} cannot be read",
+                    why="it takes an input name, a colon and a file",
+                    fix="--loadInputs input:values.npy[,other:values.npy]",
+                )
+            if name in files:
+                raise UsageError(f"--loadInputs names input {name!r} twice", fix="give each input one file")
+            if not Path(file).is_file():
+                raise MissingError(f"--loadInputs: no file {file}", fix=f"check the path given for input {name!r}")
+            files[name] = Path(file)
+    return files
+
+
+def check_files(inputs: Sequence[Tensor], files: Mapping[str, Path]) -> dict[str, FileHeader]:
+    """Match ``.npy`` files with the graph inputs by name and dtype, reading headers only.
+
+    Raises:
+        UsageError: An input is unknown, the file is no ``.npy`` array, or its dtype differs.
+    """
+    known = {tensor.name: tensor for tensor in inputs}
+    headers: dict[str, FileHeader] = {}
+    for name, path in files.items():
+        if name not in known:
+            raise UsageError(
+                f"--loadInputs names {name!r}, which is not an input of this model",
+                why="its inputs are " + (", ".join(known) or "none"),
+                fix="use one of these names",
+            )
+        wanted = known[name].dtype
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise UsageError(
+                f"{path} is not a .npy array",
+                why=str(error).splitlines()[0],
+                fix=f"numpy.save({str(path.with_suffix('.npy'))!r}, values)",
+            ) from None
+        if not isinstance(array, np.ndarray):
+            raise UsageError(
+                f"{path} holds several arrays", why="an .npz has no single value", fix="save one .npy an input"
+            )
+        if str(array.dtype) != _NUMPY_DTYPES.get(wanted):
+            raise UsageError(
+                f"{path} holds {array.dtype}, input {name!r} takes {wanted}",
+                fix=f"save it as values.astype({_NUMPY_DTYPES.get(wanted, wanted)!r})",
+            )
+        headers[name] = FileHeader(path, tuple(int(dim) for dim in array.shape))
+    return headers
+
+
+def plan_inputs(
+    inputs: Sequence[Tensor],
+    shapes: Mapping[str, tuple[int, ...]],
+    nodes: Sequence[Node],
+    files: Mapping[str, FileHeader],
+) -> list[InputTensor]:
+    """How each input is filled, in the order of the graph inputs.
+
+    Args:
+        inputs: Graph inputs to feed.
+        shapes: Bound shape of each.
+        nodes: All nodes with inferred shapes; the consumers decide what is valid.
+        files: Result of `check_files`.
+
+    Raises:
+        UsageError: An input has a type that cannot be made up (strings, sequences, sub-byte types).
+    """
+    readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
+    for node in nodes:
+        for index, tensor in enumerate(node.op.inputs):
+            if tensor is not None:
+                readers[tensor.name].append((node, index))
+    plans = []
+    for tensor in inputs:
+        shape = shapes[tensor.name]
+        if tensor.name in files:
+            header = files[tensor.name]
+            if header.shape != shape:
+                raise UsageError(
+                    f"{header.path} has shape {header.shape}, input {tensor.name!r} is bound to {shape}",
+                    fix="let --shapes agree with the file, or leave it away",
+                )
+            file = str(header.path.resolve())
+            plans.append(
+                InputTensor(
+                    name=tensor.name,
+                    dtype=tensor.dtype,
+                    shape=shape,
+                    kind="file",
+                    file=file,
+                    values=f"file {header.path.name}",
+                )
+            )
+        elif tensor.dtype not in _NUMPY_DTYPES:
+            raise UsageError(
+                f"input {tensor.name!r} has type {tensor.dtype}, for which no values can be made up",
+                fix="give the model a numeric input there, for example with a Cast in front",
+            )
+        elif tensor.dtype.startswith("fp"):
+            plans.append(InputTensor(name=tensor.name, dtype=tensor.dtype, shape=shape, values="uniform -1..1"))
+        else:
+            found = _integer_range(tensor, readers)
+            plans.append(
+                InputTensor(
+                    name=tensor.name,
+                    dtype=tensor.dtype,
+                    shape=shape,
+                    kind="integers",
+                    low=found.low,
+                    high=found.high,
+                    values=(f"{found.low}" if found.low == found.high else f"integers {found.low}..{found.high}")
+                    + f" ({found.why})",
+                )
+            )
+    return plans
+
+
+def _integer_range(tensor: Tensor, readers: Mapping[str, list[tuple[Node, int]]]) -> _Range:
+    ranges: list[_Range] = []
+    queue, seen = [tensor.name], {tensor.name}
+    while queue:
+        for node, index in readers.get(queue.pop(), ()):
+            found = _constraint(node, index)
+            if found is not None:
+                ranges.append(found)
+            elif node.op.op_type in _MOVES_DATA:
+                # A cast to float ends the trail of an index, but a mask is often used that way.
+                names = [output.name for output in node.op.outputs if output is not None and output.name not in seen]
+                seen.update(names)
+                queue.extend(names)
+    if ranges:
+        # Every reader must be satisfied: the tightest upper end wins.
+        return min(ranges, key=lambda found: (found.high, found.low))
+    if tensor.dtype == "bool":
+        return _Range(0, 1, "a condition or mask")
+    if tensor.dtype in ("int8", "uint8"):
+        bits = units.DTYPE_BITS[tensor.dtype]
+        return _Range(-128, 127, "full range") if tensor.dtype == "int8" else _Range(0, 2**bits - 1, "full range")
+    return _Range(0, 1, "no reader limits it: read as a mask")
+
+
+def _constraint(node: Node, index: int) -> _Range | None:
+    op = node.op
+    data = op.inputs[0] if op.inputs else None
+    shape = data.shape if data is not None else None
+    if op.op_type in ("Gather", "GatherElements", "ScatterElements") and index == 1 and shape:
+        axis = op.attributes.get("axis", 0)
+        size = shape[axis if isinstance(axis, int) else 0]
+        if isinstance(size, int):
+            return _Range(0, max(size - 1, 0), f"indices of {node.name}")
+    if op.op_type in ("GatherND", "ScatterND") and index == 1 and shape:
+        sizes = [size for size in shape if isinstance(size, int)]
+        return _Range(0, max(min(sizes, default=1) - 1, 0), f"indices of {node.name}")
+    if op.op_type == "OneHot" and index == 0:
+        depth = op.inputs[1].value if len(op.inputs) > 1 and op.inputs[1] is not None else None
+        return _Range(0, depth[0] - 1 if depth else 1, f"classes of {node.name}")
+    if _SEQUENCE_LENGTHS.get(op.op_type) == index and shape and isinstance(shape[0], int):
+        return _Range(shape[0], shape[0], f"sequence lengths of {node.name}")
+    if op.op_type == "Equal":
+        other = op.inputs[1 - index]
+        if other is not None and other.value and other.value[0] not in (0, 1):
+            return _Range(other.value[0], other.value[0], f"the value that {node.name} asks for")
+        return _Range(0, 1, f"compared in {node.name}: read as a mask")
+    if index in _SHAPE_INPUTS.get(op.op_type, ()):
+        return _Range(1, 1, f"decides a shape in {node.name}: give it with --loadInputs")
+    return None

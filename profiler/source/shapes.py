@@ -1,0 +1,276 @@
+"""Shapes as asked for on the command line, and the binding of dynamic dimensions.
+
+The grammar is trtexec's (``a:1x3x224x224,b:8x128``; ``'Input:0':1x3`` quotes a name with a colon;
+``s:scalar`` or ``s:`` is rank 0; one ``*`` in a name matches any run of characters), and
+Polygraphy's brackets (``a:[1,3,224,224]``) are read too. Source: TensorRT
+samples/common/sampleOptions.cpp and Polygraphy's ``--input-shapes`` help.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from profiler.errors import UsageError
+from profiler.records import Dim, Tensor
+
+DEFAULT_BATCH = 1
+DEFAULT_SPATIAL = 224
+DEFAULT_LENGTH = 128
+DEFAULT_SIGNAL = 512
+"""Length of a float vector a sample, such as a waveform: speech models refuse shorter windows."""
+_BATCH_NAME = re.compile(r"^(n|b|bs|batch|batch_?size|.*_batch)$", re.IGNORECASE)
+_GRAMMAR = "name:1x3x224x224[,name:...], 'na:me':8x128, name:scalar or name:[1,3,224,224]"
+# The last colon parts name and dims, so that `onnx::x:1x2` needs no quotes.
+_ITEM = re.compile(
+    r"""\s*(?:'(?P<single>[^']+)'|"(?P<double>[^"]+)"|(?P<bare>[^'",\[\]]+))\s*:\s*
+    (?P<dims>\[[^\]]*\]|[^,:\[\]]*)\s*(?:,|$)""",
+    re.VERBOSE,
+)
+
+
+def parse_shapes(specs: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Shapes by input name (which may hold one ``*``) from one or more ``--shapes`` values.
+
+    Raises:
+        UsageError: A value is not of the grammar, a dimension is not a positive integer, or an
+            input is named twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for spec in specs:
+        position = 0
+        text = spec.strip()
+        if not text:
+            raise _grammar_error(spec, "it is empty")
+        while position < len(text):
+            match = _ITEM.match(text, position)
+            if match is None or match.end() == position:
+                raise _grammar_error(spec, f"cannot read {text[position:]!r}")
+            name = (match["single"] or match["double"] or match["bare"]).strip()
+            if name in shapes:
+                raise UsageError(
+                    f"--shapes names input {name!r} twice", fix="give each input one shape, for example " + _GRAMMAR
+                )
+            if name.count("*") > 1:
+                raise _grammar_error(spec, f"{name!r} has more than one '*'")
+            shapes[name] = _parse_dims(match["dims"].strip(), name, spec)
+            position = match.end()
+    return shapes
+
+
+def _parse_dims(text: str, name: str, spec: str) -> tuple[int, ...]:
+    if text in ("", "scalar", "[]"):
+        return ()
+    parts = text[1:-1].split(",") if text.startswith("[") else re.split("[xX]", text)
+    dims = []
+    for part in parts:
+        try:
+            dim = int(part.strip())
+        except ValueError:
+            raise _grammar_error(spec, f"dimension {part.strip()!r} of {name!r} is not an integer") from None
+        if dim <= 0:
+            raise UsageError(
+                f"--shapes gives input {name!r} the dimension {dim}",
+                why="a dimension must be at least 1: an empty tensor has nothing to measure",
+                fix=f"for example --shapes {name}:" + "x".join(str(max(1, _as_int(p))) for p in parts),
+            )
+        dims.append(dim)
+    return tuple(dims)
+
+
+def _as_int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return 1
+
+
+def _grammar_error(spec: str, why: str) -> UsageError:
+    return UsageError(f"--shapes {spec!r} cannot be read", why=why, fix="the form is " + _GRAMMAR)
+
+
+class Binding:
+    """Dynamic dimensions bound to numbers.
+
+    Attributes:
+        shapes: Input name -> static shape.
+        symbols: Symbolic dimension -> number, for the rest of the graph.
+        assumptions: One sentence for each dimension that was filled in rather than given.
+    """
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.symbols: dict[str, int] = {}
+        self.assumptions: list[str] = []
+
+
+def bind_shapes(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]], batch: int | None = None) -> Binding:
+    """Give every dimension of every graph input a number.
+
+    A dimension is taken from ``given``, else from the same symbol in another input, else from
+    ``batch`` if it leads its tensor or is called a batch, else from a default that depends on its
+    place: 1 for a batch, 224 for height and width of a 4-D or 5-D tensor, 512 for the length of a
+    float vector, 128 for other lengths.
+
+    Args:
+        inputs: Graph inputs, initializers left out.
+        given: Result of `parse_shapes`.
+        batch: Value of ``--batch``.
+
+    Raises:
+        UsageError: An input is unknown, a rank or static dimension differs, or one symbol would
+            need two values. The message lists the inputs with their dimensions.
+    """
+    if batch is not None and batch <= 0:
+        raise UsageError(f"--batch {batch} is not possible", why="a batch holds at least one sample", fix="--batch 1")
+    chosen = {tensor.name: dims for pattern, dims in given.items() for tensor in _matching(inputs, pattern)}
+    binding = Binding()
+    owner: dict[str, str] = {}
+    for tensor in inputs:
+        if tensor.name in chosen:
+            _check_given(tensor, chosen[tensor.name], inputs)
+            for dim, number in zip(tensor.shape or (), chosen[tensor.name], strict=False):
+                if isinstance(dim, str) and dim != "?":
+                    if binding.symbols.setdefault(dim, number) != number:
+                        raise UsageError(
+                            f"dimension {dim!r} would be {binding.symbols[dim]} and {number} at once",
+                            why=f"inputs {owner[dim]!r} and {tensor.name!r} share it",
+                            fix="give both inputs the same number there",
+                        )
+                    owner.setdefault(dim, tensor.name)
+    if batch is not None:
+        _bind_batch(inputs, chosen, batch, binding)
+    for tensor in inputs:
+        if tensor.name in chosen:
+            binding.shapes[tensor.name] = chosen[tensor.name]
+        elif tensor.shape is None:
+            raise UsageError(
+                f"input {tensor.name!r} declares no shape",
+                why="the model does not say its rank",
+                fix=f"--shapes {tensor.name}:<dims>, for example --shapes {tensor.name}:1x128",
+            )
+        else:
+            binding.shapes[tensor.name] = tuple(
+                _bind_dim(tensor, index, dim, batch, binding) for index, dim in enumerate(tensor.shape)
+            )
+    return binding
+
+
+def _matching(inputs: Sequence[Tensor], pattern: str) -> list[Tensor]:
+    exact = [tensor for tensor in inputs if tensor.name == pattern]
+    if exact or "*" not in pattern:
+        found = exact
+    else:
+        head, tail = pattern.split("*", 1)
+        found = [
+            tensor
+            for tensor in inputs
+            if tensor.name.startswith(head) and tensor.name.endswith(tail) and len(tensor.name) >= len(head) + len(tail)
+        ]
+    if not found:
+        raise UsageError(
+            f"--shapes names {pattern!r}, which is not an input of this model",
+            why="its inputs are " + describe(inputs) if inputs else "it has no inputs",
+            fix=f"for example --shapes {example(inputs)}" if inputs else "leave --shapes away",
+        )
+    return found
+
+
+def _check_given(tensor: Tensor, dims: tuple[int, ...], inputs: Sequence[Tensor]) -> None:
+    if tensor.shape is None:
+        return
+    if len(tensor.shape) != len(dims):
+        raise UsageError(
+            f"--shapes gives input {tensor.name!r} {len(dims)} dimensions, the model {len(tensor.shape)}",
+            why="its inputs are " + describe(inputs),
+            fix=f"for example --shapes {example([tensor])}",
+        )
+    for index, (own, number) in enumerate(zip(tensor.shape, dims, strict=True)):
+        if isinstance(own, int) and own != number:
+            raise UsageError(
+                f"--shapes gives dimension {index} of input {tensor.name!r} as {number}, the model fixes it at {own}",
+                why="its inputs are " + describe(inputs),
+                fix=f"for example --shapes {example([tensor])}, or export the model with that dimension dynamic",
+            )
+
+
+def _is_batch(index: int, dim: Dim) -> bool:
+    return isinstance(dim, str) and (bool(_BATCH_NAME.match(dim)) or index == 0)
+
+
+def _bind_batch(inputs: Sequence[Tensor], chosen: Mapping[str, object], batch: int, binding: Binding) -> None:
+    found = False
+    for tensor in inputs:
+        for index, dim in enumerate(tensor.shape or ()):
+            if tensor.name in chosen or not _is_batch(index, dim):
+                continue
+            found = True
+            if dim != "?":
+                # A batch symbol wins over a merely leading one, so that [sequence, batch, 64] binds the batch.
+                names = [d for d in tensor.shape or () if isinstance(d, str) and _BATCH_NAME.match(d)]
+                if not names or dim in names:
+                    binding.symbols.setdefault(str(dim), batch)
+    if not found:
+        raise UsageError(
+            f"--batch {batch} binds nothing",
+            why="no input has a dynamic leading or batch dimension: " + (describe(inputs) or "no inputs"),
+            fix="leave --batch away, or export the model with a dynamic batch",
+        )
+
+
+def _bind_dim(tensor: Tensor, index: int, dim: Dim, batch: int | None, binding: Binding) -> int:
+    if isinstance(dim, int):
+        if dim == 0:
+            raise UsageError(
+                f"dimension {index} of input {tensor.name!r} is 0 in the model",
+                why="an empty tensor has nothing to measure",
+                fix=f"--shapes {tensor.name}:<dims> cannot change a fixed dimension; export the model with it dynamic",
+            )
+        return dim
+    if dim in binding.symbols:
+        return binding.symbols[dim]
+    rank = len(tensor.shape or ())
+    named_batch = any(isinstance(d, str) and _BATCH_NAME.match(d) for d in tensor.shape or ())
+    if _BATCH_NAME.match(dim) or (index == 0 and not named_batch):
+        number, place = (DEFAULT_BATCH if batch is None else batch), "a batch"
+    elif rank in (4, 5) and index >= 2:
+        number, place = DEFAULT_SPATIAL, "a spatial dimension"
+    elif rank == 2 and tensor.dtype.startswith("fp"):
+        number, place = DEFAULT_SIGNAL, "the length of a signal"
+    else:
+        number, place = DEFAULT_LENGTH, "a length"
+    if dim != "?":
+        binding.symbols[dim] = number
+    label = f"dynamic dimension {dim!r}" if dim != "?" else "an unnamed dynamic dimension"
+    if batch is None or place != "a batch":
+        binding.assumptions.append(
+            f"{label} ({place}, index {index} of input {tensor.name!r}) was not given: {number} assumed"
+        )
+    return number
+
+
+def describe(inputs: Sequence[Tensor]) -> str:
+    """Inputs with their dimensions, as ``x:Nx3x224x224, mask:?``."""
+    return ", ".join(
+        f"{tensor.name}:" + ("?" if tensor.shape is None else "x".join(map(str, tensor.shape)) or "scalar")
+        for tensor in inputs
+    )
+
+
+def example(inputs: Sequence[Tensor]) -> str:
+    """A ``--shapes`` value that these inputs would accept."""
+    parts = []
+    for tensor in inputs:
+        dims = [
+            dim
+            if isinstance(dim, int)
+            else DEFAULT_BATCH
+            if _is_batch(index, dim)
+            else DEFAULT_SPATIAL
+            if len(tensor.shape or ()) in (4, 5)
+            else DEFAULT_LENGTH
+            for index, dim in enumerate(tensor.shape or (DEFAULT_BATCH,))
+        ]
+        name = f"'{tensor.name}'" if ":" in tensor.name else tensor.name
+        parts.append(f"{name}:" + ("x".join(map(str, dims)) or "scalar"))
+    return ",".join(parts)

@@ -1,0 +1,61 @@
+"""Does the harness disturb what it measures? Reported latency beside the same session in a bare loop.
+
+    python scripts/bench/overhead.py [MODEL.onnx ...] [--seconds 8]
+
+One session, one set of inputs. Blocks of the harness's own timing loop and of a bare
+``session.run_with_iobinding`` loop (one clock reading a block) take turns, so that both see the
+same drift of the machine. Printed: the median of each, their ratio over all blocks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from profiler.capture import worker
+from profiler.ort_session import SessionRequest, make_session
+from profiler.source.load import load_model, source_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = ("resnet_tiny", "mobilenet_tiny", "transformer_block", "lstm", "qdq_cnn")
+    parser.add_argument("models", nargs="*", type=Path, default=[ROOT / f"sample_models/{n}.onnx" for n in names])
+    parser.add_argument("--seconds", type=float, default=8.0)
+    options = parser.parse_args()
+    print(f"{'model':<24}{'harness':>12}{'bare loop':>12}{'ratio':>8}   blocks, ratio of each (min..max)")
+    for path in options.models:
+        loaded = load_model(path)
+        inputs = source_of(loaded).model.inputs
+        session = make_session(SessionRequest(model=str(path), threads=0))
+        run = worker.bind(session, worker.make_inputs(inputs, 0))
+        worker.warm_up(run, 500)
+        began = time.perf_counter()
+        for _ in range(20):
+            run()
+        per_block = max(5, int(0.05 / ((time.perf_counter() - began) / 20)))
+        ours: list[float] = []
+        loop: list[float] = []
+        end = time.perf_counter() + options.seconds
+        while time.perf_counter() < end or len(ours) < 10:
+            ours.append(float(np.median(worker.time_runs(run, per_block, 0.0))))
+            began_ns = time.perf_counter_ns()
+            for _ in range(per_block):
+                run()
+            loop.append((time.perf_counter_ns() - began_ns) / per_block)
+        ratios = [a / b for a, b in zip(ours, loop, strict=True)]
+        print(
+            f"{path.stem:<24}{statistics.median(ours) / 1e3:>9.1f} us{statistics.median(loop) / 1e3:>9.1f} us"
+            f"{statistics.median(ours) / statistics.median(loop):>8.3f}   {len(ratios)}, "
+            f"{min(ratios):.3f}..{max(ratios):.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

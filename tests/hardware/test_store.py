@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from profiler.errors import UsageError
+from profiler.hardware.store import default_cache_dir, load_or_calibrate, runtime_version
+from profiler.records import Ceilings, Device, Roof
+
+DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
+ROOF = Roof(flops_per_s={"fp32": 1e11}, dram_bytes_per_s=1e10, cache_bytes_per_s=1e11)
+
+
+class Bench:
+    """Stands in for the measurement: every call gives other ceilings."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def __call__(self, threads: int) -> Ceilings:
+        self.calls.append(threads)
+        return Ceilings(
+            device=DEVICE.name,
+            source="test",
+            measured_at="2026-11-20T12:00:00+00:00",
+            best=ROOF,
+            attainable=ROOF,
+            cache_bytes=1 << 20,
+            threads=threads,
+            launch_ns=1000.0 + len(self.calls),
+            call_ns=1500.0,
+            spread={"dram": 0.01},
+        )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def load(
+    bench: Bench, folder: Path, threads: int = 2, *, said: list[str] | None = None, recalibrate: bool = False,
+    device: Device = DEVICE, runtime: str = "1.2.3",
+) -> Ceilings:  # fmt: skip
+    progress = said.append if said is not None else None
+    return load_or_calibrate(
+        threads,
+        recalibrate=recalibrate,
+        cache_dir=folder,
+        progress=progress,
+        device=device,
+        runtime=runtime,
+        measure=bench,
+    )
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def test_the_second_call_reads_what_the_first_measured(bench: Bench, tmp_path: Path) -> None:
+    said: list[str] = []
+    first = load(bench, tmp_path / "new" / "folder")
+    second = load(bench, tmp_path / "new" / "folder", said=said)
+    assert bench.calls == [2]
+    assert not first.cached
+    assert second == msgspec.structs.replace(first, cached=True)
+    assert "2026-11-20" in said[-1]
+    assert "--recalibrate" in said[-1]
+    (path,) = files(tmp_path / "new" / "folder")
+    assert path.name.startswith("ceilings-fake-r-cpu-3-ghz-2t-")
+
+
+def test_recalibrate_measures_again_and_replaces(bench: Bench, tmp_path: Path) -> None:
+    load(bench, tmp_path)
+    again = load(bench, tmp_path, recalibrate=True)
+    assert (again.launch_ns, again.cached) == (1002.0, False)
+    assert load(bench, tmp_path).launch_ns == 1002.0
+    assert len(files(tmp_path)) == 1
+
+
+def test_threads_runtime_and_shape_are_kept_apart(bench: Bench, tmp_path: Path) -> None:
+    load(bench, tmp_path, 2)
+    assert load(bench, tmp_path, 1).threads == 1
+    load(bench, tmp_path, runtime="1.2.4")
+    load(bench, tmp_path, device=msgspec.structs.replace(DEVICE, cores=8))
+    load(bench, tmp_path, device=msgspec.structs.replace(DEVICE, detail={"isa": "avx2"}))
+    assert bench.calls == [2, 1, 2, 2, 2]
+    assert len(files(tmp_path)) == 5
+
+
+def test_zero_threads_share_the_file_of_all_cores(bench: Bench, tmp_path: Path) -> None:
+    load(bench, tmp_path, 0)
+    assert load(bench, tmp_path, 2).cached
+    assert bench.calls == [2]
+    with pytest.raises(UsageError, match="-3"):
+        load(bench, tmp_path, -3)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b'{"schema_version": "x"}'])
+def test_a_corrupt_file_is_said_and_measured_again(bench: Bench, tmp_path: Path, content: bytes) -> None:
+    load(bench, tmp_path)
+    (path,) = files(tmp_path)
+    path.write_bytes(content)
+    said: list[str] = []
+    assert not load(bench, tmp_path, said=said).cached
+    assert "not readable" in said[0]
+    assert path.name in said[0]
+    assert load(bench, tmp_path).cached
+
+
+@pytest.mark.parametrize("key", ["schema_version", "method_version"])
+def test_a_file_of_an_older_version_is_said_and_measured_again(bench: Bench, tmp_path: Path, key: str) -> None:
+    load(bench, tmp_path)
+    (path,) = files(tmp_path)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, key: 0, "ceilings": {"old": "layout"}}))
+    said: list[str] = []
+    assert not load(bench, tmp_path, said=said).cached
+    assert "another version" in said[0]
+
+
+def test_a_file_with_a_damaged_record_is_measured_again(bench: Bench, tmp_path: Path) -> None:
+    load(bench, tmp_path)
+    (path,) = files(tmp_path)
+    document = json.loads(path.read_text())
+    document["ceilings"]["threads"] = -1
+    path.write_text(json.dumps(document))
+    assert not load(bench, tmp_path).cached
+
+
+def test_a_file_of_another_host_is_measured_again(bench: Bench, tmp_path: Path) -> None:
+    load(bench, tmp_path)
+    (path,) = files(tmp_path)
+    path.write_text(path.read_text().replace("1.2.3", "9.9.9"))
+    said: list[str] = []
+    assert not load(bench, tmp_path, said=said).cached
+    assert "another host" in said[0]
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_not_fatal(bench: Bench, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    said: list[str] = []
+    assert load(bench, blocked, said=said).launch_ns == 1001.0
+    assert "ceilings not kept" in said[-1]
+    assert "TRTPROF_CACHE_DIR" in said[-1]
+
+
+def test_a_failed_write_leaves_no_debris(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    said: list[str] = []
+    load(bench, tmp_path, said=said)
+    assert "No space left" in said[-1]
+    assert files(tmp_path) == []
+
+
+def test_the_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    for name in ("TRTPROF_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert default_cache_dir() == tmp_path / ".cache" / "trtprof"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert default_cache_dir() == tmp_path / ".cache" / "trtprof"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_cache_dir() == tmp_path / "xdg" / "trtprof"
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    assert default_cache_dir() == tmp_path / "Library" / "Caches" / "trtprof"
+    monkeypatch.setattr(platform, "system", lambda: "Windows")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert default_cache_dir() == tmp_path / "local" / "trtprof" / "Cache"
+    monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "own"))
+    assert default_cache_dir() == tmp_path / "own"
+
+
+def test_the_runtime_is_known_without_importing_it() -> None:
+    import onnxruntime
+
+    assert runtime_version().split("+")[0] == onnxruntime.__version__.split("+")[0]
+
+
+def test_nothing_is_written_outside_the_folder(bench: Bench, tmp_path: Path) -> None:
+    load(bench, tmp_path / "cache")
+    assert [entry.name for entry in os.scandir(tmp_path)] == ["cache"]

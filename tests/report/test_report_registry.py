@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import importlib.resources
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from factory import CASES, typical
+
+from profiler.errors import UsageError
+from profiler.records import Run
+from profiler.report import REPORTERS, Reporter, ReportOptions, for_path, get, reporter
+
+
+def test_the_formats_are_found_by_name() -> None:
+    assert {"text", "json", "csv", "html"} <= set(REPORTERS.keys())
+    assert [get(name).name for name in sorted(REPORTERS.keys())] == REPORTERS.keys()
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="'pdf'") as caught:
+        get("pdf")
+    assert "csv, html, json, text" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("a/b.json", "json"), ("x.HTML", "html"), ("t.txt", "text"), ("t.csv", "csv")]
+)
+def test_the_suffix_chooses_the_format(path: str, name: str) -> None:
+    assert for_path(path).name == name
+
+
+def test_an_unknown_suffix_is_one_clear_error() -> None:
+    with pytest.raises(UsageError, match=r"report\.docx") as caught:
+        for_path("report.docx")
+    assert ".html" in caught.value.fix
+
+
+def test_the_longest_suffix_wins_and_a_taken_name_is_refused() -> None:
+    REPORTERS.keys()
+    entries = dict(REPORTERS._entries)
+    try:
+
+        @reporter("speedscope-test", suffix=".speedscope.json")
+        def render(run: Run, options: ReportOptions) -> str:
+            return ""
+
+        assert for_path("a.speedscope.json").name == "speedscope-test"
+        assert for_path("a.json").name == "json"
+        with pytest.raises(ValueError, match="twice"):
+            reporter("speedscope-test", suffix=".x")(render)
+    finally:
+        REPORTERS._entries = entries
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("format_", ["text", "json", "csv", "html"])
+def test_every_format_renders_every_case_the_same_twice(format_: str, case: str) -> None:
+    render = get(format_).render
+    first = render(CASES[case](), ReportOptions())
+    assert first.endswith("\n")
+    assert first.encode() == render(CASES[case](), ReportOptions()).encode()
+
+
+def test_suffixes_are_distinct_and_start_with_a_dot() -> None:
+    suffixes = [found.suffix for found in REPORTERS.values()]
+    assert len(set(suffixes)) == len(suffixes)
+    assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in suffixes)
+
+
+def test_a_reporter_is_immutable() -> None:
+    found: Reporter = get("text")
+    with pytest.raises(AttributeError):
+        found.name = "other"  # type: ignore[misc]
+
+
+def test_loading_the_registry_loads_no_template_engine() -> None:
+    code = "import sys, profiler.report as r; r.get('html'); print('jinja2' in sys.modules, 'pandas' in sys.modules)"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_page_files_and_schema_are_package_data() -> None:
+    package = importlib.resources.files("profiler.report")
+    for name in ("templates/report.html.jinja", "templates/app.css", "templates/app.js", "run.schema.json"):
+        assert package.joinpath(name).read_text("utf-8").strip()
+
+
+def test_options_do_not_change_the_machine_formats() -> None:
+    odd = ReportOptions(width=20, top=1, color=True, ascii=True)
+    for name in ("json", "csv", "html"):
+        assert get(name).render(typical(), odd) == get(name).render(typical(), ReportOptions())
