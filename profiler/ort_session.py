@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,13 @@ import msgspec
 from profiler.errors import BuildError, MissingError
 
 PROVIDER = "CPUExecutionProvider"
+
+SAVE_ENTRIES = {
+    # Weights beside the graph, so that models over 2 GB can be saved and the graph stays small.
+    "session.optimized_model_external_initializers_file_name": "weights.bin",
+    "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+}
+"""Session entries for saving an optimised graph with its weights in a file that can be dropped."""
 
 _NO_KERNEL = (
     re.compile(r"Could not find an implementation for (?P<op>\S+?)\(\d+\) node with name '(?P<node>[^']*)'"),
@@ -39,16 +46,13 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     external_data: str = ""
 
 
-def make_session(
-    request: SessionRequest, *, profile_prefix: str = "", entries: Mapping[str, str] | None = None, save_to: str = ""
-) -> Any:
+def make_session(request: SessionRequest, *, profile_prefix: str = "", save_to: str = "") -> Any:
     """An `onnxruntime.InferenceSession` with all graph optimisations, one node at a time.
 
     Args:
         request: Model and threads.
         profile_prefix: Turns the profiler on and names its file.
-        entries: Further session configuration entries.
-        save_to: Where to write the optimised graph.
+        save_to: Where to write the optimised graph; its weights go into ``weights.bin`` beside it.
 
     Raises:
         MissingError: ONNX Runtime has no kernel for an op; the message names it.
@@ -61,20 +65,23 @@ def make_session(
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.intra_op_num_threads = request.threads
     options.log_severity_level = 4  # errors come back as exceptions
-    for key, value in (entries or {}).items():
-        options.add_session_config_entry(key, value)
     if profile_prefix:
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix
     if save_to:
         options.optimized_model_filepath = save_to
+        for key, value in SAVE_ENTRIES.items():
+            options.add_session_config_entry(key, value)
     model: str | bytes = request.model
     if request.external_data:
         # Only a model given as bytes may keep its weights in a folder that is not its own.
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", request.external_data)
         model = Path(request.model).read_bytes()
     with runtime_errors(request.model):
-        return ort.InferenceSession(model, options, providers=[PROVIDER])
+        session = ort.InferenceSession(model, options, providers=[PROVIDER])
+    if save_to:
+        Path(save_to).with_name("weights.bin").unlink(missing_ok=True)
+    return session
 
 
 @contextlib.contextmanager

@@ -117,6 +117,7 @@ def execute(options: RunOptions, progress: Progress | None = None, reports: Path
         engine = _build(folder, session, scratch, reason, say)
         _ceilings(folder, device, threads, options, say)
         _capture(folder, engine, source, session, scratch, options, say)
+        _as_profiled(folder, engine)
     say.stage("analysis")
     from profiler.analysis import analyse
 
@@ -302,6 +303,7 @@ def _capture(
 ) -> None:
     from profiler.capture.launch import run_worker
     from profiler.capture.worker import WorkerRequest
+    from profiler.engine.onnxruntime import ENGINE_GRAPH
 
     say.stage("capture")
     if folder.has(run_folder.CAPTURE):
@@ -312,7 +314,8 @@ def _capture(
         folder=str(folder.path.resolve()),
         scratch=str(scratch),
         inputs=source.model.inputs,
-        graphs={layer.name: layer.graph for layer in engine.layers},
+        graph_file=ENGINE_GRAPH,
+        layers=len(engine.layers),
         seed=options.seed,
         iterations=options.iterations,
         warmup_ms=options.warmup_ms,
@@ -329,6 +332,13 @@ def _with_work(source: Source) -> Source:
     return msgspec.structs.replace(
         source, nodes=tuple(msgspec.structs.replace(node, work=works[node.name]) for node in source.nodes)
     )
+
+
+def _as_profiled(folder: RunFolder, engine: Engine) -> None:
+    """Take the layers from the session that was profiled: its names are those of the profile."""
+    from profiler.engine.onnxruntime import ENGINE_GRAPH, layers_from_file
+
+    folder.write(run_folder.ENGINE, msgspec.structs.replace(engine, layers=layers_from_file(folder.file(ENGINE_GRAPH))))
 
 
 def save_report(folder: RunFolder, run: Run) -> None:

@@ -15,7 +15,9 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import onnx
 
+from profiler import onnx_graph
 from profiler.capture import ort
 from profiler.capture.statistics import latency_of
 from profiler.errors import CaptureError, TrtprofError
@@ -37,8 +39,10 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     scratch: str
     inputs: tuple[InputTensor, ...]
-    graphs: dict[str, str]
-    """Layer name -> subgraph that holds it, to tell nested events apart."""
+    graph_file: str
+    """Where in the folder to leave the optimised graph of the profiled session."""
+    layers: int
+    """Number of layers, to keep the profile at a size that can be read."""
     seed: int
     iterations: int
     warmup_ms: float
@@ -88,11 +92,16 @@ def capture(request: WorkerRequest) -> None:
     del session, run
     pd.DataFrame({"latency_ns": samples}).to_parquet(folder / LATENCY_FILE, index=False)
 
-    nodes = max(len(request.graphs), 1)
+    nodes = max(request.layers, 1)
     profiled_runs = max(3, min(request.profile_iterations, EVENT_LIMIT // nodes))
     say(f"profile of {profiled_runs} iterations")
     prefix = str(Path(request.scratch) / "profile")
-    session = make_session(request.session, profile_prefix=prefix)
+    saved = Path(request.scratch) / "profiled.onnx"
+    session = make_session(request.session, profile_prefix=prefix, save_to=str(saved))
+    (folder / request.graph_file).write_bytes(saved.read_bytes())
+    graphs = {
+        node.proto.name: node.graph for node in onnx_graph.nodes_in(onnx.load(str(saved), load_external_data=False))
+    }
     run = bind(session, feeds)
     # Warm by time as the clean run was, but not for long: every event of it is kept in memory.
     warm = max(1, min(warmups, EVENT_LIMIT // nodes // 4, 10))
@@ -103,7 +112,7 @@ def capture(request: WorkerRequest) -> None:
     profile_path = Path(session.end_profiling())
     del session, run
     say("reading the profile")
-    profile = ort.read_profile(profile_path, profiled_runs, request.graphs)
+    profile = ort.read_profile(profile_path, profiled_runs, graphs)
     profile_path.unlink()
     profile.kernels.to_parquet(folder / KERNELS_FILE, index=False, compression="zstd")
     record = Capture(

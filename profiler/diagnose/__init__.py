@@ -10,7 +10,7 @@ Try, which `trtprof rules CODE` prints. It looks at a `Case` and yields `Claim` 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from profiler.records import Ceilings, Coverage, Latency, Layer, LayerResult, LedgerRow
@@ -56,11 +56,20 @@ class Case(NamedTuple):
     ceilings: Ceilings
     ledger: tuple[LedgerRow, ...]
     clock_resolution_ns: int
+    profiled_gap_ns: int
+    """Time of a profiled inference outside its kernels; without the profiler there is less of it."""
     thresholds: Thresholds = THRESHOLDS
 
     def share(self, ns: float) -> float:
         """A time as a share of the end-to-end latency."""
         return ns / self.latency.median_ns if self.latency.median_ns else 0.0
+
+    def far_from_roof(self, layer: LayerResult) -> bool:
+        """Whether a layer that does the model's work is under the efficiency threshold, beyond the clock's step."""
+        if layer.role != "compute" or layer.attainable_ns is None or layer.lost_ns is None or not layer.measured_ns:
+            return False
+        efficiency = layer.attainable_ns / layer.measured_ns
+        return efficiency < self.thresholds.efficiency and layer.lost_ns > self.clock_resolution_ns
 
     def row(self, cause: str) -> int:
         """The ns of a ledger row, 0 where there is none."""
@@ -127,3 +136,20 @@ def rule(code: str, title: str, *, order: int = 50) -> Callable[[Check], Check]:
         return check
 
     return add
+
+
+def by_cause(
+    layers: Iterable[LayerResult], remedy: Callable[[LayerResult], str]
+) -> Iterator[tuple[str, list[LayerResult]]]:
+    """Layers of one op type that the same remedy would help, largest loss first in each group."""
+    groups: dict[tuple[str, str], list[LayerResult]] = {}
+    for layer in layers:
+        groups.setdefault((layer.op_type, remedy(layer)), []).append(layer)
+    for (_, text), found in groups.items():
+        yield text, sorted(found, key=lambda layer: (-(layer.lost_ns or 0), layer.name))
+
+
+def place(layers: Sequence[LayerResult]) -> str:
+    """Where a group of layers is: the worst one, and how many more of its kind."""
+    more = f" and {len(layers) - 1} more {layers[0].op_type}" if len(layers) > 1 else ""
+    return layers[0].name + more

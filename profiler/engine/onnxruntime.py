@@ -48,20 +48,10 @@ def build_ort_cpu(request: SessionRequest, folder: Path, scratch: Path, reason: 
 
     saved = scratch / ENGINE_GRAPH
     began = time.perf_counter_ns()
-    session = make_session(
-        request,
-        save_to=str(saved),
-        entries={
-            # Weights beside the graph, so that models over 2 GB can be saved and the graph stays small.
-            "session.optimized_model_external_initializers_file_name": "weights.bin",
-            "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
-        },
-    )
+    session = make_session(request, save_to=str(saved))
     build_ns = time.perf_counter_ns() - began
     threads = session.get_session_options().intra_op_num_threads
     del session
-    (scratch / "weights.bin").unlink(missing_ok=True)
-    graph = onnx.load(str(saved), load_external_data=False)
     (folder / ENGINE_GRAPH).write_bytes(saved.read_bytes())
     return Engine(
         backend=Backend(
@@ -74,9 +64,18 @@ def build_ort_cpu(request: SessionRequest, folder: Path, scratch: Path, reason: 
             },
         ),
         versions={"onnxruntime": ort.__version__, "onnx": onnx.__version__, "python": platform.python_version()},
-        layers=tuple(layers_from_graph(graph)),
+        layers=layers_from_file(saved),
         build_ns=build_ns,
     )
+
+
+def layers_from_file(path: Path) -> tuple[Layer, ...]:
+    """Layers of a graph that a session saved; its weights need not be there.
+
+    ONNX Runtime numbers the reorders that it inserts in an order that differs from session to
+    session, so a profile must be read with the graph of the session that made it.
+    """
+    return tuple(layers_from_graph(onnx.load(str(path), load_external_data=False)))
 
 
 def layers_from_graph(model: onnx.ModelProto) -> list[Layer]:

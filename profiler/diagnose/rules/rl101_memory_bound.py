@@ -18,32 +18,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.records import LayerResult
 from profiler.units import format_bytes, format_ns, format_percent, format_rate
 
 
 @rule("RL101", "memory-bound op far under bandwidth", order=60)
 def check(case: Case) -> Iterator[Claim]:
-    """Layers bound by DRAM or cache whose efficiency is under the threshold."""
-    for layer in case.layers:
-        if layer.bound not in ("dram", "cache") or layer.role != "compute":
-            continue
-        if layer.attainable_ns is None or not layer.measured_ns or not layer.bytes or not layer.lost_ns:
-            continue
-        efficiency = layer.attainable_ns / layer.measured_ns
-        if efficiency >= case.thresholds.efficiency or layer.lost_ns <= case.clock_resolution_ns:
-            continue
-        level = "DRAM" if layer.bound == "dram" else "last-level cache"
-        rate = format_rate(layer.bytes / layer.measured_ns * 1e9, "B/s")
+    """Layers bound by DRAM or cache whose efficiency is under the threshold, by op type and remedy."""
+    far = [layer for layer in case.layers if layer.bound in ("dram", "cache") and case.far_from_roof(layer)]
+    for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
+        worst = layers[0]
+        moved, measured = worst.bytes or 0, worst.measured_ns
+        level = "DRAM" if worst.bound == "dram" else "the last-level cache"
         yield Claim(
-            where=layer.name,
+            where=place(layers),
             evidence=(
-                f"{format_bytes(layer.bytes)} in {format_ns(layer.measured_ns)} is {rate}, "
-                f"{format_percent(efficiency)} of what {level} allows ({format_ns(layer.attainable_ns)})"
+                f"{format_bytes(moved)} in {format_ns(measured)} is {format_rate(moved / measured * 1e9, 'B/s')}, "
+                f"{format_percent((worst.attainable_ns or 0) / measured)} of what {level} allows "
+                f"({format_ns(worst.attainable_ns or 0)})"
             ),
-            remedy=_remedy(layer, case),
-            layers={layer.name: layer.lost_ns},
+            remedy=remedy,
+            layers={layer.name: layer.lost_ns or 0 for layer in layers},
         )
 
 

@@ -18,31 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.records import LayerResult
 from profiler.units import format_flops, format_ns, format_percent, format_rate
 
 
 @rule("RL102", "compute-bound op far under peak", order=60)
 def check(case: Case) -> Iterator[Claim]:
-    """Layers bound by arithmetic whose efficiency is under the threshold."""
-    for layer in case.layers:
-        if layer.bound != "compute" or layer.role != "compute" or layer.attainable_ns is None:
-            continue
-        if not layer.measured_ns or not layer.lost_ns or not layer.flops:
-            continue
-        efficiency = layer.attainable_ns / layer.measured_ns
-        if efficiency >= case.thresholds.efficiency or layer.lost_ns <= case.clock_resolution_ns:
-            continue
-        rate = format_rate(layer.flops / layer.measured_ns * 1e9, "FLOP/s")
+    """Layers bound by arithmetic whose efficiency is under the threshold, by op type and remedy."""
+    far = [layer for layer in case.layers if layer.bound == "compute" and case.far_from_roof(layer)]
+    for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
+        worst = layers[0]
+        flops, measured = worst.flops or 0, worst.measured_ns
         yield Claim(
-            where=layer.name,
+            where=place(layers),
             evidence=(
-                f"{format_flops(layer.flops)} in {format_ns(layer.measured_ns)} is {rate}, "
-                f"{format_percent(efficiency)} of the {layer.dtype or 'fp32'} peak measured here"
+                f"{format_flops(flops)} in {format_ns(measured)} is {format_rate(flops / measured * 1e9, 'FLOP/s')}, "
+                f"{format_percent((worst.attainable_ns or 0) / measured)} of the {worst.dtype} peak measured here"
             ),
-            remedy=_remedy(layer, case),
-            layers={layer.name: layer.lost_ns},
+            remedy=remedy,
+            layers={layer.name: layer.lost_ns or 0 for layer in layers},
             confidence=0.7,
         )
 
