@@ -1,5 +1,33 @@
-"""trtprof: why is deployed latency above theory, and which op deserves a hand-written kernel?"""
+"""trtprof: why is deployed latency above theory, and which op deserves a hand-written kernel?
+
+In Python and notebooks, a finished run is `load_run`:
+
+    run = profiler.load_run("reports/resnet_tiny-20261121-101500")
+    run.layers.nlargest(5, "lost_ns")
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profiler.run_folder import LoadedRun
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "load_run"]
+
+
+def load_run(path: str | Path) -> LoadedRun:
+    """A finished run as pandas tables; nothing but its folder is needed.
+
+    Args:
+        path: The run folder, or its ``report.json``.
+
+    Raises:
+        profiler.errors.MissingError: There is no run, or it did not finish.
+        profiler.errors.UsageError: A file is damaged or of another schema version.
+    """
+    from profiler.run_folder import LoadedRun
+
+    return LoadedRun(Path(path))

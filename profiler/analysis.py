@@ -6,6 +6,7 @@ artefacts always give the same bytes.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -35,6 +36,7 @@ from profiler.records import (
     NodeResult,
     Op,
     OpTotal,
+    Roof,
     Run,
     Source,
     Tensor,
@@ -42,7 +44,7 @@ from profiler.records import (
     Work,
 )
 from profiler.run_folder import Request, RunFolder
-from profiler.units import format_bytes, format_ns
+from profiler.units import format_bytes, format_ns, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,8 +83,10 @@ def analyse(folder: RunFolder) -> Run:
     source = folder.read(run_folder.SOURCE, Source)
     engine = folder.read(run_folder.ENGINE, Engine)
     device = folder.read(run_folder.DEVICE, Device)
-    ceilings = folder.read(run_folder.CEILINGS, Ceilings)
     capture = folder.read(run_folder.CAPTURE, Capture)
+    kept = folder.read(run_folder.CEILINGS, Ceilings)
+    speed = _speed(kept, capture)
+    ceilings = _at_speed(kept, min(speed, 1.0))
     kernels = folder.table(run_folder.KERNELS)
 
     matched, fates = match_layers(source.nodes, _as_run(engine.layers, capture))
@@ -118,6 +122,8 @@ def analyse(folder: RunFolder) -> Run:
         ledger=ledger,
         clock_resolution_ns=capture.clock_resolution_ns,
         profiled_gap_ns=max(capture.profiled.median_ns - raw_ns, 0),
+        speed=speed,
+        probes_ns=capture.probe_ns,
     )
     findings = diagnose(case)
     attainable = sum(result.attainable_ns or 0 for result in results if result.role != "layout")
@@ -138,8 +144,9 @@ def analyse(folder: RunFolder) -> Run:
         findings=findings,
         unsupported=_unsupported(results, prices, {layer.name: layer.op.domain for layer in ran}),
         captured_ns=alignment.captured_ns,
+        speed=speed,
         kernels_unattributed=alignment.unattributed,
-        assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale)),
+        assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed)),
         created=request.created,
     )
 
@@ -234,6 +241,31 @@ def _profiler_overheads(layers: Sequence[Layer], launches: Mapping[str, float], 
         behind = inner.get(layer.name, 0.0) * ceilings.profiler_gap_ns
         overheads[layer.name] = round(launches[layer.name] * each + behind)
     return overheads
+
+
+def _speed(ceilings: Ceilings, capture: Capture) -> float:
+    """Speed of the machine around the run over that at calibration; 1 where nothing was probed."""
+    if not capture.probe_ns or ceilings.probe_ns <= 0:
+        return 1.0
+    return ceilings.probe_ns / statistics.median(capture.probe_ns)
+
+
+def _at_speed(ceilings: Ceilings, speed: float) -> Ceilings:
+    """Ceilings as attainable at a slower clock: what the cores do scales, what DRAM does not."""
+    roof = ceilings.attainable
+    return msgspec.structs.replace(
+        ceilings,
+        attainable=Roof(
+            flops_per_s={dtype: rate * speed for dtype, rate in roof.flops_per_s.items()},
+            dram_bytes_per_s=roof.dram_bytes_per_s,
+            cache_bytes_per_s=roof.cache_bytes_per_s * speed,
+        ),
+        launch_ns=ceilings.launch_ns / speed,
+        call_ns=ceilings.call_ns / speed,
+        profiler_ns=ceilings.profiler_ns / speed,
+        profiler_tensor_ns=ceilings.profiler_tensor_ns / speed,
+        profiler_gap_ns=ceilings.profiler_gap_ns / speed,
+    )
 
 
 MAX_OVERHEAD_SCALE = 2.0
@@ -334,11 +366,16 @@ def _unsupported(
     )
 
 
-def _assumptions(capture: Capture, ceilings: Ceilings, scale: float) -> list[str]:
+def _assumptions(capture: Capture, ceilings: Ceilings, scale: float, speed: float) -> list[str]:
     notes = [
         "1 MAC = 2 FLOP; bytes: each distinct external tensor of a layer once, at its dtype in the engine, weights too",
         f"what stays in the last-level cache ({format_bytes(ceilings.cache_bytes)}) is charged at its bandwidth",
     ]
+    if speed < 1:
+        notes.append(
+            f"the machine ran at {format_percent(speed)} of the speed at which its ceilings were measured: "
+            "peaks and cache bandwidth that count as attainable are scaled by it, DRAM bandwidth is not"
+        )
     if capture.clock_resolution_ns > 1:
         notes.append(
             f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"

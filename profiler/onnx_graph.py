@@ -63,15 +63,15 @@ class GraphNode(NamedTuple):
     """Every input is a constant and the op is deterministic: it could be computed before the run."""
 
 
-def nodes_in(model: ModelProto, shapes: Mapping[str, Tensor] | None = None) -> Iterator[GraphNode]:
+def nodes_in(model: ModelProto, known: Mapping[str, Mapping[str, Tensor]] | None = None) -> Iterator[GraphNode]:
     """Every node of a model, outer before inner, in graph order, subgraphs included.
 
     Args:
-        model: Shapes come from its value_info; run shape inference first for more of them.
-        shapes: Tensors by name that override what the model says (shapes seen at run time).
+        model: Shapes come from its value_info.
+        known: Tensors by graph path and name that override what the model says.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
-    yield from _nodes_of(model.graph, "", {}, opsets, shapes or {})
+    yield from _nodes_of(model.graph, "", {}, opsets, known or {})
 
 
 def _nodes_of(
@@ -79,7 +79,7 @@ def _nodes_of(
     path: str,
     outer: Mapping[str, Tensor],
     opsets: Mapping[str, int],
-    shapes: Mapping[str, Tensor],
+    known: Mapping[str, Mapping[str, Tensor]],
 ) -> Iterator[GraphNode]:
     scope: dict[str, Tensor] = dict(outer)
     for info in (*graph.input, *graph.value_info, *graph.output):
@@ -91,14 +91,14 @@ def _nodes_of(
         scope[values.name] = Tensor(
             name=values.name, dtype=dtype_name(values.data_type), shape=tuple(sparse.dims), constant=True
         )
-    scope.update(shapes)
+    scope.update(known.get(path, {}))
     for node in graph.node:
-        known = [scope[name] for name in node.input if name and name in scope]
+        read = [scope[name] for name in node.input if name and name in scope]
         constant = (
-            node.op_type not in _RANDOM_OPS
-            and not any(_subgraphs(node))
-            and len(known) == sum(1 for name in node.input if name)
-            and all(tensor.constant for tensor in known)
+            node.op_type not in RANDOM_OPS
+            and not any(subgraphs(node))
+            and len(read) == sum(1 for name in node.input if name)
+            and all(tensor.constant for tensor in read)
         )
         if constant:
             for name in node.output:
@@ -112,11 +112,11 @@ def _nodes_of(
             outputs=tuple(scope.get(name, unknown_tensor(name)) if name else None for name in node.output),
         )
         yield GraphNode(path, node, op, constant)
-        for attribute, body in _subgraphs(node):
-            yield from _nodes_of(body, subgraph_path(node.name, attribute), scope, opsets, shapes)
+        for attribute, body in subgraphs(node):
+            yield from _nodes_of(body, subgraph_path(node.name, attribute), scope, opsets, known)
 
 
-_RANDOM_OPS = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"})
+RANDOM_OPS = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"})
 
 
 def subgraph_path(node_name: str, attribute: str) -> str:
@@ -124,7 +124,8 @@ def subgraph_path(node_name: str, attribute: str) -> str:
     return f"{node_name}/{attribute}"
 
 
-def _subgraphs(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
+def subgraphs(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
+    """The bodies of a control-flow node with the attribute (and number) that holds each."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.name, attribute.g
@@ -137,8 +138,12 @@ def all_graphs(graph: GraphProto, path: str = "") -> Iterator[tuple[str, GraphPr
     """The graph and every subgraph in it with its path, outer before inner."""
     yield path, graph
     for node in graph.node:
-        for attribute, body in _subgraphs(node):
+        for attribute, body in subgraphs(node):
             yield from all_graphs(body, subgraph_path(node.name, attribute))
+
+
+ANY_TYPE = TypeProto()
+"""The type of a value that its maker will know."""
 
 
 def unknown_tensor(name: str) -> Tensor:
@@ -198,8 +203,7 @@ def _small_integers(proto: TensorProto) -> tuple[int, ...] | None:
 
 
 def _constant_output(node: NodeProto, tensor: Tensor) -> Tensor:
-    value: tuple[int, ...] | None = None
-    dtype, shape = tensor.dtype, tensor.shape
+    dtype, shape, value = tensor.dtype, tensor.shape, tensor.value
     if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
         for attribute in node.attribute:
             if attribute.name == "value":

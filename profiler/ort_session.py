@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from onnx import AttributeProto, GraphProto, ModelProto
 
 from profiler.errors import BuildError, MissingError
 
@@ -32,6 +34,26 @@ _NO_KERNEL = (
 )
 
 
+_NOISE = (
+    (re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : "), ""),
+    (re.compile(r"^(?:Load model from .*? failed: ?)+"), ""),
+    (re.compile(r"^(?:Fatal error|Error in execution): "), ""),
+    (
+        re.compile(r"^Non-zero status code returned while running (\w+) node\. Name:('.*?') Status Message: "),
+        r"\1 \2: ",
+    ),
+    # A place in the sources, and the function there: a C++ signature behind a path, else one word.
+    (
+        re.compile(
+            r"\S+\.(?:cc|h|cpp):\d+ "
+            r"(?:[^()]*?::~?\w+\((?:[^()]|\([^()]*\))*\)(?: const)?(?: \[with [^\]]*\])?|[\w:~]+) "
+        ),
+        "",
+    ),
+)
+"""What to cut from ONNX Runtime's messages, and what to put in its place."""
+
+
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a session depends on, so that two processes make the same one.
 
@@ -44,6 +66,74 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     threads: int = 0
     external_data: str = ""
+
+
+class ScheduledNode(NamedTuple):
+    """A node of an optimised graph, as ONNX Runtime schedules and times it.
+
+    Attributes:
+        name: Unique in the whole model; what trtprof calls the layer.
+        graph: Path of the subgraph that holds it, after unique names.
+        saved_name: Its name in the saved graph and in the profile, which may be empty or repeat.
+        op_type: The profile calls a node without a name ``<op_type>_<number>``.
+    """
+
+    name: str
+    graph: str
+    saved_name: str
+    op_type: str
+
+
+def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
+    """Give the nodes of a saved graph unique names, in place; the same file always gives the same.
+
+    ONNX Runtime leaves the nodes of functions that it inlines without a name, and what it adds to a
+    subgraph gets names that are unique in that subgraph alone.
+
+    Returns:
+        All nodes, a control node before its body, each graph in the order in which it runs.
+    """
+    scheduled: list[ScheduledNode] = []
+    found = Counter(node.name for graph in _graphs(model.graph) for node in graph.node)
+    taken = {name for name, count in found.items() if name and count == 1}
+
+    def fresh(path: str, saved: str, stem: str) -> str:
+        if saved and (found[saved] == 1 or (not path and saved not in taken)):
+            return saved
+        stem = name = f"{path}/{stem}" if path else stem
+        counter = 0
+        while name in taken:
+            counter += 1
+            name = f"{stem}_{counter}"
+        return name
+
+    def visit(graph: GraphProto, path: str) -> None:
+        for index, node in enumerate(graph.node):
+            saved = node.name
+            # "#" keeps it apart from the numbers of the profile, which are not places in the file.
+            node.name = fresh(path, saved, saved or f"{node.op_type}#{index}")
+            taken.add(node.name)
+            scheduled.append(ScheduledNode(node.name, path, saved, node.op_type))
+            for attribute, body in _bodies(node.attribute):
+                visit(body, f"{node.name}/{attribute}")
+
+    visit(model.graph, "")
+    return tuple(scheduled)
+
+
+def _bodies(attributes: Iterable[AttributeProto]) -> Iterator[tuple[str, GraphProto]]:
+    for attribute in attributes:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.name, attribute.g
+        for index, body in enumerate(attribute.graphs):
+            yield f"{attribute.name}.{index}", body
+
+
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    yield graph
+    for node in graph.node:
+        for _, body in _bodies(node.attribute):
+            yield from _graphs(body)
 
 
 def make_session(request: SessionRequest, *, profile_prefix: str = "", save_to: str = "") -> Any:
@@ -107,10 +197,13 @@ def runtime_errors(model: str) -> Iterator[None]:
             if found:
                 groups = found.groupdict()
                 where = f" (node {groups['node']!r})" if groups.get("node") else ""
+                fix = "use an op set that this onnxruntime knows, or replace the op; `trtprof inspect` lists all ops"
+                if pattern is _NO_KERNEL[0]:
+                    fix = "its CPU provider lacks the op in this data type: export in fp32, or replace the op"
                 raise MissingError(
                     f"ONNX Runtime cannot run the op {groups['op'].strip(':')}{where} of {Path(model).name}",
                     why=text,
-                    fix="use an op set that this onnxruntime knows, or replace the op; `trtprof inspect` lists all ops",
+                    fix=fix,
                 ) from None
         raise BuildError(
             f"ONNX Runtime cannot build {Path(model).name}", why=text, fix="`trtprof inspect` shows the graph as loaded"
@@ -118,7 +211,8 @@ def runtime_errors(model: str) -> Iterator[None]:
 
 
 def clean_message(error: BaseException) -> str:
-    """ONNX Runtime's message without its prefix, status code and source line."""
+    """ONNX Runtime's message without status code, path of the model, and place in its own sources."""
     text = " ".join(str(error).split())
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
-    return re.sub(r"^\S+\.(?:cc|h):\d+ \S+ ", "", text)
+    for noise, instead in _NOISE:
+        text = noise.sub(instead, text)
+    return text

@@ -8,6 +8,7 @@ missing.
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -207,26 +208,27 @@ def _open(options: RunOptions, request: Request, reports: Path) -> _Job:
         return _Job(run_folder.create(target), target)
     target = Path(options.output)
     existing = RunFolder(target)
-    if target.is_dir() and any(target.iterdir()):
-        if options.resume:
-            return _Job(_resumed(existing, request), target)
-        if not options.force:
-            done = existing.has(run_folder.REPORT)
-            raise UsageError(
-                f"{target} exists and will not be overwritten",
-                why="it holds a finished run" if done else "it is not empty",
-                fix="choose another folder with -o, or say --force"
-                + ("" if done else " (or --resume to go on with it)"),
-            )
-        if not existing.has(run_folder.REQUEST):
-            raise UsageError(
-                f"{target} will not be overwritten, even with --force",
-                why="it is not empty and no run folder of trtprof",
-                fix="choose another folder with -o",
-            )
-        # The old run stays until the new one is done.
-        return _Job(run_folder.create(target.with_name(f".{target.name}.new")), target)
-    return _Job(run_folder.create(target), target)
+    if not run_folder.occupied(target):
+        return _Job(run_folder.create(target), target)
+    ours, done = existing.has(run_folder.REQUEST), existing.has(run_folder.REPORT)
+    if options.resume:
+        return _Job(_resumed(existing, request), target)
+    if not ours:
+        raise UsageError(
+            f"{target} will not be overwritten{', even with --force' if options.force else ''}",
+            why="it is not empty and no run folder of trtprof",
+            fix="choose another folder with -o",
+        )
+    if not options.force:
+        raise UsageError(
+            f"{target} exists and will not be overwritten",
+            why="it holds a finished run" if done else "it holds an unfinished run",
+            fix="choose another folder with -o, or say --force" + ("" if done else " (or --resume to go on with it)"),
+        )
+    # The old run stays until the new one is done; what an earlier, killed replacement left is void.
+    beside = target.with_name(f".{target.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    return _Job(run_folder.create(beside), target)
 
 
 def _resumed(folder: RunFolder, request: Request) -> RunFolder:
@@ -262,7 +264,7 @@ def _session_request(loaded: object, scratch: Path, threads: int) -> SessionRequ
     if not loaded.changed:
         return SessionRequest(model=str(loaded.path.resolve()), threads=threads)
     # The runtime must see the unique names; weights beside the model stay where they are.
-    named = scratch / "model.onnx"
+    named = scratch / loaded.path.name
     named.write_bytes(loaded.proto.SerializeToString())
     external = str(loaded.path.resolve().parent) if loaded.external_data else ""
     return SessionRequest(model=str(named), threads=threads, external_data=external)

@@ -271,6 +271,8 @@ class Capture(Record, frozen=True, kw_only=True):
     inputs: tuple[InputTensor, ...]
     clock_resolution_ns: NonNegative
     """Step of the profiler's clock; every kernel time is known to within this."""
+    probe_ns: tuple[float, ...] = ()
+    """Times of the speed probe (`ort_probe`) before, between and after the two measurements."""
     runtime_shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
     """Layer name -> tensors in and out with the shapes seen while it ran."""
 
@@ -325,6 +327,8 @@ class Ceilings(Record, frozen=True, kw_only=True):
     """The same for each input and output tensor of the kernel, which the profiler writes down."""
     profiler_gap_ns: float = 0.0
     """Time that the profiler adds behind the event of each kernel, so inside that of its parent."""
+    probe_ns: float = 0.0
+    """Time of the speed probe (`ort_probe`) when the ceilings were measured; 0 where there is none."""
     spread: dict[str, float] = {}
     """Relative spread (max - min) / median of the repeats behind each ceiling."""
     cached: bool = False
@@ -491,6 +495,8 @@ class Run(Record, frozen=True, kw_only=True):
     unsupported: tuple[Unsupported, ...]
     captured_ns: NonNegative
     """Kernel time of all profiled iterations: matched plus unmatched, to the ns."""
+    speed: float = 1.0
+    """Speed of the device during the run over that when its ceilings were measured (`ort_probe`)."""
     kernels_unattributed: tuple[Match, ...] = ()
     assumptions: tuple[str, ...] = ()
     created: str = ""

@@ -18,17 +18,18 @@ and moved there, so that a kill leaves the old file or the new one, never half o
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from profiler.errors import MissingError, UsageError
-from profiler.records import SCHEMA_VERSION, Run
+from profiler.records import SCHEMA_VERSION, Finding, LayerResult, LedgerRow, NodeResult, Record, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,6 +113,12 @@ class RunFolder:
                 if self.has(REQUEST)
                 else "name a folder that `trtprof run` wrote, for example the newest under reports/",
             ) from None
+        except NotADirectoryError:
+            raise UsageError(
+                f"{self.path} is a file, not a run folder",
+                why="a run folder holds report.json and what it was made of",
+                fix="name the folder that `trtprof run` wrote",
+            ) from None
         except OSError as error:
             raise MissingError(f"{path} cannot be read", why=str(error), fix="check its permissions") from None
         try:
@@ -178,6 +185,18 @@ def default_folder(model_name: str, reports: Path, now: dt.datetime) -> Path:
     return path
 
 
+def occupied(path: Path) -> bool:
+    """Whether a folder is there and not empty.
+
+    Raises:
+        MissingError: The path cannot be looked at.
+    """
+    try:
+        return path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise _unwritable(path / "x", error) from None
+
+
 def create(path: Path) -> RunFolder:
     """Make an empty run folder.
 
@@ -206,3 +225,62 @@ def replace(finished: RunFolder, target: Path) -> RunFolder:
     os.replace(finished.path, target)
     shutil.rmtree(old, ignore_errors=True)
     return RunFolder(target)
+
+
+class LoadedRun:
+    """A finished run as tables, for notebooks. Times are in ns, work in FLOP and bytes.
+
+    Attributes:
+        run: The whole result as records (`records.Run`).
+        layers: One row a layer, ranked by time lost.
+        kernels: One row a kernel launch, as captured (`records.KERNEL_COLUMNS`).
+        nodes: One row an ONNX node: its work and what became of it.
+        findings: One row a finding, ranked.
+        ledger: One row a cause; ``ns`` sums to the median latency.
+        latency: Raw latency samples in ns, measured without the profiler.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._folder = RunFolder(path.parent if path.name == REPORT else path)
+        self.run = self._folder.report()
+
+    def __repr__(self) -> str:
+        return f"LoadedRun({str(self._folder.path)!r}: {self.run.model.name}, {len(self.run.layers)} layers)"
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """One row a layer, ranked by time lost."""
+        return _frame(self.run.layers, LayerResult)
+
+    @functools.cached_property
+    def kernels(self) -> pd.DataFrame:
+        """One row a kernel launch, as captured."""
+        return self._folder.table(KERNELS)
+
+    @functools.cached_property
+    def latency(self) -> pd.DataFrame:
+        """Raw latency samples in ns."""
+        return self._folder.table(LATENCY)
+
+    @property
+    def nodes(self) -> pd.DataFrame:
+        """One row an ONNX node."""
+        return _frame(self.run.nodes, NodeResult)
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """One row a finding."""
+        return _frame(self.run.findings, Finding)
+
+    @property
+    def ledger(self) -> pd.DataFrame:
+        """One row a cause."""
+        return _frame(self.run.ledger, LedgerRow)
+
+
+def _frame(records: Sequence[Record], kind: type[Record]) -> pd.DataFrame:
+    """Records as a table with the same columns whether there are rows or not."""
+    import pandas as pd
+
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    return pd.DataFrame([msgspec.to_builtins(record) for record in records], columns=names)

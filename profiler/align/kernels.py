@@ -89,7 +89,8 @@ def _per_iteration(kernels: pd.DataFrame, iterations: int, resolution_ns: int) -
         launches = round(statistics.median(int(value) for value in rows["count"]))
         # An iteration in which a branch did not run counts as zero.
         sums += [0] * (iterations - len(sums))
-        medians[str(layer)] = interpolated_median(sums, resolution_ns * max(launches, 1))
+        step = resolution_ns * max(launches, 1) if resolution_ns > 1 else resolution_ns
+        medians[str(layer)] = interpolated_median(sums, step)
     return medians
 
 
@@ -99,13 +100,17 @@ def interpolated_median(values_ns: Sequence[int], resolution_ns: int) -> int:
     A reported ``d`` stands for a true time in ``[d, d + resolution)``. The median of such grouped
     data interpolates within the step (`statistics.median_grouped`, whose values are the middles of
     the steps), so that the reported medians of many short kernels are not all too small by half a
-    step. Times of 0 stay 0 when all are 0: nothing says that they took any.
+    step. Between two steps the middle of the gap is taken. Times of 0 stay 0 when all are 0: nothing
+    says that they took any.
 
     Raises:
         statistics.StatisticsError: There are no values.
     """
     if resolution_ns <= 1 or not any(values_ns):
         return round(statistics.median(values_ns))
+    low, high = statistics.median_low(values_ns), statistics.median_high(values_ns)
+    if low != high:
+        return round((low + resolution_ns + high) / 2)
     middles = [value + resolution_ns / 2 for value in values_ns]
     return round(statistics.median_grouped(middles, interval=resolution_ns))
 
@@ -116,5 +121,5 @@ def _coverage(matches: Mapping[str, Sequence[Match]], layers: Mapping[str, Layer
         time[layers[name].match] += sum(match.total_ns for match in found)
     if captured == 0:
         return Coverage(exact=1.0, inferred=0.0, unattributed=0.0)
-    exact, inferred = time["exact"] / captured, time["inferred"] / captured
-    return Coverage(exact=exact, inferred=inferred, unattributed=max(0.0, 1.0 - exact - inferred))
+    rest = captured - time["exact"] - time["inferred"]
+    return Coverage(exact=time["exact"] / captured, inferred=time["inferred"] / captured, unattributed=rest / captured)

@@ -27,14 +27,12 @@ def run_worker(request: WorkerRequest, progress: Callable[[str], None]) -> None:
     request_file = Path(request.scratch) / "worker_request.json"
     request_file.write_bytes(msgspec.json.encode(request))
     log_path = Path(request.folder) / LOG_FILE
-    with log_path.open("wb") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "profiler.capture.worker", str(request_file)],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+    command = [sys.executable, "-m", "profiler.capture.worker", str(request_file)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with (
+        log_path.open("wb") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as child,
+    ):
         try:
             assert child.stdout is not None  # noqa: S101 - it was asked for
             for line in child.stdout:
@@ -42,7 +40,6 @@ def run_worker(request: WorkerRequest, progress: Callable[[str], None]) -> None:
             code = child.wait()
         except BaseException:
             child.kill()
-            child.wait()
             raise
     if code == 0 and (Path(request.folder) / CAPTURE_FILE).is_file():
         log_path.unlink()

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import CaptureError
+from profiler.ort_session import ScheduledNode
 from profiler.records import KERNEL_COLUMNS, Tensor
 
 if TYPE_CHECKING:
@@ -61,17 +62,16 @@ class Profile(NamedTuple):
     shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]
 
 
-def read_profile(path: Path, runs: int, graphs: Mapping[str, str]) -> Profile:
+def read_profile(path: Path, runs: int, scheduled: Sequence[ScheduledNode]) -> Profile:
     """Read the last ``runs`` inferences of a profile.
 
     Args:
         path: The file that ``end_profiling`` returned.
         runs: How many inferences to keep; earlier ones are warm-up.
-        graphs: Layer name -> path of the subgraph that holds it.
+        scheduled: The nodes of the session's optimised graph, in the order in which they run.
 
     Raises:
-        CaptureError: The file is no ONNX Runtime profile, holds fewer runs, or the runs did not
-            launch the same nodes.
+        CaptureError: The file is no ONNX Runtime profile, or holds fewer runs.
     """
     try:
         events = msgspec.json.decode(path.read_bytes(), type=list[_Event])
@@ -79,10 +79,10 @@ def read_profile(path: Path, runs: int, graphs: Mapping[str, str]) -> Profile:
         raise CaptureError(
             f"{path.name} is not an ONNX Runtime profile", why=str(error), fix="run again; keep disk space free"
         ) from None
-    return profile_from_events(events, runs, graphs)
+    return profile_from_events(events, runs, scheduled)
 
 
-def profile_from_events(events: Sequence[_Event], runs: int, graphs: Mapping[str, str]) -> Profile:
+def profile_from_events(events: Sequence[_Event], runs: int, scheduled: Sequence[ScheduledNode]) -> Profile:
     """The kernel table of events in the order in which they were written."""
     import pandas as pd
 
@@ -103,27 +103,28 @@ def profile_from_events(events: Sequence[_Event], runs: int, graphs: Mapping[str
             why="ONNX Runtime stops recording after one million events",
             fix="profile fewer iterations: --profile-iterations 3",
         )
+    schedule = Schedule(scheduled)
+    graphs = {node.name: node.graph for node in scheduled}
     rows: list[tuple[int, int, str, str, int, int, int]] = []
     for iteration, (bound, launched) in enumerate(zip(bounds[-runs:], per_run[-runs:], strict=True)):
-        self_us = _self_times(launched, graphs)
+        layers = schedule.layers_of(launched)
+        self_us = _self_times(launched, layers, graphs)
         order = sorted(range(len(launched)), key=lambda i: (launched[i].ts, -launched[i].dur, i))
         for index, position in enumerate(order):
             event = launched[position]
-            layer = event.name.removesuffix(_SUFFIX)
             rows.append(
                 (
                     iteration,
                     index,
                     f"{event.args.provider.removesuffix('ExecutionProvider')}:{event.args.op_name}",
-                    layer,
+                    layers[position],
                     (event.ts - bound.ts) * CLOCK_RESOLUTION_NS,
                     event.dur * CLOCK_RESOLUTION_NS,
                     self_us[position] * CLOCK_RESOLUTION_NS,
                 )
             )
     shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
-    for event in per_run[-1]:
-        name = event.name.removesuffix(_SUFFIX)
+    for event, name in zip(per_run[-1], layers, strict=True):
         if name not in shapes:
             shapes[name] = (_tensors(event.args.input_type_shape), _tensors(event.args.output_type_shape))
     return Profile(
@@ -133,7 +134,63 @@ def profile_from_events(events: Sequence[_Event], runs: int, graphs: Mapping[str
     )
 
 
-def _self_times(launched: Sequence[_Event], graphs: Mapping[str, str]) -> list[int]:
+class Schedule:
+    """The order in which ONNX Runtime runs the nodes of a session, to tell which event is whose.
+
+    Names alone cannot: nodes without a name are called ``<op_type>_<number>`` in the profile, and
+    what the backend adds to two subgraphs may have the same name in both.
+    """
+
+    def __init__(self, scheduled: Sequence[ScheduledNode]) -> None:
+        self.bodies: dict[str, list[str]] = {}
+        self.graphs: dict[str, list[ScheduledNode]] = {"": []}
+        for node in scheduled:
+            if node.graph and node.graph not in self.graphs:
+                self.bodies.setdefault(node.graph.rpartition("/")[0], []).append(node.graph)
+            self.graphs.setdefault(node.graph, []).append(node)
+        names: dict[str, list[str]] = {}
+        for node in scheduled:
+            names.setdefault(node.saved_name, []).append(node.name)
+        self.by_event = {saved: found[0] for saved, found in names.items() if saved and len(found) == 1}
+
+    def layers_of(self, launched: Sequence[_Event]) -> list[str]:
+        """The layer of each event of a run.
+
+        Where the events are not those of the schedule, names that are not unique stay as they are,
+        so that their time is seen to be unattributed.
+        """
+        labels = [event.name.removesuffix(_SUFFIX) for event in launched]
+        found = list(labels)
+        if self._walk("", launched, labels, len(launched), found) == 0:
+            return found
+        return [self.by_event.get(label, label) for label in labels]
+
+    def _walk(self, graph: str, launched: Sequence[_Event], labels: Sequence[str], end: int, found: list[str]) -> int:
+        """Match the events before ``end`` with one run of a graph, backwards; returns where it began.
+
+        Backwards because a control-flow node is written behind its body. -1 where they do not fit.
+        """
+        at = end
+        for node in reversed(self.graphs[graph]):
+            at -= 1
+            if at < 0 or launched[at].args.op_name != node.op_type:
+                return -1
+            if labels[at] != node.saved_name and (node.saved_name or not labels[at].startswith(node.op_type + "_")):
+                return -1
+            found[at] = node.name
+            bodies = self.bodies.get(node.name, ())
+            while bodies:
+                begins = (self._walk(body, launched, labels, at, found) for body in bodies)
+                began = next((begin for begin in begins if begin >= 0), at)
+                if began == at:
+                    break
+                at = began
+                if node.op_type == "If":
+                    break
+        return at
+
+
+def _self_times(launched: Sequence[_Event], layers: Sequence[str], graphs: Mapping[str, str]) -> list[int]:
     """Duration of each event less that of the nodes of its subgraphs that ran inside it.
 
     Events come in the order in which they ended, so a control-flow node follows its body: the body
@@ -141,16 +198,12 @@ def _self_times(launched: Sequence[_Event], graphs: Mapping[str, str]) -> list[i
     neighbours may share a microsecond. Cut-off durations cannot add up to more than their parent's.
     """
     own = [event.dur for event in launched]
-    open_bodies: dict[str, list[int]] = {}
-    for position, event in enumerate(launched):
-        layer = event.name.removesuffix(_SUFFIX)
-        graph = graphs.get(layer, "")
-        if graph:
-            open_bodies.setdefault(graph, []).append(position)
-        prefix = layer + "/"
-        for body in [path for path in open_bodies if path.startswith(prefix)]:
-            inner = sum(launched[child].dur for child in open_bodies.pop(body))
-            own[position] -= inner
+    open_bodies: dict[str, int] = {}
+    for position, layer in enumerate(layers):
+        own[position] -= open_bodies.pop(layer, 0)
+        owner = graphs.get(layer, "").rpartition("/")[0]
+        if owner:
+            open_bodies[owner] = open_bodies.get(owner, 0) + launched[position].dur
     return own
 
 

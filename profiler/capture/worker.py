@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from profiler import onnx_graph
 from profiler.capture import ort
 from profiler.capture.statistics import latency_of
 from profiler.errors import CaptureError, TrtprofError
-from profiler.ort_session import SessionRequest, clean_message, make_session
+from profiler.ort_probe import probe_ns
+from profiler.ort_session import SessionRequest, clean_message, make_session, name_layers
 from profiler.records import Capture, InputTensor
 
 LATENCY_FILE = "latency.parquet"
@@ -84,6 +84,8 @@ def capture(request: WorkerRequest) -> None:
 
     folder = Path(request.folder)
     feeds = make_inputs(request.inputs, request.seed)
+    threads = request.session.threads
+    probes = [probe_ns(threads)]
     say("clean latency")
     session = make_session(request.session)
     run = bind(session, feeds)
@@ -92,6 +94,7 @@ def capture(request: WorkerRequest) -> None:
     del session, run
     pd.DataFrame({"latency_ns": samples}).to_parquet(folder / LATENCY_FILE, index=False)
 
+    probes.append(probe_ns(threads))
     nodes = max(request.layers, 1)
     profiled_runs = max(3, min(request.profile_iterations, EVENT_LIMIT // nodes))
     say(f"profile of {profiled_runs} iterations")
@@ -99,9 +102,7 @@ def capture(request: WorkerRequest) -> None:
     saved = Path(request.scratch) / "profiled.onnx"
     session = make_session(request.session, profile_prefix=prefix, save_to=str(saved))
     (folder / request.graph_file).write_bytes(saved.read_bytes())
-    graphs = {
-        node.proto.name: node.graph for node in onnx_graph.nodes_in(onnx.load(str(saved), load_external_data=False))
-    }
+    scheduled = name_layers(onnx.load(str(saved), load_external_data=False))
     run = bind(session, feeds)
     # Warm by time as the clean run was, but not for long: every event of it is kept in memory.
     warm = max(1, min(warmups, EVENT_LIMIT // nodes // 4, 10))
@@ -111,8 +112,9 @@ def capture(request: WorkerRequest) -> None:
         run()
     profile_path = Path(session.end_profiling())
     del session, run
+    probes.append(probe_ns(threads))
     say("reading the profile")
-    profile = ort.read_profile(profile_path, profiled_runs, graphs)
+    profile = ort.read_profile(profile_path, profiled_runs, scheduled)
     profile_path.unlink()
     profile.kernels.to_parquet(folder / KERNELS_FILE, index=False, compression="zstd")
     record = Capture(
@@ -123,6 +125,7 @@ def capture(request: WorkerRequest) -> None:
         threads=request.session.threads,
         inputs=request.inputs,
         clock_resolution_ns=ort.CLOCK_RESOLUTION_NS,
+        probe_ns=tuple(probes),
         runtime_shapes=profile.shapes,
     )
     # Written last: its presence says that the capture is whole.
@@ -146,7 +149,10 @@ def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDAr
             values = generator.integers(int(plan.low), int(plan.high), size=plan.shape, endpoint=True)
             feeds[plan.name] = np.asarray(values).astype(dtype)
         else:
-            feeds[plan.name] = np.asarray(generator.uniform(plan.low, plan.high, size=plan.shape)).astype(dtype)
+            drawn = np.asarray(generator.uniform(plan.low, plan.high, size=plan.shape)).astype(dtype)
+            # Rounding to a narrow type must not reach the upper end, which is left out.
+            below = np.nextafter(dtype.type(plan.high), dtype.type(plan.low))
+            feeds[plan.name] = np.where(drawn >= plan.high, below, drawn)
     return feeds
 
 

@@ -46,6 +46,11 @@ def _root(
 
 def main() -> None:
     """Entry point of the ``trtprof`` command."""
-    from profiler.cli import commands  # noqa: F401 - registers the commands
+    try:
+        from profiler.cli import commands  # noqa: F401 - registers the commands
 
-    app()
+        app()
+    except KeyboardInterrupt:
+        # Inside a command `errors_shown` says what was kept; this is Ctrl-C before there was one.
+        sys.stderr.write("stopped by Ctrl-C\n")
+        sys.exit(130)

@@ -14,7 +14,7 @@ from typing import TextIO
 
 import typer
 
-from profiler.errors import TrtprofError
+from profiler.errors import CaptureError, TrtprofError
 
 
 def say(text: str) -> None:
@@ -67,7 +67,9 @@ def errors_shown(progress: StageLines | None = None) -> Iterator[None]:
         if os.environ.get("TRTPROF_DEBUG"):
             raise
         say("error: " + str(error))
-        _say_kept(progress)
+        # Going on helps only where the machine, not the model or the request, was at fault.
+        if isinstance(error, CaptureError):
+            _say_kept(progress)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         if progress is not None:

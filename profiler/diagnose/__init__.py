@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from profiler.diagnose.ledger import HOST, UNEXPLAINED
 from profiler.records import Ceilings, Coverage, Latency, Layer, LayerResult, LedgerRow
 from profiler.registry import Registry
 
@@ -30,7 +31,13 @@ class Thresholds(NamedTuple):
         coverage: Attributed share of kernel time under which no verdict is given.
         above_roof: Measured / ideal under which a kernel is too fast to be counted right; the
             ceilings repeat to within 3 %.
+        speed: Speed of the machine over that at calibration under which its ceilings need a word.
+        probe_drift: Slowest over fastest speed probe of one run from which its two measurements
+            were not made on the same machine, so to speak.
         noise_cv: Coefficient of variation of latency from which small findings are doubtful.
+        warning_share: Share of latency from which a finding is a warning.
+        critical_share: Share of latency from which a finding is critical.
+        doubt: What confidence is multiplied by for an inferred match, and again for noise.
     """
 
     efficiency: float = 0.5
@@ -40,6 +47,11 @@ class Thresholds(NamedTuple):
     coverage: float = 0.95
     above_roof: float = 0.95
     noise_cv: float = 0.1
+    speed: float = 0.9
+    probe_drift: float = 1.15
+    warning_share: float = 0.05
+    critical_share: float = 0.25
+    doubt: float = 0.8
 
 
 THRESHOLDS = Thresholds()
@@ -58,7 +70,28 @@ class Case(NamedTuple):
     clock_resolution_ns: int
     profiled_gap_ns: int
     """Time of a profiled inference outside its kernels; without the profiler there is less of it."""
+    speed: float = 1.0
+    """Speed of the machine during the run over that when its ceilings were measured."""
+    probes_ns: tuple[float, ...] = ()
+    """Times of the speed probe around the measurements."""
     thresholds: Thresholds = THRESHOLDS
+    claimed: frozenset[str] = frozenset()
+    """Layers whose time a more specific rule has claimed already."""
+
+    @property
+    def unclaimed(self) -> tuple[LayerResult, ...]:
+        """The layers that a rule may still claim and speak of."""
+        return tuple(layer for layer in self.layers if layer.name not in self.claimed)
+
+    def in_latency(self, ns: int) -> int:
+        """Profiled kernel time as part of the latency measured without the profiler.
+
+        Where the profiled kernels take longer than the latency leaves room for beside the host's
+        call (the remainder of the ledger is negative), each shrinks in proportion.
+        """
+        kernels = sum(row.ns for row in self.ledger if row.cause not in (HOST, UNEXPLAINED))
+        room = self.latency.median_ns - self.row(HOST)
+        return ns if kernels <= room else ns * room // kernels
 
     def share(self, ns: float) -> float:
         """A time as a share of the end-to-end latency."""
@@ -83,9 +116,10 @@ class Claim(NamedTuple):
         where: The layer, or in words the place.
         evidence: Facts and estimates, with their numbers.
         remedy: What to try first.
-        layers: Time claimed by layer, in ns; `rank` lets each layer be claimed once.
-        other_ns: Time claimed outside layers (rows of the ledger such as the host's).
-        confidence: How likely the cause is, before coverage and noise are taken into account.
+        layers: Time claimed by layer, in ns as profiled; `rank` lets each layer be claimed once and
+            no layer for more than it took.
+        other_ns: Time claimed outside layers (the ledger's host call and unexplained rows).
+        confidence: How likely the cause is, before inferred matches and noise are taken into account.
         kind: ``trust`` is about the numbers themselves and claims no time.
     """
 
@@ -150,6 +184,7 @@ def by_cause(
 
 
 def place(layers: Sequence[LayerResult]) -> str:
-    """Where a group of layers is: the worst one, and how many more of its kind."""
-    more = f" and {len(layers) - 1} more {layers[0].op_type}" if len(layers) > 1 else ""
-    return layers[0].name + more
+    """Where a group of layers is: the last ONNX node of the worst one, and how many more of its kind."""
+    worst = layers[0]
+    more = f" and {len(layers) - 1} more {worst.op_type}" if len(layers) > 1 else ""
+    return (worst.nodes[-1] if worst.nodes else worst.name) + more

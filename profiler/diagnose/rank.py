@@ -1,70 +1,96 @@
-"""Findings from claims: no nanosecond twice, largest first, and the verdict above them."""
+"""Findings from claims: no nanosecond twice, largest first, and the verdict above them.
+
+What all hypotheses together claim is never more than the latency measured without the profiler:
+
+* a layer is claimed by one finding, for no more than it took, and as part of that latency where
+  the profiled kernels outlast it (`Case.in_latency`);
+* time outside layers is claimed once, and only what the ledger's host and unexplained rows hold;
+  a negative remainder is no time to claim.
+
+Where no layer beats its ideal and the remainder is not negative, rules that claim time above the
+roof therefore claim at most latency less ideal. Layers that are claimed whole because the model
+does not need them (constants, reorders) may claim their own part of ideal as well. A layer faster
+than attainable pays for nobody: the lost time of the others is real, though the net row of the
+ledger is smaller.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from profiler.diagnose import RULES, Case, Claim, Rule
+from profiler.diagnose.ledger import HOST, UNEXPLAINED, UNPRICED
 from profiler.records import Finding
 from profiler.units import format_ns, format_percent
-
-_CRITICAL_SHARE = 0.25
-_WARNING_SHARE = 0.05
 
 
 def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """Run all rules and rank what they find by the time it claims.
 
     A layer's time is claimed once, by the most specific rule that wants it (the one with the lowest
-    order); what is left of a claim after that is kept only if it is worth showing.
+    order); what is left of a claim after that is kept only if it is worth showing. A trust finding
+    claims nothing.
 
     Args:
         case: The run to look at.
         rules: Defaults to every registered rule.
     """
-    claimed: set[str] = set()
+    measured = {layer.name: layer.measured_ns for layer in case.layers}
+    outside = max(case.row(HOST), 0) + max(case.row(UNEXPLAINED), 0)
+    claimed: set[str] = set(case.claimed)
     findings: list[Finding] = []
     for found in sorted(RULES.values() if rules is None else rules, key=lambda r: (r.order, r.code)):
-        # All claims of one rule see the same state, so that their order does not matter.
-        taken = frozenset(claimed)
-        for claim in found.check(case):
-            layers = {name: ns for name, ns in claim.layers.items() if name not in taken}
+        claims = found.check(case._replace(claimed=frozenset(claimed)))
+        for claim in sorted(claims, key=lambda c: (-sum(c.layers.values()) - c.other_ns, c.where)):
+            if claim.kind == "trust":
+                findings.append(_finding(found, claim, case, 0, tuple(claim.layers)))
+                continue
+            layers = {
+                name: case.in_latency(min(max(ns, 0), measured[name]))
+                for name, ns in claim.layers.items()
+                if name not in claimed
+            }
             if claim.layers and not layers:
                 continue
-            lost = sum(layers.values()) + claim.other_ns
-            if claim.kind != "trust":
-                if case.share(lost) < case.thresholds.min_share:
-                    continue
-                claimed.update(layers)
+            other = min(max(claim.other_ns, 0), outside)
+            lost = sum(layers.values()) + other
+            if case.share(lost) < case.thresholds.min_share:
+                continue
+            claimed.update(layers)
+            outside -= other
             findings.append(_finding(found, claim, case, lost, tuple(layers)))
     return tuple(sorted(findings, key=lambda f: (f.kind != "trust", -f.lost_ns, f.code, f.where)))
 
 
 def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str, ...]) -> Finding:
-    share = case.share(lost)
-    inferred = [layer for layer in case.layers if layer.name in layers and layer.match != "exact"]
     confidence = claim.confidence
-    if inferred:
-        confidence *= 0.8
-    if case.latency.cv > case.thresholds.noise_cv:
-        confidence *= 0.8
-    severity = "info"
-    if claim.kind == "trust" or share >= _WARNING_SHARE:
-        severity = "warning"
-    if claim.kind != "trust" and share >= _CRITICAL_SHARE:
-        severity = "critical"
+    if claim.kind != "trust":
+        if any(layer.match != "exact" for layer in case.layers if layer.name in layers):
+            confidence *= case.thresholds.doubt
+        if case.latency.cv > case.thresholds.noise_cv:
+            confidence *= case.thresholds.doubt
     return Finding(
         code=found.code,
         title=found.title,
-        severity=severity,  # type: ignore[arg-type]
+        severity=_severity(claim, case, lost),
         where=claim.where,
         evidence=claim.evidence,
-        lost_ns=max(lost, 0),
+        lost_ns=lost,
         confidence=round(confidence, 2),
         try_=claim.remedy,
         kind=claim.kind,
         layers=layers,
     )
+
+
+def _severity(claim: Claim, case: Case, lost: int) -> Literal["info", "warning", "critical"]:
+    if claim.kind == "trust":
+        return "warning"
+    share = case.share(lost)
+    if share >= case.thresholds.critical_share:
+        return "critical"
+    return "warning" if share >= case.thresholds.warning_share else "info"
 
 
 def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
@@ -79,6 +105,9 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     if not measured:
         return "no verdict: no latency was measured"
     head = f"{format_percent(attainable_ns / measured)} of what this device attains"
+    unpriced = case.share(case.row(UNPRICED))
+    if unpriced >= case.thresholds.min_share:
+        head = f"at least {head} ({format_percent(unpriced)} of latency has no price)"
     first = next((finding for finding in findings if finding.kind == "hypothesis"), None)
     if first is None:
         return f"{head}: no single cause stands out"

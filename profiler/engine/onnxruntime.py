@@ -3,7 +3,9 @@
 A layer is a node of the optimised graph: what ONNX Runtime schedules and times. Names of rewritten
 nodes follow ONNX Runtime's transformers (onnxruntime/core/optimizer): the NCHWc transformer calls a
 node after the tensor that it made, with ``_nchwc`` appended; a name that would be taken gets
-``_token_<n>``; other fusions keep the name of one of their nodes or make one of their own.
+``_token_<n>``; other fusions keep the name of one of their nodes, some with ``/<Name>Fusion/`` behind
+it, or make one of their own; nodes of functions that it inlines have none (`ort_session.name_layers`
+gives them one).
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from pathlib import Path
 import onnx
 
 from profiler import onnx_graph
-from profiler.ort_session import SessionRequest, make_session
-from profiler.records import Backend, Engine, Layer
+from profiler.ort_session import SessionRequest, make_session, name_layers
+from profiler.records import Backend, Engine, Layer, Op
 
 ENGINE_GRAPH = "engine.onnx"
 """The optimised graph in the run folder; its weights are not kept."""
@@ -25,6 +27,7 @@ ENGINE_GRAPH = "engine.onnx"
 _LAYOUT_OPS = frozenset({"ReorderInput", "ReorderOutput"})
 _CONTROL_OPS = frozenset({"If", "Loop", "Scan"})
 _NCHWC_SUFFIX = "_nchwc"
+_FUSED_NAME = re.compile(r"^(?:fused )?(.*?)/\w+Fusion/.*$")
 _UNIQUE_SUFFIX = re.compile(r"_token_\d+$")
 
 
@@ -79,32 +82,42 @@ def layers_from_file(path: Path) -> tuple[Layer, ...]:
 
 
 def layers_from_graph(model: onnx.ModelProto) -> list[Layer]:
-    """Layers of an optimised graph saved by ONNX Runtime; hints are the names that theirs point at."""
+    """Layers of an optimised graph saved by ONNX Runtime; hints are the names that theirs point at.
+
+    Nodes of ``model`` are renamed in place where their names are empty or repeat.
+    """
+    saved_names = {node.name: node.saved_name for node in name_layers(model)}
     layers = []
     for node in onnx_graph.nodes_in(model):
-        name = node.proto.name
+        name = saved_names[node.proto.name]
         plain = _UNIQUE_SUFFIX.sub("", name)
+        fused = _FUSED_NAME.sub(r"\1", plain)
         layout = node.op.op_type in _LAYOUT_OPS and node.op.domain == "com.microsoft.nchwc"
         layers.append(
             Layer(
-                name=name,
+                name=node.proto.name,
                 op=node.op,
                 role="layout" if layout else "control" if node.op.op_type in _CONTROL_OPS else "compute",
                 graph=node.graph,
-                hints=tuple(dict.fromkeys((name, plain))),
-                output_hints=_output_hints(plain),
+                hints=tuple(hint for hint in dict.fromkeys((name, plain, fused)) if hint),
+                output_hints=_output_hints(plain, node.op),
                 constant=node.constant,
             )
         )
     return layers
 
 
-def _output_hints(name: str) -> tuple[str, ...]:
+def _output_hints(name: str, op: Op) -> tuple[str, ...]:
     """What the output tensor was called before the NCHWc transformer renamed it.
 
-    A BatchNormalization or Mul that became a 1x1 convolution carries ``_bn`` or ``_mul`` as well.
+    A BatchNormalization or Mul that became a 1x1 convolution carries ``_bn`` or ``_mul`` as well;
+    its weights are then called ``bn_scale`` or ``mul_scale``.
     """
     if not name.endswith(_NCHWC_SUFFIX):
         return ()
     tensor = name.removesuffix(_NCHWC_SUFFIX)
-    return tuple(dict.fromkeys((tensor, tensor.removesuffix("_bn"), tensor.removesuffix("_mul"))))
+    weights = op.inputs[1].name if len(op.inputs) > 1 and op.inputs[1] is not None else ""
+    for suffix in ("_bn", "_mul"):
+        if tensor.endswith(suffix) and weights.startswith(f"{suffix[1:]}_scale"):
+            return (tensor.removesuffix(suffix), tensor)
+    return (tensor,)

@@ -34,6 +34,7 @@ from profiler.hardware._workloads import (
     probe,
 )
 from profiler.hardware.device import busy_seconds
+from profiler.ort_probe import probe_ns
 from profiler.ort_session import SessionRequest, make_session
 
 MAX_WORKING_SET = 512_000_000
@@ -227,6 +228,7 @@ class _Bench:
             launch = self._per_node_ns(CHAIN, empty_chain)
             found.setdefault("launch", []).append(launch)
             found.setdefault("call", []).append(max(one.median_ns(SAMPLE_SECONDS) - launch, 0.0))
+            found.setdefault("probe", []).append(probe_ns(self.threads))
             if with_profiler:
                 each_tensor = self._profiler_tensor_ns()
                 event = self._empty_event_ns()

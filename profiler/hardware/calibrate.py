@@ -11,6 +11,7 @@ import datetime as dt
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -137,6 +138,7 @@ def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now
         profiler_ns=own.readings["profiler"].value,
         profiler_tensor_ns=own.readings["profiler_tensor"].value,
         profiler_gap_ns=own.readings["profiler_gap"].value,
+        probe_ns=own.readings["probe"].value,
         spread=spread,
     )
 
@@ -156,15 +158,17 @@ def measure_in_child(request: MeasureRequest) -> Measured:
     what = f"the ceilings of this host could not be measured with {_threads(request.threads)}"
     fix = "try fewer threads, or report this with the output of `trtprof doctor`"
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environment,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
+        # The folder is the parent's, so that it goes away even when the child is killed.
+        with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env={**environment, "TMPDIR": scratch, "TEMP": scratch},
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         raise CaptureError(what, why=f"no result after {TIMEOUT_SECONDS:.0f} s", fix=fix) from None
     except OSError as error:
@@ -209,7 +213,7 @@ _PROFILER = ["profiler", "profiler_tensor", "profiler_gap"]
 
 
 def _complete(result: Measured, *, with_profiler: bool) -> None:
-    needed = ["fp32_flops", "dram", "cache", "launch", "call", *(_PROFILER * with_profiler)]
+    needed = ["fp32_flops", "dram", "cache", "launch", "call", "probe", *(_PROFILER * with_profiler)]
     lacking = [key for key in needed if key not in result.readings]
     if lacking:
         raise CaptureError(

@@ -2,8 +2,11 @@
 
 Layers touch whole tensors in execution order; the cache keeps the most recently used ones. The
 second of two simulated inferences is the steady state: weights and inputs that survive from one
-inference to the next are hits. It is a lower bound of the traffic: real caches are set-associative,
-shared with neighbours, and write dirty lines back.
+inference to the next are hits. A tensor is found there when it and the distinct tensors touched
+since its last use fit together (R. L. Mattson et al., Evaluation techniques for storage
+hierarchies, IBM Systems Journal 9(2), 1970), so a larger cache never misses more. It is a lower
+bound of the traffic: real caches are set-associative, shared with neighbours, and write dirty lines
+back.
 """
 
 from __future__ import annotations

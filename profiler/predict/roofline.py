@@ -1,30 +1,34 @@
 """The roofline: what each layer should take on this device.
 
 ``ideal`` = max(FLOP / peak, bytes / bandwidth) with the best ceilings of the device (S. Williams,
-A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009). ``attainable`` uses the ceilings measured
-as the run was made, charges at cache bandwidth what the cache model finds there, and is never
-below the time of an empty kernel.
+A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009). Of the bytes of one layer, as many as the
+last-level cache holds may be found there and are charged at the faster bandwidth; the rest must
+cross to DRAM whatever came before. ``attainable`` uses the ceilings measured as the run was made,
+charges at cache bandwidth what the cache model finds there, and is never below the time of an empty
+kernel.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 from profiler.predict.cache import Access, Traffic, steady_state_traffic
 from profiler.records import Bound, Ceilings, Estimate, Layer, Op, Roof, Tensor, Work
 
 _INT8 = frozenset({"int8", "uint8", "int4", "uint4"})
+_NO_INT8_ARITHMETIC = frozenset({"QuantizeLinear", "DequantizeLinear", "Gather", "Cast"})
 
 
 def compute_dtype(op: Op) -> str:
-    """The dtype whose arithmetic peak bounds the op: that of its narrowest numeric operand pair.
+    """The dtype whose arithmetic peak bounds the op: int8, or its first floating-point operand's.
 
-    An op with an 8-bit operand among its first five inputs multiplies integers; QLinearConv and
-    QLinearMatMul keep their weights at index 3.
+    An op with an 8-bit operand among its first five inputs multiplies integers (QLinearConv and
+    QLinearMatMul keep their weights at index 3), unless it only converts or moves them.
     """
     dtypes = [tensor.dtype for tensor in op.inputs[:5] if tensor is not None]
-    if any(dtype in _INT8 for dtype in dtypes) and op.op_type not in ("DequantizeLinear", "Gather", "Cast"):
+    if any(dtype in _INT8 for dtype in dtypes) and op.op_type not in _NO_INT8_ARITHMETIC:
         return "int8"
     for dtype in dtypes:
         if dtype.startswith(("fp", "bf")):
@@ -66,16 +70,19 @@ def estimate(work: Work, dtype: str, traffic: Traffic, ceilings: Ceilings) -> Es
     """
     best, roof = ceilings.best, ceilings.attainable
     touched = traffic.cache_bytes + traffic.dram_bytes
-    hit_share = traffic.cache_bytes / touched if touched else 0.0
-    cache_bytes = round(work.bytes * hit_share)
+    # Where the size of the cache is not known, any byte may be found in it.
+    capacity = ceilings.cache_bytes or work.bytes
+    cache_bytes = min(work.bytes * traffic.cache_bytes // touched if touched else 0, capacity)
     dram_bytes = work.bytes - cache_bytes
-    best_bandwidth = max(best.dram_bytes_per_s, best.cache_bytes_per_s)
-    ideal = max(work.flops / peak_flops(best, dtype), work.bytes / best_bandwidth)
-    compute = work.flops / peak_flops(roof, dtype)
-    dram, cache = dram_bytes / roof.dram_bytes_per_s, cache_bytes / roof.cache_bytes_per_s
+    near = min(work.bytes, capacity)
+    fastest = max(best.dram_bytes_per_s, best.cache_bytes_per_s)
+    moved = _ns(near, fastest) + _ns(work.bytes - near, best.dram_bytes_per_s)
+    ideal = max(_ns(work.flops, peak_flops(best, dtype)), moved)
+    compute = _ns(work.flops, peak_flops(roof, dtype))
+    dram, cache = _ns(dram_bytes, roof.dram_bytes_per_s), _ns(cache_bytes, roof.cache_bytes_per_s)
     roofline = max(compute, dram + cache)
     launch_ns = math.ceil(ceilings.launch_ns)
-    roofline_ns = math.ceil(roofline * 1e9)
+    roofline_ns = math.ceil(roofline)
     bound: Bound
     if launch_ns >= roofline_ns:
         bound = "launch"
@@ -84,14 +91,14 @@ def estimate(work: Work, dtype: str, traffic: Traffic, ceilings: Ceilings) -> Es
     else:
         bound = "dram" if dram >= cache else "cache"
     return Estimate(
-        ideal_ns=math.ceil(ideal * 1e9),
+        ideal_ns=math.ceil(ideal),
         attainable_ns=max(roofline_ns, launch_ns),
         roofline_ns=roofline_ns,
         bound=bound,
         terms={
-            "compute": math.ceil(compute * 1e9),
-            "dram": math.ceil(dram * 1e9),
-            "cache": math.ceil(cache * 1e9),
+            "compute": math.ceil(compute),
+            "dram": math.ceil(dram),
+            "cache": math.ceil(cache),
             "launch": launch_ns,
         },
         dram_bytes=dram_bytes,
@@ -99,13 +106,19 @@ def estimate(work: Work, dtype: str, traffic: Traffic, ceilings: Ceilings) -> Es
     )
 
 
+def _ns(amount: int, per_s: float) -> Fraction:
+    """Exact, so that rounding up never puts a bound above a time that it bounds."""
+    return amount * 10**9 / Fraction(per_s)
+
+
 def _access(layer: Layer, work: Work | None, aliases: dict[str, str]) -> Access:
     inputs = {_root(layer, tensor, aliases): tensor.nbytes or 0 for tensor in _present(layer.op.inputs)}
     if work is not None and work.bytes == 0:
-        # A view moves nothing; its outputs are its first input under other names.
+        # A view moves nothing; its output is its first input under another name. What is of another
+        # size is no view (what a Loop gives out, the mask of a Dropout).
         for output in _present(layer.op.outputs):
-            if inputs:
-                aliases[f"{layer.graph}/{output.name}"] = next(iter(inputs))
+            if inputs and (source := next(iter(inputs.items())))[1] == output.nbytes:
+                aliases[f"{layer.graph}/{output.name}"] = source[0]
         return Access(layer.name, {}, {})
     outputs = {f"{layer.graph}/{tensor.name}": tensor.nbytes or 0 for tensor in _present(layer.op.outputs)}
     return Access(layer.name, inputs, outputs)

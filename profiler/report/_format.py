@@ -29,17 +29,21 @@ class Headline(NamedTuple):
 
 
 def headline(run: Run) -> Headline:
-    """Add up the estimates of all layers and set them against the measured latency."""
-    priced = [layer for layer in run.layers if layer.attainable_ns is not None]
-    unpriced_ns = sum(layer.measured_ns for layer in run.layers if layer.attainable_ns is None)
+    """Add up the estimates of the layers that do the model's work and set them against the latency.
+
+    Layers that only change a layout are not asked for by the model, so the roof allows them nothing.
+    """
+    working = [layer for layer in run.layers if layer.role != "layout"]
+    priced = [layer for layer in working if layer.attainable_ns is not None]
+    unpriced_ns = sum(layer.measured_ns for layer in working if layer.attainable_ns is None)
     layers_ns = sum(layer.measured_ns for layer in run.layers)
     share = unpriced_ns / layers_ns if layers_ns else 0.0
     if not priced:
-        return Headline(None, None, None, len(run.layers), share)
+        return Headline(None, None, None, len(working), share)
     attainable = sum(layer.attainable_ns or 0 for layer in priced)
     ideal = sum(layer.ideal_ns or 0 for layer in priced)
     of_roof = attainable / run.latency.median_ns if run.latency.median_ns else None
-    return Headline(attainable, ideal, of_roof, len(run.layers) - len(priced), share)
+    return Headline(attainable, ideal, of_roof, len(working) - len(priced), share)
 
 
 def efficiency(layer: LayerResult) -> float | None:

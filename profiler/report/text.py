@@ -1,7 +1,8 @@
 """The report for a terminal: at most 25 lines, ranked by time lost, coverage always shown.
 
-Facts stand as they are, estimates carry a ``~``, causes a ``?``. Long names are cut in the middle,
-where paths repeat themselves; control characters are escaped, so that no name steers the terminal.
+Facts stand as they are, estimates carry a ``~``, causes a ``?``. Paths are cut at their start, where
+they are like their neighbours, other names in the middle; control characters are escaped, so that no
+name steers the terminal.
 """
 
 from __future__ import annotations
@@ -51,7 +52,6 @@ class _Page:
         self.options = options
         self.width = max(options.width, MIN_WIDTH)
         self.dots = "..." if options.ascii else "…"
-        self.op_types = {node.name: node.op_type for node in run.nodes}
 
     def fitted(self) -> list[_Line]:
         """As many findings (up to 3) and layers as 25 lines hold, and air where there is room."""
@@ -85,11 +85,13 @@ class _Page:
         inputs = ", ".join(tensor_text(tensor) for tensor in run.model.inputs)
         name = self._elide(run.model.name, self.width // 2)
         backend = f"{run.backend.name} on {run.device.name}, {count(run.ceilings.threads, 'thread')}"
-        versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
+        # The runtime first: it is what the times belong to.
+        known = sorted(run.versions.items(), key=lambda item: (item[0] != "onnxruntime", item[0] != "trtprof", item[0]))
+        versions = ", ".join(f"{name} {version}" for name, version in known)
         backend = self._elide(backend, self.width - min(len(versions), self.width // 3) - 2)
         return [
             (_Span(name, "bold"), _Span("  " + self._elide(inputs, self.width - _cells(name) - 2))),
-            (_Span(backend), _Span("  " + self._elide(versions, self.width - _cells(backend) - 2), "dim")),
+            (_Span(backend), _Span("  " + self._end(versions, self.width - _cells(backend) - 2), "dim")),
             self._labelled("measured", *self._measured()),
             self._labelled("allowed", *self._allowed()),
             self._labelled("coverage", *self._coverage()),
@@ -184,16 +186,15 @@ class _Page:
         return tuple(spans)
 
     def _layer_name(self, layer: LayerResult, width: int) -> str:
-        """The layer and, in brackets, the op types of its nodes: they say most in least room."""
-        nodes = "+".join(self.op_types.get(node, node) for node in layer.nodes)
-        if layer.match == "none":
-            what = f"[{layer.op_type}, no node]"
-        elif layer.role != "compute":
-            what = f"[{layer.op_type} for {'~' if layer.match == 'inferred' else ''}{nodes}]"
+        """The op type, then the last ONNX node that the layer computes: the end of its path tells most."""
+        if layer.role == "layout":
+            op, name, more = f"{layer.op_type} (layout)", layer.name, ""
         else:
-            what = f"[{'~' if layer.match == 'inferred' else ''}{nodes or layer.op_type}]"
-        name = self._elide(layer.name, max(width - len(what) - 1, width // 2))
-        return f"{name} {self._elide(what, width - _cells(name) - 1)}"
+            op = layer.op_type if layer.match != "none" else f"{layer.op_type} (no node)"
+            name = layer.nodes[-1] if layer.nodes else layer.name
+            more = f" +{len(layer.nodes) - 1}" if len(layer.nodes) > 1 else ""
+        op = self._elide(("~" if layer.match == "inferred" else "") + op, width // 2)
+        return f"{op} {self._tail(name, width - _cells(op) - len(more) - 1)}{more}"
 
     # --- findings ---------------------------------------------------------------------------
 
@@ -215,19 +216,19 @@ class _Page:
         code = f"{self._elide(finding.code, 8)}{'!' if trust else '?'}"
         sure = "" if trust else f"{100 * finding.confidence:.0f} %"
         lost = f"~{units.format_ns(finding.lost_ns)}" if finding.lost_ns else ""
-        left = self.width - _LABEL - 17
-        where = self._elide(finding.where, left // 2)
-        where = f"{where}: " if where else ""
+        room = self.width - _LABEL - 5
         indent = _Span(" " * _LABEL)
-        return [
+        lines: list[_Line] = [
             (
                 _Span(f"{_pad(code, _LABEL)}{sure:>5}", style),
                 _Span(f" {lost:>9}  ", "estimate"),
-                _Span(where),
-                _Span(self._end(finding.title, left - _cells(where)), style),
-            ),
-            (indent, _Span("try: ", "dim"), _Span(self._end(finding.try_, self.width - _LABEL - 5))),
+                _Span(self._end(finding.title, self.width - _LABEL - 17), style),
+            )
         ]
+        if finding.where:
+            lines.append((indent, _Span("at   ", "dim"), _Span(self._tail(finding.where, room))))
+        lines.append((indent, _Span("try  ", "dim"), _Span(self._end(finding.try_, room))))
+        return lines
 
     def _unsupported(self) -> list[_Line]:
         ops = self.run.unsupported
@@ -269,6 +270,13 @@ class _Page:
 
     def _elide(self, text: str, width: int) -> str:
         return _elide(self._safe(text), width, self.dots)
+
+    def _tail(self, text: str, width: int) -> str:
+        """Cut a path at its start, where it is like the others."""
+        text = self._safe(text)
+        if _cells(text) <= width:
+            return text
+        return self.dots + _head(text[::-1], width - len(self.dots))[::-1]
 
     def _end(self, text: str, width: int) -> str:
         """Cut prose at its end, where names are cut in the middle."""

@@ -6,6 +6,7 @@ the length of the sequence. The rules look through ops that only move data.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from profiler import units
 from profiler.errors import MissingError, UsageError
 from profiler.records import InputTensor, Node, Tensor
+from profiler.source.constants import SHAPE_INPUTS
 
 _NUMPY_DTYPES: dict[str, str] = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32",
@@ -26,11 +28,9 @@ _MOVES_DATA = frozenset(
     {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Concat", "Expand", "Flatten",
      "Tile", "Split"}
 )  # fmt: skip
-_SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
-    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Slice": (1, 2, 3, 4), "Pad": (1, 3),
-    "Resize": (3,), "Range": (0, 1, 2), "TopK": (1,), "Loop": (0,), "Unsqueeze": (1,), "Squeeze": (1,),
-    "Split": (1,), "CumSum": (1,),
-}  # fmt: skip
+# A quoted name ends at its quote; a file on a Windows drive holds a colon too.
+_QUOTED = re.compile(r"""(?:'(?P<single>[^']+)'|"(?P<double>[^"]+)")\s*:\s*(?P<file>.+)""")
+_DRIVE = re.compile(r"(?P<name>.+):(?P<file>[A-Za-z]:[\\/].*)")
 _SEQUENCE_LENGTHS: dict[str, int] = {"LSTM": 4, "GRU": 4, "RNN": 4}
 
 
@@ -45,10 +45,15 @@ class _Range(NamedTuple):
     low: int
     high: int
     why: str
+    hard: bool = True
+    """Values outside are refused by the op; otherwise they only make it do more of its work."""
 
 
 def parse_load_inputs(specs: Iterable[str]) -> dict[str, Path]:
-    """Files by input name from ``--loadInputs`` values: ``name:file[,name:file]`` (trtexec's form).
+    r"""Files by input name from ``--loadInputs`` values: ``name:file[,name:file]`` (trtexec's form).
+
+    A name in quotes ends there. Otherwise the last colon parts name and file, as in ``--shapes``,
+    unless it is that of a drive (``x:C:\x.npy``) or only an earlier one leaves a file that exists.
 
     Raises:
         UsageError: A value is not of that form or names an input twice.
@@ -57,20 +62,41 @@ def parse_load_inputs(specs: Iterable[str]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for spec in specs:
         for item in spec.split(","):
-            name, colon, file = item.strip().rpartition(":")
-            name = name.strip("'\"")
-            if not colon or not name or not file:
+            name, file = _name_and_file(item.strip())
+            if not name or not file:
                 raise UsageError(
                     f"--loadInputs {item!r} cannot be read",
                     why="it takes an input name, a colon and a file",
                     fix="--loadInputs input:values.npy[,other:values.npy]",
                 )
             if name in files:
-                raise UsageError(f"--loadInputs names input {name!r} twice", fix="give each input one file")
+                raise UsageError(
+                    f"--loadInputs names input {name!r} twice",
+                    why=f"it gives {files[name]} and {file}",
+                    fix="give each input one file",
+                )
             if not Path(file).is_file():
-                raise MissingError(f"--loadInputs: no file {file}", fix=f"check the path given for input {name!r}")
+                raise MissingError(
+                    f"--loadInputs: no file {file}",
+                    why=f"there is no file {Path(file).absolute()}",
+                    fix=f"check the path given for input {name!r}; quote a name that holds a colon",
+                )
             files[name] = Path(file)
     return files
+
+
+def _name_and_file(item: str) -> tuple[str, str]:
+    quoted = _QUOTED.fullmatch(item)
+    if quoted:
+        return quoted["single"] or quoted["double"], quoted["file"]
+    drive = _DRIVE.fullmatch(item)
+    if drive:
+        return drive["name"], drive["file"]
+    splits = [(item[: colon.start()].strip(), item[colon.end() :].strip()) for colon in re.finditer(":", item)]
+    for name, file in reversed(splits):
+        if name and file and Path(file).is_file():
+            return name, file
+    return splits[-1] if splits else ("", "")
 
 
 def check_files(inputs: Sequence[Tensor], files: Mapping[str, Path]) -> dict[str, FileHeader]:
@@ -89,25 +115,47 @@ def check_files(inputs: Sequence[Tensor], files: Mapping[str, Path]) -> dict[str
                 fix="use one of these names",
             )
         wanted = known[name].dtype
-        try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
+        dtype, shape = _header(path)
+        if wanted not in _NUMPY_DTYPES:
             raise UsageError(
-                f"{path} is not a .npy array",
-                why=str(error).splitlines()[0],
-                fix=f"numpy.save({str(path.with_suffix('.npy'))!r}, values)",
-            ) from None
-        if not isinstance(array, np.ndarray):
-            raise UsageError(
-                f"{path} holds several arrays", why="an .npz has no single value", fix="save one .npy an input"
+                f"input {name!r} has type {wanted}, which no .npy file can hold",
+                why="numpy has no such numbers",
+                fix="give the model a numeric input there, for example with a Cast in front",
             )
-        if str(array.dtype) != _NUMPY_DTYPES.get(wanted):
+        if dtype != _NUMPY_DTYPES[wanted]:
             raise UsageError(
-                f"{path} holds {array.dtype}, input {name!r} takes {wanted}",
-                fix=f"save it as values.astype({_NUMPY_DTYPES.get(wanted, wanted)!r})",
+                f"{path} holds {dtype}, input {name!r} takes {wanted}",
+                why=f"{wanted} is {_NUMPY_DTYPES[wanted]} in numpy, in this machine's byte order",
+                fix=f"numpy.save({str(path)!r}, values.astype({_NUMPY_DTYPES[wanted]!r}))",
             )
-        headers[name] = FileHeader(path, tuple(int(dim) for dim in array.shape))
+        if 0 in shape:
+            raise UsageError(
+                f"{path} holds no values",
+                why=f"its shape is {shape}, and an empty tensor has nothing to measure",
+                fix="save an array whose dimensions are all at least 1",
+            )
+        headers[name] = FileHeader(path, shape)
     return headers
+
+
+def _header(path: Path) -> tuple[str, tuple[int, ...]]:
+    try:
+        with path.open("rb") as file:
+            archive = file.read(2) == b"PK"
+        if not archive:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            return str(array.dtype), tuple(int(dim) for dim in array.shape)
+    except Exception as error:  # numpy lets through what its header parser meets: tokenize errors, overflows
+        text = str(error).strip()
+        why = "it does not begin as one" if "pickle" in text else text.splitlines()[0] if text else repr(error)
+        raise UsageError(
+            f"{path} is not a .npy array",
+            why=why,
+            fix=f"numpy.save({str(path.with_suffix('.npy'))!r}, values)",
+        ) from None
+    raise UsageError(
+        f"{path} is an archive, not one array", why="an .npz has no single value", fix="save one .npy an input"
+    )
 
 
 def plan_inputs(
@@ -140,6 +188,7 @@ def plan_inputs(
             if header.shape != shape:
                 raise UsageError(
                     f"{header.path} has shape {header.shape}, input {tensor.name!r} is bound to {shape}",
+                    why="the file and --shapes, or two files, disagree",
                     fix="let --shapes agree with the file, or leave it away",
                 )
             file = str(header.path.resolve())
@@ -156,6 +205,7 @@ def plan_inputs(
         elif tensor.dtype not in _NUMPY_DTYPES:
             raise UsageError(
                 f"input {tensor.name!r} has type {tensor.dtype}, for which no values can be made up",
+                why="numpy, which makes them, has no such numbers",
                 fix="give the model a numeric input there, for example with a Cast in front",
             )
         elif tensor.dtype.startswith("fp"):
@@ -191,8 +241,8 @@ def _integer_range(tensor: Tensor, readers: Mapping[str, list[tuple[Node, int]]]
                 seen.update(names)
                 queue.extend(names)
     if ranges:
-        # Every reader must be satisfied: the tightest upper end wins.
-        return min(ranges, key=lambda found: (found.high, found.low))
+        # Every reader must be satisfied: the tightest upper end wins. What an index is compared with limits nothing.
+        return min(ranges, key=lambda found: (not found.hard, found.high, found.low))
     if tensor.dtype == "bool":
         return _Range(0, 1, "a condition or mask")
     if tensor.dtype in ("int8", "uint8"):
@@ -207,7 +257,8 @@ def _constraint(node: Node, index: int) -> _Range | None:
     shape = data.shape if data is not None else None
     if op.op_type in ("Gather", "GatherElements", "ScatterElements") and index == 1 and shape:
         axis = op.attributes.get("axis", 0)
-        size = shape[axis if isinstance(axis, int) else 0]
+        # A model with an axis beyond its rank passes the checker; the runtime refuses it in its own words.
+        size = shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else None
         if isinstance(size, int):
             return _Range(0, max(size - 1, 0), f"indices of {node.name}")
     if op.op_type in ("GatherND", "ScatterND") and index == 1 and shape:
@@ -215,14 +266,16 @@ def _constraint(node: Node, index: int) -> _Range | None:
         return _Range(0, max(min(sizes, default=1) - 1, 0), f"indices of {node.name}")
     if op.op_type == "OneHot" and index == 0:
         depth = op.inputs[1].value if len(op.inputs) > 1 and op.inputs[1] is not None else None
-        return _Range(0, depth[0] - 1 if depth else 1, f"classes of {node.name}")
-    if _SEQUENCE_LENGTHS.get(op.op_type) == index and shape and isinstance(shape[0], int):
-        return _Range(shape[0], shape[0], f"sequence lengths of {node.name}")
+        return _Range(0, max(depth[0] - 1, 0) if depth else 1, f"classes of {node.name}")
+    if _SEQUENCE_LENGTHS.get(op.op_type) == index and shape and len(shape) == 3:
+        steps = shape[1 if op.attributes.get("layout") else 0]
+        if isinstance(steps, int):
+            return _Range(steps, steps, f"sequence lengths of {node.name}")
     if op.op_type == "Equal":
         other = op.inputs[1 - index]
         if other is not None and other.value and other.value[0] not in (0, 1):
-            return _Range(other.value[0], other.value[0], f"the value that {node.name} asks for")
-        return _Range(0, 1, f"compared in {node.name}: read as a mask")
-    if index in _SHAPE_INPUTS.get(op.op_type, ()):
+            return _Range(other.value[0], other.value[0], f"the value that {node.name} asks for", hard=False)
+        return _Range(0, 1, f"compared in {node.name}: read as a mask", hard=False)
+    if index in SHAPE_INPUTS.get(op.op_type, ()):
         return _Range(1, 1, f"decides a shape in {node.name}: give it with --loadInputs")
     return None

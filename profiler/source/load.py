@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections import Counter
+import os
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
 import onnx.inliner
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from onnx import ModelProto, TensorProto
 
 from profiler import onnx_graph
 from profiler.errors import MissingError, ModelError
 from profiler.records import ModelInfo, Node, Source, Tensor
 from profiler.source import inputs as input_values
+from profiler.source.constants import fold_shape_constants
 from profiler.source.shapes import bind_shapes
 
+_MAX_BYTES = 2**31 - 1
+"""Largest protobuf that can be read; ONNX keeps bigger weights in files beside the model."""
 _EXPORT_HINT = "export the model again, for example with torch.onnx.export(..., dynamo=True)"
 
 
@@ -55,11 +60,7 @@ class LoadedModel:
     @property
     def external_data(self) -> bool:
         """Whether some weights lie in files beside the model."""
-        return any(
-            tensor.data_location == TensorProto.EXTERNAL
-            for _, graph in onnx_graph.all_graphs(self.proto.graph)
-            for tensor in graph.initializer
-        )
+        return any(tensor.data_location == TensorProto.EXTERNAL for tensor in _stored_tensors(self.proto))
 
 
 def load_model(path: str | Path) -> LoadedModel:
@@ -72,33 +73,69 @@ def load_model(path: str | Path) -> LoadedModel:
     path = Path(path)
     proto, digest = _read(path)
     loaded = LoadedModel(path, proto, digest)
-    _check_external_data(path, proto)
-    _check(path, loaded)
-    if proto.functions:
-        # Runtimes inline local functions under names of their own; done here, provenance is kept.
-        loaded.proto = onnx.inliner.inline_local_functions(proto)
-        loaded.changed = True
-        loaded.assumptions.append(f"{len(proto.functions)} local functions were inlined before the build")
-    loaded.original_names = _name_nodes(loaded.proto)
-    loaded.changed = loaded.changed or loaded.renamed > 0
+    with _damage_shown(path):
+        _check_external_data(path, proto)
+        _check(path, loaded)
+        if proto.functions:
+            # Runtimes inline local functions under names of their own; done here, provenance is kept.
+            loaded.proto = onnx.inliner.inline_local_functions(proto)
+            loaded.changed = True
+            loaded.assumptions.append(f"{len(proto.functions)} local functions were inlined before the build")
+        loaded.original_names = _name_nodes(loaded.proto)
+        loaded.changed = loaded.changed or loaded.renamed > 0
     return loaded
 
 
-def _read(path: Path) -> tuple[ModelProto, str]:
-    if not path.exists():
-        raise ModelError(f"{path}: no such file", fix="check the path; the command takes an .onnx file")
-    if path.is_dir():
-        found = sorted(file.name for file in path.glob("*.onnx"))
-        raise ModelError(
-            f"{path} is a directory, not an ONNX file",
-            fix=f"name the file in it, for example {path / found[0]}" if found else "name an .onnx file",
-        )
+@contextmanager
+def _damage_shown(path: Path) -> Iterator[None]:
+    """Say which file it is when one of its names turns out to be no text, which protobuf finds on reading it."""
     try:
+        yield
+    except UnicodeDecodeError as error:
+        raise ModelError(
+            f"{path} is damaged", why=f"a name in it is not text: {error}", fix="copy it again, or " + _EXPORT_HINT
+        ) from None
+
+
+def _read(path: Path) -> tuple[ModelProto, str]:
+    try:
+        os.fsencode(path).decode()
+        if not path.exists():
+            raise ModelError(
+                f"{path}: no such file",
+                why=f"there is no {path.absolute()}",
+                fix="check the path; the command takes an .onnx file",
+            )
+        if path.is_dir():
+            found = sorted(file.name for file in path.glob("*.onnx"))
+            raise ModelError(
+                f"{path} is a directory, not an ONNX file",
+                why=f"it holds {len(found)} .onnx files",
+                fix=f"name the file in it, for example {path / found[0]}" if found else "name an .onnx file",
+            )
+        if not path.is_file():
+            raise ModelError(
+                f"{path} is a pipe or a device, not an ONNX file",
+                why="the model is read more than once",
+                fix="write it to a file first",
+            )
+        if path.stat().st_size > _MAX_BYTES:
+            raise ModelError(
+                f"{path} is not an ONNX model",
+                why=f"it has {path.stat().st_size} bytes; a protobuf has at most {_MAX_BYTES}",
+                fix="keep large weights beside the model: onnx.save(model, path, save_as_external_data=True)",
+            )
         data = path.read_bytes()
-    except PermissionError as error:
-        raise ModelError(f"{path} cannot be read", why=str(error), fix=f"chmod +r {path}") from None
+    except UnicodeDecodeError:
+        raise ModelError(
+            f"{str(path)!a} cannot be used", why="its name is not UTF-8, which onnx needs", fix="rename the file"
+        ) from None
+    except OSError as error:
+        raise ModelError(
+            f"{path} cannot be read", why=error.strerror or str(error), fix="check the path and its permissions"
+        ) from None
     if not data:
-        raise ModelError(f"{path} is empty", why="the file has 0 bytes", fix="copy or " + _EXPORT_HINT)
+        raise ModelError(f"{path} is empty", why="the file has 0 bytes", fix="copy it again, or " + _EXPORT_HINT)
     proto = ModelProto()
     try:
         proto.ParseFromString(data)
@@ -107,7 +144,9 @@ def _read(path: Path) -> tuple[ModelProto, str]:
         text = all(byte in b"\t\r\n" or 32 <= byte < 127 for byte in head)
         if head.startswith(b"version https://git-lfs"):
             raise ModelError(
-                f"{path} is a Git LFS pointer, not the model itself", fix="git lfs pull --include " + path.name
+                f"{path} is a Git LFS pointer, not the model itself",
+                why="the repository was cloned without its large files",
+                fix="git lfs pull --include " + path.name,
             ) from None
         why = (
             "it holds text, not an ONNX protobuf"
@@ -117,30 +156,66 @@ def _read(path: Path) -> tuple[ModelProto, str]:
         raise ModelError(
             f"{path} is not an ONNX model", why=why, fix="check the file's size, or " + _EXPORT_HINT
         ) from None
+    if not _is_text(proto):
+        raise ModelError(f"{path} is damaged", why="a name in it is not text", fix="copy it again, or " + _EXPORT_HINT)
     if not proto.HasField("graph") or (not proto.graph.node and not proto.graph.output):
         raise ModelError(f"{path} is not an ONNX model", why="it holds no graph", fix=_EXPORT_HINT)
     return proto, hashlib.sha256(data).hexdigest()
 
 
+def _is_text(message: Message) -> bool:
+    """Whether every string in the message is; protobuf hands out bytes, or fails, where one is damaged."""
+    if isinstance(message, TensorProto):  # its weights are not looked at
+        return isinstance(message.name, str) and all(map(_is_text, message.external_data))
+    for field, value in message.ListFields():
+        items = [value] if isinstance(value, (str, bytes, Message)) else value
+        if field.type == field.TYPE_STRING and not all(isinstance(item, str) for item in items):
+            return False
+        if field.type == field.TYPE_MESSAGE and not all(map(_is_text, items)):
+            return False
+    return True
+
+
 def _check_external_data(path: Path, proto: ModelProto) -> None:
+    for tensor in _stored_tensors(proto):
+        if tensor.data_location != TensorProto.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        size = onnx_graph.tensor_from_initializer(tensor).nbytes
+        try:
+            offset, length = int(entries.get("offset", 0)), int(entries.get("length", 0)) or size or 0
+        except ValueError:
+            offset, length = -1, -1
+        if not location or offset < 0 or length < 0 or (size is not None and length != size):
+            said = ", ".join(f"{key}={value}" for key, value in entries.items()) or "nothing"
+            raise ModelError(
+                f"{path}: where the weights of {tensor.name!r} lie is damaged",
+                why=f"it says {said}; the tensor has {size} bytes",
+                fix=_EXPORT_HINT,
+            )
+        file = path.parent / location
+        hint = f"copy {location!r} beside {path.name}: an exporter writes both"
+        if not file.is_file():
+            raise MissingError(f"{path}: the weights of {tensor.name!r} are missing", why=f"no file {file}", fix=hint)
+        if file.stat().st_size < offset + length:
+            raise MissingError(
+                f"{path}: the weights of {tensor.name!r} are cut short",
+                why=f"{file} has {file.stat().st_size} bytes, {offset + length} are needed",
+                fix=hint,
+            )
+
+
+def _stored_tensors(proto: ModelProto) -> Iterator[TensorProto]:
+    """Every tensor that the file holds or points at: initializers, and attributes of nodes (Constant)."""
     for _, graph in onnx_graph.all_graphs(proto.graph):
-        for tensor in graph.initializer:
-            if tensor.data_location != TensorProto.EXTERNAL:
-                continue
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            file = path.parent / entries.get("location", "")
-            hint = f"copy {entries.get('location')!r} beside {path.name}: an exporter writes both"
-            if not file.is_file():
-                raise MissingError(
-                    f"{path}: the weights of {tensor.name!r} are missing", why=f"no file {file}", fix=hint
-                )
-            need = int(entries.get("offset", 0)) + int(entries.get("length", 0))
-            if file.stat().st_size < need:
-                raise MissingError(
-                    f"{path}: the weights of {tensor.name!r} are cut short",
-                    why=f"{file} has {file.stat().st_size} bytes, {need} are needed",
-                    fix=hint,
-                )
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.TENSOR:
+                    yield attribute.t
 
 
 def _check(path: Path, loaded: LoadedModel) -> None:
@@ -201,12 +276,13 @@ def _name_nodes(proto: ModelProto) -> dict[str, str]:
     taken = {node.name for _, graph in onnx_graph.all_graphs(proto.graph) for node in graph.node if node.name}
     used: set[str] = set()
     originals: dict[str, str] = {}
+    counters: dict[str, int] = defaultdict(int)
 
     def fresh(stem: str) -> str:
-        name, counter = stem, 0
+        name = stem
         while name in taken or name in used:
-            counter += 1
-            name = f"{stem}_{counter}"
+            counters[stem] += 1
+            name = f"{stem}_{counters[stem]}"
         return name
 
     def visit(graph: onnx.GraphProto, path: str) -> None:
@@ -253,18 +329,30 @@ def source_of(
     Raises:
         UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
     """
+    with _damage_shown(loaded.path):
+        return _source_of(loaded, given_shapes or {}, batch, input_files or {}, seed)
+
+
+def _source_of(
+    loaded: LoadedModel,
+    given_shapes: Mapping[str, tuple[int, ...]],
+    batch: int | None,
+    input_files: Mapping[str, Path],
+    seed: int,
+) -> Source:
     proto = loaded.proto
     inputs = graph_inputs(proto)
-    shapes = dict(given_shapes or {})
-    files = input_values.check_files(inputs, input_files or {})
+    shapes = dict(given_shapes)
+    files = input_values.check_files(inputs, input_files)
     for name, header in files.items():
         shapes.setdefault(name, header.shape)
     binding = bind_shapes(inputs, shapes, batch)
     notes = [*loaded.assumptions, *binding.assumptions]
     bare = onnx_graph.without_weights(proto)
     _bind_graph(bare, binding.shapes, binding.symbols)
-    inferred = _infer(bare, notes)
+    known = _known_tensors(bare, notes)
     constants = {t.name: onnx_graph.tensor_from_initializer(t) for t in proto.graph.initializer}
+    known[""].update(constants)
     nodes = tuple(
         Node(
             name=found.proto.name,
@@ -273,19 +361,19 @@ def source_of(
             op=found.op,
             constant=found.constant,
         )
-        for found in onnx_graph.nodes_in(inferred, constants)
+        for found in onnx_graph.nodes_in(bare, known)
     )
     plans = input_values.plan_inputs(inputs, binding.shapes, nodes, files)
     if any(plan.kind != "file" for plan in plans):
         drawn = "; ".join(f"{plan.name}: {plan.values}" for plan in plans if plan.kind != "file")
         notes.append(f"inputs are random (seed {seed}): {drawn}")
-    outputs = [tensor for node in nodes if not node.graph for tensor in node.op.outputs if tensor is not None]
-    wanted = {output.name for output in proto.graph.output}
-    read = {tensor.name for node in nodes for tensor in node.op.inputs if tensor is not None} | wanted
+    made = {t.name: t for node in nodes if not node.graph for t in node.op.outputs if t is not None}
+    wanted = [output.name for output in proto.graph.output]
+    read = {tensor.name for node in nodes for tensor in node.op.inputs if tensor is not None}.union(wanted)
     # Outputs that nothing reads, such as the mask of an old Dropout, decide nothing.
     needed = [tensor for node in nodes for tensor in node.op.outputs if tensor is not None and tensor.name in read]
-    known = sum(1 for tensor in needed if tensor.elements is not None)
-    weights = [*constants.values(), *_computed_weights(nodes)]
+    shaped = sum(1 for tensor in needed if tensor.elements is not None)
+    weights = [*_stored_weights(proto), *_computed_weights(nodes)]
     return Source(
         model=ModelInfo(
             name=loaded.path.stem,
@@ -295,12 +383,12 @@ def source_of(
             opsets={entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
             producer=f"{proto.producer_name} {proto.producer_version}".strip(),
             inputs=tuple(plans),
-            outputs=tuple(tensor for tensor in outputs if tensor.name in wanted),
+            outputs=tuple(made[name] for name in wanted if name in made),
             parameters=sum(tensor.elements or 0 for tensor in weights if tensor.value is None),
             parameter_bytes=sum(tensor.nbytes or 0 for tensor in weights if tensor.value is None),
             nodes=len(nodes),
             renamed=loaded.renamed,
-            shape_coverage=known / len(needed) if needed else 1.0,
+            shape_coverage=shaped / len(needed) if needed else 1.0,
             assumptions=tuple(notes),
         ),
         nodes=nodes,
@@ -322,23 +410,44 @@ def _bind_graph(proto: ModelProto, shapes: Mapping[str, tuple[int, ...]], symbol
                         dim.dim_value = symbols[dim.dim_param]
 
 
+def _known_tensors(bare: ModelProto, notes: list[str]) -> dict[str, dict[str, Tensor]]:
+    """What is known of every tensor before the run, by graph path and name."""
+    trial = copy.deepcopy(bare)
+    values = fold_shape_constants(trial)
+    known: dict[str, dict[str, Tensor]] = {}
+    for path, graph in onnx_graph.all_graphs(_infer(trial, notes).graph):
+        found = known.setdefault(path, {})
+        for info in (*graph.value_info, *graph.output):
+            found[info.name] = onnx_graph.tensor_from_value_info(info)
+        for name, value in values.get(path, {}).items():
+            found[name] = onnx_graph.tensor_from_initializer(onnx.numpy_helper.from_array(value, name))
+    return known
+
+
 def _infer(bare: ModelProto, notes: list[str]) -> ModelProto:
     """Shapes of all tensors by onnx.shape_inference; what fails is said and left unknown.
 
-    Declared shapes of inner tensors are dropped first: with the inputs bound they are either the
-    same as what is inferred, or stale.
+    Declared shapes are dropped first: with the inputs bound they are either the same as what is
+    inferred, or stale. That of an output comes back where nothing is inferred.
     """
     trial = copy.deepcopy(bare)
     for _, graph in onnx_graph.all_graphs(trial.graph):
         graph.ClearField("value_info")
     for output in trial.graph.output:
-        if output.type.WhichOneof("value") == "tensor_type" and _stale(output.type.tensor_type.shape):
+        if output.type.WhichOneof("value") == "tensor_type":
             output.type.tensor_type.ClearField("shape")
     for candidate in (trial, bare):
         try:
-            return onnx.shape_inference.infer_shapes(candidate, data_prop=True)
+            inferred = onnx.shape_inference.infer_shapes(candidate, data_prop=True)
         except (onnx.shape_inference.InferenceError, RuntimeError) as error:
             reason = _first_line(error)
+            continue
+        for output, declared in zip(inferred.graph.output, bare.graph.output, strict=True):
+            if output.type.WhichOneof("value") == "tensor_type":
+                own, shape = output.type.tensor_type, declared.type.tensor_type.shape
+                if not own.HasField("shape") and not _stale(shape):
+                    own.shape.CopyFrom(shape)
+        return inferred
     notes.append(f"shape inference stopped: {reason}")
     return bare
 
@@ -346,6 +455,13 @@ def _infer(bare: ModelProto, notes: list[str]) -> ModelProto:
 def _stale(shape: onnx.TensorShapeProto) -> bool:
     """A declared output shape that binding may have outdated: symbolic, unknown, or rank 0."""
     return not shape.dim or any(not dim.HasField("dim_value") or dim.dim_value < 0 for dim in shape.dim)
+
+
+def _stored_weights(proto: ModelProto) -> Iterator[Tensor]:
+    """Initializers of all graphs; of a sparse one, the values that it stores."""
+    for _, graph in onnx_graph.all_graphs(proto.graph):
+        yield from map(onnx_graph.tensor_from_initializer, graph.initializer)
+        yield from (onnx_graph.tensor_from_initializer(sparse.values) for sparse in graph.sparse_initializer)
 
 
 def _computed_weights(nodes: Sequence[Node]) -> Iterator[Tensor]:

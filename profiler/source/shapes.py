@@ -19,7 +19,11 @@ DEFAULT_SPATIAL = 224
 DEFAULT_LENGTH = 128
 DEFAULT_SIGNAL = 512
 """Length of a float vector a sample, such as a waveform: speech models refuse shorter windows."""
+MAX_DIM = 2**31 - 1
+"""Largest dimension: what trtexec and TensorRT's 32-bit dims can say."""
 _BATCH_NAME = re.compile(r"^(n|b|bs|batch|batch_?size|.*_batch)$", re.IGNORECASE)
+# Enough digits for any dimension, and few enough for int() to read them.
+_INTEGER = re.compile(r"-?[0-9]{1,30}")
 _GRAMMAR = "name:1x3x224x224[,name:...], 'na:me':8x128, name:scalar or name:[1,3,224,224]"
 # The last colon parts name and dims, so that `onnx::x:1x2` needs no quotes.
 _ITEM = re.compile(
@@ -47,9 +51,13 @@ def parse_shapes(specs: Iterable[str]) -> dict[str, tuple[int, ...]]:
             if match is None or match.end() == position:
                 raise _grammar_error(spec, f"cannot read {text[position:]!r}")
             name = (match["single"] or match["double"] or match["bare"]).strip()
+            if not name:
+                raise _grammar_error(spec, "an input has no name")
             if name in shapes:
                 raise UsageError(
-                    f"--shapes names input {name!r} twice", fix="give each input one shape, for example " + _GRAMMAR
+                    f"--shapes names input {name!r} twice",
+                    why="it has one shape in a run",
+                    fix="give each input one shape, in the form " + _GRAMMAR,
                 )
             if name.count("*") > 1:
                 raise _grammar_error(spec, f"{name!r} has more than one '*'")
@@ -64,25 +72,19 @@ def _parse_dims(text: str, name: str, spec: str) -> tuple[int, ...]:
     parts = text[1:-1].split(",") if text.startswith("[") else re.split("[xX]", text)
     dims = []
     for part in parts:
-        try:
-            dim = int(part.strip())
-        except ValueError:
-            raise _grammar_error(spec, f"dimension {part.strip()!r} of {name!r} is not an integer") from None
-        if dim <= 0:
+        number = part.strip()
+        if not _INTEGER.fullmatch(number):
+            raise _grammar_error(spec, f"dimension {number!r} of {name!r} is not an integer")
+        if not 1 <= int(number) <= MAX_DIM:
             raise UsageError(
-                f"--shapes gives input {name!r} the dimension {dim}",
-                why="a dimension must be at least 1: an empty tensor has nothing to measure",
-                fix=f"for example --shapes {name}:" + "x".join(str(max(1, _as_int(p))) for p in parts),
+                f"--shapes gives input {name!r} the dimension {int(number)}",
+                why="a dimension must be at least 1: an empty tensor has nothing to measure"
+                if int(number) < 1
+                else f"a dimension is at most {MAX_DIM}",
+                fix="--shapes " + name + ":<dims> with each dimension from 1 up, for example " + name + ":1x128",
             )
-        dims.append(dim)
+        dims.append(int(number))
     return tuple(dims)
-
-
-def _as_int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        return 1
 
 
 def _grammar_error(spec: str, why: str) -> UsageError:
@@ -107,7 +109,8 @@ class Binding:
 def bind_shapes(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]], batch: int | None = None) -> Binding:
     """Give every dimension of every graph input a number.
 
-    A dimension is taken from ``given``, else from the same symbol in another input, else from
+    An input named in full takes that shape, not the one of a ``*`` that fits it too. A dimension is
+    taken from ``given``, else from the same symbol in another input, else from
     ``batch`` if it leads its tensor or is called a batch, else from a default that depends on its
     place: 1 for a batch, 224 for height and width of a 4-D or 5-D tensor, 512 for the length of a
     float vector, 128 for other lengths.
@@ -119,11 +122,13 @@ def bind_shapes(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]], 
 
     Raises:
         UsageError: An input is unknown, a rank or static dimension differs, or one symbol would
-            need two values. The message lists the inputs with their dimensions.
+            need two values, from ``given`` or from ``batch``. The message lists the inputs with their dimensions.
     """
     if batch is not None and batch <= 0:
         raise UsageError(f"--batch {batch} is not possible", why="a batch holds at least one sample", fix="--batch 1")
-    chosen = {tensor.name: dims for pattern, dims in given.items() for tensor in _matching(inputs, pattern)}
+    if batch is not None and batch > MAX_DIM:
+        raise UsageError(f"--batch {batch} is not possible", why=f"a dimension is at most {MAX_DIM}", fix="--batch 1")
+    chosen = _choose(inputs, given)
     binding = Binding()
     owner: dict[str, str] = {}
     for tensor in inputs:
@@ -143,6 +148,12 @@ def bind_shapes(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]], 
     for tensor in inputs:
         if tensor.name in chosen:
             binding.shapes[tensor.name] = chosen[tensor.name]
+        elif tensor.shape is None and tensor.dtype == "unknown":
+            raise UsageError(
+                f"input {tensor.name!r} is not a tensor",
+                why="sequences, maps and optionals have no shape to bind and no values that could be made up",
+                fix="export the model with tensor inputs",
+            )
         elif tensor.shape is None:
             raise UsageError(
                 f"input {tensor.name!r} declares no shape",
@@ -154,6 +165,26 @@ def bind_shapes(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]], 
                 _bind_dim(tensor, index, dim, batch, binding) for index, dim in enumerate(tensor.shape)
             )
     return binding
+
+
+def _choose(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    chosen: dict[str, tuple[int, ...]] = {}
+    by_pattern: dict[str, str] = {}
+    for pattern, dims in given.items():
+        for tensor in _matching(inputs, pattern):
+            if tensor.name == pattern:
+                chosen[tensor.name] = dims
+            elif tensor.name in given:
+                continue
+            elif chosen.setdefault(tensor.name, dims) != dims:
+                raise UsageError(
+                    f"--shapes gives input {tensor.name!r} two shapes",
+                    why=f"both {by_pattern[tensor.name]!r} and {pattern!r} fit its name",
+                    fix=f"name it in full: --shapes {tensor.name}:" + "x".join(map(str, dims)),
+                )
+            else:
+                by_pattern.setdefault(tensor.name, pattern)
+    return chosen
 
 
 def _matching(inputs: Sequence[Tensor], pattern: str) -> list[Tensor]:
@@ -181,14 +212,14 @@ def _check_given(tensor: Tensor, dims: tuple[int, ...], inputs: Sequence[Tensor]
         return
     if len(tensor.shape) != len(dims):
         raise UsageError(
-            f"--shapes gives input {tensor.name!r} {len(dims)} dimensions, the model {len(tensor.shape)}",
+            f"input {tensor.name!r} is given {len(dims)} dimensions, the model has {len(tensor.shape)}",
             why="its inputs are " + describe(inputs),
             fix=f"for example --shapes {example([tensor])}",
         )
     for index, (own, number) in enumerate(zip(tensor.shape, dims, strict=True)):
         if isinstance(own, int) and own != number:
             raise UsageError(
-                f"--shapes gives dimension {index} of input {tensor.name!r} as {number}, the model fixes it at {own}",
+                f"dimension {index} of input {tensor.name!r} is given as {number}, the model fixes it at {own}",
                 why="its inputs are " + describe(inputs),
                 fix=f"for example --shapes {example([tensor])}, or export the model with that dimension dynamic",
             )
@@ -199,22 +230,32 @@ def _is_batch(index: int, dim: Dim) -> bool:
 
 
 def _bind_batch(inputs: Sequence[Tensor], chosen: Mapping[str, object], batch: int, binding: Binding) -> None:
-    found = False
+    dynamic = found = False
     for tensor in inputs:
+        # A batch symbol wins over a merely leading one, so that [sequence, batch, 64] binds the batch.
+        names = [dim for dim in tensor.shape or () if isinstance(dim, str) and _BATCH_NAME.match(dim)]
         for index, dim in enumerate(tensor.shape or ()):
-            if tensor.name in chosen or not _is_batch(index, dim):
+            if not _is_batch(index, dim) or (names and dim not in names):
                 continue
+            dynamic = True
+            if tensor.name in chosen:
+                continue
+            if dim != "?" and binding.symbols.setdefault(str(dim), batch) != batch:
+                if not names:
+                    continue  # It only leads its tensor, and --shapes has said what it is.
+                raise UsageError(
+                    f"dimension {dim!r} would be {binding.symbols[str(dim)]} and {batch} at once",
+                    why="--shapes and --batch both decide it",
+                    fix="give both the same number, or leave --batch away",
+                )
             found = True
-            if dim != "?":
-                # A batch symbol wins over a merely leading one, so that [sequence, batch, 64] binds the batch.
-                names = [d for d in tensor.shape or () if isinstance(d, str) and _BATCH_NAME.match(d)]
-                if not names or dim in names:
-                    binding.symbols.setdefault(str(dim), batch)
     if not found:
         raise UsageError(
             f"--batch {batch} binds nothing",
-            why="no input has a dynamic leading or batch dimension: " + (describe(inputs) or "no inputs"),
-            fix="leave --batch away, or export the model with a dynamic batch",
+            why="--shapes already gives every dynamic batch dimension a number"
+            if dynamic
+            else "no input has a dynamic leading or batch dimension: " + (describe(inputs) or "no inputs"),
+            fix="leave --batch away" + ("" if dynamic else ", or export the model with a dynamic batch"),
         )
 
 
@@ -269,8 +310,10 @@ def example(inputs: Sequence[Tensor]) -> str:
             else DEFAULT_SPATIAL
             if len(tensor.shape or ()) in (4, 5)
             else DEFAULT_LENGTH
-            for index, dim in enumerate(tensor.shape or (DEFAULT_BATCH,))
+            for index, dim in enumerate((DEFAULT_BATCH,) if tensor.shape is None else tensor.shape)
         ]
-        name = f"'{tensor.name}'" if ":" in tensor.name else tensor.name
+        name = tensor.name
+        if any(mark in name for mark in ":,[]'"):
+            name = f'"{name}"' if "'" in name else f"'{name}'"
         parts.append(f"{name}:" + ("x".join(map(str, dims)) or "scalar"))
     return ",".join(parts)

@@ -37,7 +37,7 @@ def rows_of(name: str, roof: Roof, ceilings: Ceilings) -> dict[str, tuple[str, f
 
 def table(ceilings: Ceilings) -> dict[str, tuple[str, float, float | None]]:
     rows = rows_of("attainable", ceilings.attainable, ceilings) | rows_of("best", ceilings.best, ceilings)
-    for key in ("launch", "call", "profiler", "profiler_tensor", "profiler_gap"):
+    for key in ("launch", "call", "profiler", "profiler_tensor", "profiler_gap", "probe"):
         rows[key] = ("ns", getattr(ceilings, f"{key}_ns"), ceilings.spread.get(key))
     return rows
 

@@ -32,7 +32,7 @@ DEVICE = Device(
 def measured(threads: int, **changed: float) -> Measured:
     values = {"fp32_flops": 100e9 * threads, "int8_flops": 400e9 * threads, "dram": 30e9, "cache": 90e9 * threads}
     values |= {"launch": 140.0 + threads, "call": 1600.0, "profiler": 1700.0, "profiler_tensor": 80.0}
-    values |= {"profiler_gap": 500.0} | changed
+    values |= {"profiler_gap": 500.0, "probe": 500_000.0} | changed
     readings = {key: Reading(value, 0.01 * threads, 3, f"winner of {key}") for key, value in values.items()}
     return Measured(threads=threads, runtime="9.9", readings=readings, working_set=1 << 28, seconds=1.0)
 
@@ -55,6 +55,7 @@ def test_best_is_over_thread_counts_and_attainable_is_the_runs_own() -> None:
     assert (ceilings.attainable.cache_bytes_per_s, ceilings.best.cache_bytes_per_s) == (180e9, 360e9)
     assert (ceilings.launch_ns, ceilings.call_ns) == (142.0, 1600.0)
     assert (ceilings.profiler_ns, ceilings.profiler_tensor_ns, ceilings.profiler_gap_ns) == (1700.0, 80.0, 500.0)
+    assert ceilings.probe_ns == 500_000.0
     assert [request.with_profiler for request in asked] == [False, True, False]
     assert (ceilings.device, ceilings.threads, ceilings.cached) == ("Fake CPU", 2, False)
     assert ceilings.cache_bytes == 64 << 20
@@ -238,6 +239,7 @@ def test_a_real_calibration_is_sane(real: Ceilings) -> None:
     assert real.profiler_ns > 0
     assert real.profiler_tensor_ns >= 0
     assert real.profiler_gap_ns > 0
+    assert real.probe_ns > real.call_ns
     assert all(spread >= 0 for spread in real.spread.values())
 
 

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
-from profiler.records import Layer, LayerResult
+from profiler.records import Layer, LayerResult, Op
 from profiler.units import format_bytes, format_ns
 
 _POINTWISE = frozenset(
@@ -34,7 +34,7 @@ _POINTWISE = frozenset(
 def check(case: Case) -> Iterator[Claim]:
     """Maximal chains of pointwise layers joined by tensors with one reader."""
     results = {layer.name: layer for layer in case.layers}
-    for chain in _chains([case.engine[layer.name] for layer in case.layers]):
+    for chain in _chains([case.engine[layer.name] for layer in case.layers], case.claimed):
         found = [results[layer.name] for layer in chain]
         claims = {layer.name: _lost(layer) for layer in found}
         between = sum(tensor.nbytes or 0 for layer in chain[:-1] for tensor in layer.op.outputs[:1] if tensor)
@@ -61,18 +61,24 @@ def _short(name: str) -> str:
     return name.rsplit("/", 1)[-1] if len(name) > 24 else name
 
 
-def _chains(layers: list[Layer]) -> Iterator[list[Layer]]:
+def _pointwise(op: Op) -> bool:
+    return op.op_type in _POINTWISE and op.domain in ("", "com.microsoft")
+
+
+def _chains(layers: list[Layer], claimed: frozenset[str]) -> Iterator[list[Layer]]:
     readers: dict[tuple[str, str], list[Layer]] = defaultdict(list)
     for layer in layers:
-        for tensor in layer.op.inputs:
-            if tensor is not None:
-                readers[layer.graph, tensor.name].append(layer)
+        # A layer that squares its input names it twice and is still one reader.
+        for name in {tensor.name for tensor in layer.op.inputs if tensor is not None}:
+            # Bodies of control flow read tensors of the graphs around them.
+            for graph in {layer.graph, ""}:
+                readers[graph, name].append(layer)
     following: dict[str, Layer] = {}
     for layer in layers:
         output = layer.op.outputs[0] if layer.op.outputs else None
-        if layer.op.op_type in _POINTWISE and output is not None:
+        if layer.name not in claimed and _pointwise(layer.op) and output is not None:
             after = readers[layer.graph, output.name]
-            if len(after) == 1 and after[0].op.op_type in _POINTWISE and after[0].op.domain == "":
+            if len(after) == 1 and _pointwise(after[0].op) and after[0].name not in claimed:
                 following[layer.name] = after[0]
     targets = {layer.name for layer in following.values()}
     used: set[str] = set()

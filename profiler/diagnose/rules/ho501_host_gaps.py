@@ -29,7 +29,7 @@ def check(case: Case) -> Iterator[Claim]:
     gaps = call + min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns)
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
         return
-    kernels = sum(layer.measured_ns for layer in case.layers)
+    kernels = case.in_latency(sum(layer.measured_ns for layer in case.layers))
     yield Claim(
         where="between and around the kernels",
         evidence=(

@@ -18,27 +18,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
+from profiler.records import LayerResult
 from profiler.units import format_ns, format_percent
 
 
 @rule("LA401", "launch-bound small ops", order=40)
 def check(case: Case) -> Iterator[Claim]:
     """All launch-bound layers as one finding, once they make up enough of the latency."""
-    layers = [layer for layer in case.layers if layer.bound == "launch" and layer.role == "compute"]
+    layers = [layer for layer in case.unclaimed if layer.bound == "launch" and layer.role == "compute"]
     total = sum(layer.measured_ns for layer in layers)
-    if len(layers) < 2 or case.share(total) < case.thresholds.launch_share:
+    share = case.share(case.in_latency(total))
+    if len(layers) < 2 or share < case.thresholds.launch_share:
         return
-    roofline = {layer.name: max(layer.terms.get(t, 0) for t in ("compute", "dram", "cache")) for layer in layers}
     kinds = sorted(
         {layer.op_type for layer in layers}, key=lambda kind: (-sum(la.op_type == kind for la in layers), kind)
     )
     yield Claim(
         where=f"{len(layers)} layers: {', '.join(kinds[:4])}{', ...' if len(kinds) > 4 else ''}",
         evidence=(
-            f"{format_ns(total)} a run, {format_percent(case.share(total))} of latency; "
+            f"{format_ns(total)} a run, {format_percent(share)} of latency; "
             f"an empty kernel takes {format_ns(case.ceilings.launch_ns)} here"
         ),
         remedy="fold shape arithmetic into constants (static shapes, graph simplifier), or raise the batch",
-        layers={layer.name: max(layer.measured_ns - roofline[layer.name], 0) for layer in layers},
+        layers={layer.name: max(layer.measured_ns - _roofline(layer), 0) for layer in layers},
         confidence=0.85,
     )
+
+
+def _roofline(layer: LayerResult) -> int:
+    """The time that the work itself needs: what a layer without a launch of its own would still cost."""
+    terms = layer.terms
+    return max(terms.get("compute", 0), terms.get("dram", 0) + terms.get("cache", 0))

@@ -26,7 +26,7 @@ from profiler.units import format_bytes, format_ns, format_percent, format_rate
 @rule("RL101", "memory-bound op far under bandwidth", order=60)
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by DRAM or cache whose efficiency is under the threshold, by op type and remedy."""
-    far = [layer for layer in case.layers if layer.bound in ("dram", "cache") and case.far_from_roof(layer)]
+    far = [layer for layer in case.unclaimed if layer.bound in ("dram", "cache") and case.far_from_roof(layer)]
     for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
         worst = layers[0]
         moved, measured = worst.bytes or 0, worst.measured_ns
@@ -55,6 +55,9 @@ def _is_batched_gemv(layer: LayerResult, case: Case) -> bool:
     """A product with M or N of 1 in many batches: a gemv is a GEMM with one row or column."""
     op = case.engine[layer.name].op
     shapes = [tensor.shape for tensor in op.inputs[:2] if tensor is not None and tensor.shape]
-    if len(shapes) != 2 or len(shapes[0]) < 3:
+    if len(shapes) != 2 or min(map(len, shapes)) < 2:
         return False
-    return shapes[0][-2] == 1 or shapes[1][-1] == 1
+    left, right = shapes
+    rows = left[-1 if op.attributes.get("transA") else -2]
+    columns = right[-2 if op.attributes.get("transB") else -1]
+    return (rows == 1 or columns == 1) and any(dim != 1 for dim in (*left[:-2], *right[:-2]))

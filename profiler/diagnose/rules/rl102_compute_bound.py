@@ -26,7 +26,7 @@ from profiler.units import format_flops, format_ns, format_percent, format_rate
 @rule("RL102", "compute-bound op far under peak", order=60)
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by arithmetic whose efficiency is under the threshold, by op type and remedy."""
-    far = [layer for layer in case.layers if layer.bound == "compute" and case.far_from_roof(layer)]
+    far = [layer for layer in case.unclaimed if layer.bound == "compute" and case.far_from_roof(layer)]
     for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
         worst = layers[0]
         flops, measured = worst.flops or 0, worst.measured_ns

@@ -1,0 +1,188 @@
+"""Kernels to layers: not a nanosecond is lost, split or made up."""
+
+from __future__ import annotations
+
+import statistics
+from typing import NamedTuple
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.align.kernels import align_kernels, interpolated_median
+from profiler.errors import CaptureError
+from profiler.records import KERNEL_COLUMNS, Layer, MatchConfidence, Op
+
+
+class Launch(NamedTuple):
+    iteration: int
+    layer: str
+    self_ns: int
+    kernel: str = "CPU:Conv"
+
+
+def table(launches: list[Launch]) -> pd.DataFrame:
+    rows = [
+        (launch.iteration, index, launch.kernel, launch.layer, 0, launch.self_ns + 5, launch.self_ns)
+        for index, launch in enumerate(launches)
+    ]
+    return pd.DataFrame.from_records(rows, columns=list(KERNEL_COLUMNS))
+
+
+def layer(name: str, match: MatchConfidence = "exact") -> Layer:
+    return Layer(name=name, op=Op(op_type="Conv"), match=match)
+
+
+LAYERS = [layer("a"), layer("b", "inferred"), layer("c", "none"), layer("never run")]
+
+launches_of_any_kind = st.lists(
+    st.builds(
+        Launch,
+        st.integers(0, 3),
+        st.sampled_from(["a", "b", "c", "no layer of the engine", ""]),
+        st.one_of(st.just(0), st.integers(0, 10**12)),
+        st.sampled_from(["CPU:Conv", "CPU:Relu"]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(launches_of_any_kind, st.sampled_from([1, 1000]))
+def test_matched_and_unmatched_time_is_the_captured_time_to_the_ns(launches: list[Launch], resolution: int) -> None:
+    aligned = align_kernels(table(launches), LAYERS, resolution)
+    matched = sum(match.total_ns for found in aligned.matches.values() for match in found)
+    unmatched = sum(match.total_ns for match in aligned.unattributed)
+    assert matched + unmatched == aligned.captured_ns == sum(launch.self_ns for launch in launches)
+    for name, found in aligned.matches.items():
+        assert sum(match.total_ns for match in found) == sum(own.self_ns for own in launches if own.layer == name)
+    known = {layer.name for layer in LAYERS}
+    assert unmatched == sum(launch.self_ns for launch in launches if launch.layer not in known)
+
+
+@given(launches_of_any_kind)
+def test_each_launch_counts_once_for_the_one_layer_that_it_names(launches: list[Launch]) -> None:
+    aligned = align_kernels(table(launches), LAYERS, 1)
+    matches = [match for found in aligned.matches.values() for match in found]
+    assert sum(match.count for match in (*matches, *aligned.unattributed)) == len(launches)
+    for match in matches:
+        same = [own.self_ns for own in launches if (own.layer, own.kernel) == (match.layer, match.kernel)]
+        assert (match.count, match.total_ns) == (len(same), sum(same)), "a kernel was split or moved"
+        assert match.confidence == "exact"
+    for match in aligned.unattributed:
+        assert match.layer is None
+        assert match.confidence == "none"
+    names = [(match.layer, match.kernel) for match in matches]
+    assert len(names) == len(set(names))
+
+
+@given(launches_of_any_kind)
+def test_coverage_is_a_partition_of_the_captured_time(launches: list[Launch]) -> None:
+    aligned = align_kernels(table(launches), LAYERS, 1)
+    cover = aligned.coverage
+    assert cover.exact + cover.inferred + cover.unattributed == pytest.approx(1.0)
+    total = sum(launch.self_ns for launch in launches)
+    if total:
+        share = {name: sum(own.self_ns for own in launches if own.layer == name) / total for name in "abc"}
+        assert cover.exact == pytest.approx(share["a"])
+        assert cover.inferred == pytest.approx(share["b"])
+        assert cover.unattributed == pytest.approx(1 - share["a"] - share["b"], abs=1e-9)
+
+
+def test_full_coverage_leaves_exactly_nothing_unattributed() -> None:
+    # 1 - 1/3 - 2/3 is not 0 in floating point; a share of 5e-17 would be printed as something.
+    launches = [Launch(0, "a", 1), Launch(0, "b", 2), Launch(0, "a", 7), Launch(0, "b", 11)]
+    assert align_kernels(table(launches), LAYERS, 1).coverage.unattributed == 0.0
+
+
+def test_kernels_that_took_no_time_at_all_are_covered() -> None:
+    aligned = align_kernels(table([Launch(0, "a", 0), Launch(1, "a", 0)]), LAYERS, 1000)
+    assert aligned.captured_ns == 0
+    assert aligned.coverage.exact == 1.0
+    assert aligned.per_iteration_ns == {"a": 0}
+
+
+def test_an_empty_table_is_an_error_that_says_what_to_look_at() -> None:
+    with pytest.raises(CaptureError, match="no kernels") as error:
+        align_kernels(table([]), LAYERS, 1)
+    assert "trtprof inspect" in error.value.fix
+
+
+def test_an_unknown_layer_is_shown_with_its_name() -> None:
+    aligned = align_kernels(table([Launch(0, "a", 3), Launch(0, "ghost", 4)]), LAYERS, 1)
+    (match,) = aligned.unattributed
+    assert "'ghost'" in match.reason
+    assert match.total_ns == 4
+    assert aligned.coverage.unattributed == pytest.approx(4 / 7)
+
+
+def test_time_per_iteration_adds_up_the_launches_of_a_repeated_layer() -> None:
+    launches = [Launch(i, "a", ns) for i, both in enumerate([(10, 20), (30, 40), (1, 2)]) for ns in both]
+    aligned = align_kernels(table(launches), LAYERS, 1)
+    assert aligned.per_iteration_ns == {"a": 30}  # the median of 30, 70 and 3
+
+
+def test_a_layer_absent_from_an_iteration_took_no_time_in_it() -> None:
+    launches = [Launch(0, "a", 90), Launch(0, "b", 7), Launch(1, "b", 7), Launch(2, "b", 7)]
+    aligned = align_kernels(table(launches), LAYERS, 1)
+    assert aligned.per_iteration_ns == {"a": 0, "b": 7}
+    (match,) = aligned.matches["a"]
+    assert (match.count, match.total_ns) == (1, 90), "its time is captured all the same"
+
+
+def test_kernels_of_two_names_in_one_layer_stay_apart() -> None:
+    launches = [Launch(0, "a", 5, "CPU:Conv"), Launch(0, "a", 9, "CPU:Cast")]
+    found = align_kernels(table(launches), LAYERS, 1).matches["a"]
+    assert {match.kernel: match.total_ns for match in found} == {"CPU:Conv": 5, "CPU:Cast": 9}
+
+
+# --- the median of durations that a coarse clock cut off ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([3000], 3500),  # the middle of its step
+        ([3000, 3000, 3000], 3500),
+        ([2000, 3000], 3000),  # half below 3000, half above
+        ([2000, 2000, 2000, 3000], 2667),  # 2000 + (4/2 - 0) / 3 steps
+        ([0, 0, 0, 1000], 667),
+        ([0, 6000], 3500),  # between the end of the one step and the begin of the other
+        ([1000, 1000, 9000, 9000], 5500),
+        ([0, 0, 0], 0),
+    ],
+)
+def test_the_interpolated_median_of_grouped_data(values: list[int], expected: int) -> None:
+    assert interpolated_median(values, 1000) == expected
+
+
+def test_a_fine_clock_needs_no_interpolation() -> None:
+    assert interpolated_median([3, 7, 8], 1) == 7
+    assert interpolated_median([3, 7], 0) == 5
+
+
+def test_the_median_of_nothing_is_an_error() -> None:
+    with pytest.raises(statistics.StatisticsError):
+        interpolated_median([], 1000)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=80), st.sampled_from([2, 10, 1000]))
+@settings(max_examples=200)
+def test_interpolation_stays_within_the_step_of_the_plain_median(steps: list[int], resolution: int) -> None:
+    values = [step * resolution for step in steps]
+    found = interpolated_median(values, resolution)
+    if not any(values):
+        assert found == 0
+    else:
+        assert statistics.median_low(values) <= found <= statistics.median_high(values) + resolution
+        assert abs(found - statistics.median(values)) <= resolution
+
+
+@given(st.integers(0, 10_000), st.integers(3, 60))
+def test_interpolation_recovers_the_median_of_an_even_spread_that_was_cut_off(begin: int, count: int) -> None:
+    """Evenly spread times have their median in the middle; the cut ones alone would be half a step short."""
+    times = [begin + 100 * index for index in range(count)]
+    cut = [time // 1000 * 1000 for time in times]
+    true = statistics.median(times)
+    assert abs(interpolated_median(cut, 1000) - true) <= (500 if count > 20 else 1000)

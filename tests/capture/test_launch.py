@@ -1,0 +1,170 @@
+"""The parent of the worker: relays progress, and says how a worker died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from profiler.capture import launch
+from profiler.capture.launch import run_worker
+from profiler.capture.worker import WorkerRequest
+from profiler.errors import CaptureError, TrtprofError
+from profiler.ort_session import SessionRequest
+from profiler.records import InputTensor
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[Any]]:
+    """The processes that `launch` starts."""
+    started: list[subprocess.Popen[Any]] = []
+
+    class Recorded(subprocess.Popen[Any]):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            started.append(self)
+
+    monkeypatch.setattr(launch.subprocess, "Popen", Recorded)  # type: ignore[attr-defined]
+    return started
+
+
+def save(path: Path, op_type: str = "Relu", domain: str = "") -> Path:
+    graph = helper.make_graph(
+        [helper.make_node(op_type, ["x"], ["y"], "node", domain=domain)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+    )
+    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+def request(folder: Path, model: Path, duration_s: float = 0.0, shape: tuple[int, ...] = (4,)) -> WorkerRequest:
+    results, scratch = folder / "run", folder / "scratch"
+    results.mkdir()
+    scratch.mkdir()
+    return WorkerRequest(
+        session=SessionRequest(model=str(model), threads=1),
+        folder=str(results),
+        scratch=str(scratch),
+        inputs=(InputTensor(name="x", dtype="fp32", shape=shape),),
+        graph_file="engine.onnx",
+        layers=1,
+        seed=0,
+        iterations=3,
+        warmup_ms=1.0,
+        duration_s=duration_s,
+        profile_iterations=3,
+    )
+
+
+def in_place_of_the_worker(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """Run this Python instead of the worker; it gets the worker's arguments."""
+    script = folder / "python"
+    script.write_text(f"#!{sys.executable}\nimport os, signal, sys\n{body}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
+def test_a_capture_that_went_well_relays_its_progress_and_leaves_no_log(tmp_path: Path) -> None:
+    asked = request(tmp_path, save(tmp_path / "m.onnx"))
+    lines: list[str] = []
+    run_worker(asked, lines.append)
+    assert lines == ["clean latency", "profile of 3 iterations", "reading the profile"]
+    assert (Path(asked.folder) / "capture.json").is_file()
+    assert not (Path(asked.folder) / launch.LOG_FILE).exists()
+
+
+def test_a_worker_that_is_killed_is_said_to_be_and_its_log_is_kept(
+    tmp_path: Path, children: list[subprocess.Popen[Any]]
+) -> None:
+    asked = request(tmp_path, save(tmp_path / "m.onnx"), duration_s=600.0)
+
+    def kill(line: str) -> None:
+        assert line == "clean latency"
+        os.kill(children[0].pid, signal.SIGKILL)
+
+    with pytest.raises(CaptureError, match="the run of the model died") as error:
+        run_worker(asked, kill)
+    assert "SIGKILL" in error.value.why
+    assert "out of memory" in error.value.why
+    assert error.value.exit_code == 5
+    log = Path(asked.folder) / launch.LOG_FILE
+    assert log.is_file()
+    assert str(log) in error.value.fix
+
+
+def test_a_signal_other_than_kill_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_place_of_the_worker(tmp_path, monkeypatch, "os.kill(os.getpid(), signal.SIGABRT)")
+    with pytest.raises(CaptureError) as error:
+        run_worker(request(tmp_path, tmp_path / "m.onnx"), print)
+    assert error.value.why == "it was ended by SIGABRT"
+
+
+def test_a_worker_that_crashed_is_quoted_with_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "print('half way', flush=True)\nraise ZeroDivisionError('a bug of ours')"
+    in_place_of_the_worker(tmp_path, monkeypatch, body)
+    asked = request(tmp_path, tmp_path / "m.onnx")
+    lines: list[str] = []
+    with pytest.raises(CaptureError) as error:
+        run_worker(asked, lines.append)
+    assert lines == ["half way"]
+    assert error.value.why == "ZeroDivisionError: a bug of ours"
+    log = (Path(asked.folder) / launch.LOG_FILE).read_text()
+    assert "Traceback" in log
+
+
+@pytest.mark.parametrize("code", [0, 3, 77])
+def test_a_worker_that_ends_without_a_result_and_without_a_word(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place_of_the_worker(tmp_path, monkeypatch, f"sys.exit({code})")
+    with pytest.raises(CaptureError) as error:
+        run_worker(request(tmp_path, tmp_path / "m.onnx"), print)
+    assert error.value.why == f"exit code {code} without a word"
+
+
+def test_an_old_result_does_not_hide_that_the_worker_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_place_of_the_worker(tmp_path, monkeypatch, "sys.exit(1)")
+    asked = request(tmp_path, tmp_path / "m.onnx")
+    (Path(asked.folder) / "capture.json").write_text("{}")
+    with pytest.raises(CaptureError):
+        run_worker(asked, print)
+
+
+def test_an_error_of_ours_comes_back_with_its_words_and_its_exit_code(tmp_path: Path) -> None:
+    asked = request(tmp_path, save(tmp_path / "m.onnx", "FlashThing", "acme"))
+    with pytest.raises(TrtprofError, match="acme:FlashThing") as error:
+        run_worker(asked, lambda _line: None)
+    assert error.value.exit_code == 3, "something is missing here"
+    assert "not a registered" in error.value.why
+    assert error.value.fix
+    assert not (Path(asked.folder) / launch.LOG_FILE).exists(), "the error says it all"
+
+
+def test_a_model_that_does_not_run_is_a_capture_error(tmp_path: Path) -> None:
+    asked = request(tmp_path, save(tmp_path / "m.onnx"), shape=(5,))
+    with pytest.raises(CaptureError, match="does not run with these inputs") as error:
+        run_worker(asked, lambda _line: None)
+    assert error.value.exit_code == 5
+    assert "Got: 5 Expected: 4" in error.value.why
+
+
+def test_ctrl_c_ends_the_worker_too(tmp_path: Path, children: list[subprocess.Popen[Any]]) -> None:
+    asked = request(tmp_path, save(tmp_path / "m.onnx"), duration_s=600.0)
+
+    def interrupt(_line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_worker(asked, interrupt)
+    (child,) = children
+    assert child.returncode == -signal.SIGKILL

@@ -1,0 +1,148 @@
+"""The ledger closes to the nanosecond, and each row holds what its name says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pytest
+from cases import CEILINGS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.diagnose.ledger import (
+    CEILING,
+    HOST,
+    IDEAL,
+    INEFFICIENCY,
+    LAUNCH,
+    LAYOUT,
+    UNEXPLAINED,
+    UNPRICED,
+    build_ledger,
+)
+from profiler.records import Estimate, Latency, LayerResult, LedgerRow
+
+ORDER = (IDEAL, CEILING, LAUNCH, LAYOUT, INEFFICIENCY, UNPRICED, HOST, UNEXPLAINED)
+
+
+def timed(name: str, measured_ns: int, role: str = "compute") -> LayerResult:
+    return LayerResult(
+        name=name, op_type="Relu", role=role, nodes=(), kernels=(), measured_ns=measured_ns, ideal_ns=None,
+        attainable_ns=None, lost_ns=None, bound="unknown", flops=None, bytes=None,
+    )  # fmt: skip
+
+
+def priced(ideal_ns: int, roofline_ns: int, attainable_ns: int) -> Estimate:
+    return Estimate(ideal_ns=ideal_ns, roofline_ns=roofline_ns, attainable_ns=attainable_ns, bound="dram")
+
+
+def ledger(
+    layers: Sequence[LayerResult],
+    estimates: Mapping[str, Estimate | None],
+    median_ns: int,
+    call_ns: float = 0.0,
+    unattributed_ns: int = 0,
+) -> tuple[LedgerRow, ...]:
+    return build_ledger(
+        layers,
+        estimates,
+        Latency(median_ns=median_ns, p99_ns=median_ns, cv=0.0, n=1),
+        msgspec.structs.replace(CEILINGS, call_ns=call_ns),
+        unattributed_ns,
+    )
+
+
+def amounts(rows: Sequence[LedgerRow]) -> dict[str, int]:
+    return {row.cause: row.ns for row in rows}
+
+
+def test_each_row_holds_its_part() -> None:
+    layers = [timed("a", 1000), timed("b", 300), timed("reorder", 70, "layout"), timed("custom", 40)]
+    estimates = {"a": priced(400, 500, 500), "b": priced(20, 30, 200), "reorder": priced(1, 2, 3), "custom": None}
+    assert amounts(ledger(layers, estimates, 2000, call_ns=100.4, unattributed_ns=5)) == {
+        IDEAL: 400 + 20,
+        CEILING: (500 - 400) + (30 - 20),
+        LAUNCH: 0 + (200 - 30),
+        # A reorder is all loss, whatever it would take at best.
+        LAYOUT: 70,
+        INEFFICIENCY: (1000 - 500) + (300 - 200),
+        # One layer without a price, and kernels without a layer.
+        UNPRICED: 40 + 5,
+        HOST: 100,
+        UNEXPLAINED: 2000 - 1000 - 300 - 70 - 45 - 100,
+    }
+
+
+def test_measured_rows_are_facts_computed_ones_estimates_and_the_rest_a_remainder() -> None:
+    layers = [timed("a", 1000), timed("reorder", 70, "layout"), timed("custom", 40)]
+    rows = ledger(layers, {"a": priced(400, 500, 600)}, 2000, call_ns=100)
+    assert {row.cause: row.kind for row in rows} == {
+        IDEAL: "estimate",
+        CEILING: "estimate",
+        LAUNCH: "estimate",
+        LAYOUT: "fact",
+        INEFFICIENCY: "estimate",
+        UNPRICED: "fact",
+        HOST: "estimate",
+        UNEXPLAINED: "remainder",
+    }
+    assert all(row.meaning for row in rows)
+
+
+def test_profiled_kernels_beyond_the_latency_are_a_negative_remainder() -> None:
+    rows = amounts(ledger([timed("a", 1000)], {"a": priced(100, 100, 100)}, 700, call_ns=50))
+    assert rows[UNEXPLAINED] == 700 - 1000 - 50
+
+
+def test_a_layer_faster_than_attainable_makes_inefficiency_negative() -> None:
+    rows = amounts(ledger([timed("a", 80)], {"a": priced(50, 100, 100)}, 80))
+    assert (rows[IDEAL], rows[CEILING], rows[INEFFICIENCY], rows[UNEXPLAINED]) == (50, 50, -20, 0)
+
+
+def test_a_layer_that_the_estimates_do_not_know_is_unpriced() -> None:
+    assert amounts(ledger([timed("a", 80)], {}, 80))[UNPRICED] == 80
+
+
+def test_the_call_takes_no_more_than_the_latency() -> None:
+    rows = amounts(ledger([], {}, 80, call_ns=1e6))
+    assert rows == {IDEAL: 0, INEFFICIENCY: 0, HOST: 80, UNEXPLAINED: 0}
+
+
+def test_empty_rows_are_left_out_but_for_the_three_that_always_stand() -> None:
+    assert [row.cause for row in ledger([], {}, 0)] == [IDEAL, INEFFICIENCY, UNEXPLAINED]
+
+
+@pytest.mark.parametrize("role", ["compute", "control"])
+def test_control_flow_is_priced_like_any_layer(role: str) -> None:
+    rows = amounts(ledger([timed("loop", 100, role)], {"loop": priced(10, 10, 10)}, 100))
+    assert rows[INEFFICIENCY] == 90
+
+
+QUIET = settings(deadline=None)  # a busy machine is no failure
+NS = st.integers(0, 10**12)
+ROWS = st.lists(
+    st.tuples(
+        NS, st.sampled_from(["compute", "layout", "control"]), st.none() | st.builds(priced, NS, NS, NS)
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@QUIET
+@given(ROWS, NS, st.floats(0, 1e12), NS)
+def test_the_ledger_closes(
+    rows: list[tuple[int, str, Estimate | None]], median_ns: int, call_ns: float, unattributed_ns: int
+) -> None:
+    """Whatever was measured, with ceilings that contradict each other too."""
+    layers = [timed(f"layer{i}", measured_ns, role) for i, (measured_ns, role, _) in enumerate(rows)]
+    estimates = {f"layer{i}": estimate for i, (_, _, estimate) in enumerate(rows)}
+    found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns)
+    assert sum(row.ns for row in found) == median_ns
+    causes = [row.cause for row in found]
+    assert causes == [cause for cause in ORDER if cause in causes]
+    by_cause = amounts(found)
+    # All but the host and the remainder are the kernels, to the ns.
+    kernels = sum(ns for cause, ns in by_cause.items() if cause not in (HOST, UNEXPLAINED))
+    assert kernels == sum(layer.measured_ns for layer in layers) + unattributed_ns
+    assert 0 <= by_cause.get(HOST, 0) <= median_ns

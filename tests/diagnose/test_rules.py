@@ -1,0 +1,452 @@
+"""Every rule has a case that fires and a near miss that does not, and says where, how much and what to try."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from cases import CEILINGS, RTX_4090, Timed, gemv, layer, make_case, relu, tensor
+
+from profiler.diagnose import RULES, THRESHOLDS, Case, rules
+from profiler.diagnose.rank import diagnose
+from profiler.records import Finding, Layer
+from profiler.units import format_ns
+
+# --- layers that the cases are made of ---------------------------------------------------------
+
+BIG = Timed(relu("big", "x", "big_out", 10_000_000))
+"""8 ms at its roof: what the share of the others is measured by. Nothing reads it."""
+
+
+def conv(group: int = 1, channels: int = 64, op_type: str = "Conv") -> Layer:
+    weights = tensor("w", channels, channels // group, 3, 3, constant=True)
+    image = tensor("x", 1, channels, 56, 56)
+    return layer("conv", op_type, (image, weights), (tensor("y", 1, channels, 56, 56),), attributes={"group": group})
+
+
+def scalars(n: int, op_type: str = "Add") -> list[Timed]:
+    return [
+        Timed(layer(f"tiny{i}", op_type, (tensor(f"p{i}", 1), tensor(f"q{i}", 1)), (tensor(f"r{i}", 1),)), slow=3)
+        for i in range(n)
+    ]
+
+
+def chain(*, second_reader: bool = False, slow: float = 1.8) -> Case:
+    """Exp, then a square that names its input twice; ``second_reader`` reads the tensor between them too."""
+    wide = [tensor(name, 1_000_000) for name in ("x", "m", "y", "z")]
+    timed = [
+        Timed(layer("exp", "Exp", wide[:1], wide[1:2]), slow),  # type: ignore[arg-type]
+        Timed(layer("square", "Mul", (wide[1], wide[1]), (wide[2],)), slow),
+    ]
+    if second_reader:
+        timed.append(Timed(layer("sum", "ReduceSum", (wide[1],), (tensor("s", 1),)), 1.0))
+    return make_case(*timed)
+
+
+def reorder(ns: int, *, role: str = "layout") -> Timed:
+    image = tensor("x", 1, 64, 56, 56)
+    outputs = (msgspec.structs.replace(image, name="y"),)
+    return Timed(layer("reorder", "ReorderInput", (image,), outputs, domain="com.microsoft.nchwc", role=role), ns=ns)
+
+
+def folded(*, constant: bool) -> Case:
+    weights = tensor("w", 200_000, constant=constant)
+    one = layer("quantise", "Relu", (weights,), (tensor("wq", 200_000),), constant=constant)
+    return make_case(BIG, Timed(one, 1.0))
+
+
+def faster(of_ideal: float) -> Case:
+    """A layer at a share of its ideal: 80 MB at the best 44 GB/s take 1.82 ms."""
+    ideal = make_case(BIG).layers[0].ideal_ns
+    assert ideal is not None
+    return make_case(BIG._replace(ns=round(ideal * of_ideal)))
+
+
+def launch_case(share: float) -> Case:
+    """Three launch-bound layers of 1.5 us each beside one that leaves them ``share`` of the latency."""
+    tiny = scalars(3)
+    rest = round(4500 / share) - 4500 - round(CEILINGS.call_ns)
+    return make_case(*tiny, Timed(relu("rest", "x", "y", rest * 5 // 4), ns=rest))
+
+
+def reorder_case(share: float) -> Case:
+    reordered = round(8_000_000 * share / (1 - share))
+    return make_case(BIG, reorder(reordered))
+
+
+POSITIVE: dict[str, Case] = {
+    "CN601": folded(constant=True),
+    "FU301": chain(),
+    "HO501": make_case(BIG, gap_ns=1_000_000),
+    "LA401": launch_case(0.11),
+    "LY201": reorder_case(0.02),
+    "RL101": make_case(Timed(gemv(), 10.0), ceilings=RTX_4090),
+    "RL102": make_case(Timed(conv(), 1 / 0.45)),
+    "TR901": faster(0.94),
+    "TR902": make_case(BIG, coverage=(0.90, 0.04)),
+    "TR903": make_case(BIG, cv=0.11),
+    "TR904": make_case(BIG, speed=0.85, probes_ns=(585_000.0, 590_000.0)),
+}
+
+NEGATIVE: dict[str, Case] = {
+    "CN601": folded(constant=False),
+    "FU301": chain(second_reader=True),
+    # The remainder is as large, but the profile shows no gaps: it is drift of the machine.
+    "HO501": make_case(BIG, gap_ns=1_000_000, profiled_gap_ns=0),
+    "LA401": launch_case(0.09),
+    "LY201": reorder_case(0.009),
+    "RL101": make_case(Timed(gemv(), 1 / 0.9), ceilings=RTX_4090),
+    "RL102": make_case(Timed(conv(), 1 / 0.55)),
+    "TR901": faster(0.96),
+    "TR902": make_case(BIG, coverage=(0.90, 0.06)),
+    "TR903": make_case(BIG, cv=0.10),
+    "TR904": make_case(BIG, speed=0.95, probes_ns=(526_000.0, 530_000.0)),
+}
+
+CODES = RULES.keys()
+
+
+def found(case: Case, code: str) -> list[Finding]:
+    return [finding for finding in diagnose(case) if finding.code == code]
+
+
+def only(case: Case, code: str) -> Finding:
+    (finding,) = found(case, code)
+    return finding
+
+
+# --- every rule --------------------------------------------------------------------------------
+
+
+def test_every_rule_has_a_positive_and_a_negative_case_and_no_case_lacks_a_rule() -> None:
+    assert set(CODES) == set(POSITIVE) == set(NEGATIVE)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_rule_fires_on_its_positive_case(code: str) -> None:
+    findings = found(POSITIVE[code], code)
+    assert findings
+    for finding in findings:
+        assert finding.title == RULES.get(code).title  # type: ignore[union-attr]
+        assert finding.where
+        assert finding.evidence
+        assert finding.try_
+        assert 0 < finding.confidence <= 1
+        if finding.kind == "hypothesis":
+            assert finding.lost_ns > 0
+            assert finding.lost_ns >= THRESHOLDS.min_share * POSITIVE[code].latency.median_ns
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_rule_is_silent_on_its_near_miss(code: str) -> None:
+    assert found(NEGATIVE[code], code) == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_rule_leaves_alone_what_a_more_specific_one_has_claimed(code: str) -> None:
+    rule, case = RULES.get(code), POSITIVE[code]
+    assert rule is not None
+    for name in {name for claim in rule.check(case) for name in claim.layers}:
+        left = rule.check(case._replace(claimed=frozenset({name})))
+        assert all(name not in (*claim.layers, claim.where) for claim in left)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_rule_says_what_why_and_try(code: str) -> None:
+    rule = RULES.get(code)
+    assert rule is not None
+    assert rule.doc == importlib.import_module(rule.check.__module__).__doc__
+    sections = [rule.section(name) for name in ("What", "Why", "Try")]
+    assert all(len(section) > 20 for section in sections), sections
+    assert len(set(sections)) == 3
+    assert rule.section("Nothing") == ""
+
+
+def test_each_file_holds_one_rule_and_is_named_after_its_code() -> None:
+    files = {module.name for module in pkgutil.iter_modules(rules.__path__)}
+    homes = [rule.check.__module__.rpartition(".")[2] for rule in RULES.values()]
+    assert sorted(homes) == sorted(files)
+    for rule, home in zip(RULES.values(), homes, strict=True):
+        assert home.startswith(rule.code.lower() + "_")
+
+
+def test_codes_are_unique() -> None:
+    assert [rule.code for rule in RULES.values()] == CODES
+    taken = next(RULES.values())
+    with pytest.raises(ValueError, match=f"{taken.code}.*twice"):
+        RULES.register(taken.code)(taken)
+
+
+def test_rules_keep_no_thresholds_of_their_own() -> None:
+    """A module constant that is a number would be a threshold outside `Thresholds`."""
+    for rule in RULES.values():
+        module = inspect.getmodule(rule.check)
+        assert module is not None
+        numbers = [name for name, value in vars(module).items() if isinstance(value, int | float)]
+        assert numbers == [], f"{Path(str(module.__file__)).name}: {numbers}"
+
+
+# --- what each one says ------------------------------------------------------------------------
+
+
+def test_the_gemv_of_the_story_is_called_a_batched_gemv_with_its_numbers() -> None:
+    finding = only(POSITIVE["RL101"], "RL101")
+    # 250,828,800 bytes at 0.92 TB/s are 0.273 ms; ten times that is 2.73 ms, or 92.0 GB/s.
+    assert "251 MB in 2.73 ms is 92.0 GB/s" in finding.evidence
+    assert "10.0 % of what DRAM allows (273 us)" in finding.evidence
+    assert "batched gemv" in finding.try_
+    assert "Mul + ReduceSum" in finding.try_
+    assert (finding.where, finding.layers, finding.severity) == ("gemv", ("gemv",), "critical")
+    assert finding.lost_ns == POSITIVE["RL101"].layers[0].lost_ns
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "attributes", "batched"),
+    [
+        ((600, 200, 8, 1, 64), (600, 1, 8, 64, 1), {}, True),
+        ((64, 1, 256), (64, 256, 256), {}, True),
+        ((256, 256), (64, 256, 1), {}, True),
+        ((64, 256, 1), (64, 256, 256), {"transA": 1}, True),
+        ((64, 256, 256), (64, 1, 256), {"transB": 1}, True),
+        ((64, 2, 256), (64, 256, 256), {}, False),
+        ((1, 1, 4096), (4096, 4096), {}, False),
+        ((1, 4096), (4096, 4096), {}, False),
+        ((4096, 4096), (4096,), {}, False),
+        ((64, 1, 256), (64, 256, 256), {"transA": 1}, False),
+    ],
+)
+def test_a_batched_gemv_has_one_row_or_column_and_many_batches(
+    left: tuple[int, ...], right: tuple[int, ...], attributes: dict[str, int], batched: bool
+) -> None:
+    case = POSITIVE["RL101"]
+    fused = layer(
+        "gemv", "FusedMatMul", (tensor("a", *left), tensor("b", *right)), (None,), attributes=dict(attributes)
+    )
+    results = (msgspec.structs.replace(case.layers[0], op_type="FusedMatMul"),)
+    finding = only(case._replace(engine={"gemv": fused}, layers=results), "RL101")
+    assert ("batched gemv" in finding.try_) == batched
+
+
+@pytest.mark.parametrize(("efficiency", "fires"), [(0.49, True), (0.51, False), (0.9, False)])
+def test_half_of_the_bandwidth_is_the_border(efficiency: float, fires: bool) -> None:
+    case = make_case(Timed(gemv(), 1 / efficiency), ceilings=RTX_4090)
+    assert bool(found(case, "RL101")) == fires
+
+
+def test_a_memory_bound_layer_in_the_cache_is_measured_against_the_cache() -> None:
+    small = relu("small", "x", "y", 100_000)  # two tensors of 400 kB stay in 1 MB: 20 us at 40 GB/s
+    finding = only(make_case(Timed(small, 4.0)), "RL101")
+    assert "25.0 % of what the last-level cache allows (20.0 us)" in finding.evidence
+
+
+def test_layers_of_one_kind_and_remedy_are_one_finding_and_others_are_another() -> None:
+    moves = [
+        Timed(
+            layer(
+                f"move{i}", "Transpose", (tensor(f"m{i}", 1000, 1000),), (tensor(f"n{i}", 1000, 1000),),
+                attributes={"perm": (1, 0)},
+            ),
+            3.0 + i,
+        )
+        for i in range(3)
+    ]  # fmt: skip
+    lone = Timed(relu("lone", "u", "v"), 4.0)
+    findings = found(make_case(*moves, lone), "RL101")
+    assert [finding.where for finding in findings] == ["move2 and 2 more Transpose", "lone"]
+    assert findings[0].layers == ("move2", "move1", "move0")
+    assert "only moves data" in findings[0].try_
+    assert "fuse it with its neighbours" in findings[1].try_
+
+
+def test_loss_within_a_step_of_the_clock_is_not_a_finding() -> None:
+    small = Timed(relu("small", "x", "y", 100_000), 4.0)  # 60 us lost
+    assert found(make_case(small, clock_resolution_ns=59_999), "RL101")
+    assert not found(make_case(small, clock_resolution_ns=60_000), "RL101")
+
+
+def test_a_compute_bound_layer_is_measured_against_the_peak_of_its_dtype() -> None:
+    case = POSITIVE["RL102"]
+    finding = only(case, "RL102")
+    # 64 * 56 * 56 outputs of 64 * 9 MACs are 231 MFLOP: 2.31 ms at 100 GFLOP/s.
+    assert "231 MFLOP in 5.14 ms is 45.0 GFLOP/s, 45.0 % of the fp32 peak measured here" in finding.evidence
+    assert "multiple of the vector width" in finding.try_
+    assert finding.lost_ns == case.layers[0].lost_ns
+
+
+def test_the_remedy_of_a_compute_bound_layer_fits_its_kind() -> None:
+    def remedy(one: Layer) -> str:
+        return only(make_case(Timed(one, 5.0)), "RL102").try_
+
+    grouped = conv(group=2)
+    assert "grouped or depthwise" in remedy(grouped)
+
+    x, w, r, y = (
+        tensor("x", 50, 1, 256),
+        tensor("w", 1, 1024, 256, constant=True),
+        tensor("r", 1, 1024, 256, constant=True),
+        tensor("y", 50, 1, 1, 256),
+    )
+    lstm = layer("lstm", "LSTM", (x, w, r), (y,), attributes={"hidden_size": 256})
+    assert "one thin product" in remedy(msgspec.structs.replace(lstm))
+
+    product = layer(
+        "mm", "MatMul", (tensor("a", 512, 512), tensor("b", 512, 512, constant=True)), (tensor("c", 512, 512),)
+    )
+    assert "merge products" in remedy(product)
+
+    slow_vector = msgspec.structs.replace(
+        CEILINGS, attainable=msgspec.structs.replace(CEILINGS.attainable, flops_per_s={"fp32": 1e9})
+    )
+    exp = Timed(layer("exp", "Exp", (tensor("x", 1_000_000),), (tensor("y", 1_000_000),)), 5.0)
+    assert "special functions" in only(make_case(exp, ceilings=slow_vector), "RL102").try_
+
+
+def test_the_launch_bound_layers_are_one_finding_that_claims_all_but_their_work() -> None:
+    case = POSITIVE["LA401"]
+    finding = only(case, "LA401")
+    assert finding.where == "3 layers: Add"
+    assert finding.layers == ("tiny0", "tiny1", "tiny2")
+    assert "4.50 us a run, 11.0 % of latency; an empty kernel takes 500 ns here" in finding.evidence
+    assert "fold shape arithmetic" in finding.try_
+    # 12 bytes of scalars: 1 ns for the cache's part, 1 ns for the FLOP, which overlap.
+    assert finding.lost_ns == 3 * (1500 - 1)
+
+
+def test_one_launch_bound_layer_is_not_many() -> None:
+    assert not found(make_case(*scalars(1)), "LA401")
+    assert found(make_case(*scalars(2)), "LA401")
+
+
+def test_the_work_of_a_launch_bound_layer_is_cache_and_memory_time_together() -> None:
+    """A cache of 400 bytes holds the output alone: 800 bytes come from DRAM in 80 ns, 400 from the cache in 10."""
+    tight = msgspec.structs.replace(CEILINGS, cache_bytes=400)
+    add = [
+        layer(f"add{i}", "Add", (tensor(f"p{i}", 100), tensor(f"q{i}", 100)), (tensor(f"r{i}", 100),)) for i in range(2)
+    ]
+    finding = only(make_case(*(Timed(one, ns=1000) for one in add), ceilings=tight), "LA401")
+    assert finding.lost_ns == 2 * (1000 - 80 - 10)
+
+
+def test_a_chain_is_named_in_order_with_the_traffic_between_its_layers() -> None:
+    case = POSITIVE["FU301"]
+    finding = only(case, "FU301")
+    assert finding.where == "exp -> square"
+    assert "2 elementwise layers take" in finding.evidence
+    assert "8.00 MB between them are written and read back" in finding.evidence
+    assert "one kernel" in finding.try_
+    assert finding.lost_ns == sum(one.lost_ns or 0 for one in case.layers)
+
+
+def test_a_chain_at_its_roof_is_left_alone() -> None:
+    assert not found(chain(slow=1.0), "FU301")
+
+
+def test_a_tensor_that_a_body_of_control_flow_reads_too_is_not_private_to_the_chain() -> None:
+    first, second = relu("first", "x", "m"), relu("second", "m", "y")
+    inside = relu("inside", "m", "z", graph="If_1/then_branch")
+    assert found(make_case(Timed(first, 3.0), Timed(second, 3.0)), "FU301")
+    assert not found(make_case(Timed(first, 3.0), Timed(second, 3.0), Timed(inside)), "FU301")
+
+
+def test_an_op_of_a_foreign_domain_is_not_taken_for_a_pointwise_one() -> None:
+    first = relu("first", "x", "m", domain="acme")
+    second = relu("second", "m", "y")
+    assert not found(make_case(Timed(first, ns=3_000_000), Timed(second, 3.0)), "FU301")
+    gelu = layer("gelu", "QuickGelu", (tensor("x", 1_000_000),), (tensor("m", 1_000_000),), domain="com.microsoft")
+    assert found(make_case(Timed(gelu, 3.0), Timed(second, 3.0)), "FU301")
+
+
+def test_two_chains_that_meet_share_no_layer() -> None:
+    wide = {name: tensor(name, 1_000_000) for name in "abcdsy"}
+    timed = [
+        Timed(layer("left", "Relu", (wide["a"],), (wide["b"],)), 3.0),
+        Timed(layer("right", "Relu", (wide["c"],), (wide["d"],)), 3.0),
+        Timed(layer("sum", "Add", (wide["b"], wide["d"]), (wide["s"],)), 3.0),
+        Timed(layer("last", "Tanh", (wide["s"],), (wide["y"],)), 3.0),
+    ]
+    case = make_case(*timed)
+    assert only(case, "FU301").layers == ("left", "sum", "last")
+    assert only(case, "RL101").layers == ("right",)
+
+
+def test_the_host_is_blamed_for_the_call_and_the_gaps_that_the_profile_shows() -> None:
+    finding = only(POSITIVE["HO501"], "HO501")
+    assert finding.lost_ns == 1_000_000 + 1000
+    assert finding.layers == ()
+    assert finding.where == "between and around the kernels"
+    assert "kernels take 8.00 ms of 9.00 ms" in finding.evidence
+    assert "11.1 % of latency lies outside them (1.00 us of it is the call)" in finding.evidence
+    assert "bind inputs and outputs once" in finding.try_
+
+
+def test_gaps_count_up_to_what_the_profile_shows() -> None:
+    finding = only(make_case(BIG, gap_ns=3_000_000, profiled_gap_ns=2_000_000), "HO501")
+    assert finding.lost_ns == 2_000_000 + 1000
+
+
+def test_a_negative_remainder_is_no_gap_but_the_call_still_counts() -> None:
+    dear = msgspec.structs.replace(CEILINGS, call_ns=4_000_000.0)
+    case = make_case(BIG, ceilings=dear, gap_ns=-2_000_000)
+    finding = only(case, "HO501")
+    assert finding.lost_ns == 4_000_000
+    assert "kernels take 6.00 ms of 10.0 ms" in finding.evidence
+
+
+def test_layout_layers_are_claimed_whole() -> None:
+    finding = only(POSITIVE["LY201"], "LY201")
+    assert finding.where == "1 reorder, largest reorder"
+    assert finding.lost_ns == POSITIVE["LY201"].layers[1].measured_ns
+    assert "2.0 % of latency, does none of the model's work" in finding.evidence
+    assert "chains unbroken" in finding.try_
+    assert not found(make_case(BIG, reorder(1_000_000, role="compute")), "LY201")
+
+
+def test_a_recomputed_constant_is_claimed_whole() -> None:
+    case = POSITIVE["CN601"]
+    finding = only(case, "CN601")
+    assert finding.where == "1 layer, largest quantise"
+    assert finding.lost_ns == case.layers[1].measured_ns
+    assert f"{format_ns(finding.lost_ns)} a run" in finding.evidence
+    assert "initializer" in finding.try_
+
+
+def test_a_constant_loop_is_not_folded_away() -> None:
+    control = layer("loop", "Loop", (tensor("n", 1, dtype="int64", constant=True),), (), role="control", constant=True)
+    assert not found(make_case(BIG, Timed(control, ns=1_000_000)), "CN601")
+
+
+def test_a_layer_above_the_roof_is_doubted_unless_the_clock_explains_it() -> None:
+    case = POSITIVE["TR901"]
+    finding = only(case, "TR901")
+    assert (finding.where, finding.kind, finding.lost_ns) == ("big", "trust", 0)
+    measured, ideal = case.layers[0].measured_ns, case.layers[0].ideal_ns
+    assert ideal is not None
+    assert f"measured {format_ns(measured)}, ideal {format_ns(ideal)}" in finding.evidence
+    assert "--recalibrate" in finding.try_
+    assert not found(case._replace(clock_resolution_ns=ideal - measured), "TR901")
+    assert found(case._replace(clock_resolution_ns=ideal - measured - 1), "TR901")
+
+
+def test_another_speed_and_a_drift_of_speed_are_doubts() -> None:
+    slower = only(POSITIVE["TR904"], "TR904")
+    assert slower.kind == "trust"
+    assert "585 us, 590 us" in slower.evidence
+    assert "85.0 % of the speed" in slower.evidence
+    drifted = make_case(BIG, speed=1.0, probes_ns=(500_000.0, 580_000.0))
+    assert "500 us, 580 us" in only(drifted, "TR904").evidence
+    assert not found(make_case(BIG, speed=1.0, probes_ns=(500_000.0, 570_000.0)), "TR904")
+    assert not found(make_case(BIG), "TR904"), "a run without a probe says nothing about speed"
+
+
+def test_low_coverage_and_noise_speak_of_the_whole_run() -> None:
+    low, noisy = only(POSITIVE["TR902"], "TR902"), only(POSITIVE["TR903"], "TR903")
+    assert low.where == noisy.where == "the whole run"
+    assert "94.0 % of kernel time is attributed, 95.0 % are needed" in low.evidence
+    assert "varies by 11.0 %" in noisy.evidence
+    assert "of 100)" in noisy.evidence
+    assert "--duration" in noisy.try_
+    assert low.confidence == noisy.confidence == 1.0

@@ -1,0 +1,316 @@
+"""The roofline: the story's numbers, which ceiling binds, and what holds for any work on any device."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from profiler.cost import work_of
+from profiler.predict.cache import Traffic
+from profiler.predict.roofline import compute_dtype, estimate, peak_flops, predict_layers
+from profiler.records import Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Work
+
+STORY = Ceilings(
+    device="RTX 4090",
+    source="datasheet, and measured",
+    measured_at="2026-01-01T00:00:00+00:00",
+    # A datasheet knows one bandwidth.
+    best=Roof(flops_per_s={"fp32": 82.58e12}, dram_bytes_per_s=1.01e12, cache_bytes_per_s=1.01e12),
+    attainable=Roof(flops_per_s={"fp32": 78.65e12}, dram_bytes_per_s=0.92e12, cache_bytes_per_s=5e12),
+    cache_bytes=0,
+    threads=1,
+    launch_ns=2000.0,
+    call_ns=0.0,
+)
+
+ROOF = Roof(
+    flops_per_s={"fp32": 100e9, "fp64": 50e9, "int8": 400e9, "fp16": 200e9},
+    dram_bytes_per_s=10e9,
+    cache_bytes_per_s=40e9,
+)
+CEILINGS = msgspec.structs.replace(STORY, best=ROOF, attainable=ROOF, cache_bytes=1_000_000, launch_ns=100.0)
+
+ALL_DRAM, ALL_CACHE = Traffic(0, 1), Traffic(1, 0)
+
+
+def tensor(name: str, *dims: Dim, dtype: str = "fp32") -> Tensor:
+    return Tensor(name=name, dtype=dtype, shape=dims)
+
+
+def op_of(op_type: str, *dtypes: str | None) -> Op:
+    return Op(op_type=op_type, inputs=tuple(None if d is None else tensor("x", 2, dtype=d) for d in dtypes))
+
+
+def layer(name: str, op_type: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], graph: str = "") -> Layer:
+    return Layer(name=name, op=Op(op_type=op_type, opset=17, inputs=inputs, outputs=outputs), graph=graph)
+
+
+def predict(*layers: Layer, ceilings: Ceilings = CEILINGS) -> dict[str, Estimate]:
+    estimates = predict_layers(layers, {one.name: work_of(one.op) for one in layers}, ceilings)
+    return {name: found for name, found in estimates.items() if found is not None}
+
+
+# --- the story ---------------------------------------------------------------------------------
+
+
+def test_the_story() -> None:
+    gemv = layer(
+        "gemv", "MatMul", (tensor("a", 600, 200, 8, 1, 64), tensor("b", 600, 1, 8, 64, 1)),
+        (tensor("y", 600, 200, 8, 1, 1),),
+    )  # fmt: skip
+    work = work_of(gemv.op)
+    assert work is not None
+    assert work.bytes == 250_828_800
+    assert work.flops == 122_880_000
+    found = predict(gemv, ceilings=STORY)["gemv"]
+    assert round(found.ideal_ns / 1e6, 3) == 0.248
+    assert round(found.attainable_ns / 1e6, 3) == 0.273
+    assert round(found.terms["compute"] / 1e6, 4) == 0.0016
+    assert found.bound == "dram"
+    assert found.dram_bytes == work.bytes
+    assert found.terms["dram"] == found.roofline_ns == found.attainable_ns
+
+
+# --- what binds --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flops", "nbytes", "traffic", "bound", "ns"),
+    [
+        (1_000_000, 10_000, ALL_DRAM, "compute", 10_000),
+        (10_000, 100_000, ALL_DRAM, "dram", 10_000),
+        (10_000, 400_000, ALL_CACHE, "cache", 10_000),
+        (100, 100, ALL_DRAM, "launch", 100),
+        (0, 0, Traffic(0, 0), "launch", 100),
+        # 1 us from DRAM and 3 us from the cache come one after the other; 3.5 us of arithmetic overlap.
+        (350_000, 130_000, Traffic(120_000, 10_000), "cache", 4_000),
+        (450_000, 130_000, Traffic(120_000, 10_000), "compute", 4_500),
+        # At a tie the floor and then the arithmetic are named.
+        (1_000_000, 100_000, ALL_DRAM, "compute", 10_000),
+        (10_000, 1_000, ALL_DRAM, "launch", 100),
+    ],
+)
+def test_the_largest_term_binds(flops: int, nbytes: int, traffic: Traffic, bound: str, ns: int) -> None:
+    found = estimate(Work(vector_flops=flops, bytes_read=nbytes), "fp32", traffic, CEILINGS)
+    assert (found.bound, found.attainable_ns) == (bound, ns)
+
+
+def test_the_launch_floor_is_apart_from_the_roofline() -> None:
+    found = estimate(Work(vector_flops=100, bytes_read=100), "fp32", ALL_DRAM, CEILINGS)
+    assert (found.ideal_ns, found.roofline_ns, found.attainable_ns) == (3, 10, 100)
+    assert found.terms == {"compute": 1, "dram": 10, "cache": 0, "launch": 100}
+
+
+def test_partial_traffic_is_scaled_to_the_bytes_of_the_work() -> None:
+    """A Gather of a few rows: its table counts in the cache model, but only what it touches is charged."""
+    found = estimate(Work(bytes_read=1000), "fp32", Traffic(cache_bytes=30_000_000, dram_bytes=10_000_000), CEILINGS)
+    assert (found.cache_bytes, found.dram_bytes) == (750, 250)
+
+
+def test_gather_is_charged_for_its_rows_and_not_for_its_table() -> None:
+    table, ids = tensor("table", 100_000, 64), tensor("ids", 8, dtype="int64")
+    gather = layer("gather", "Gather", (table, ids), (tensor("rows", 8, 64),))
+    work = work_of(gather.op)
+    assert work is not None
+    assert work.bytes < 10_000
+    found = predict(gather)["gather"]
+    assert found.cache_bytes + found.dram_bytes == work.bytes
+    assert found.dram_bytes > found.cache_bytes  # the table is streamed, not kept
+
+
+def test_a_layer_whose_work_is_unknown_has_no_estimate_but_still_fills_the_cache() -> None:
+    """The unknown layer streams 8 MB between two readers of w: the second one finds w gone."""
+    weights = tensor("w", 1000)
+
+    def reader(name: str) -> Layer:
+        return layer(name, "Relu", (weights,), (tensor(name, 1000),))
+
+    unknown = layer("unknown", "Custom", (tensor("x", 2_000_000),), ())
+    works = {"first": Work(bytes_read=4000), "unknown": None, "second": Work(bytes_read=4000)}
+    found = predict_layers([reader("first"), unknown, reader("second")], works, CEILINGS)
+    assert found["unknown"] is None
+    first, second = found["first"], found["second"]
+    assert first is not None
+    assert second is not None
+    assert first.dram_bytes == 0
+    assert second.dram_bytes > 0
+
+
+# --- views -------------------------------------------------------------------------------------
+
+
+def test_a_view_is_its_input_under_another_name() -> None:
+    """1 MB holds x (480 kB) and y or z (480 kB), but not a third tensor: the reader of the view must hit."""
+    x, view = tensor("x", 120_000), tensor("view", 300, 400)
+    y, z = tensor("y", 120_000), tensor("z", 300, 400)
+    found = predict(
+        layer("make", "Relu", (tensor("in", 120_000),), (x,)),
+        layer("reshape", "Reshape", (x, tensor("shape", 2, dtype="int64")), (view,)),
+        layer("squeeze", "Squeeze", (view,), (msgspec.structs.replace(view, name="twice"),)),
+        layer("read", "Relu", (msgspec.structs.replace(view, name="twice"),), (z,)),
+        layer("last", "Relu", (z,), (y,)),
+    )
+    assert (found["reshape"].roofline_ns, found["reshape"].dram_bytes, found["reshape"].cache_bytes) == (0, 0, 0)
+    assert found["reshape"].bound == "launch"
+    assert found["read"].dram_bytes == 0
+    assert found["read"].cache_bytes == 2 * 480_000
+
+
+def test_what_has_another_size_is_no_view() -> None:
+    """A Loop counts no bytes of its own, yet what it gives out is not its trip count."""
+    trips, result = tensor("trips", 1, dtype="int64"), tensor("result", 1_000_000)
+    found = predict(
+        layer("use", "Cast", (trips,), (tensor("trips32", 1),)),
+        layer("loop", "Loop", (trips,), (result,)),
+        layer("read", "Relu", (result,), (tensor("y", 10),)),
+    )
+    assert found["read"].cache_bytes < found["read"].dram_bytes
+
+
+def test_tensors_of_one_name_in_two_graphs_are_two() -> None:
+    x = tensor("x", 60_000)
+    found = predict(
+        layer("outer", "Relu", (x,), (tensor("y", 60_000),)),
+        layer("inner", "Relu", (msgspec.structs.replace(x, shape=(1_000_000,)),), (tensor("y", 10),), "If/then"),
+    )
+    assert found["inner"].dram_bytes > 0
+
+
+# --- dtypes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [
+        (op_of("MatMul", "fp32", "fp32"), "fp32"),
+        (op_of("MatMul", "fp64", "fp64"), "fp64"),
+        (op_of("Conv", "fp16", "fp16", "fp32"), "fp16"),
+        (op_of("Where", "bool", "bf16", "bf16"), "bf16"),
+        (op_of("MatMulInteger", "uint8", "int8"), "int8"),
+        (op_of("QLinearConv", "uint8", "fp32", "uint8", "int8", "fp32", "int8", "fp32", "uint8"), "int8"),
+        # Dynamic quantisation: fp32 activations, int8 weights; the product is one of integers.
+        (op_of("DynamicQuantizeMatMul", "fp32", "int8", "fp32", "int8"), "int8"),
+        # Weights stand at index 3 in quantised products, zero points of outputs behind them.
+        (op_of("AnyProduct", "fp32", "fp32", "fp32", "int8"), "int8"),
+        (op_of("AnyProduct", "fp32", "fp32", "fp32", "fp32", "fp32", "int8"), "fp32"),
+        # These convert or move, in floating point.
+        (op_of("QuantizeLinear", "fp32", "fp32", "uint8"), "fp32"),
+        (op_of("DequantizeLinear", "int8", "fp32", "int8"), "fp32"),
+        (op_of("Cast", "uint8"), "uint8"),
+        (op_of("Add", "int64", "int64"), "int64"),
+        (op_of("Clip", "fp32", None, "fp32"), "fp32"),
+        (op_of("Resize", None, "fp32"), "fp32"),
+        (op_of("RandomNormal"), "fp32"),
+    ],
+)
+def test_the_dtype_whose_peak_binds(op: Op, dtype: str) -> None:
+    assert compute_dtype(op) == dtype
+
+
+@pytest.mark.parametrize(("dtype", "peak"), [("fp64", 50e9), ("int8", 400e9), ("bf16", 100e9), ("int64", 100e9)])
+def test_a_dtype_without_a_ceiling_of_its_own_takes_the_one_of_fp32(dtype: str, peak: float) -> None:
+    assert peak_flops(ROOF, dtype) == peak
+    work = Work(tensor_flops=10**9)
+    assert estimate(work, dtype, ALL_DRAM, CEILINGS).terms["compute"] == 1e18 / peak
+
+
+def test_a_ceiling_of_zero_was_not_measured() -> None:
+    assert (
+        peak_flops(Roof(flops_per_s={"fp32": 7.0, "fp16": 0.0}, dram_bytes_per_s=1, cache_bytes_per_s=1), "fp16") == 7
+    )
+
+
+# --- what always holds -------------------------------------------------------------------------
+
+QUIET = settings(deadline=None)  # a busy machine is no failure
+RATE = st.floats(1e6, 1e15)
+HEADROOM = st.just(1.0) | st.floats(1.0, 3.0)
+AMOUNT = st.integers(0, 10**13)
+
+
+@st.composite
+def ceilings(draw: st.DrawFn) -> Ceilings:
+    """``best`` is at least ``attainable`` in all things, as calibration sees to it."""
+    dtypes = ["fp32", *draw(st.lists(st.sampled_from(["fp64", "int8"]), unique=True))]
+    attainable = Roof(
+        flops_per_s={dtype: draw(RATE) for dtype in dtypes}, dram_bytes_per_s=draw(RATE), cache_bytes_per_s=draw(RATE)
+    )
+    best = Roof(
+        flops_per_s={dtype: peak * draw(HEADROOM) for dtype, peak in attainable.flops_per_s.items()},
+        dram_bytes_per_s=attainable.dram_bytes_per_s * draw(HEADROOM),
+        cache_bytes_per_s=attainable.cache_bytes_per_s * draw(HEADROOM),
+    )
+    return msgspec.structs.replace(STORY, best=best, attainable=attainable, launch_ns=draw(st.floats(0, 1e5)))
+
+
+def same(rate: float) -> Ceilings:
+    """Best and attainable, memory and cache: all ``rate``."""
+    roof = Roof(flops_per_s={"fp32": rate}, dram_bytes_per_s=rate, cache_bytes_per_s=rate)
+    return msgspec.structs.replace(STORY, best=roof, attainable=roof)
+
+
+@QUIET
+@given(
+    ceilings(),
+    st.builds(Work, tensor_flops=AMOUNT, vector_flops=AMOUNT, bytes_read=AMOUNT, bytes_written=AMOUNT),
+    st.builds(Traffic, AMOUNT, AMOUNT),
+    st.sampled_from(["fp32", "fp64", "int8", "bf16"]),
+)
+# Whole ns that floating point does not hit: 60 + 1 and 362 + 1 bytes in one go round up to a ns more.
+@example(same(1e9), Work(bytes_read=61), Traffic(1, 60), "fp32")
+@example(same(3e9), Work(bytes_read=363), Traffic(1, 362), "fp32")
+def test_ideal_then_roofline_then_attainable(limits: Ceilings, work: Work, traffic: Traffic, dtype: str) -> None:
+    found = estimate(work, dtype, traffic, limits)
+    assert found.ideal_ns <= found.roofline_ns <= found.attainable_ns
+    assert found.attainable_ns >= limits.launch_ns
+
+    assert found.dram_bytes + found.cache_bytes == work.bytes
+    if traffic.cache_bytes == 0:
+        assert found.cache_bytes == 0
+    elif traffic.dram_bytes == 0:
+        assert found.dram_bytes == 0
+
+    terms = found.terms
+    memory = terms["dram"] + terms["cache"]
+    # Each term is rounded up by itself, so the two of memory may add up to one ns too many.
+    assert found.roofline_ns in (max(terms["compute"], memory), max(terms["compute"], memory - 1))
+    assert found.attainable_ns == max(found.roofline_ns, math.ceil(limits.launch_ns))
+    if found.bound == "launch":
+        assert terms["launch"] >= found.roofline_ns
+    else:
+        assert terms["launch"] < found.roofline_ns
+    if found.bound == "compute":
+        assert terms["compute"] >= memory - 1
+    elif found.bound in ("dram", "cache"):
+        assert memory >= terms["compute"]
+        assert terms[found.bound] == max(terms["dram"], terms["cache"])
+
+
+@QUIET
+@given(ceilings(), AMOUNT, AMOUNT, st.integers(0, 10**9))
+def test_more_work_never_takes_less_time(limits: Ceilings, flops: int, nbytes: int, more: int) -> None:
+    less = estimate(Work(vector_flops=flops, bytes_read=nbytes), "fp32", ALL_DRAM, limits)
+    for larger in (
+        Work(vector_flops=flops + more, bytes_read=nbytes),
+        Work(vector_flops=flops, bytes_read=nbytes + more),
+    ):
+        found = estimate(larger, "fp32", ALL_DRAM, limits)
+        assert found.ideal_ns >= less.ideal_ns
+        assert found.attainable_ns >= less.attainable_ns
+
+
+def test_what_exceeds_the_cache_must_cross_to_dram_even_ideally() -> None:
+    """Of 3 capacities of bytes at most one can be found in the cache, whatever ran before."""
+    slow, fast, capacity = 1e9, 1e12, 1_000_000
+    roof = Roof(flops_per_s={"fp32": 1e15}, dram_bytes_per_s=slow, cache_bytes_per_s=fast)
+    limits = msgspec.structs.replace(CEILINGS, best=roof, attainable=roof, cache_bytes=capacity, launch_ns=0.0)
+    work = Work(bytes_read=3 * capacity)
+    all_hits = estimate(work, "fp32", Traffic(cache_bytes=3 * capacity, dram_bytes=0), limits)
+    assert all_hits.ideal_ns == 1_000 + 2_000_000
+    assert (all_hits.cache_bytes, all_hits.dram_bytes) == (capacity, 2 * capacity)
+    unknown = msgspec.structs.replace(limits, cache_bytes=0)
+    assert estimate(work, "fp32", Traffic(cache_bytes=0, dram_bytes=3 * capacity), unknown).ideal_ns == 3_000

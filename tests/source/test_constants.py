@@ -1,0 +1,128 @@
+"""Small constant graphs that decide shapes are evaluated, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from profiler.source.constants import MAX_ELEMENTS, fold_shape_constants
+from profiler.source.load import load_model, source_of
+
+
+def model(nodes: list[onnx.NodeProto], initializers: dict[str, np.ndarray], out: int = 1) -> ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * out)],
+        [numpy_helper.from_array(array, name) for name, array in initializers.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def torch_style_pad() -> ModelProto:
+    """Pads as a TorchScript exporter writes them: reversed, transposed, reshaped and cast constants."""
+    nodes = [
+        helper.make_node("Concat", ["pads", "zeros"], ["all"], name="concat", axis=0),
+        helper.make_node("Reshape", ["all", "two_columns"], ["pairs"], name="pairs"),
+        helper.make_node("Slice", ["pairs", "minus_one", "least", "zero", "minus_one"], ["turned"], name="reverse"),
+        helper.make_node("Transpose", ["turned"], ["columns"], name="transpose", perm=[1, 0]),
+        helper.make_node("Reshape", ["columns", "flat"], ["onnx_pads"], name="flatten"),
+        helper.make_node("Pad", ["x", "onnx_pads"], ["y"], name="pad", mode="reflect"),
+    ]
+    constants = {
+        "pads": [2, 3], "zeros": [0, 0, 0, 0], "two_columns": [-1, 2], "minus_one": [-1], "least": [-(2**62)],
+        "zero": [0], "flat": [-1],
+    }  # fmt: skip
+    return model(nodes, {name: np.array(value, np.int64) for name, value in constants.items()}, out=3)
+
+
+def test_pads_computed_from_constants_give_a_shape(tmp_path: Path) -> None:
+    path = tmp_path / "pad.onnx"
+    onnx.save(torch_style_pad(), path)
+    bare = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
+    own = bare.graph.output[0].type.tensor_type.shape.dim
+    assert not any(dim.HasField("dim_value") for dim in own), "onnx follows this by now: the folding can go"
+    source = source_of(load_model(path))
+    pad = next(node for node in source.nodes if node.name == "pad")
+    assert [tensor.shape for tensor in pad.op.outputs if tensor] == [(1, 3, 8 + 2 + 3)]
+    assert pad.op.inputs[1] is not None
+    assert pad.op.inputs[1].value == (0, 0, 2, 0, 0, 3)
+    assert source.model.shape_coverage == 1.0
+    # The nodes stay what they are; only their values are known.
+    assert [node.op.op_type for node in source.nodes] == ["Concat", "Reshape", "Slice", "Transpose", "Reshape", "Pad"]
+    assert [node.constant for node in source.nodes] == [True] * 5 + [False]
+
+
+def test_the_model_that_was_loaded_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "pad.onnx"
+    onnx.save(torch_style_pad(), path)
+    loaded = load_model(path)
+    before = loaded.proto.SerializeToString(deterministic=True)
+    source_of(loaded)
+    assert loaded.proto.SerializeToString(deterministic=True) == before
+
+
+def test_constants_that_no_shape_needs_are_not_computed() -> None:
+    found = model(
+        [
+            helper.make_node("Neg", ["w"], ["minus"], name="neg"),
+            helper.make_node("Add", ["x", "minus"], ["y"], name="add"),
+        ],
+        {"w": np.ones(8, np.float32)},
+    )
+    assert fold_shape_constants(found) == {"": {}}
+    assert [node.op_type for node in found.graph.node] == ["Neg", "Add"]
+
+
+@pytest.mark.parametrize("case", ["random", "huge", "unknown op", "depends on the input"])
+def test_what_cannot_be_computed_stays(case: str) -> None:
+    target = {"random": "RandomNormalLike", "unknown op": "Frobnicate"}.get(case, "Neg")
+    big = np.ones(MAX_ELEMENTS + 1, np.int64)
+    source = "x" if case == "depends on the input" else "w"
+    domain = "com.example" if case == "unknown op" else ""
+    found = model(
+        [
+            helper.make_node(target, [source], ["made"], name="made", domain=domain),
+            helper.make_node("Reshape", ["x", "made"], ["y"], name="reshape"),
+        ],
+        {"w": big if case == "huge" else np.array([24], np.int64)},
+    )
+    assert fold_shape_constants(found) == {"": {}}
+    assert found.graph.node[0].op_type == target
+
+
+def test_bodies_see_constants_of_the_graphs_around_them() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Neg", ["negative"], ["target"], name="inner_neg"),
+            helper.make_node("Reshape", ["x", "target"], ["inner"], name="inner_reshape"),
+        ],
+        "body",
+        [],
+        [helper.make_tensor_value_info("inner", TensorProto.FLOAT, [None])],
+    )
+    found = model(
+        [
+            helper.make_node("Neg", ["w"], ["negative"], name="outer_neg"),
+            helper.make_node("Reshape", ["x", "negative"], ["unused"], name="outer_reshape"),
+            helper.make_node("If", ["cond"], ["y"], name="if", then_branch=body, else_branch=body),
+        ],
+        {"w": np.array([24], np.int64), "cond": np.array(True)},
+    )
+    values = fold_shape_constants(found)
+    assert values[""]["negative"].tolist() == [-24]
+    assert values["if/then_branch"]["target"].tolist() == [24]
+    assert values["if/else_branch"]["target"].tolist() == [24]
+
+
+def test_a_long_chain_does_not_exhaust_the_stack() -> None:
+    length = 3000
+    nodes = [helper.make_node("Neg", [f"t{i}"], [f"t{i + 1}"], name=f"n{i}") for i in range(length)]
+    nodes.append(helper.make_node("Reshape", ["x", f"t{length}"], ["y"], name="reshape"))
+    values = fold_shape_constants(model(nodes, {"t0": np.array([24], np.int64)}))
+    assert values[""][f"t{length}"].tolist() == [24]

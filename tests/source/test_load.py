@@ -1,0 +1,760 @@
+"""ONNX files read: names, external data, functions, repairs, shapes, constants, subgraphs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+from onnx.helper import (
+    make_function,
+    make_graph,
+    make_model,
+    make_node,
+    make_opsetid,
+    make_tensor,
+    make_tensor_sequence_value_info,
+    make_tensor_value_info,
+)
+
+from profiler import onnx_graph
+from profiler.errors import MissingError, ModelError, TrtprofError, UsageError
+from profiler.records import Node, Source
+from profiler.source.load import LoadedModel, load_model, source_of, unknown_shapes
+from support import CAPTURES, LIGHT, SAMPLES, real_models
+
+Entries = Mapping[str, str | int]
+OPSETS = [make_opsetid("", 17)]
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def floats(name: str, *shape: int | str | None) -> ValueInfoProto:
+    return make_tensor_value_info(name, FLOAT, list(shape))
+
+
+def model_of(
+    nodes: Sequence[NodeProto],
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
+    weights: Sequence[TensorProto] = (),
+) -> ModelProto:
+    graph = make_graph(list(nodes), "graph", list(inputs), list(outputs), initializer=list(weights))
+    return make_model(graph, opset_imports=OPSETS, ir_version=8)
+
+
+def weight(name: str, *shape: int) -> TensorProto:
+    return numpy_helper.from_array(np.zeros(shape, np.float32), name)
+
+
+def save(model: ModelProto, folder: Path, name: str = "model.onnx") -> Path:
+    path = folder / name
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def load(model: ModelProto, folder: Path) -> LoadedModel:
+    return load_model(save(model, folder))
+
+
+def named(source: Source) -> dict[str, Node]:
+    return {node.name: node for node in source.nodes}
+
+
+def chain(names: Sequence[str], first: str = "x", last: str = "y") -> list[NodeProto]:
+    """Relu nodes one after the other under the given names."""
+    tensors = [first, *(f"{first}_{last}_{index}" for index in range(len(names) - 1)), last]
+    return [make_node("Relu", [a], [b], name=name) for name, a, b in zip(names, tensors[:-1], tensors[1:], strict=True)]
+
+
+def branches(then_names: Sequence[str], else_names: Sequence[str]) -> NodeProto:
+    """An unnamed If whose branches are chains over the outer tensor ``x``."""
+    then = make_graph(chain(then_names, last="then_out"), "then", [], [floats("then_out", 2)])
+    other = make_graph(chain(else_names, last="else_out"), "else", [], [floats("else_out", 2)])
+    return make_node("If", ["c"], ["z"], then_branch=then, else_branch=other)
+
+
+def with_branches(names: Sequence[str], then_names: Sequence[str], else_names: Sequence[str]) -> ModelProto:
+    return model_of(
+        [*chain(names), branches(then_names, else_names)],
+        [floats("x", 2), make_tensor_value_info("c", BOOL, [])],
+        [floats("y", 2), floats("z", 2)],
+    )
+
+
+def body(model: ModelProto, branch: str) -> GraphProto:
+    """A branch of the If of `with_branches`."""
+    return next(attribute.g for attribute in model.graph.node[-1].attribute if attribute.name == branch)
+
+
+# --- names ----------------------------------------------------------------------------------
+
+
+def test_unnamed_and_duplicate_nodes_get_unique_names(tmp_path: Path) -> None:
+    loaded = load(with_branches(["a", "", "a", "a_1"], ["a", ""], ["", "a"]), tmp_path)
+    assert loaded.original_names == {
+        "a": "a",
+        "Relu_1": "",
+        "a_2": "a",
+        "a_1": "a_1",
+        "If_4": "",
+        "a_3": "a",
+        "If_4/then_branch/Relu_1": "",
+        "If_4/else_branch/Relu_0": "",
+        "a_4": "a",
+    }
+    assert loaded.renamed == 7
+    assert loaded.changed
+    source = source_of(loaded)
+    assert source.model.renamed == 7
+    assert {node.name: node.original_name for node in source.nodes} == loaded.original_names
+    assert [node.name for node in loaded.proto.graph.node] == ["a", "Relu_1", "a_2", "a_1", "If_4"]
+
+
+def test_a_generated_name_does_not_take_one_from_the_file(tmp_path: Path) -> None:
+    loaded = load(model_of(chain(["", "Relu_0", ""]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
+    assert loaded.original_names == {"Relu_0_1": "", "Relu_0": "Relu_0", "Relu_2": ""}
+
+
+def test_unique_names_are_left_alone(tmp_path: Path) -> None:
+    model = with_branches(["a", "b"], ["c"], ["d"])
+    model.graph.node[2].name = "if"
+    loaded = load(model, tmp_path)
+    assert not loaded.changed
+    assert loaded.renamed == 0
+    assert loaded.proto == model
+
+
+_NAMES = st.lists(st.sampled_from(["", "a", "a_1", "b", "Relu_0", "If_1", "If_1/then_branch/Relu_0"]), min_size=1)
+
+
+@given(names=_NAMES, then_names=_NAMES, else_names=_NAMES)
+def test_names_are_unique_stable_and_given_once(
+    names: list[str], then_names: list[str], else_names: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    path = save(with_branches(names, then_names, else_names), folder)
+    first, again = load_model(path), load_model(path)
+    assert first.proto == again.proto
+    assert list(first.original_names.items()) == list(again.original_names.items())
+    in_graphs = [node.name for _, graph in onnx_graph.all_graphs(first.proto.graph) for node in graph.node]
+    assert len(in_graphs) == len(names) + len(then_names) + len(else_names) + 1
+    assert len(set(in_graphs)) == len(in_graphs)
+    assert "" not in in_graphs
+    # Each name of the file is still there, on a node that had it.
+    for name in {*names, *then_names, *else_names} - {""}:
+        assert first.original_names[name] == name
+    once_more = load(first.proto, folder)
+    assert not once_more.changed
+    assert once_more.proto == first.proto
+
+
+def test_many_nodes_of_one_name_are_named_in_one_pass(tmp_path: Path) -> None:
+    loaded = load(model_of(chain(["n"] * 30_000), [floats("x", 2)], [floats("y", 2)]), tmp_path)
+    assert list(loaded.original_names) == ["n", *(f"n_{index}" for index in range(1, 30_000))]
+
+
+# --- weights in files of their own ------------------------------------------------------------
+
+
+def external(
+    folder: Path, *, shape: Sequence[int] = (3, 4), size: int | None = 48, entries: Entries | None = None
+) -> Path:
+    """A model whose only weight lies in ``weights.bin`` of ``size`` bytes (None: no such file)."""
+    tensor = TensorProto(name="w", data_type=FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": "weights.bin", **(entries or {})}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    if size is not None:
+        with (folder / "weights.bin").open("wb") as file:
+            file.truncate(size)
+    nodes = [make_node("MatMul", ["x", "w"], ["y"], name="gemm")]
+    return save(model_of(nodes, [floats("x", "N", shape[0])], [floats("y", "N", shape[1])], [tensor]), folder)
+
+
+@pytest.mark.parametrize("entries", [{}, {"offset": 0, "length": 48}, {"length": 48, "checksum": "ab"}])
+def test_external_weights_are_counted(tmp_path: Path, entries: Entries) -> None:
+    loaded = load_model(external(tmp_path, entries=entries))
+    assert loaded.external_data
+    model = source_of(loaded).model
+    assert (model.parameters, model.parameter_bytes) == (12, 48)
+
+
+_MEASURED = """
+import resource, sys
+from profiler import pipeline
+from pathlib import Path
+def read():
+    io = Path("/proc/self/io")
+    return int(io.read_text().split()[1]) if io.exists() else 0
+pipeline.inspect(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, read()
+found = pipeline.inspect(sys.argv[2])
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, read()
+unit = 1 if sys.platform == "darwin" else 1024
+print(found.model.parameter_bytes, (after[0] - before[0]) * unit, after[1] - before[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no getrusage")
+def test_external_weights_over_2_gb_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    size = 3 << 30
+    large = external(tmp_path, shape=(1 << 14, size >> 16), size=size)
+    assert (tmp_path / "weights.bin").stat().st_blocks * 512 < 1 << 20, "the file is meant to be sparse"
+    command = [sys.executable, "-c", _MEASURED, str(external(tmp_path / "small")), str(large)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    parameter_bytes, memory, read = map(int, done.stdout.split())
+    assert parameter_bytes == size
+    assert memory < 100 << 20
+    assert read < 10 << 20
+
+
+@pytest.mark.parametrize(
+    ("size", "entries", "says"),
+    [
+        (None, {"length": 48}, "are missing"),
+        (47, {}, "has 47 bytes, 48 are needed"),
+        (47, {"length": 48}, "has 47 bytes, 48 are needed"),
+        (48, {"offset": 16, "length": 48}, "has 48 bytes, 64 are needed"),
+        (0, {"offset": 0}, "has 0 bytes, 48 are needed"),
+    ],
+)
+def test_missing_and_short_weights_are_refused(tmp_path: Path, size: int | None, entries: Entries, says: str) -> None:
+    path = external(tmp_path, size=size, entries=entries)
+    with pytest.raises(MissingError, match=says) as caught:
+        load_model(path)
+    assert caught.value.exit_code == 3
+    assert "weights of 'w'" in caught.value.what
+    assert "weights.bin" in caught.value.why
+    assert "'weights.bin'" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"offset": "abc"},
+        {"offset": -4},
+        {"length": "1e3"},
+        {"length": 4},
+        {"length": -48},
+        {"location": ""},
+    ],
+)
+def test_damaged_places_of_weights_are_refused(tmp_path: Path, entries: Entries) -> None:
+    with pytest.raises(ModelError, match="where the weights of 'w' lie is damaged"):
+        load_model(external(tmp_path, entries=entries))
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "{folder}/weights.bin"])
+def test_weights_outside_the_folder_of_the_model_are_refused(tmp_path: Path, location: str) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "weights.bin").write_bytes(bytes(48))
+    with pytest.raises(ModelError, match="fails the ONNX checker"):
+        load_model(external(inner, size=None, entries={"location": location.format(folder=tmp_path)}))
+
+
+def test_external_weights_of_constants_and_branches_are_checked(tmp_path: Path) -> None:
+    tensor = TensorProto(name="t", data_type=FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="weights.bin")
+    constant = make_node("Constant", [], ["then_out"])
+    constant.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(tensor)
+    model = with_branches(["a"], ["b"], ["c"])
+    body(model, "then_branch").node[0].CopyFrom(constant)
+    with pytest.raises(MissingError, match="weights of 't'"):
+        load(model, tmp_path)
+    (tmp_path / "weights.bin").write_bytes(bytes(8))
+    assert load(model, tmp_path).external_data
+
+
+# --- local functions --------------------------------------------------------------------------
+
+
+def test_local_functions_are_inlined_and_said(tmp_path: Path) -> None:
+    twice = make_function("local", "Twice", ["a"], ["b"], [make_node("Add", ["a", "a"], ["b"], name="add")], OPSETS)
+    four = make_function(
+        "local", "Four", ["a"], ["b"],
+        [make_node("Twice", ["a"], ["h"], domain="local"), make_node("Twice", ["h"], ["b"], domain="local")],
+        [*OPSETS, make_opsetid("local", 1)],
+    )  # fmt: skip
+    graph = make_graph(
+        [make_node("Four", ["x"], ["m"], domain="local"), make_node("Relu", ["m"], ["y"], name="last")],
+        "graph", [floats("x", 2, 3)], [floats("y", 2, 3)],
+    )  # fmt: skip
+    model = make_model(graph, opset_imports=[*OPSETS, make_opsetid("local", 1)], ir_version=8, functions=[twice, four])
+    loaded = load(model, tmp_path)
+    assert loaded.changed
+    assert loaded.assumptions == ["2 local functions were inlined before the build"]
+    source = source_of(loaded)
+    assert [node.op.op_type for node in source.nodes] == ["Add", "Add", "Relu"]
+    assert len(named(source)) == 3
+    assert source.model.shape_coverage == 1.0
+    assert loaded.assumptions[0] in source.model.assumptions
+
+
+# --- the checker ------------------------------------------------------------------------------
+
+
+def _shapeless(names: Sequence[str]) -> ModelProto:
+    """A valid model as onnx-graphsurgeon writes it: the output has a type and no shape."""
+    model = model_of(chain(names), [floats("x", "N", 3)], [floats("y", "N", 3)])
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(onnx.checker.ValidationError):
+        onnx.checker.check_model(model)
+    return model
+
+
+def test_an_output_without_a_shape_is_repaired_and_said(tmp_path: Path) -> None:
+    loaded = load(_shapeless(["a", "b"]), tmp_path)
+    assert loaded.changed
+    assert loaded.assumptions == ["the file declares no shape for y: filled in by shape inference"]
+    onnx.checker.check_model(loaded.proto)
+    source = source_of(loaded, {"x": (4, 3)})
+    assert source.model.outputs[0].shape == (4, 3)
+    assert loaded.assumptions[0] in source.model.assumptions
+
+
+def test_an_output_without_a_shape_and_external_weights_is_repaired(tmp_path: Path) -> None:
+    path = external(tmp_path)
+    model = onnx.load(str(path), load_external_data=False)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    source = source_of(load_model(save(model, tmp_path)))
+    assert source.model.outputs[0].shape == (1, 4)
+
+
+def test_an_output_without_a_shape_is_not_repaired_where_names_repeat(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="fails the ONNX checker") as caught:
+        load(_shapeless(["a", "a"]), tmp_path)
+    assert "two nodes are called 'a'" in caught.value.why
+
+
+def test_an_output_whose_shape_cannot_be_found_is_refused(tmp_path: Path) -> None:
+    graph = make_graph([make_node("Odd", ["x"], ["y"], domain="own")], "g", [floats("x", 2)], [floats("y", 2)])
+    model = make_model(graph, opset_imports=[*OPSETS, make_opsetid("own", 1)], ir_version=8)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(ModelError, match="fails the ONNX checker"):
+        load(model, tmp_path)
+
+
+def _no_graph_name(model: ModelProto) -> None:
+    model.graph.name = ""
+
+
+def _unknown_op(model: ModelProto) -> None:
+    model.graph.node[0].op_type = "NoSuchOp"
+
+
+def _undefined_input(model: ModelProto) -> None:
+    model.graph.node[0].input[0] = "nowhere"
+
+
+def _future_ir(model: ModelProto) -> None:
+    model.ir_version = 1000
+
+
+def _no_opset(model: ModelProto) -> None:
+    del model.opset_import[:]
+
+
+@pytest.mark.parametrize("damage", [_no_graph_name, _unknown_op, _undefined_input, _future_ir, _no_opset])
+def test_what_the_checker_rejects_is_refused_in_its_words(tmp_path: Path, damage: Callable[[ModelProto], None]) -> None:
+    model = model_of(chain(["a", "b"]), [floats("x", 2)], [floats("y", 2)])
+    damage(model)
+    with pytest.raises(ModelError, match="fails the ONNX checker") as caught:
+        load(model, tmp_path)
+    assert caught.value.exit_code == 2
+    assert caught.value.why
+    assert "torch.onnx.export" in caught.value.fix
+
+
+def _captured(name: str) -> Path:
+    path = CAPTURES / "onnx" / name
+    if not path.is_file():
+        pytest.skip(f"no captures beside this checkout: {path}")
+    return path
+
+
+@pytest.mark.parametrize(
+    "which",
+    ["with_duplicate_node_names", "with_multi_level_errors", "with_no_name", "with_parallel_invalid_nodes"],
+)
+def test_the_invalid_graphs_of_polygraphy_are_refused(which: str) -> None:
+    with pytest.raises(ModelError, match="fails the ONNX checker"):
+        load_model(_captured(f"polygraphy__bad_graph_{which}.onnx"))
+
+
+def test_the_quantised_convolution_of_polygraphy_is_accepted() -> None:
+    source = source_of(load_model(_captured("polygraphy__qdq_conv.onnx")))
+    assert "QuantizeLinear" in {node.op.op_type for node in source.nodes}
+    assert source.model.shape_coverage == 1.0
+
+
+# --- files that are no models -------------------------------------------------------------------
+
+
+def _nothing(path: Path) -> None:
+    del path
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _directory_with_model(path: Path) -> None:
+    path.mkdir()
+    (path / "inner.onnx").touch()
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(3 << 30)
+
+
+def _bytes(content: bytes) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (_nothing, "no such file"),
+        (_directory, "is a directory"),
+        (_directory_with_model, "inner.onnx"),
+        pytest.param(_pipe, "a pipe", marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")),
+        (_huge, "a protobuf has at most"),
+        (_bytes(b""), "is empty"),
+        (_bytes(b"hello, this is text\n" * 10), "it holds text"),
+        (_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"), "git lfs pull"),
+        (_bytes(np.random.default_rng(0).bytes(4096)), "not an ONNX"),
+        (_bytes((SAMPLES / "gemv.onnx").read_bytes()[:-100]), "cut short"),
+        (_bytes(ModelProto(ir_version=8, producer_name="x").SerializeToString()), "it holds no graph"),
+    ],
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, make: Callable[[Path], None], says: str) -> None:
+    path = tmp_path / "model.onnx"
+    make(path)
+    with pytest.raises(ModelError) as caught:
+        load_model(path)
+    assert says in str(caught.value)
+    assert str(path) in caught.value.what
+    assert caught.value.why
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte.onnx", "below/a/file/model.onnx"])
+def test_impossible_paths_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "below").touch()
+    with pytest.raises(ModelError):
+        load_model(tmp_path / name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_path_that_is_not_utf8_is_refused_with_a_name_that_can_be_printed(tmp_path: Path) -> None:
+    path = save(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path, os.fsdecode(b"\xff.onnx"))
+    with pytest.raises(ModelError, match="not UTF-8") as caught:
+        load_model(path)
+    str(caught.value).encode("ascii")
+
+
+@pytest.mark.parametrize("old", [b"node_name", b"in_tensor", b"symbolic", b"output_name", b"alpha", b"graph_name"])
+def test_names_that_are_no_text_are_refused(tmp_path: Path, old: bytes) -> None:
+    node = make_node("LeakyRelu", ["in_tensor"], ["output_name"], name="node_name", alpha=0.5)
+    inputs, outputs = [floats("in_tensor", "symbolic")], [floats("output_name", "symbolic")]
+    model = make_model(make_graph([node], "graph_name", inputs, outputs), opset_imports=OPSETS, ir_version=8)
+    data = model.SerializeToString()
+    assert old in data
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data.replace(old, b"\xff" * len(old)))
+    with pytest.raises(ModelError) as caught:
+        source_of(load_model(path))
+    assert caught.value.why
+
+
+@given(data=st.data())
+def test_damaged_bytes_are_read_or_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    content = bytearray(_SMALL)
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.getbasetemp() / "damaged.onnx"
+    path.write_bytes(content[: data.draw(st.integers(1, len(content)))])
+    # Anything but one of our own errors fails the test.
+    with contextlib.suppress(TrtprofError):
+        source = source_of(load_model(path))
+        assert len(named(source)) == source.model.nodes
+
+
+# --- shapes, constants, parameters ----------------------------------------------------------------
+
+
+def test_shapes_are_inferred_from_the_bound_inputs(tmp_path: Path) -> None:
+    nodes = [make_node("MatMul", ["x", "w"], ["h"], name="gemm"), make_node("Relu", ["h"], ["y"], name="relu")]
+    model = model_of(nodes, [floats("x", "N", 3)], [floats("y", "N", 4)], [weight("w", 3, 4)])
+    # A stale inner shape, such as an optimiser leaves, must not win over the bound input.
+    model.graph.value_info.append(floats("h", 77, 4))
+    source = source_of(load(model, tmp_path), {"x": (5, 3)})
+    gemm = named(source)["gemm"]
+    assert [tensor.shape if tensor else None for tensor in gemm.op.inputs] == [(5, 3), (3, 4)]
+    assert [tensor.shape if tensor else None for tensor in gemm.op.outputs] == [(5, 4)]
+    assert source.model.shape_coverage == 1.0
+    assert unknown_shapes(source) == []
+    assert source.model.inputs[0].shape == (5, 3)
+    assert [(tensor.name, tensor.shape) for tensor in source.model.outputs] == [("y", (5, 4))]
+
+
+def test_shape_coverage_is_the_share_of_known_outputs(tmp_path: Path) -> None:
+    nodes = [
+        make_node("Relu", ["x"], ["r"], name="relu"),
+        make_node("NonZero", ["r"], ["n"], name="nonzero"),
+        make_node("Cast", ["n"], ["y"], name="cast", to=FLOAT),
+        make_node("Dropout", ["r"], ["d", "unread mask"], name="dropout"),
+    ]
+    source = source_of(load(model_of(nodes, [floats("x", 2, 3)], [floats("y", 2, "k"), floats("d", 2, 3)]), tmp_path))
+    # relu, dropout known; nonzero, cast depend on the data; the mask is read by nobody.
+    assert source.model.shape_coverage == 0.5
+    assert unknown_shapes(source) == ["nonzero: n", "cast: y"]
+
+
+def test_a_shape_that_cannot_be_inferred_is_unknown(tmp_path: Path) -> None:
+    nodes = [make_node("MatMul", ["x", "w"], ["y"], name="gemm")]
+    model = model_of(nodes, [floats("x", "N", "K")], [floats("y", "N", "M")], [weight("w", 3, 4)])
+    source = source_of(load(model, tmp_path), {"x": (2, 5)})
+    assert source.model.shape_coverage == 0.0
+    assert [tensor.shape if tensor else None for tensor in named(source)["gemm"].op.inputs] == [(2, 5), (3, 4)]
+
+
+@pytest.mark.parametrize(("op_type", "expected"), [("Relu", (5, 3)), ("Odd", (1, 3))])
+def test_a_declared_output_counts_only_where_nothing_is_inferred(
+    tmp_path: Path, op_type: str, expected: tuple[int, ...]
+) -> None:
+    """Exporters trace with a batch of 1 and write that into the outputs of a dynamic model."""
+    node = make_node(op_type, ["x"], ["y"], domain="own" if op_type == "Odd" else "")
+    graph = make_graph([node], "graph", [floats("x", "N", 3)], [floats("y", 1, 3)])
+    model = make_model(graph, opset_imports=[*OPSETS, make_opsetid("own", 1)], ir_version=8)
+    source = source_of(load(model, tmp_path), {"x": (5, 3)})
+    assert source.model.outputs[0].shape == expected
+
+
+def test_a_failure_of_shape_inference_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **_named: object) -> ModelProto:
+        raise onnx.shape_inference.InferenceError("first line\nsecond line")
+
+    loaded = load(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
+    monkeypatch.setattr("onnx.shape_inference.infer_shapes", refuse)
+    model = source_of(loaded).model
+    assert "shape inference stopped: first line" in model.assumptions
+    assert model.outputs[0].shape == (2,)  # as declared
+
+
+def test_outputs_keep_the_order_of_the_model(tmp_path: Path) -> None:
+    nodes = [make_node("Relu", ["x"], ["first"]), make_node("Neg", ["x"], ["second"])]
+    model = model_of(nodes, [floats("x", 2)], [floats("second", 2), floats("first", 2)])
+    assert [tensor.name for tensor in source_of(load(model, tmp_path)).model.outputs] == ["second", "first"]
+
+
+def test_constants_are_flagged(tmp_path: Path) -> None:
+    nodes = [
+        make_node("Constant", [], ["c"], name="constant", value=weight("", 2)),
+        make_node("Add", ["c", "w"], ["folded"], name="folded"),
+        make_node("Sqrt", ["folded"], ["deep"], name="deep"),
+        make_node("RandomNormal", [], ["noise"], name="random", shape=[2]),
+        make_node("Add", ["noise", "deep"], ["n"], name="of random"),
+        make_node("Shape", ["x"], ["s"], name="shape"),
+        make_node("Add", ["x", "deep"], ["y"], name="data"),
+    ]
+    outputs = [floats("y", 2), floats("n", 2), make_tensor_value_info("s", INT64, [1])]
+    source = source_of(load(model_of(nodes, [floats("x", 2)], outputs, [weight("w", 2)]), tmp_path))
+    assert [node.name for node in source.nodes if node.constant] == ["constant", "folded", "deep"]
+    deep = named(source)["data"].op.inputs[1]
+    assert deep is not None
+    assert deep.constant
+    assert deep.shape == (2,)
+
+
+def test_a_branch_on_a_constant_is_no_constant(tmp_path: Path) -> None:
+    """What its branches read from outside is no input of the node."""
+    model = with_branches(["a"], ["b"], ["c"])
+    del model.graph.input[1]
+    model.graph.initializer.append(numpy_helper.from_array(np.array(True), "c"))
+    source = source_of(load(model, tmp_path))
+    assert not any(node.constant for node in source.nodes)
+
+
+def test_small_integer_constants_keep_their_values_and_weights_do_not(tmp_path: Path) -> None:
+    nodes = [
+        make_node("Constant", [], ["target"], value=make_tensor("", INT64, [2], [3, 2])),
+        make_node("Reshape", ["w", "target"], ["r"], name="reshape"),
+        make_node("Constant", [], ["axes"], value_ints=[0]),
+        make_node("Unsqueeze", ["x", "axes"], ["u"], name="unsqueeze"),
+        make_node("MatMul", ["u", "r"], ["m"], name="gemm"),
+        make_node("Gather", ["m", "table"], ["y"], name="gather"),
+    ]
+    table = numpy_helper.from_array(np.zeros(onnx_graph.SMALL_CONSTANT + 1, np.int64), "table")
+    source = source_of(
+        load(model_of(nodes, [floats("x", 3)], [floats("y", 65, 2)], [weight("w", 2, 3), table]), tmp_path)
+    )
+    nodes_by_name = named(source)
+    assert [tensor.value if tensor else None for tensor in nodes_by_name["reshape"].op.inputs] == [None, (3, 2)]
+    assert [tensor.value if tensor else None for tensor in nodes_by_name["unsqueeze"].op.inputs] == [None, (0,)]
+    assert [tensor.value if tensor else None for tensor in nodes_by_name["gather"].op.inputs] == [None, None]
+    # Six weights and 65 large integers; the shape and the axes are no parameters.
+    assert (source.model.parameters, source.model.parameter_bytes) == (6 + 65, 6 * 4 + 65 * 8)
+
+
+def test_parameters_of_nodes_branches_and_sparse_tensors_are_counted(tmp_path: Path) -> None:
+    model = with_branches(["a"], ["b"], ["c"])
+    then = body(model, "then_branch")
+    then.initializer.append(weight("bias", 2))
+    then.node[0].CopyFrom(make_node("Add", ["x", "bias"], ["then_out"]))
+    constant = make_node("Constant", [], ["else_out"], value=weight("", 2))
+    body(model, "else_branch").node[0].CopyFrom(constant)
+    sparse = model.graph.sparse_initializer.add(dims=[100])
+    sparse.values.CopyFrom(numpy_helper.from_array(np.ones(3, np.float32), "sparse"))
+    sparse.indices.CopyFrom(numpy_helper.from_array(np.arange(3), ""))
+    source = source_of(load(model, tmp_path))
+    assert source.model.parameters == 2 + 2 + 3
+    assert source.model.parameter_bytes == 4 * 7
+
+
+def test_an_initializer_that_is_an_input_too_is_a_weight(tmp_path: Path) -> None:
+    nodes = [make_node("MatMul", ["x", "w"], ["y"])]
+    model = model_of(nodes, [floats("x", 2, 3), floats("w", 3, 4)], [floats("y", 2, 4)], [weight("w", 3, 4)])
+    source = source_of(load(model, tmp_path))
+    assert [tensor.name for tensor in source.model.inputs] == ["x"]
+    assert source.model.parameters == 12
+
+
+def test_the_model_is_described(tmp_path: Path) -> None:
+    model = model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)])
+    model.producer_name, model.producer_version = "maker", "1.2"
+    info = source_of(load(model, tmp_path), seed=7).model
+    assert (info.name, info.path, info.producer) == ("model", str(tmp_path / "model.onnx"), "maker 1.2")
+    assert (info.ir_version, info.opsets, info.nodes) == (8, {"ai.onnx": 17}, 1)
+    assert len(info.sha256) == 64
+    assert any("seed 7" in note for note in info.assumptions)
+
+
+def test_sequences_cannot_be_made_up(tmp_path: Path) -> None:
+    inputs = [make_tensor_sequence_value_info("x", FLOAT, [2])]
+    model = model_of([make_node("SequenceLength", ["x"], ["y"])], inputs, [make_tensor_value_info("y", INT64, [])])
+    with pytest.raises(UsageError, match="'x' is not a tensor"):
+        source_of(load(model, tmp_path))
+
+
+def test_loading_does_not_touch_the_model_when_shapes_are_bound(tmp_path: Path) -> None:
+    loaded = load(model_of(chain(["a"]), [floats("x", "N", 3)], [floats("y", "N", 3)]), tmp_path)
+    before = loaded.proto.SerializeToString()
+    first, second = (source_of(loaded, {"x": (n, 3)}) for n in (2, 5))
+    assert loaded.proto.SerializeToString() == before
+    assert first.model.inputs[0].shape == (2, 3)
+    assert second.model.outputs[0].shape == (5, 3)
+
+
+# --- subgraphs ------------------------------------------------------------------------------------
+
+
+def _loop() -> NodeProto:
+    body = make_graph(
+        [
+            make_node("Identity", ["cond_in"], ["cond_out"], name="keep"),
+            make_node("Relu", ["state"], ["next"], name="step"),
+        ],
+        "body",
+        [make_tensor_value_info("i", INT64, []), make_tensor_value_info("cond_in", BOOL, []), floats("state", 2)],
+        [make_tensor_value_info("cond_out", BOOL, []), floats("next", 2)],
+    )
+    return make_node("Loop", ["trips", "", "x"], ["looped"], name="loop", body=body)
+
+
+def _scan() -> NodeProto:
+    body: GraphProto = make_graph(
+        [make_node("Add", ["sum_in", "row"], ["sum_out"], name="accumulate")],
+        "body",
+        [floats("sum_in", 2), floats("row", 2)],
+        [floats("sum_out", 2)],
+    )
+    return make_node("Scan", ["looped", "rows"], ["y"], name="scan", body=body, num_scan_inputs=1)
+
+
+def test_bodies_of_loop_and_scan_are_listed_with_their_paths(tmp_path: Path) -> None:
+    trips = numpy_helper.from_array(np.array(3), "trips")
+    model = model_of([_loop(), _scan()], [floats("x", 2), floats("rows", 5, 2)], [floats("y", 2)], [trips])
+    source = source_of(load(model, tmp_path))
+    assert [(node.graph, node.name) for node in source.nodes] == [
+        ("", "loop"),
+        ("loop/body", "keep"),
+        ("loop/body", "step"),
+        ("", "scan"),
+        ("scan/body", "accumulate"),
+    ]
+    add = named(source)["accumulate"].op
+    assert [tensor.shape if tensor else None for tensor in (*add.inputs, *add.outputs)] == [(2,), (2,), (2,)]
+    # An omitted optional input is None, not a tensor without a name.
+    assert named(source)["loop"].op.inputs[1] is None
+    assert not named(source)["loop"].constant
+
+
+def test_branches_in_branches_are_listed_with_their_paths(tmp_path: Path) -> None:
+    inner = branches(["deep"], ["deep"])
+    inner.output[0] = "else_out"
+    model = with_branches(["a"], ["b"], ["c"])
+    body(model, "else_branch").node[0].CopyFrom(inner)
+    source = source_of(load(model, tmp_path))
+    assert [(node.graph, node.name) for node in source.nodes] == [
+        ("", "a"),
+        ("", "If_1"),
+        ("If_1/else_branch", "If_1/else_branch/If_0"),
+        ("If_1/else_branch/If_0/else_branch", "deep"),
+        ("If_1/else_branch/If_0/then_branch", "deep_1"),
+        ("If_1/then_branch", "b"),
+    ]
+    assert named(source)["deep"].op.inputs[0] == named(source)["a"].op.inputs[0]
+
+
+# --- real models ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[str, Source]:
+    return {path.name: source_of(load_model(path)) for path in real_models() if path.parent != LIGHT}
+
+
+def test_samples_and_captures_are_known_in_shape(sources: dict[str, Source]) -> None:
+    for name, source in sources.items():
+        assert len(named(source)) == source.model.nodes, name
+        # Which branch silero takes, and so the shapes behind it, depends on data.
+        wanted = 0.5 if name.startswith("silero") else 1.0
+        assert source.model.shape_coverage >= wanted, f"{name}: {unknown_shapes(source)}"
+
+
+def test_parameters_are_those_that_onnx_counts(sources: dict[str, Source]) -> None:
+    """All floats that the file stores, and no more than all numbers."""
+    for path in real_models():
+        if path.name not in sources:
+            continue
+        model = onnx.load(str(path))
+        stored: list[TensorProto] = []
+        for _, graph in onnx_graph.all_graphs(model.graph):
+            constants = (node for node in graph.node if node.op_type == "Constant")
+            stored += [*graph.initializer, *(a.t for node in constants for a in node.attribute if a.name == "value")]
+        floating = sum(int(np.prod(t.dims)) for t in stored if t.data_type in (FLOAT, TensorProto.FLOAT16))
+        everything = sum(int(np.prod(t.dims)) for t in stored)
+        assert floating <= sources[path.name].model.parameters <= everything, path.name
+    assert sources["resnet_tiny.onnx"].model.parameters > 0
+
+
+_SMALL = with_branches(["a", ""], ["b", "b"], [""]).SerializeToString()

@@ -1,0 +1,324 @@
+"""The shape grammar of ``--shapes`` and the binding of dynamic dimensions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.errors import UsageError
+from profiler.records import Dim, Tensor
+from profiler.source.shapes import DEFAULT_LENGTH, DEFAULT_SIGNAL, DEFAULT_SPATIAL, MAX_DIM, bind_shapes, parse_shapes
+
+
+def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:
+    return Tensor(name=name, dtype=dtype, shape=shape)
+
+
+def refused(error: UsageError) -> str:
+    """The message of an error that says what, why and how."""
+    assert error.what
+    assert error.why
+    assert error.fix
+    return str(error)
+
+
+# --- the grammar ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        (["a:1x3x224x224,b:8x128"], {"a": (1, 3, 224, 224), "b": (8, 128)}),
+        (["a:1x3", "b:2"], {"a": (1, 3), "b": (2,)}),
+        (["'Input:0':1x3"], {"Input:0": (1, 3)}),
+        (['"Input:0":1x3,b:2'], {"Input:0": (1, 3), "b": (2,)}),
+        (["onnx::MatMul_1:1x3"], {"onnx::MatMul_1": (1, 3)}),
+        (["'a,b':4"], {"a,b": (4,)}),
+        (["s:scalar"], {"s": ()}),
+        (["s:"], {"s": ()}),
+        (["s:,t:scalar,u:[],v:1"], {"s": (), "t": (), "u": (), "v": (1,)}),
+        (["in*:1x3"], {"in*": (1, 3)}),
+        (["a:[1,3,224],b:2x4"], {"a": (1, 3, 224), "b": (2, 4)}),
+        ([" a : 1x3 , b : [ 2 , 4 ] "], {"a": (1, 3), "b": (2, 4)}),
+        (["a:1X3"], {"a": (1, 3)}),
+        ([f"a:{MAX_DIM}"], {"a": (MAX_DIM,)}),
+        ([], {}),
+    ],
+)
+def test_trtexec_and_polygraphy_spellings_are_read(specs: list[str], expected: dict[str, tuple[int, ...]]) -> None:
+    assert parse_shapes(specs) == expected
+
+
+_PLAIN = st.characters(codec="utf-8", exclude_characters="'\",[]*", exclude_categories=("Zs", "Zl", "Zp", "C"))
+_NAMES = st.text(_PLAIN, min_size=1, max_size=12).filter(lambda name: name == name.strip())
+_SHAPES = st.dictionaries(_NAMES, st.lists(st.integers(1, MAX_DIM), max_size=5).map(tuple), min_size=1, max_size=4)
+
+
+def _render(name: str, dims: tuple[int, ...], style: str) -> str:
+    quoted = f"'{name}'" if style.startswith("single") else f'"{name}"' if style.startswith("double") else name
+    if style.endswith("brackets"):
+        return f"{quoted}:[{','.join(map(str, dims))}]"
+    # A name that ends in a colon would otherwise hand its colon to the dims.
+    return f"{quoted}:" + ("x".join(map(str, dims)) or ("scalar" if style.endswith("word") else ""))
+
+
+@given(shapes=_SHAPES, data=st.data())
+def test_shapes_survive_being_written_and_read(shapes: dict[str, tuple[int, ...]], data: st.DataObject) -> None:
+    styles = st.sampled_from(
+        [f"{q} {form}" for q in ("single", "double", "bare") for form in ("x", "word", "brackets")]
+    )
+    items = [_render(name, dims, data.draw(styles)) for name, dims in shapes.items()]
+    cut = data.draw(st.integers(0, len(items)))
+    specs = [",".join(part) for part in (items[:cut], items[cut:]) if part]
+    assert parse_shapes(specs) == shapes
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_read_or_refused_with_the_grammar(text: str) -> None:
+    try:
+        shapes = parse_shapes([text])
+    except UsageError as error:
+        refused(error)
+    else:
+        assert shapes
+        for name, dims in shapes.items():
+            assert name
+            assert all(1 <= dim <= MAX_DIM for dim in dims)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("", "it is empty"),
+        ("  ", "it is empty"),
+        ("x", "cannot read 'x'"),
+        ("1x3x224x224", "cannot read"),
+        (",x:1", "cannot read"),
+        ("x:1,,y:2", "cannot read"),
+        ("x:1, :2", "no name"),
+        ("'x:1x3", "cannot read"),
+        ("x:[1,3", "cannot read"),
+        ("x:1x", "dimension '' of 'x'"),
+        ("x:axb", "dimension 'a' of 'x'"),
+        ("x:1.5", "dimension '1.5' of 'x'"),
+        ("x:1x3_0", "dimension '3_0' of 'x'"),
+        ("x:+3", "dimension '+3' of 'x'"),
+        ("x:\u0663", "is not an integer"),
+        ("x:" + "9" * 5000, "is not an integer"),
+        ("x:[1x3]", "dimension '1x3' of 'x'"),
+        ("*a*:1", "more than one '*'"),
+    ],
+)
+def test_what_is_not_of_the_grammar_is_refused(spec: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_shapes([spec])
+    message = refused(caught.value)
+    assert says in message
+    assert "1x3x224x224" in caught.value.fix
+
+
+@pytest.mark.parametrize("dim", ["0", "-1", "-0", str(MAX_DIM + 1), "99999999999999999999"])
+@pytest.mark.parametrize("form", ["x:2x{}", "x:[2,{}]"])
+def test_dimensions_out_of_range_are_refused(form: str, dim: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_shapes([form.format(dim)])
+    assert f"input 'x' the dimension {int(dim)}" in refused(caught.value)
+
+
+@pytest.mark.parametrize("specs", [["a:1,a:2"], ["a:1", "a:1"], ["'a':1,a:2"]])
+def test_an_input_named_twice_is_refused(specs: list[str]) -> None:
+    with pytest.raises(UsageError, match="names input 'a' twice") as caught:
+        parse_shapes(specs)
+    refused(caught.value)
+
+
+# --- binding --------------------------------------------------------------------------------
+
+
+def test_given_shapes_are_taken_and_need_no_assumption() -> None:
+    binding = bind_shapes([tensor("x", "N", 3, "H", "W")], {"x": (2, 3, 64, 48)})
+    assert binding.shapes == {"x": (2, 3, 64, 48)}
+    assert binding.symbols == {"N": 2, "H": 64, "W": 48}
+    assert binding.assumptions == []
+
+
+def test_a_static_model_needs_nothing() -> None:
+    binding = bind_shapes([tensor("x", 1, 3), tensor("s")], {})
+    assert binding.shapes == {"x": (1, 3), "s": ()}
+    assert binding.assumptions == []
+
+
+@pytest.mark.parametrize("order", [("x", "y"), ("y", "x")])
+def test_a_symbol_given_in_one_input_binds_all(order: tuple[str, str]) -> None:
+    inputs = {"x": tensor("x", "N", "T"), "y": tensor("y", "N", "T", 8)}
+    binding = bind_shapes([inputs[name] for name in order], {"y": (4, 16, 8)})
+    assert binding.shapes == {"x": (4, 16), "y": (4, 16, 8)}
+    assert binding.assumptions == []
+
+
+def test_unnamed_dimensions_are_not_shared() -> None:
+    binding = bind_shapes([tensor("x", "?", 3), tensor("y", "?", 3)], {"x": (4, 3)})
+    assert binding.shapes == {"x": (4, 3), "y": (1, 3)}
+    assert binding.symbols == {}
+    (assumption,) = binding.assumptions
+    assert "input 'y'" in assumption
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "expected"),
+    [
+        (("N", 3, "H", "W"), "fp32", (1, 3, DEFAULT_SPATIAL, DEFAULT_SPATIAL)),
+        (("N", "C", "H", 8), "fp32", (1, DEFAULT_LENGTH, DEFAULT_SPATIAL, 8)),
+        (("N", 3, "D", "H", "W"), "fp32", (1, 3, DEFAULT_SPATIAL, DEFAULT_SPATIAL, DEFAULT_SPATIAL)),
+        (("?", "?"), "int64", (1, DEFAULT_LENGTH)),
+        (("N", "samples"), "fp32", (1, DEFAULT_SIGNAL)),
+        (("N", "T", 80), "fp32", (1, DEFAULT_LENGTH, 80)),
+        (("T", "batch", 64), "fp32", (DEFAULT_LENGTH, 1, 64)),
+        (("batch_size", 3), "fp32", (1, 3)),
+    ],
+)
+def test_defaults_depend_on_the_place_and_are_said(
+    shape: tuple[Dim, ...], dtype: str, expected: tuple[int, ...]
+) -> None:
+    binding = bind_shapes([tensor("x", *shape, dtype=dtype)], {})
+    assert binding.shapes == {"x": expected}
+    dynamic = [(index, dim) for index, dim in enumerate(shape) if isinstance(dim, str)]
+    assert len(binding.assumptions) == len(dynamic)
+    for (index, dim), sentence in zip(dynamic, binding.assumptions, strict=True):
+        assert f"index {index} of input 'x'" in sentence
+        assert f"{expected[index]} assumed" in sentence
+        assert dim == "?" or repr(dim) in sentence
+
+
+def test_a_symbol_that_was_assumed_once_is_assumed_once() -> None:
+    binding = bind_shapes([tensor("ids", "N", "T", dtype="int64"), tensor("mask", "N", "T", dtype="int64")], {})
+    assert binding.shapes == {"ids": (1, DEFAULT_LENGTH), "mask": (1, DEFAULT_LENGTH)}
+    assert len(binding.assumptions) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        (("N", 3), (5, 3)),
+        (("?", 3), (5, 3)),
+        (("anything", 3), (5, 3)),
+        ((7, "batch", 64), (7, 5, 64)),
+        (("T", "batch", 64), (DEFAULT_LENGTH, 5, 64)),
+    ],
+)
+def test_batch_binds_the_batch(shape: tuple[Dim, ...], expected: tuple[int, ...]) -> None:
+    binding = bind_shapes([tensor("x", *shape)], {}, batch=5)
+    assert binding.shapes == {"x": expected}
+    assert not any("a batch" in sentence for sentence in binding.assumptions)
+
+
+def test_batch_and_shapes_work_together() -> None:
+    inputs = [tensor("x", "N", "T"), tensor("y", "N", 3), tensor("z", "M", 3)]
+    assert bind_shapes(inputs, {"x": (4, 16)}, batch=4).shapes == {"x": (4, 16), "y": (4, 3), "z": (4, 3)}
+    # A leading dimension that --shapes has named is no batch, so nothing contradicts.
+    inputs = [tensor("x", "T", "batch"), tensor("y", "T", 3), tensor("z", "batch", 3)]
+    assert bind_shapes(inputs, {"y": (9, 3)}, batch=2).shapes == {"x": (9, 2), "y": (9, 3), "z": (2, 3)}
+    inputs = [tensor("a", "T", 3), tensor("b", "T", 5), tensor("c", "N", 5)]
+    assert bind_shapes(inputs, {"a": (9, 3)}, batch=2).shapes == {"a": (9, 3), "b": (9, 5), "c": (2, 5)}
+
+
+def test_a_star_gives_every_input_that_fits_a_shape_and_a_full_name_wins() -> None:
+    inputs = [tensor("in_a", "N", 3), tensor("in_b", "M", 3), tensor("other", "K", 3)]
+    starred = bind_shapes(inputs, {"in_*": (2, 3)})
+    assert starred.shapes == {"in_a": (2, 3), "in_b": (2, 3), "other": (1, 3)}
+    for given_shapes in ({"in_*": (2, 3), "in_b": (5, 3)}, {"in_b": (5, 3), "in_*": (2, 3)}):
+        assert bind_shapes(inputs, given_shapes).shapes == {"in_a": (2, 3), "in_b": (5, 3), "other": (1, 3)}
+
+
+def test_an_input_whose_name_holds_a_star_can_be_named() -> None:
+    assert bind_shapes([tensor("a*", "N"), tensor("ab", "M")], {"a*": (3,)}).shapes == {"a*": (3,), "ab": (1,)}
+
+
+def test_a_rankless_input_takes_the_given_shape() -> None:
+    unknown = Tensor(name="x", dtype="fp32", shape=None)
+    assert bind_shapes([unknown], {"x": (2, 3)}).shapes == {"x": (2, 3)}
+
+
+@given(
+    shapes=st.lists(
+        st.lists(st.one_of(st.integers(1, 8), st.sampled_from(["N", "T", "H", "batch", "?"])), max_size=5),
+        min_size=1,
+        max_size=3,
+    ),
+    numbers=st.dictionaries(st.sampled_from(["N", "T", "H", "batch"]), st.integers(1, 50)),
+)
+def test_binding_keeps_static_dims_and_shared_symbols(shapes: list[list[Dim]], numbers: dict[str, int]) -> None:
+    inputs = [tensor(f"i{index}", *shape) for index, shape in enumerate(shapes)]
+    first = tuple(numbers.get(dim, 9) if isinstance(dim, str) else dim for dim in shapes[0])
+    binding = bind_shapes(inputs, {"i0": first})
+    assert binding.shapes["i0"] == first
+    seen: dict[str, int] = {}
+    for bound, own in ((binding.shapes[each.name], each.shape or ()) for each in inputs):
+        assert len(bound) == len(own)
+        for number, dim in zip(bound, own, strict=True):
+            assert number >= 1
+            if isinstance(dim, int):
+                assert number == dim
+            elif dim != "?":
+                assert seen.setdefault(dim, number) == number
+    assert binding.symbols == seen
+
+
+X = tensor("x", "N", 3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shapes", "batch", "says"),
+    [
+        ([X], {"z": (1, 3)}, None, ["'z', which is not an input", "x:Nx3", "--shapes x:1x3"]),
+        ([X], {"z*": (1, 3)}, None, ["'z*', which is not an input"]),
+        ([], {"z": (1,)}, None, ["it has no inputs", "leave --shapes away"]),
+        ([X], {"x": (1, 3, 1)}, None, ["given 3 dimensions, the model has 2", "x:Nx3"]),
+        ([X], {"x": ()}, None, ["given 0 dimensions, the model has 2"]),
+        ([tensor("s")], {"s": (1,)}, None, ["given 1 dimensions, the model has 0", "s:scalar"]),
+        ([X], {"x": (1, 4)}, None, ["dimension 1 of input 'x' is given as 4, the model fixes it at 3", "x:Nx3"]),
+        ([X, tensor("y", "N")], {"x": (2, 3), "y": (5,)}, None, ["'N' would be 2 and 5 at once", "inputs 'x' and 'y'"]),
+        ([tensor("x", "N", "N")], {"x": (2, 5)}, None, ["'N' would be 2 and 5 at once"]),
+        (
+            [tensor(name, "N") for name in "abc"],
+            {"a": (2,), "b": (2,), "c": (5,)},
+            None,
+            ["'N' would be 2 and 5 at once", "inputs 'a' and 'c'"],
+        ),
+        ([tensor("ab", "N")], {"a*": (1,), "*b": (2,)}, None, ["input 'ab' two shapes", "'a*' and '*b'"]),
+        ([X], {}, 0, ["--batch 0 is not possible"]),
+        ([X], {}, -2, ["--batch -2 is not possible"]),
+        ([X], {}, MAX_DIM + 1, [f"at most {MAX_DIM}"]),
+        ([tensor("x", 1, 3)], {}, 2, ["--batch 2 binds nothing", "x:1x3"]),
+        ([], {}, 2, ["--batch 2 binds nothing"]),
+        ([X], {"x": (4, 3)}, 2, ["--batch 2 binds nothing", "--shapes already gives"]),
+        ([X, tensor("y", "N")], {"x": (4, 3)}, 2, ["'N' would be 4 and 2 at once", "--shapes and --batch"]),
+        ([tensor("x", 0, 3)], {}, None, ["dimension 0 of input 'x' is 0 in the model"]),
+        ([Tensor(name="x", dtype="fp32", shape=None)], {}, None, ["input 'x' declares no shape", "--shapes x:1x128"]),
+        ([Tensor(name="x", dtype="unknown", shape=None)], {}, None, ["input 'x' is not a tensor"]),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(
+    inputs: list[Tensor], shapes: dict[str, tuple[int, ...]], batch: int | None, says: list[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        bind_shapes(inputs, shapes, batch)
+    message = refused(caught.value)
+    for text in says:
+        assert text in message
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        [tensor("x", "N", 3, "H", "W"), tensor("Input:0", "N", "T")],
+        [tensor("s"), tensor("v", "L"), tensor("it's", 2), tensor("a,b", "K")],
+        [tensor("a", 1, 3)],
+    ],
+)
+def test_the_shapes_that_an_error_proposes_are_accepted(inputs: list[Tensor]) -> None:
+    with pytest.raises(UsageError) as caught:
+        bind_shapes(inputs, {"no such input": (1,)})
+    proposed = caught.value.fix.removeprefix("for example --shapes ")
+    assert bind_shapes(inputs, parse_shapes([proposed])).assumptions == []

@@ -1,0 +1,48 @@
+"""The README says what is true: its example, its rules, its commands, its map."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from types import ModuleType
+
+from profiler.cli import app, commands
+from support import ROOT
+
+README = (ROOT / "README.md").read_text()
+
+
+def recorder() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("record_example", ROOT / "scripts" / "record_example.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_example_and_rules_are_those_of_the_code() -> None:
+    """After an intended change: python scripts/record_example.py --keep-run."""
+    assert recorder().updated(README) == README
+    assert "measured" in README.split("<!-- example: text -->")[1].split("```")[1]
+
+
+def test_every_command_is_listed() -> None:
+    assert commands.run is not None
+    names = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    assert set(re.findall(r"^\| `trtprof (\w+)", README, re.MULTILINE)) == names
+
+
+def test_every_path_it_names_exists() -> None:
+    named = set(re.findall(r"\]\((?!https?:)([^)#]+)\)", README))
+    named |= set(re.findall(r"^(profiler/[\w/.]+)", README, re.MULTILINE))
+    assert len(named) > 8
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_quick_start_is_exactly_two_commands() -> None:
+    section = README.split("## Quick start")[1].split("##")[0]
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    assert [block.split()[0] for block in blocks] == ["./scripts/trtprof", "./scripts/test"]
+    assert all(len(block.strip().splitlines()) == 1 for block in blocks)
+    assert (ROOT / blocks[0].split()[2]).is_file()
