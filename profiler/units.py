@@ -19,6 +19,13 @@ DTYPE_BITS: dict[str, int] = {
 }  # fmt: skip
 """Storage width in bits of one element; ``string`` has none and is left out on purpose."""
 
+NUMPY_DTYPES: dict[str, str] = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32",
+    "int16": "int16", "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16",
+    "uint8": "uint8", "bool": "bool",
+}  # fmt: skip
+"""The dtypes that a numpy array can hold, by numpy's names for them."""
+
 
 def dtype_bytes(dtype: str, elements: int) -> int:
     """Bytes that ``elements`` values of ``dtype`` take, sub-byte types packed and rounded up.

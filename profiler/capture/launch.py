@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from profiler import child
 from profiler.capture.worker import CAPTURE_FILE, ERROR_FILE, WorkerError, WorkerRequest
 from profiler.errors import CaptureError, TrtprofError
 
@@ -27,19 +26,18 @@ def run_worker(request: WorkerRequest, progress: Callable[[str], None]) -> None:
     request_file = Path(request.scratch) / "worker_request.json"
     request_file.write_bytes(msgspec.json.encode(request))
     log_path = Path(request.folder) / LOG_FILE
-    command = [sys.executable, "-m", "profiler.capture.worker", str(request_file)]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = child.command("profiler.capture.worker", str(request_file))
     with (
         log_path.open("wb") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as child,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=child.environment()) as worker,
     ):
         try:
-            assert child.stdout is not None  # noqa: S101 - it was asked for
-            for line in child.stdout:
+            assert worker.stdout is not None  # noqa: S101 - it was asked for
+            for line in worker.stdout:
                 progress(line.rstrip())
-            code = child.wait()
+            code = worker.wait()
         except BaseException:
-            child.kill()
+            worker.kill()
             raise
     if code == 0 and (Path(request.folder) / CAPTURE_FILE).is_file():
         log_path.unlink()

@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 CLOCK_RESOLUTION_NS = 1000
 _SUFFIX = "_kernel_time"
 
-NUMPY_DTYPES: dict[str, str] = {
-    "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32",
-    "int16": "int16", "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16",
-    "uint8": "uint8", "bool": "bool",
-}  # fmt: skip
-
 _PROFILE_DTYPES: dict[str, str] = {
     "float": "fp32", "double": "fp64", "float16": "fp16", "bfloat16": "bf16", "bool": "bool", "string": "string",
     "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32", "uint32": "uint32",

@@ -23,6 +23,7 @@ from profiler.errors import CaptureError, TrtprofError
 from profiler.ort_probe import probe_ns
 from profiler.ort_session import SessionRequest, clean_message, make_session, name_layers
 from profiler.records import Capture, InputTensor
+from profiler.units import NUMPY_DTYPES
 
 LATENCY_FILE = "latency.parquet"
 KERNELS_FILE = "kernels.parquet"
@@ -142,7 +143,7 @@ def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDAr
     generator = np.random.default_rng(seed)
     feeds: dict[str, npt.NDArray[Any]] = {}
     for plan in plans:
-        dtype = np.dtype(ort.NUMPY_DTYPES[plan.dtype])
+        dtype = np.dtype(NUMPY_DTYPES[plan.dtype])
         if plan.kind == "file":
             feeds[plan.name] = np.ascontiguousarray(np.load(plan.file, allow_pickle=False))
         elif plan.kind == "integers":

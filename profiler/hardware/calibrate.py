@@ -8,16 +8,13 @@ few repeats, each the median of many runs; floors are medians. The work is done 
 from __future__ import annotations
 
 import datetime as dt
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import msgspec
 
-import profiler
+from profiler import child
 from profiler.errors import CaptureError, MissingError, UsageError
 from profiler.hardware import _fit
 from profiler.hardware._exchange import Failure, Measured, MeasureRequest
@@ -150,11 +147,7 @@ def measure_in_child(request: MeasureRequest) -> Measured:
         MissingError: The runtime is not installed or lacks a kernel.
         CaptureError: The process failed, hung or wrote something else than its result.
     """
-    environment = dict(os.environ)
-    # The child must find this very package, and must not import what lies in the working folder.
-    home = str(Path(profiler.__file__).resolve().parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(p for p in (home, environment.get("PYTHONPATH", "")) if p)
-    command = [sys.executable, "-P", "-m", "profiler.hardware._measure", msgspec.json.encode(request).decode()]
+    command = child.command("profiler.hardware._measure", msgspec.json.encode(request).decode())
     what = f"the ceilings of this host could not be measured with {_threads(request.threads)}"
     fix = "try fewer threads, or report this with the output of `trtprof doctor`"
     try:
@@ -165,7 +158,7 @@ def measure_in_child(request: MeasureRequest) -> Measured:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env={**environment, "TMPDIR": scratch, "TEMP": scratch},
+                env={**child.environment(), "TMPDIR": scratch, "TEMP": scratch},
                 timeout=TIMEOUT_SECONDS,
                 check=False,
             )

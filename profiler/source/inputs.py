@@ -18,12 +18,8 @@ from profiler import units
 from profiler.errors import MissingError, UsageError
 from profiler.records import InputTensor, Node, Tensor
 from profiler.source.constants import SHAPE_INPUTS
+from profiler.units import NUMPY_DTYPES
 
-_NUMPY_DTYPES: dict[str, str] = {
-    "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32",
-    "int16": "int16", "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16",
-    "uint8": "uint8", "bool": "bool",
-}  # fmt: skip
 _MOVES_DATA = frozenset(
     {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Concat", "Expand", "Flatten",
      "Tile", "Split"}
@@ -116,17 +112,17 @@ def check_files(inputs: Sequence[Tensor], files: Mapping[str, Path]) -> dict[str
             )
         wanted = known[name].dtype
         dtype, shape = _header(path)
-        if wanted not in _NUMPY_DTYPES:
+        if wanted not in NUMPY_DTYPES:
             raise UsageError(
                 f"input {name!r} has type {wanted}, which no .npy file can hold",
                 why="numpy has no such numbers",
                 fix="give the model a numeric input there, for example with a Cast in front",
             )
-        if dtype != _NUMPY_DTYPES[wanted]:
+        if dtype != NUMPY_DTYPES[wanted]:
             raise UsageError(
                 f"{path} holds {dtype}, input {name!r} takes {wanted}",
-                why=f"{wanted} is {_NUMPY_DTYPES[wanted]} in numpy, in this machine's byte order",
-                fix=f"numpy.save({str(path)!r}, values.astype({_NUMPY_DTYPES[wanted]!r}))",
+                why=f"{wanted} is {NUMPY_DTYPES[wanted]} in numpy, in this machine's byte order",
+                fix=f"numpy.save({str(path)!r}, values.astype({NUMPY_DTYPES[wanted]!r}))",
             )
         if 0 in shape:
             raise UsageError(
@@ -202,7 +198,7 @@ def plan_inputs(
                     values=f"file {header.path.name}",
                 )
             )
-        elif tensor.dtype not in _NUMPY_DTYPES:
+        elif tensor.dtype not in NUMPY_DTYPES:
             raise UsageError(
                 f"input {tensor.name!r} has type {tensor.dtype}, for which no values can be made up",
                 why="numpy, which makes them, has no such numbers",

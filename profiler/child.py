@@ -1,0 +1,22 @@
+"""How a child process of our own is started: this interpreter, this package, nothing of the working folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of this package.
+
+    ``-P`` keeps the working folder out of the import path: a user's ``onnx.py`` must not shadow ours.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """The environment in which `command` finds this very package, and whose output is not held back."""
+    home = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
