@@ -317,6 +317,8 @@ class Ceilings(Record, frozen=True, kw_only=True):
     cache_bytes: NonNegative
     """Size of the last-level cache."""
     threads: NonNegative
+    fp32_flops_by_threads: dict[str, float] = {}
+    """Peak fp32 FLOP/s at each thread count that was tried."""
     launch_ns: float
     """Time that a kernel which does nothing adds to an inference, without a profiler."""
     call_ns: float

@@ -130,6 +130,7 @@ def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now
         attainable=_roof(own.readings),
         cache_bytes=_reachable_cache(device, threads),
         threads=threads,
+        fp32_flops_by_threads={str(count): measured[count].readings["fp32_flops"].value for count in sorted(measured)},
         launch_ns=own.readings["launch"].value,
         call_ns=own.readings["call"].value,
         profiler_ns=own.readings["profiler"].value,

@@ -18,7 +18,7 @@ from profiler.hardware.calibrate import Progress, calibrate, resolve_threads
 from profiler.hardware.device import host_cpu
 from profiler.records import SCHEMA_VERSION, Ceilings, Device
 
-METHOD_VERSION = 3
+METHOD_VERSION = 4
 """Raised when calibration measures something else, so that older files are measured anew."""
 
 

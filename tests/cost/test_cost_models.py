@@ -13,6 +13,7 @@ import pytest
 from counting import DTYPES, Array, op_of, tensor, tensor_of
 from onnx import TensorProto, helper, numpy_helper
 
+from profiler import pipeline
 from profiler.cost import UnknownShapeError, work_of
 from profiler.records import Op, Tensor, Work
 
@@ -65,7 +66,13 @@ def work(op: Op) -> Work:
 
 
 def macs(name: str) -> int:
-    return sum(work(op).macs for op in ops_of(LIGHT / f"{name}.onnx"))
+    """MACs of a network, as the cost functions and as `trtprof inspect` have them."""
+    path = LIGHT / f"{name}.onnx"
+    counted = sum(work(op).macs for op in ops_of(path))
+    inspected = pipeline.inspect(str(path))
+    by_op = {op.op_type: op.work.macs for op in inspected.ops}
+    assert by_op["Conv"] + by_op["Gemm"] == inspected.total.macs == counted
+    return counted
 
 
 def test_alexnet() -> None:

@@ -56,6 +56,7 @@ def test_best_is_over_thread_counts_and_attainable_is_the_runs_own() -> None:
     assert (ceilings.launch_ns, ceilings.call_ns) == (142.0, 1600.0)
     assert (ceilings.profiler_ns, ceilings.profiler_tensor_ns, ceilings.profiler_gap_ns) == (1700.0, 80.0, 500.0)
     assert ceilings.probe_ns == 500_000.0
+    assert ceilings.fp32_flops_by_threads == {"1": 100e9, "2": 200e9, "4": 400e9}
     assert [request.with_profiler for request in asked] == [False, True, False]
     assert (ceilings.device, ceilings.threads, ceilings.cached) == ("Fake CPU", 2, False)
     assert ceilings.cache_bytes == 64 << 20
