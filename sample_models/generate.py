@@ -440,7 +440,9 @@ def calibrate(model: onnx.ModelProto, images: FloatArray) -> dict[str, tuple[flo
     values = cast("dict[str, FloatArray]", ReferenceEvaluator(model).run(None, {"image": images}, intermediate=True))
     weights = {tensor.name for tensor in model.graph.initializer}
     return {
-        name: (float(value.min()), float(value.max())) for name, value in values.items() if name and name not in weights
+        name: (float(np.min(value)), float(np.max(value)))
+        for name, value in values.items()
+        if name and name not in weights
     }
 
 

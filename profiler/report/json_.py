@@ -6,6 +6,7 @@ infinity, so that a saved run gives the same bytes every time.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import msgspec
@@ -34,6 +35,10 @@ def schema() -> dict[str, Any]:
     (root,), components = msgspec.json.schema_components((Run,), ref_template="#/$defs/{name}")
     version = components["Run"]["properties"]["schema_version"]
     version["const"] = SCHEMA_VERSION
+    for component in components.values():
+        # Python 3.13 takes the indentation out of docstrings, older ones leave it in.
+        if "description" in component:
+            component["description"] = inspect.cleandoc(component["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "trtprof run",
