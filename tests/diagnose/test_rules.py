@@ -431,6 +431,15 @@ def test_a_layer_above_the_roof_is_doubted_unless_the_clock_explains_it() -> Non
     assert found(case._replace(clock_resolution_ns=ideal - measured - 1), "TR901")
 
 
+def test_memory_bound_special_functions_are_named_as_the_other_suspect() -> None:
+    """A Pow of a million elements: bytes bound it on the roof, cycles of pow may in truth."""
+    shape = 1_000_000
+    power = layer("pow", "Pow", (tensor("x", shape), tensor("e", 1)), (tensor("y", shape),))
+    finding = only(make_case(Timed(power, 5.0)), "RL101")
+    assert "special functions" in finding.try_
+    assert "special functions" not in only(make_case(Timed(relu("relu", "x", "y"), 5.0)), "RL101").try_
+
+
 def test_another_speed_and_a_drift_of_speed_are_doubts() -> None:
     slower = only(POSITIVE["TR904"], "TR904")
     assert slower.kind == "trust"

@@ -6,7 +6,8 @@ What:
 
 Why:
     Many small matrix products (a batched gemv) pay a call each; strided or broadcast access wastes
-    cache lines; one thread cannot draw the whole bandwidth; a scalar loop does not vectorise.
+    cache lines; one thread cannot draw the whole bandwidth; a scalar loop does not vectorise. Special
+    functions (exp, pow, erf) take many cycles each, which the roof does not price.
 
 Try:
     Give the layer work in one piece: fold batch dimensions into one GEMM, write a gemv as Mul and
@@ -48,6 +49,9 @@ def _remedy(layer: LayerResult, case: Case) -> str:
         return "it is a batched gemv: write it as Mul + ReduceSum, or fold the batch into one GEMM"
     if layer.op_type in ("Transpose", "Concat", "Split", "Slice", "Gather", "Expand", "Tile"):
         return "it only moves data: choose layouts so that it is not needed, or fuse it into its reader"
+    if layer.work is not None and 4 * layer.work.special >= layer.work.flops > 0:
+        # The roof prices exp or pow as one FLOP, so such a layer may in truth be bound by them.
+        return "special functions (exp, pow, erf, sqrt) may bound it, not memory: use a fused or approximate form"
     return "fuse it with its neighbours, or give it contiguous, larger pieces; then a hand-written kernel"
 
 
