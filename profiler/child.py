@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 
@@ -20,3 +21,19 @@ def environment() -> dict[str, str]:
     home = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def end_with_parent() -> None:
+    """End this process when its parent is gone, however that died: the pipe on stdin closes then.
+
+    The parent must hold the other end of stdin open until it no longer needs the child. A signal
+    between the start of a child and the parent's taking note of it would otherwise orphan it.
+    """
+
+    def watch() -> None:
+        # The descriptor itself: a lock held on sys.stdin would abort the interpreter when it ends.
+        while os.read(0, 1024):
+            pass
+        os._exit(130)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()

@@ -29,7 +29,9 @@ def run_worker(request: WorkerRequest, progress: Callable[[str], None]) -> None:
     command = child.command("profiler.capture.worker", str(request_file))
     with (
         log_path.open("wb") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=child.environment()) as worker,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=child.environment()
+        ) as worker,
     ):
         try:
             assert worker.stdout is not None  # noqa: S101 - it was asked for

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from profiler import child
 from profiler.capture import ort
 from profiler.capture.statistics import latency_of
 from profiler.errors import CaptureError, TrtprofError
@@ -207,4 +208,5 @@ def time_runs(run: Runnable, iterations: int, duration_s: float) -> npt.NDArray[
 
 
 if __name__ == "__main__":
+    child.end_with_parent()
     sys.exit(main(sys.argv))
