@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,6 +22,9 @@ from profiler.ort_session import SessionRequest
 from profiler.records import SCHEMA_VERSION, Device, Engine, Inspection, Run, Source
 from profiler.run_folder import Request, RunFolder
 from profiler.units import format_ns
+
+if TYPE_CHECKING:
+    from profiler.source.load import LoadedModel
 
 
 class Progress(Protocol):
@@ -100,7 +103,7 @@ def execute(options: RunOptions, progress: Progress | None = None, reports: Path
     shapes, files = parse_shapes(options.shapes), parse_load_inputs(options.load_inputs)
     say.stage("source")
     loaded = load_model(options.model)
-    say.detail(f"{loaded.path.name}: {sum(1 for _ in loaded.original_names)} nodes")
+    say.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
     source = source_of(loaded, shapes, options.batch, files, options.seed)
     request = _request(options, source)
     job = _open(options, request, reports)
@@ -257,10 +260,7 @@ def _device(folder: RunFolder, options: RunOptions) -> tuple[Device, int]:
     return device, threads
 
 
-def _session_request(loaded: object, scratch: Path, threads: int) -> SessionRequest:
-    from profiler.source.load import LoadedModel
-
-    assert isinstance(loaded, LoadedModel)  # noqa: S101 - for the type checker; the import is lazy
+def _session_request(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest:
     if not loaded.changed:
         return SessionRequest(model=str(loaded.path.resolve()), threads=threads)
     # The runtime must see the unique names; weights beside the model stay where they are.

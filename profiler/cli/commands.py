@@ -68,7 +68,11 @@ def run(
     top: TopOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the run folder.")] = False,
 ) -> None:
-    """Run a model end to end: latency, roofline, where the time is lost and why."""
+    """Run a model: where its time is lost, and why.
+
+    Measures latency without a profiler, then profiles the same inference, sets every kernel beside
+    its roofline, and ranks what is lost. All of it is kept in the run folder.
+    """
     from profiler import pipeline
 
     progress = StageLines(quiet=quiet)
@@ -111,7 +115,10 @@ def inspect(
     batch: BatchOption = None,
     format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
 ) -> None:
-    """Look at a model alone: ops, shapes, parameters, FLOPs, bytes, unsupported ops."""
+    """Look at a model alone: ops, shapes, work.
+
+    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is built or run.
+    """
     with errors_shown():
         from profiler import pipeline
         from profiler.report import inspection
@@ -135,7 +142,10 @@ def report(
     force: ForceOption = False,
     top: TopOption = None,
 ) -> None:
-    """Render a finished run again; nothing but its folder is needed."""
+    """Render a finished run again.
+
+    Nothing but its folder is needed: no model, no engine, no device.
+    """
     from profiler.run_folder import RunFolder
 
     with errors_shown():
@@ -164,7 +174,10 @@ def report(
 def rules(
     code: Annotated[str | None, typer.Argument(help="A rule's code; without one, all rules are listed.")] = None,
 ) -> None:
-    """List the rules, or explain one: what it looks at, why it happens, what to try."""
+    """List the rules, or explain one.
+
+    What it looks at, why it happens, what to try.
+    """
     with errors_shown():
         from profiler.diagnose import RULES
 
@@ -182,7 +195,10 @@ def rules(
 
 @app.command()
 def doctor() -> None:
-    """Say what is installed, which backends can run here, and what the others lack."""
+    """Say what can run here, and why not the rest.
+
+    Versions, the device, kept ceilings, and for every backend that cannot run, the fix.
+    """
     with errors_shown():
         import platform
 

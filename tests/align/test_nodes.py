@@ -817,6 +817,25 @@ def test_an_activation_is_swallowed_only_where_the_layer_declares_it() -> None:
         assert found.layers[0].nodes == expected
 
 
+@pytest.mark.parametrize("hint, output", [("q", "nameless"), ("nameless", "y")])
+def test_what_another_layer_is_called_after_or_makes_is_not_swallowed(hint: str, output: str) -> None:
+    nodes = [node("c", "Conv", "x w", "t"), node("q", "QuantizeLinear", "t ws", "y")]
+    conv = layer("c", "QLinearConv", "x w", "moved")
+    found = matched(nodes, [conv, layer("L", "QuantizeLinear", "moved ws", output, hints=(hint,))])
+    assert [layer.nodes for layer in found.layers] == [("c",), ("q",)]
+    alone = matched(nodes, [conv])
+    assert alone.layers[0].nodes == ("c", "q"), "where nobody else does it"
+
+
+def test_scales_are_folded_before_a_blocked_layer_gets_its_name() -> None:
+    nodes = [node("c", "Conv", "x w", "t"), node("m", "Mul", "t wk", "u"), node("s", "Neg", "u", "y")]
+    end = layer("s", "Neg", "scaled", "y")
+    blocked = layer("t_nchwc", "Conv", "x w", "blocked", output_hints=("t",))
+    assert matched(nodes, [blocked, layer("L", "Mul", "blocked wk", "scaled"), end]).layers[0].nodes == ("c",)
+    plain = layer("c", "Conv", "x w", "scaled")
+    assert matched(nodes, [plain, end]).layers[0].nodes == ("c", "m")
+
+
 def test_a_name_alone_matches_and_says_that_it_is_the_name() -> None:
     found = matched([node("n", "MatMul", "x w", "t"), node("e", "Neg", "t", "y")], [layer("n", "MatMul", "q w", "p")])
     assert found.layers[0].nodes == ("n",)
