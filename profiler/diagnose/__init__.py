@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from profiler.diagnose.ledger import HOST, UNEXPLAINED
 from profiler.records import Ceilings, Coverage, Latency, Layer, LayerResult, LedgerRow
 from profiler.registry import Registry
+from profiler.units import format_ns, format_percent
 
 
 class Thresholds(NamedTuple):
@@ -188,3 +189,19 @@ def place(layers: Sequence[LayerResult]) -> str:
     worst = layers[0]
     more = f" and {len(layers) - 1} more {worst.op_type}" if len(layers) > 1 else ""
     return (worst.nodes[-1] if worst.nodes else worst.name) + more
+
+
+def needless(case: Case, layers: Sequence[LayerResult], *, noun: str, why: str, remedy: str) -> Iterator[Claim]:
+    """One claim to all the time of layers that the model does not need; none where there are none."""
+    if not layers:
+        return
+    total = sum(layer.measured_ns for layer in layers)
+    worst = max(layers, key=lambda layer: layer.measured_ns)
+    share = format_percent(case.share(case.in_latency(total)))
+    yield Claim(
+        where=f"{len(layers)} {noun}{'s' if len(layers) > 1 else ''}, largest {worst.name}",
+        evidence=f"{format_ns(total)} a run, {share} of latency, {why}",
+        remedy=remedy,
+        layers={layer.name: layer.measured_ns for layer in layers},
+        confidence=0.95,
+    )

@@ -817,7 +817,7 @@ def test_an_activation_is_swallowed_only_where_the_layer_declares_it() -> None:
         assert found.layers[0].nodes == expected
 
 
-@pytest.mark.parametrize("hint, output", [("q", "nameless"), ("nameless", "y")])
+@pytest.mark.parametrize(("hint", "output"), [("q", "nameless"), ("nameless", "y")])
 def test_what_another_layer_is_called_after_or_makes_is_not_swallowed(hint: str, output: str) -> None:
     nodes = [node("c", "Conv", "x w", "t"), node("q", "QuantizeLinear", "t ws", "y")]
     conv = layer("c", "QLinearConv", "x w", "moved")
