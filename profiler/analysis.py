@@ -181,10 +181,8 @@ def _filled(layer: Layer, capture: Capture, known: Mapping[tuple[str, str], Tens
     def fill(tensor: Tensor | None) -> Tensor | None:
         if tensor is None or (tensor.constant and tensor.elements is not None):
             return tensor
-        graph = layer.graph
-        while (found := known.get((graph, tensor.name))) is None and graph:
-            graph = ""  # bodies read tensors of the graphs around them
-        return found or own.get(tensor.name, tensor)
+        # Bodies read tensors of the graph around them too.
+        return known.get((layer.graph, tensor.name)) or known.get(("", tensor.name)) or own.get(tensor.name, tensor)
 
     op = layer.op
     return msgspec.structs.replace(

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from onnx import AttributeProto, GraphProto, ModelProto
+from onnx import GraphProto, ModelProto
 
+from profiler import onnx_graph
 from profiler.errors import BuildError, MissingError
 
 PROVIDER = "CPUExecutionProvider"
@@ -94,7 +95,7 @@ def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
         All nodes, a control node before its body, each graph in the order in which it runs.
     """
     scheduled: list[ScheduledNode] = []
-    found = Counter(node.name for graph in _graphs(model.graph) for node in graph.node)
+    found = Counter(node.name for _, graph in onnx_graph.all_graphs(model.graph) for node in graph.node)
     taken = {name for name, count in found.items() if name and count == 1}
 
     def fresh(path: str, saved: str, stem: str) -> str:
@@ -114,26 +115,11 @@ def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
             node.name = fresh(path, saved, saved or f"{node.op_type}#{index}")
             taken.add(node.name)
             scheduled.append(ScheduledNode(node.name, path, saved, node.op_type))
-            for attribute, body in _bodies(node.attribute):
-                visit(body, f"{node.name}/{attribute}")
+            for attribute, body in onnx_graph.subgraphs(node):
+                visit(body, onnx_graph.subgraph_path(node.name, attribute))
 
     visit(model.graph, "")
     return tuple(scheduled)
-
-
-def _bodies(attributes: Iterable[AttributeProto]) -> Iterator[tuple[str, GraphProto]]:
-    for attribute in attributes:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.name, attribute.g
-        for index, body in enumerate(attribute.graphs):
-            yield f"{attribute.name}.{index}", body
-
-
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    yield graph
-    for node in graph.node:
-        for _, body in _bodies(node.attribute):
-            yield from _graphs(body)
 
 
 def make_session(request: SessionRequest, *, profile_prefix: str = "", save_to: str = "") -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from profiler import onnx_graph
@@ -29,7 +29,6 @@ SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
 """Inputs of ops that decide the shape of their output."""
 
 _Array = npt.NDArray[Any]
-_REPLACED = frozenset({"Constant"})
 
 
 def fold_shape_constants(model: ModelProto) -> dict[str, dict[str, _Array]]:
@@ -74,7 +73,7 @@ def _fold(
                     refused.add(name)
                 else:
                     values[name] = array
-            elif name not in makers or _has_body(makers[name]):
+            elif name not in makers or any(onnx_graph.subgraphs(makers[name])):
                 stack.pop()
                 refused.add(name)
             else:
@@ -98,7 +97,7 @@ def _fold(
             if index < len(node.input):
                 compute(node.input[index])
     for node in graph.node:
-        if node.op_type not in _REPLACED and len(node.output) == 1 and node.output[0] in values:
+        if node.op_type != "Constant" and len(node.output) == 1 and node.output[0] in values:
             name = node.output[0]
             folded[name] = values[name]
             _make_constant(node, values[name])
@@ -110,10 +109,6 @@ def _stored(tensor: TensorProto) -> _Array | None:
     if tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > MAX_ELEMENTS:
         return None
     return numpy_helper.to_array(tensor)
-
-
-def _has_body(node: NodeProto) -> bool:
-    return any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute)
 
 
 def _evaluate(node: NodeProto, values: Mapping[str, _Array], opsets: Mapping[str, int]) -> list[_Array] | None:

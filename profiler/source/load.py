@@ -294,11 +294,8 @@ def _name_nodes(proto: ModelProto) -> dict[str, str]:
                 node.name = fresh(old)
             used.add(node.name)
             originals[node.name] = old
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.GRAPH:
-                    visit(attribute.g, onnx_graph.subgraph_path(node.name, attribute.name))
-                for number, body in enumerate(attribute.graphs):
-                    visit(body, onnx_graph.subgraph_path(node.name, f"{attribute.name}.{number}"))
+            for attribute, body in onnx_graph.subgraphs(node):
+                visit(body, onnx_graph.subgraph_path(node.name, attribute))
 
     visit(proto.graph, "")
     return originals
