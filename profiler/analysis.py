@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from profiler import run_folder
 from profiler.align.kernels import align_kernels
 from profiler.align.nodes import match_layers
-from profiler.cost import UnknownShapeError, work_of
+from profiler.cost import CostError
+from profiler.cost.fused import work_of_group
+from profiler.cost.precision import compute_dtype
 from profiler.diagnose import Case
 from profiler.diagnose.ledger import build_ledger
 from profiler.diagnose.rank import diagnose, verdict
-from profiler.predict.roofline import compute_dtype, predict_layers
+from profiler.inspection import NO_COST, price
+from profiler.predict.roofline import predict_layers
 from profiler.records import (
     SCHEMA_VERSION,
     Capture,
@@ -27,7 +30,6 @@ from profiler.records import (
     Device,
     Engine,
     Estimate,
-    Inspection,
     Layer,
     LayerResult,
     Match,
@@ -35,7 +37,6 @@ from profiler.records import (
     NodeFate,
     NodeResult,
     Op,
-    OpTotal,
     Roof,
     Run,
     Source,
@@ -48,28 +49,6 @@ from profiler.units import format_bytes, format_ns, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def work_of_nodes(nodes: Sequence[Node]) -> tuple[dict[str, Work | None], dict[str, str]]:
-    """Work by node name, None where it is unknown, and why it is unknown.
-
-    A node that constants decide does no work in the run; it is priced all the same.
-    """
-    works: dict[str, Work | None] = {}
-    reasons: dict[str, str] = {}
-    for node in nodes:
-        works[node.name], reason = _price(node.op)
-        if reason:
-            reasons[node.name] = reason
-    return works, reasons
-
-
-def _price(op: Op) -> tuple[Work | None, str]:
-    try:
-        work = work_of(op)
-    except UnknownShapeError as error:
-        return None, f"unknown shape: {error}"
-    return (work, "") if work is not None else (None, "no cost function")
 
 
 def analyse(folder: RunFolder) -> Run:
@@ -92,7 +71,7 @@ def analyse(folder: RunFolder) -> Run:
     matched, fates = match_layers(source.nodes, _as_run(engine.layers, capture))
     alignment = align_kernels(kernels, matched, capture.clock_resolution_ns)
     ran = [layer for layer in _in_execution_order(matched, kernels) if layer.name in alignment.matches]
-    prices = {layer.name: _price(layer.op) for layer in ran}
+    prices = _prices(ran, source.nodes)
     works = {name: work for name, (work, _) in prices.items()}
     estimates = predict_layers(ran, works, ceilings)
     iterations = max(int(kernels["iteration"].nunique()), 1)
@@ -149,6 +128,34 @@ def analyse(folder: RunFolder) -> Run:
         assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed)),
         created=request.created,
     )
+
+
+def _prices(layers: Sequence[Layer], nodes: Sequence[Node]) -> dict[str, tuple[Work | None, str]]:
+    """Work by layer, and why there is none.
+
+    A layer whose own op nobody knows does the work of its ONNX nodes as one kernel.
+    """
+    ops = {node.name: node.op for node in nodes}
+    found = {}
+    for layer in layers:
+        work, reason = price(layer.op)
+        if work is None and layer.nodes and reason == NO_COST:
+            work, reason = _price_of_nodes(layer, [ops[name] for name in layer.nodes], reason)
+        found[layer.name] = work, reason
+    return found
+
+
+def _price_of_nodes(layer: Layer, ops: Sequence[Op], reason: str) -> tuple[Work | None, str]:
+    present = [tensor for tensor in (*layer.op.inputs, *layer.op.outputs) if tensor is not None]
+    made = {tensor.name for op in ops for tensor in op.outputs if tensor is not None}
+    outputs = {tensor.name for tensor in layer.op.outputs if tensor is not None} & made
+    try:
+        work = work_of_group(ops, outputs or None, {tensor.name: tensor.dtype for tensor in present})
+    except CostError as error:
+        return None, f"{error.kind}: {error}"
+    if work is None:
+        return None, reason
+    return msgspec.structs.replace(work, note="; ".join(filter(None, ("that of its ONNX nodes", work.note)))), ""
 
 
 def _by_loss(result: LayerResult) -> tuple[int, str]:
@@ -305,7 +312,7 @@ def _layer_result(
         bound="unknown" if estimate is None else estimate.bound,
         flops=None if work is None else work.flops,
         bytes=None if work is None else work.bytes,
-        dtype=compute_dtype(layer.op),
+        dtype=compute_dtype(layer.op) if work is None else work.dtype,
         match=layer.match,
         reason=layer.reason,
         shapes=_shapes_text(layer.op),
@@ -386,85 +393,3 @@ def _assumptions(capture: Capture, ceilings: Ceilings, scale: float, speed: floa
             note += f", {scale:.2f} times what empty kernels cost, because kernels cannot outlast the clean latency"
         notes.append(note)
     return notes
-
-
-def inspection_of(source: Source) -> Inspection:
-    """Work of a model by op, before anything is built.
-
-    Bodies of control flow are listed but their nodes do not add to the total by themselves: an If
-    counts its larger branch, a Loop or Scan one trip, and the total says that it is a bound.
-    """
-    works, reasons = work_of_nodes(source.nodes)
-    nodes = tuple(msgspec.structs.replace(node, work=works[node.name]) for node in source.nodes)
-    counted, bound, note = _counted(nodes)
-    groups: dict[tuple[str, str], list[Node]] = {}
-    for node in nodes:
-        groups.setdefault((node.op.domain, node.op.op_type), []).append(node)
-    ops = []
-    for (domain, op_type), found in sorted(groups.items()):
-        total = _sum(
-            node.work for node in found if node.name in counted and not node.constant and node.work is not None
-        )
-        ops.append(OpTotal(domain=domain, op_type=op_type, count=len(found), work=total))
-    missing: dict[tuple[str, str, str], int] = {}
-    for node in nodes:
-        if node.name in reasons:
-            key = (node.op.domain, node.op.op_type, reasons[node.name].partition(":")[0])
-            missing[key] = missing.get(key, 0) + 1
-    total = _sum(op.work for op in ops)
-    return Inspection(
-        schema_version=SCHEMA_VERSION,
-        model=source.model,
-        total=msgspec.structs.replace(total, bound=bound, note=note) if bound != "exact" else total,
-        ops=tuple(sorted(ops, key=lambda op: (-op.work.flops, -op.work.bytes, op.op_type))),
-        nodes=nodes,
-        unsupported=tuple(
-            Unsupported(domain=domain, op_type=op_type, count=count, measured_ns=0, share=0.0, reason=reason)
-            for (domain, op_type, reason), count in sorted(missing.items())
-        ),
-    )
-
-
-def _counted(nodes: Sequence[Node]) -> tuple[set[str], Literal["exact", "upper", "lower"], str]:
-    """Names of the nodes that count towards the total, and whether the total is a bound."""
-    by_graph: dict[str, list[Node]] = {}
-    for node in nodes:
-        by_graph.setdefault(node.graph, []).append(node)
-    bound: Literal["exact", "upper", "lower"] = "exact"
-    note = ""
-    counted: set[str] = set()
-
-    def flops(graph: str) -> int:
-        own = by_graph.get(graph, [])
-        inner = sum(flops(path) for node in own for path in by_graph if path.rpartition("/")[0] == node.name)
-        return inner + sum(node.work.flops for node in own if node.work is not None)
-
-    def take(graph: str) -> None:
-        nonlocal bound, note
-        for node in by_graph.get(graph, []):
-            counted.add(node.name)
-            bodies = [path for path in by_graph if path.rpartition("/")[0] == node.name]
-            if node.op.op_type == "If" and bodies:
-                bound, note = "upper", "of each If the branch with more work is counted"
-                take(max(bodies, key=lambda path: (flops(path), path)))
-            elif bodies:
-                bound, note = "lower", "the body of each Loop and Scan is counted once"
-                for path in bodies:
-                    take(path)
-
-    take("")
-    return counted, bound, note
-
-
-def _sum(works: Iterable[Work]) -> Work:
-    total = Work()
-    for work in works:
-        total = Work(
-            tensor_flops=total.tensor_flops + work.tensor_flops,
-            vector_flops=total.vector_flops + work.vector_flops,
-            special=total.special + work.special,
-            bytes_read=total.bytes_read + work.bytes_read,
-            bytes_written=total.bytes_written + work.bytes_written,
-            bytes_parameters=total.bytes_parameters + work.bytes_parameters,
-        )
-    return total

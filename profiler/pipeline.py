@@ -139,7 +139,7 @@ def inspect(model: str, shapes: Iterable[str] = (), batch: int | None = None) ->
     Raises:
         TrtprofError: The model or the shapes are not usable; see `source.load`.
     """
-    from profiler.analysis import inspection_of
+    from profiler.inspection import inspection_of
     from profiler.source.load import load_model, source_of
     from profiler.source.shapes import parse_shapes
 
@@ -328,7 +328,7 @@ def _capture(
 
 
 def _with_work(source: Source) -> Source:
-    from profiler.analysis import work_of_nodes
+    from profiler.inspection import work_of_nodes
 
     works, _ = work_of_nodes(source.nodes)
     return msgspec.structs.replace(

@@ -14,12 +14,13 @@ import msgspec
 
 from profiler import units
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of every JSON file and document that trtprof writes."""
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Dim = int | str
+WorkBound = Literal["exact", "upper", "lower", "mixed"]
 Attribute = int | float | str | tuple[int | float | str, ...]
 
 KERNEL_COLUMNS = ("iteration", "index", "name", "layer", "start_ns", "dur_ns", "self_ns")
@@ -42,7 +43,9 @@ class Tensor(Record, frozen=True, kw_only=True):
 
     ``shape`` is None when the rank is unknown; an unknown or symbolic dimension is a string.
     ``value`` holds the elements of small integer constants (axes, pads, target shapes) only.
-    ``dtype`` is a key of `units.DTYPE_BITS`, or ``string``, or ``unknown``.
+    ``dtype`` is a key of `units.DTYPE_BITS`, or ``string``, or ``unknown``. Of a sequence, dtype and
+    shape are those of its elements, whose number is not known; of an optional, those of what it may
+    hold; a map has neither.
     """
 
     name: str
@@ -50,11 +53,12 @@ class Tensor(Record, frozen=True, kw_only=True):
     shape: tuple[Dim, ...] | None
     constant: bool = False
     value: tuple[int, ...] | None = None
+    kind: Literal["tensor", "sequence", "optional", "map", "sparse"] = "tensor"
 
     @property
     def elements(self) -> int | None:
-        """Number of elements, or None while a dimension is unknown."""
-        if self.shape is None:
+        """Number of elements, or None while a dimension, or the length of a sequence, is unknown."""
+        if self.shape is None or self.kind in ("sequence", "map"):
             return None
         count = 1
         for dim in self.shape:
@@ -92,22 +96,26 @@ class Work(Record, frozen=True, kw_only=True):
 
     Attributes:
         tensor_flops: FLOP of multiply-accumulates that a matrix unit could run, 2 per MAC.
-        vector_flops: FLOP of all other arithmetic, one per add, multiply, compare or convert.
-        special: Evaluations of exp, log, erf, tanh, sqrt, sin, ...; each counts as one FLOP.
+        vector_flops: FLOP of all other arithmetic, one per add, multiply, divide, compare or convert.
+        special: Evaluations by special function: exp, log, erf, tanh, sqrt, sin, ...
         bytes_read: Distinct bytes read from outside the op, parameters included.
         bytes_written: Bytes written for consumers outside the op.
         bytes_parameters: The part of ``bytes_read`` that is constant weights.
-        bound: Whether the counts are exact, or an upper or lower bound of what data decides.
+        dtype: What is multiplied, or computed with where nothing is multiplied: a key of
+            `units.DTYPE_BITS`, or ``""`` where no arithmetic is done.
+        bound: Whether the counts are exact, or an upper or lower bound of what data decides;
+            ``mixed`` where parts of a sum are bounded from different sides.
         note: Why it is a bound, or which convention was used.
     """
 
     tensor_flops: NonNegative = 0
     vector_flops: NonNegative = 0
-    special: NonNegative = 0
+    special: dict[str, NonNegative] = {}
     bytes_read: NonNegative = 0
     bytes_written: NonNegative = 0
     bytes_parameters: NonNegative = 0
-    bound: Literal["exact", "upper", "lower"] = "exact"
+    dtype: str = ""
+    bound: WorkBound = "exact"
     note: str = ""
 
     @property
@@ -115,8 +123,13 @@ class Work(Record, frozen=True, kw_only=True):
         return self.tensor_flops // units.FLOP_PER_MAC
 
     @property
+    def special_flops(self) -> int:
+        """FLOP of the special functions, by the weights of `units.SPECIAL_FLOPS`."""
+        return sum(units.SPECIAL_FLOPS[function] * count for function, count in self.special.items())
+
+    @property
     def flops(self) -> int:
-        return self.tensor_flops + self.vector_flops + self.special
+        return self.tensor_flops + self.vector_flops + self.special_flops
 
     @property
     def bytes(self) -> int:
@@ -458,6 +471,9 @@ class Inspection(Record, frozen=True, kw_only=True):
     schema_version: int
     model: ModelInfo
     total: Work
+    macs_by_dtype: dict[str, NonNegative]
+    """Multiply-accumulates by the dtype that they are multiplied as, quantised ones as the integers
+    or narrow floats that an engine which fuses QDQ multiplies."""
     ops: tuple[OpTotal, ...]
     nodes: tuple[Node, ...]
     unsupported: tuple[Unsupported, ...]

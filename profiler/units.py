@@ -27,6 +27,21 @@ NUMPY_DTYPES: dict[str, str] = {
 """The dtypes that a numpy array can hold, by numpy's names for them."""
 
 
+SPECIAL_FLOPS: dict[str, int] = {
+    "sqrt": 4,
+    "exp": 8, "log": 8, "pow": 8, "erf": 8, "tanh": 8, "sin": 8, "cos": 8, "tan": 8, "sinh": 8, "cosh": 8,
+    "asin": 8, "acos": 8, "atan": 8, "asinh": 8, "acosh": 8, "atanh": 8,
+}  # fmt: skip
+"""FLOP that one evaluation of a special function counts as.
+
+The weights of the Livermore loops (F. H. McMahon, UCRL-53745, 1986) as the PARKBENCH committee took
+them over (R. Hockney and M. Berry, Public international benchmarks for parallel computers, Scientific
+Programming 3(2), 1994): 4 for a square root, 8 for exp, sin and the like. What hardware takes is more
+at full precision, so that a time from these counts stays a lower bound. Their 4 for a divide is not
+taken over: the formulas of the deep-learning literature count it as 1, as `Work.vector_flops` does.
+"""
+
+
 def dtype_bytes(dtype: str, elements: int) -> int:
     """Bytes that ``elements`` values of ``dtype`` take, sub-byte types packed and rounded up.
 

@@ -1,10 +1,10 @@
 """The work of every op: FLOPs and bytes, from shapes and attributes alone.
 
-A cost function takes an `Op` and returns its `Work`. Functions live in ``cost/ops/<family>.py``
+A cost function takes an `Op` and returns its `Cost`. Functions live in ``cost/ops/<family>.py``
 and are filed under ``(domain, op_type)`` and a range of opsets:
 
     @cost("Gemm", first=7)
-    def gemm(op: Op) -> Work: ...
+    def gemm(op: Op) -> Cost: ...
 
 Conventions, the same for every op:
 
@@ -12,7 +12,8 @@ Conventions, the same for every op:
   ``tensor_flops``, 2 per MAC, whatever unit runs them and whatever their dtype.
 * All other arithmetic is ``vector_flops``: one per add, multiply, divide, compare, negation,
   absolute value, rounding, logic or bit operation, and one per element that changes dtype.
-* exp, log, erf, tanh, sine and the like, square root and power are ``special``, one each.
+* exp, log, erf, tanh, sine and the like, square root and power are ``special``, counted by function;
+  `units.SPECIAL_FLOPS` says what one counts as.
 * An op is counted as its definition reads, with the stable softmax (maximum subtracted) and the
   two-pass variance. Index arithmetic and what is computed once per axis are not counted.
 * Convolution: every output element takes the whole kernel, so that padded positions count as MACs.
@@ -24,22 +25,83 @@ Conventions, the same for every op:
 * A view (Reshape, Squeeze, Identity, ...) moves nothing.
 * What data decides is bounded: ``bound`` says from which side, ``note`` why.
 * Shapes are taken as recorded, so that a layout that pads channels counts what it pads.
+* An op without a function of its own that ONNX defines by a function body costs what its body does,
+  as one kernel (`functions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from profiler.records import Op, Work
+from profiler import units
+from profiler.cost._recipes import NOTHING, Recipe
+from profiler.cost.precision import compute_dtype
+from profiler.records import Op, Tensor, Work, WorkBound
 from profiler.registry import NEWEST, Registry
 
-CostFunction = Callable[[Op], Work]
+
+class CostError(Exception):
+    """An op has a cost function, but no price; ``kind`` says in two words why."""
+
+    kind = "no price"
+
+
+class UnknownShapeError(CostError):
+    """A cost function met a tensor whose shape or dtype it needs and does not have."""
+
+    kind = "unknown shape"
+
+
+class NoWidthError(CostError):
+    """A tensor that moves is of a dtype without a fixed width."""
+
+    kind = "no fixed width"
+
+
+class MalformedOpError(CostError):
+    """The inputs, outputs or attributes of an op are not those of its definition."""
+
+    kind = "malformed op"
+
+
+class Moved(NamedTuple):
+    """How many elements of a tensor an op reads or writes."""
+
+    tensor: Tensor
+    elements: int
+
+
+class Cost(NamedTuple):
+    """What a cost function returns: arithmetic, and traffic by tensor.
+
+    Attributes:
+        tensor_flops: FLOP of multiply-accumulates, 2 per MAC.
+        arithmetic: Other FLOP and special functions.
+        reads: Each distinct tensor that is read, and how much of it.
+        writes: Each tensor that is written.
+        views: Output -> the input whose bytes it shows under another name.
+        bound: See `Work`.
+        note: See `Work`.
+    """
+
+    tensor_flops: int = 0
+    arithmetic: Recipe = NOTHING
+    reads: tuple[Moved, ...] = ()
+    writes: tuple[Moved, ...] = ()
+    views: Mapping[str, str] = {}
+    bound: WorkBound = "exact"
+    note: str = ""
+
+    @property
+    def computes(self) -> bool:
+        """Whether there is any arithmetic."""
+        return bool(self.tensor_flops or self.arithmetic.vector or self.arithmetic.special)
+
+
+CostFunction = Callable[[Op], Cost]
 
 COSTS: Registry[tuple[str, str], CostFunction] = Registry("cost", "profiler.cost.ops", "trtprof.costs")
-
-
-class UnknownShapeError(Exception):
-    """A cost function met a tensor whose shape or dtype it needs and does not have."""
 
 
 def cost(
@@ -49,11 +111,62 @@ def cost(
     return COSTS.register(*((domain, op_type) for op_type in op_types), first=first, last=last)
 
 
-def work_of(op: Op) -> Work | None:
-    """The work of one op, or None when no cost function knows it.
+def cost_of(op: Op) -> Cost | None:
+    """The cost of one op, or None when no cost function knows it and ONNX defines no body for it.
 
     Raises:
-        UnknownShapeError: The op is known, but a tensor that its cost depends on is not.
+        CostError: The op is known, but has no price: see the subclasses.
     """
     function = COSTS.get((op.domain, op.op_type), op.opset)
-    return None if function is None else function(op)
+    try:
+        if function is not None:
+            return function(op)
+        from profiler.cost.functions import body_cost
+
+        return body_cost(op)
+    except (LookupError, ArithmeticError, ValueError, TypeError) as error:
+        # Third parties write models and cost functions; neither may take a report down.
+        raise MalformedOpError(f"{op.op_type} does not fit its definition ({type(error).__name__}: {error})") from error
+
+
+def moved_bytes(moved: Moved, dtypes: Mapping[str, str] | None = None) -> int:
+    """Bytes of what is moved, at the tensor's own dtype or the one given for its name.
+
+    Raises:
+        NoWidthError: The tensor holds strings.
+        UnknownShapeError: The dtype is not known.
+    """
+    tensor, elements = moved
+    dtype = (dtypes or {}).get(tensor.name, tensor.dtype)
+    if dtype == "string":
+        raise NoWidthError(f"{tensor.name!r} holds strings, whose length the model does not say")
+    if dtype not in units.DTYPE_BITS:
+        raise UnknownShapeError(f"tensor {tensor.name!r} has dtype {dtype}, whose width is not known")
+    return units.dtype_bytes(dtype, elements)
+
+
+def work_of(op: Op, dtype: str = "") -> Work | None:
+    """The work of one op, or None when no cost function knows it.
+
+    Args:
+        op: The op.
+        dtype: What it computes with, where that is known better than from its own tensors
+            (`precision.compute_dtypes`).
+
+    Raises:
+        CostError: The op is known, but has no price.
+    """
+    found = cost_of(op)
+    if found is None:
+        return None
+    return Work(
+        tensor_flops=found.tensor_flops,
+        vector_flops=found.arithmetic.vector,
+        special=dict(found.arithmetic.special),
+        bytes_read=sum(map(moved_bytes, found.reads)),
+        bytes_written=sum(map(moved_bytes, found.writes)),
+        bytes_parameters=sum(moved_bytes(moved) for moved in found.reads if moved.tensor.constant),
+        dtype=(dtype or compute_dtype(op)) if found.computes else "",
+        bound=found.bound,
+        note=found.note,
+    )

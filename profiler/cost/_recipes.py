@@ -6,58 +6,66 @@ compare, negation or absolute value, one special per transcendental function.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from profiler.records import Op
 
 
 class Recipe(NamedTuple):
-    """Vector FLOP and specials of one element; recipes add and scale like vectors."""
+    """Vector FLOP, and evaluations by special function; recipes add and scale like vectors."""
 
     vector: int
-    special: int = 0
+    special: Mapping[str, int] = {}
 
     def plus(self, other: Recipe) -> Recipe:
         """Both, one after the other."""
-        return Recipe(self.vector + other.vector, self.special + other.special)
+        return Recipe(self.vector + other.vector, merged(self.special, other.special))
 
     def times(self, count: int) -> Recipe:
         """This recipe for ``count`` elements."""
-        return Recipe(self.vector * count, self.special * count)
+        return Recipe(self.vector * count, {name: each * count for name, each in self.special.items()})
+
+
+def merged(first: Mapping[str, int], second: Mapping[str, int]) -> Mapping[str, int]:
+    """Counts by name, added up."""
+    if not first or not second:
+        return first or second
+    return {name: first.get(name, 0) + second.get(name, 0) for name in (*first, *second)}
 
 
 NOTHING = Recipe(0)
 
-GELU_ERF = Recipe(4, 1)
+GELU_ERF = Recipe(4, {"erf": 1})
 """0.5 * x * (1 + erf(x / sqrt 2)): divide, add, two multiplies; erf."""
-GELU_TANH = Recipe(8, 1)
+GELU_TANH = Recipe(8, {"tanh": 1})
 """0.5 * x * (1 + tanh(c * (x + 0.044715 * x^3))): cube 2, scale, add, scale, add, two multiplies; tanh."""
-SILU = Recipe(4, 1)
+SILU = Recipe(4, {"exp": 1})
 """x * sigmoid(x)."""
 
 ACTIVATIONS: dict[str, Recipe] = {
     "affine": Recipe(2),  # alpha * x + beta
-    "celu": Recipe(6, 1),  # max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
+    "celu": Recipe(6, {"exp": 1}),  # max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
     "clip": Recipe(2),
-    "elu": Recipe(3, 1),  # x < 0 ? alpha * (exp(x) - 1) : x
+    "elu": Recipe(3, {"exp": 1}),  # x < 0 ? alpha * (exp(x) - 1) : x
     "fastgelu": GELU_TANH,
     "gelu": GELU_ERF,
     "hardsigmoid": Recipe(4),  # max(0, min(1, alpha * x + beta))
     "hardswish": Recipe(5),  # x * max(0, min(1, x / 6 + 0.5))
     "leakyrelu": Recipe(2),  # x < 0 ? alpha * x : x
-    "mish": Recipe(2, 3),  # x * tanh(log(1 + exp(x)))
+    "mish": Recipe(2, {"exp": 1, "log": 1, "tanh": 1}),  # x * tanh(log(1 + exp(x)))
     "prelu": Recipe(2),
-    "quickgelu": Recipe(5, 1),  # x * sigmoid(alpha * x)
+    "quickgelu": Recipe(5, {"exp": 1}),  # x * sigmoid(alpha * x)
     "relu": Recipe(1),
-    "scaledtanh": Recipe(2, 1),  # alpha * tanh(beta * x)
-    "selu": Recipe(4, 1),  # gamma * (x > 0 ? x : alpha * exp(x) - alpha)
+    "scaledtanh": Recipe(2, {"tanh": 1}),  # alpha * tanh(beta * x)
+    "selu": Recipe(4, {"exp": 1}),  # gamma * (x > 0 ? x : alpha * exp(x) - alpha)
     "shrink": Recipe(3),  # x < -l ? x + b : x > l ? x - b : 0
-    "sigmoid": Recipe(3, 1),  # 1 / (1 + exp(-x))
+    "sigmoid": Recipe(3, {"exp": 1}),  # 1 / (1 + exp(-x))
     "silu": SILU,
-    "softplus": Recipe(1, 2),  # log(exp(x) + 1)
+    "softplus": Recipe(1, {"exp": 1, "log": 1}),  # log(exp(x) + 1)
     "softsign": Recipe(3),  # x / (1 + |x|)
-    "swish": Recipe(5, 1),  # x * sigmoid(alpha * x)
-    "tanh": Recipe(0, 1),
+    "swish": Recipe(5, {"exp": 1}),  # x * sigmoid(alpha * x)
+    "tanh": Recipe(0, {"tanh": 1}),
     "thresholdedrelu": Recipe(1),
 }
 """By name in lower case, because the recurrent ops take their names in any case."""
@@ -106,9 +114,9 @@ def normalize(groups: int, n: int, centered: bool = True) -> Recipe:
     """
     if n == 0:
         return NOTHING
-    return Recipe((5 if centered else 3) * n + 2, 1).times(groups)
+    return Recipe((5 if centered else 3) * n + 2, {"sqrt": 1}).times(groups)
 
 
 def softmax(rows: int, n: int) -> Recipe:
     """exp(x - max x) / sum: n-1 compares, n subtracts, n exp, n-1 adds, n divides a row."""
-    return NOTHING if n == 0 else Recipe(4 * n - 2, n).times(rows)
+    return NOTHING if n == 0 else Recipe(4 * n - 2, {"exp": n}).times(rows)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
 
-from profiler import units
-from profiler.cost import UnknownShapeError
-from profiler.records import Op, Tensor, Work
+from profiler.cost import Cost, Moved, UnknownShapeError
+from profiler.cost._recipes import NOTHING, Recipe
+from profiler.records import Op, Tensor, WorkBound
 
 MS = "com.microsoft"
 NCHWC = "com.microsoft.nchwc"
 NHWC = "com.ms.internal.nhwc"
-
-Bound = Literal["exact", "upper", "lower"]
 
 
 def given(op: Op, index: int) -> Tensor | None:
@@ -57,6 +54,8 @@ def shape(tensor: Tensor) -> tuple[int, ...]:
     Raises:
         UnknownShapeError: The rank or a dimension is unknown.
     """
+    if tensor.kind in ("sequence", "map"):
+        raise UnknownShapeError(f"{tensor.name!r} is a {tensor.kind}, whose length is not known")
     if tensor.shape is None:
         raise UnknownShapeError(f"tensor {tensor.name!r} has no known rank")
     known = tuple(dim for dim in tensor.shape if isinstance(dim, int))
@@ -74,64 +73,61 @@ def size(tensor: Tensor) -> int:
     return math.prod(shape(tensor))
 
 
-def size_bytes(tensor: Tensor, elements: int | None = None) -> int:
-    """Bytes of ``elements`` values of the tensor's dtype, or of all of it.
-
-    Raises:
-        UnknownShapeError: The shape is unknown, or the dtype has no fixed width.
-    """
-    if tensor.dtype not in units.DTYPE_BITS:
-        raise UnknownShapeError(f"tensor {tensor.name!r} has dtype {tensor.dtype}, which has no known width")
-    return units.dtype_bytes(tensor.dtype, size(tensor) if elements is None else elements)
-
-
-def touched_bytes(tensor: Tensor, elements: int) -> int:
-    """Bytes read when at most ``elements`` values of the tensor are looked at."""
-    return size_bytes(tensor, min(elements, size(tensor)))
-
-
 def work(
     op: Op,
+    arithmetic: Recipe = NOTHING,
     *,
     tensor: int = 0,
     vector: int = 0,
-    special: int = 0,
     read: Mapping[int, int] | None = None,
-    bound: Bound = "exact",
+    write: Mapping[int, int] | None = None,
+    bound: WorkBound = "exact",
     note: str = "",
-) -> Work:
-    """The work of an op with the given arithmetic and the traffic of its tensors.
+) -> Cost:
+    """The cost of an op with the given arithmetic and the traffic of its tensors.
 
     Args:
         op: The op; each distinct input counts once, each output that is present counts.
+        arithmetic: FLOP and special functions of everything but multiply-accumulates.
         tensor: FLOP of multiply-accumulates.
-        vector: FLOP of other arithmetic.
-        special: Evaluations of exp, tanh and the like.
-        read: Bytes read of single inputs by position, where that is not all of them.
+        vector: FLOP of other arithmetic, besides ``arithmetic``.
+        read: Elements read of single inputs by position, where that is not all of them; more than
+            there are count as all.
+        write: The same for outputs: a cache that is updated in place.
         bound: Passed on.
         note: Passed on.
 
     Raises:
-        UnknownShapeError: The size of a tensor that moves is unknown.
+        CostError: The size of a tensor that moves is not known.
     """
     read = read or {}
-    tensors: dict[str, tuple[int, bool]] = {}
+    reads: dict[str, Moved] = {}
     for index, source in enumerate(op.inputs):
-        if source is None:
+        if source is None or read.get(index) == 0:
             continue
-        count = read[index] if index in read else size_bytes(source)
-        seen = tensors.get(source.name, (0, False))[0]
-        tensors[source.name] = (max(count, seen), source.constant)
-    return Work(
+        elements = size(source)
+        if index in read:
+            elements = min(read[index], elements)
+        before = reads.get(source.name)
+        reads[source.name] = Moved(source, elements if before is None else max(elements, before.elements))
+    return Cost(
         tensor_flops=tensor,
-        vector_flops=vector,
-        special=special,
-        bytes_read=sum(count for count, _ in tensors.values()),
-        bytes_written=sum(size_bytes(made) for made in op.outputs if made is not None),
-        bytes_parameters=sum(count for count, constant in tensors.values() if constant),
+        arithmetic=Recipe(arithmetic.vector + vector, arithmetic.special),
+        reads=tuple(reads.values()),
+        writes=tuple(
+            Moved(made, min(size(made), (write or {}).get(index, size(made))))
+            for index, made in enumerate(op.outputs)
+            if made is not None
+        ),
         bound=bound,
         note=note,
     )
+
+
+def view(op: Op, note: str = "a view: moves nothing") -> Cost:
+    """The cost of an op whose first output is its first input under another name, shape or dtype."""
+    source, result = given(op, 0), made(op, 0)
+    return Cost(views={result.name: source.name} if source and result else {}, note=note)
 
 
 def integer(op: Op, name: str, default: int) -> int:

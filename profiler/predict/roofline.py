@@ -15,25 +15,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from profiler.predict.cache import Access, Traffic, steady_state_traffic
-from profiler.records import Bound, Ceilings, Estimate, Layer, Op, Roof, Tensor, Work
-
-_INT8 = frozenset({"int8", "uint8", "int4", "uint4"})
-_NO_INT8_ARITHMETIC = frozenset({"QuantizeLinear", "DequantizeLinear", "Gather", "Cast"})
-
-
-def compute_dtype(op: Op) -> str:
-    """The dtype whose arithmetic peak bounds the op: int8, or its first floating-point operand's.
-
-    An op with an 8-bit operand among its first five inputs multiplies integers (QLinearConv and
-    QLinearMatMul keep their weights at index 3), unless it only converts or moves them.
-    """
-    dtypes = [tensor.dtype for tensor in op.inputs[:5] if tensor is not None]
-    if any(dtype in _INT8 for dtype in dtypes) and op.op_type not in _NO_INT8_ARITHMETIC:
-        return "int8"
-    for dtype in dtypes:
-        if dtype.startswith(("fp", "bf")):
-            return dtype
-    return dtypes[0] if dtypes else "fp32"
+from profiler.records import Bound, Ceilings, Estimate, Layer, Roof, Tensor, Work
 
 
 def peak_flops(roof: Roof, dtype: str) -> float:
@@ -55,14 +37,12 @@ def predict_layers(
     accesses = [_access(layer, works.get(layer.name), aliases) for layer in layers]
     traffic = steady_state_traffic(accesses, ceilings.cache_bytes)
     return {
-        layer.name: None
-        if (work := works.get(layer.name)) is None
-        else estimate(work, compute_dtype(layer.op), traffic[layer.name], ceilings)
+        layer.name: None if (work := works.get(layer.name)) is None else estimate(work, traffic[layer.name], ceilings)
         for layer in layers
     }
 
 
-def estimate(work: Work, dtype: str, traffic: Traffic, ceilings: Ceilings) -> Estimate:
+def estimate(work: Work, traffic: Traffic, ceilings: Ceilings) -> Estimate:
     """Ideal and attainable time of one layer in ns, rounded up.
 
     ``traffic`` gives the split between cache and DRAM; it is scaled to ``work.bytes``, because an
@@ -77,8 +57,8 @@ def estimate(work: Work, dtype: str, traffic: Traffic, ceilings: Ceilings) -> Es
     near = min(work.bytes, capacity)
     fastest = max(best.dram_bytes_per_s, best.cache_bytes_per_s)
     moved = _ns(near, fastest) + _ns(work.bytes - near, best.dram_bytes_per_s)
-    ideal = max(_ns(work.flops, peak_flops(best, dtype)), moved)
-    compute = _ns(work.flops, peak_flops(roof, dtype))
+    ideal = max(_ns(work.flops, peak_flops(best, work.dtype)), moved)
+    compute = _ns(work.flops, peak_flops(roof, work.dtype))
     dram, cache = _ns(dram_bytes, roof.dram_bytes_per_s), _ns(cache_bytes, roof.cache_bytes_per_s)
     roofline = max(compute, dram + cache)
     launch_ns = math.ceil(ceilings.launch_ns)

@@ -15,7 +15,7 @@ from profiler.report import ReportOptions, reporter
 COLUMNS = (
     "rank", "name", "op_type", "role", "nodes", "measured_ns", "ideal_ns", "attainable_ns", "lost_ns",
     "bound", "flops", "bytes", "dtype", "shapes", "match", "reason", "constant", "kernels", "launches",
-    "tensor_flops", "vector_flops", "special", "bytes_read", "bytes_written", "bytes_parameters",
+    "tensor_flops", "vector_flops", "special_flops", "bytes_read", "bytes_written", "bytes_parameters",
     "work_bound", "work_note",
 )  # fmt: skip
 """Names of the columns; ``*_ns`` are nanoseconds, ``flops`` FLOP, ``bytes*`` bytes."""
@@ -60,7 +60,7 @@ def _cells(rank: int, layer: LayerResult) -> tuple[Cell, ...]:
         sum(match.count for match in layer.kernels),
         work.tensor_flops if work else None,
         work.vector_flops if work else None,
-        work.special if work else None,
+        work.special_flops if work else None,
         work.bytes_read if work else None,
         work.bytes_written if work else None,
         work.bytes_parameters if work else None,

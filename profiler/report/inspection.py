@@ -16,7 +16,6 @@ def render_json(found: Inspection) -> str:
 def render_text(found: Inspection, width: int = 80) -> str:
     """The model, its totals, and its ops by work, at most ``width`` columns wide."""
     model, total = found.model, found.total
-    at_most = {"upper": "at most ", "lower": "at least ", "exact": ""}[total.bound]
     opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(model.opsets.items()))
     lines = [
         f"{model.name}   {model.nodes} nodes   opset {opsets}   {model.producer}".rstrip(),
@@ -24,21 +23,15 @@ def render_text(found: Inspection, width: int = 80) -> str:
         *(f"  out  {o.name}: {o.dtype} {_dims(o.shape)}" for o in model.outputs),
         f"parameters  {model.parameters:,} ({format_bytes(model.parameter_bytes)})",
         (
-            f"work        {at_most}{format_flops(total.flops)} ({total.macs:,} MAC), "
+            f"work        {_WORDS[total.bound]}{format_flops(total.flops)} ({total.macs:,} MAC), "
             f"{format_bytes(total.bytes_read)} read, {format_bytes(total.bytes_written)} written"
         ),
+        *_by_dtype(found),
         f"shapes      {100 * model.shape_coverage:.1f} % of tensors known before the run",
     ]
     if model.renamed:
         lines.append(f"names       {model.renamed} nodes had no name or a taken one and got a unique one")
-    lines += ["", f"{'op':<34} {'count':>6} {'MAC':>12} {'FLOP':>12} {'bytes':>10}"]
-    for op in found.ops:
-        name = f"{op.domain}::{op.op_type}" if op.domain else op.op_type
-        work = op.work
-        lines.append(
-            f"{name:<34} {op.count:>6} {_count(work.macs):>12} {_count(work.flops):>12} {format_bytes(work.bytes):>10}"
-        )
-    lines.append("")
+    lines += ["", *_op_table(found, width), ""]
     if found.unsupported:
         lines.append("without a price:")
         lines += [f"  {u.count} x {u.domain or 'ai.onnx'}::{u.op_type}: {u.reason}" for u in found.unsupported]
@@ -48,6 +41,43 @@ def render_text(found: Inspection, width: int = 80) -> str:
         lines.append(f"bound: {total.note}")
     lines += [f"assumed: {note}" for note in model.assumptions]
     return "\n".join(line if len(line) <= width else line[: width - 3] + "..." for line in lines) + "\n"
+
+
+_WORDS = {"exact": "", "upper": "at most ", "lower": "at least ", "mixed": "about "}
+_MARKS = {"exact": " ", "upper": "<", "lower": ">", "mixed": "~"}
+
+
+def _by_dtype(found: Inspection) -> list[str]:
+    """Multiply-accumulates by what they are multiplied as, where that is not one dtype alone."""
+    macs = sorted(found.macs_by_dtype.items(), key=lambda item: (-item[1], item[0]))
+    if len(macs) < 2 and "fp32" in found.macs_by_dtype:
+        return []
+    return ["dtypes      " + ", ".join(f"{_count(count)} MAC in {dtype}" for dtype, count in macs)] if macs else []
+
+
+def _op_table(found: Inspection, width: int) -> list[str]:
+    column = max(width - 54, 16)
+    lines = [f"{'op':<{column}} {'count':>6}   {'MAC':>8} {'FLOP':>8} {'read':>8} {'weights':>8} {'written':>8}"]
+    for op in found.ops:
+        name = f"{op.domain}::{op.op_type}" if op.domain else op.op_type
+        work = op.work
+        lines.append(
+            f"{_cut(name, column):<{column}} {op.count:>6} {_MARKS[work.bound]} {_count(work.macs):>8} {_count(work.flops):>8}"
+            f" {_moved(work.bytes_read)} {_moved(work.bytes_parameters)} "
+            f"{_moved(work.bytes_written)}"
+        )
+    if any(op.work.bound != "exact" for op in found.ops):
+        lines.append("< at most, > at least, ~ partly each: data decides")
+    return lines
+
+
+def _moved(count: int) -> str:
+    return f"{format_bytes(count) if count else '0':>8}"
+
+
+def _cut(name: str, width: int) -> str:
+    """The name, shortened in front of its op type where it does not fit."""
+    return name if len(name) <= width else "..." + name[3 - width :]
 
 
 def _dims(shape: tuple[int | str, ...] | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,7 @@ class Tally:
 
     tensor: int = 0
     vector: int = 0
-    special: int = 0
+    special: dict[str, int] = field(default_factory=dict)
 
     def of(self, value: Any) -> Num:
         return Num(float(value), self)
@@ -131,12 +131,21 @@ class Tally:
         """The array with every value counted."""
         return np.vectorize(self.of, otypes=[object])(values)
 
-    def flops(self) -> tuple[int, int, int]:
+    def flops(self) -> Flops:
         return self.tensor, self.vector, self.special
 
 
-def flops(found: Work) -> tuple[int, int, int]:
-    return found.tensor_flops, found.vector_flops, found.special
+Flops = tuple[int, int, dict[str, int]]
+"""Tensor FLOP, vector FLOP, and evaluations by special function."""
+
+
+def flops(found: Work) -> Flops:
+    return found.tensor_flops, found.vector_flops, {name: count for name, count in found.special.items() if count}
+
+
+def totals(found: Work) -> tuple[int, int, int]:
+    """Tensor FLOP, vector FLOP, and evaluations of special functions of any kind."""
+    return found.tensor_flops, found.vector_flops, sum(found.special.values())
 
 
 class Num:
@@ -150,8 +159,8 @@ class Num:
         self.tally.vector += 1
         return Num(value, self.tally)
 
-    def _special(self, function: Callable[[float], float]) -> Num:
-        self.tally.special += 1
+    def _special(self, name: str, function: Callable[[float], float]) -> Num:
+        self.tally.special[name] = self.tally.special.get(name, 0) + 1
         return Num(function(self.value), self.tally)
 
     def mac(self, a: Num, b: Num) -> Num:
@@ -210,22 +219,22 @@ class Num:
         return self._vector(self.value)
 
     def exp(self) -> Num:
-        return self._special(math.exp)
+        return self._special("exp", math.exp)
 
     def log(self) -> Num:
-        return self._special(math.log)
+        return self._special("log", math.log)
 
     def tanh(self) -> Num:
-        return self._special(math.tanh)
+        return self._special("tanh", math.tanh)
 
     def erf(self) -> Num:
-        return self._special(math.erf)
+        return self._special("erf", math.erf)
 
     def sqrt(self) -> Num:
-        return self._special(math.sqrt)
+        return self._special("sqrt", math.sqrt)
 
     def pow(self, exponent: float) -> Num:
-        return self._special(lambda value: value**exponent)
+        return self._special("pow", lambda value: value**exponent)
 
 
 def _value(other: Num | float) -> float:

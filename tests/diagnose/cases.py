@@ -10,7 +10,8 @@ import msgspec
 from profiler.cost import work_of
 from profiler.diagnose import Case
 from profiler.diagnose.ledger import build_ledger
-from profiler.predict.roofline import compute_dtype, predict_layers
+from profiler.cost.precision import compute_dtype
+from profiler.predict.roofline import predict_layers
 from profiler.records import (
     Attribute,
     Ceilings,

@@ -190,7 +190,7 @@ def cases(draw: st.DrawFn, *, plain: bool = False) -> Case:
             bytes_written=draw(st.integers(0, 10**6)),
         )
         traffic = Traffic(draw(st.integers(0, 10**6)), draw(st.integers(0, 10**6)))
-        found = None if not plain and draw(st.integers(0, 4)) == 0 else estimate(work, "fp32", traffic, CEILINGS)
+        found = None if not plain and draw(st.integers(0, 4)) == 0 else estimate(work, traffic, CEILINGS)
         estimates[name] = found
         measured = draw(st.integers(0, 10**8))
         if plain and found is not None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from profiler.cost import work_of
 from profiler.predict.cache import Traffic
-from profiler.predict.roofline import compute_dtype, estimate, peak_flops, predict_layers
+from profiler.predict.roofline import estimate, peak_flops, predict_layers
 from profiler.records import Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Work
 
 STORY = Ceilings(
@@ -95,19 +95,21 @@ def test_the_story() -> None:
     ],
 )
 def test_the_largest_term_binds(flops: int, nbytes: int, traffic: Traffic, bound: str, ns: int) -> None:
-    found = estimate(Work(vector_flops=flops, bytes_read=nbytes), "fp32", traffic, CEILINGS)
+    found = estimate(Work(vector_flops=flops, bytes_read=nbytes, dtype="fp32"), traffic, CEILINGS)
     assert (found.bound, found.attainable_ns) == (bound, ns)
 
 
 def test_the_launch_floor_is_apart_from_the_roofline() -> None:
-    found = estimate(Work(vector_flops=100, bytes_read=100), "fp32", ALL_DRAM, CEILINGS)
+    found = estimate(Work(vector_flops=100, bytes_read=100, dtype="fp32"), ALL_DRAM, CEILINGS)
     assert (found.ideal_ns, found.roofline_ns, found.attainable_ns) == (3, 10, 100)
     assert found.terms == {"compute": 1, "dram": 10, "cache": 0, "launch": 100}
 
 
 def test_partial_traffic_is_scaled_to_the_bytes_of_the_work() -> None:
     """A Gather of a few rows: its table counts in the cache model, but only what it touches is charged."""
-    found = estimate(Work(bytes_read=1000), "fp32", Traffic(cache_bytes=30_000_000, dram_bytes=10_000_000), CEILINGS)
+    found = estimate(
+        Work(bytes_read=1000, dtype="fp32"), Traffic(cache_bytes=30_000_000, dram_bytes=10_000_000), CEILINGS
+    )
     assert (found.cache_bytes, found.dram_bytes) == (750, 250)
 
 
@@ -183,39 +185,11 @@ def test_tensors_of_one_name_in_two_graphs_are_two() -> None:
 # --- dtypes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("op", "dtype"),
-    [
-        (op_of("MatMul", "fp32", "fp32"), "fp32"),
-        (op_of("MatMul", "fp64", "fp64"), "fp64"),
-        (op_of("Conv", "fp16", "fp16", "fp32"), "fp16"),
-        (op_of("Where", "bool", "bf16", "bf16"), "bf16"),
-        (op_of("MatMulInteger", "uint8", "int8"), "int8"),
-        (op_of("QLinearConv", "uint8", "fp32", "uint8", "int8", "fp32", "int8", "fp32", "uint8"), "int8"),
-        # Dynamic quantisation: fp32 activations, int8 weights; the product is one of integers.
-        (op_of("DynamicQuantizeMatMul", "fp32", "int8", "fp32", "int8"), "int8"),
-        # Weights stand at index 3 in quantised products, zero points of outputs behind them.
-        (op_of("AnyProduct", "fp32", "fp32", "fp32", "int8"), "int8"),
-        (op_of("AnyProduct", "fp32", "fp32", "fp32", "fp32", "fp32", "int8"), "fp32"),
-        # These convert or move, in floating point.
-        (op_of("QuantizeLinear", "fp32", "fp32", "uint8"), "fp32"),
-        (op_of("DequantizeLinear", "int8", "fp32", "int8"), "fp32"),
-        (op_of("Cast", "uint8"), "uint8"),
-        (op_of("Add", "int64", "int64"), "int64"),
-        (op_of("Clip", "fp32", None, "fp32"), "fp32"),
-        (op_of("Resize", None, "fp32"), "fp32"),
-        (op_of("RandomNormal"), "fp32"),
-    ],
-)
-def test_the_dtype_whose_peak_binds(op: Op, dtype: str) -> None:
-    assert compute_dtype(op) == dtype
-
-
 @pytest.mark.parametrize(("dtype", "peak"), [("fp64", 50e9), ("int8", 400e9), ("bf16", 100e9), ("int64", 100e9)])
 def test_a_dtype_without_a_ceiling_of_its_own_takes_the_one_of_fp32(dtype: str, peak: float) -> None:
     assert peak_flops(ROOF, dtype) == peak
-    work = Work(tensor_flops=10**9)
-    assert estimate(work, dtype, ALL_DRAM, CEILINGS).terms["compute"] == 1e18 / peak
+    work = Work(tensor_flops=10**9, dtype=dtype)
+    assert estimate(work, ALL_DRAM, CEILINGS).terms["compute"] == 1e18 / peak
 
 
 def test_a_ceiling_of_zero_was_not_measured() -> None:
@@ -256,15 +230,21 @@ def same(rate: float) -> Ceilings:
 @QUIET
 @given(
     ceilings(),
-    st.builds(Work, tensor_flops=AMOUNT, vector_flops=AMOUNT, bytes_read=AMOUNT, bytes_written=AMOUNT),
+    st.builds(
+        Work,
+        tensor_flops=AMOUNT,
+        vector_flops=AMOUNT,
+        bytes_read=AMOUNT,
+        bytes_written=AMOUNT,
+        dtype=st.sampled_from(["fp32", "fp64", "int8", "bf16"]),
+    ),
     st.builds(Traffic, AMOUNT, AMOUNT),
-    st.sampled_from(["fp32", "fp64", "int8", "bf16"]),
 )
 # Whole ns that floating point does not hit: 60 + 1 and 362 + 1 bytes in one go round up to a ns more.
-@example(same(1e9), Work(bytes_read=61), Traffic(1, 60), "fp32")
-@example(same(3e9), Work(bytes_read=363), Traffic(1, 362), "fp32")
-def test_ideal_then_roofline_then_attainable(limits: Ceilings, work: Work, traffic: Traffic, dtype: str) -> None:
-    found = estimate(work, dtype, traffic, limits)
+@example(same(1e9), Work(bytes_read=61), Traffic(1, 60))
+@example(same(3e9), Work(bytes_read=363), Traffic(1, 362))
+def test_ideal_then_roofline_then_attainable(limits: Ceilings, work: Work, traffic: Traffic) -> None:
+    found = estimate(work, traffic, limits)
     assert found.ideal_ns <= found.roofline_ns <= found.attainable_ns
     assert found.attainable_ns >= limits.launch_ns
 
@@ -293,12 +273,12 @@ def test_ideal_then_roofline_then_attainable(limits: Ceilings, work: Work, traff
 @QUIET
 @given(ceilings(), AMOUNT, AMOUNT, st.integers(0, 10**9))
 def test_more_work_never_takes_less_time(limits: Ceilings, flops: int, nbytes: int, more: int) -> None:
-    less = estimate(Work(vector_flops=flops, bytes_read=nbytes), "fp32", ALL_DRAM, limits)
+    less = estimate(Work(vector_flops=flops, bytes_read=nbytes, dtype="fp32"), ALL_DRAM, limits)
     for larger in (
         Work(vector_flops=flops + more, bytes_read=nbytes),
         Work(vector_flops=flops, bytes_read=nbytes + more),
     ):
-        found = estimate(larger, "fp32", ALL_DRAM, limits)
+        found = estimate(larger, ALL_DRAM, limits)
         assert found.ideal_ns >= less.ideal_ns
         assert found.attainable_ns >= less.attainable_ns
 
@@ -309,8 +289,8 @@ def test_what_exceeds_the_cache_must_cross_to_dram_even_ideally() -> None:
     roof = Roof(flops_per_s={"fp32": 1e15}, dram_bytes_per_s=slow, cache_bytes_per_s=fast)
     limits = msgspec.structs.replace(CEILINGS, best=roof, attainable=roof, cache_bytes=capacity, launch_ns=0.0)
     work = Work(bytes_read=3 * capacity)
-    all_hits = estimate(work, "fp32", Traffic(cache_bytes=3 * capacity, dram_bytes=0), limits)
+    all_hits = estimate(work, Traffic(cache_bytes=3 * capacity, dram_bytes=0), limits)
     assert all_hits.ideal_ns == 1_000 + 2_000_000
     assert (all_hits.cache_bytes, all_hits.dram_bytes) == (capacity, 2 * capacity)
     unknown = msgspec.structs.replace(limits, cache_bytes=0)
-    assert estimate(work, "fp32", Traffic(cache_bytes=0, dram_bytes=3 * capacity), unknown).ideal_ns == 3_000
+    assert estimate(work, Traffic(cache_bytes=0, dram_bytes=3 * capacity), unknown).ideal_ns == 3_000

@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from profiler.cost import cost
+from profiler.cost import Cost, cost
 from profiler.cost._recipes import ACTIVATIONS, GELU_ERF, GELU_TANH, Recipe, dequantize, quantize
 from profiler.cost._shapes import MS, given, need, out, size, string, work
-from profiler.records import Op, Work
+from profiler.records import Op
 
 
-def _each(op: Op, recipe: Recipe) -> Work:
+def _each(op: Op, recipe: Recipe) -> Cost:
     total = recipe.times(size(out(op)))
-    return work(op, vector=total.vector, special=total.special)
+    return work(op, total)
 
 
 @cost("Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "Elu", "Celu", "Selu", "Shrink")
 @cost("Sigmoid", "HardSigmoid", "HardSwish", "Mish", "Softplus", "Softsign", "Swish", "Tanh")
 @cost("QuickGelu", domain=MS)
-def activation(op: Op) -> Work:
+def activation(op: Op) -> Cost:
     """Its definition, per element."""
     return _each(op, ACTIVATIONS[op.op_type.lower()])
 
 
 @cost("Gelu")
 @cost("Gelu", domain=MS)
-def gelu(op: Op) -> Work:
+def gelu(op: Op) -> Cost:
     """The form with erf, or with tanh when ``approximate`` says so."""
     return _each(op, GELU_TANH if string(op, "approximate", "none") == "tanh" else GELU_ERF)
 
 
 @cost("FastGelu", domain=MS)
-def fast_gelu(op: Op) -> Work:
+def fast_gelu(op: Op) -> Cost:
     """The form with tanh, and one add for a bias."""
     return _each(op, GELU_TANH.plus(Recipe(int(given(op, 1) is not None))))
 
 
 @cost("BiasGelu", domain=MS)
-def bias_gelu(op: Op) -> Work:
+def bias_gelu(op: Op) -> Cost:
     """One add, and the form with erf."""
     return _each(op, GELU_ERF.plus(Recipe(1)))
 
 
 @cost("BiasSplitGelu", domain=MS)
-def bias_split_gelu(op: Op) -> Work:
+def bias_split_gelu(op: Op) -> Cost:
     """X + bias, halved along the last axis: one half times the Gelu of the other."""
     gated = GELU_ERF.plus(Recipe(1)).times(size(out(op)))
-    return work(op, vector=size(need(op, 0)) + gated.vector, special=gated.special)
+    return work(op, gated, vector=size(need(op, 0)))
 
 
 @cost("QLinearSigmoid", "QLinearLeakyRelu", domain=MS)
-def qlinear_activation(op: Op) -> Work:
+def qlinear_activation(op: Op) -> Cost:
     """Dequantised, the definition, quantised; a table of 256 results does with less.
 
     Inputs X, X_scale, X_zero_point, Y_scale, Y_zero_point.

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from profiler.cost import UnknownShapeError, cost
+from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._recipes import Recipe, softmax
-from profiler.cost._shapes import MS, Bound, given, integer, made, need, number, out, shape, size, touched_bytes, work
-from profiler.records import Op, Work
+from profiler.cost._shapes import MS, given, integer, made, need, number, out, shape, size, work
+from profiler.records import Op, WorkBound
 
 
 class _Core(NamedTuple):
@@ -32,19 +32,19 @@ class _Core(NamedTuple):
         scores = self.batch_heads * self.queries * self.keys
         each = Recipe(1 + self.masks)
         if number(op, "softcap", 0.0) > 0:
-            each = each.plus(Recipe(2, 1))
+            each = each.plus(Recipe(2, {"tanh": 1}))
         rows = softmax(self.batch_heads * self.queries, self.keys)
         return 2 * scores * (self.depth + self.value_depth), each.times(scores).plus(rows)
 
 
-def _finish(op: Op, tensor: int, other: Recipe, why: str = "", read: Mapping[int, int] | None = None) -> Work:
+def _finish(op: Op, tensor: int, other: Recipe, why: str = "", read: Mapping[int, int] | None = None) -> Cost:
     note = f"all scores counted, though {why} may leave some out" if why else ""
-    bound: Bound = "upper" if why else "exact"
-    return work(op, tensor=tensor, vector=other.vector, special=other.special, read=read, bound=bound, note=note)
+    bound: WorkBound = "upper" if why else "exact"
+    return work(op, other, tensor=tensor, read=read, bound=bound, note=note)
 
 
 @cost("Attention", first=23)
-def attention(op: Op) -> Work:
+def attention(op: Op) -> Cost:
     """Q K^T, softmax and the weighted sum over every query and key.
 
     Inputs Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen; [batch, heads, length, depth]
@@ -54,7 +54,7 @@ def attention(op: Op) -> Work:
     if len(q) == 3:
         heads, kv_heads = integer(op, "q_num_heads", 0), integer(op, "kv_num_heads", 0)
         if heads <= 0 or kv_heads <= 0:
-            raise UnknownShapeError("Attention with inputs of rank 3 needs q_num_heads and kv_num_heads")
+            raise MalformedOpError("Attention with inputs of rank 3 needs q_num_heads and kv_num_heads")
         q = (q[0], heads, q[1], q[2] // heads)
         k, v = ((t[0], kv_heads, t[1], t[2] // kv_heads) for t in (k, v))
     past = given(op, 4)
@@ -66,7 +66,7 @@ def attention(op: Op) -> Work:
 
 
 @cost("Attention", "QAttention", domain=MS)
-def packed_attention(op: Op) -> Work:
+def packed_attention(op: Op) -> Cost:
     """The projection of the input to Q, K and V with its bias, then attention.
 
     Inputs of Attention: input [batch, length, channels], weights [channels, q + k + v], bias,
@@ -81,7 +81,7 @@ def packed_attention(op: Op) -> Work:
     value_hidden = shape(out(op))[2]
     heads = integer(op, "num_heads", 0)
     if heads <= 0:
-        raise UnknownShapeError(f"{op.op_type} needs num_heads")
+        raise MalformedOpError(f"{op.op_type} needs num_heads")
     past = given(op, past_at)
     keys = length + (shape(past)[3] if past is not None else 0)
     mask = int(given(op, mask_at) is not None) + int(not quantized and given(op, 5) is not None)
@@ -94,7 +94,7 @@ def packed_attention(op: Op) -> Work:
 
 
 @cost("MultiHeadAttention", domain=MS)
-def multi_head_attention(op: Op) -> Work:
+def multi_head_attention(op: Op) -> Cost:
     """Attention of queries and keys that are projected already; one add per element for the bias.
 
     Inputs query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value, ...:
@@ -104,7 +104,7 @@ def multi_head_attention(op: Op) -> Work:
     query = shape(need(op, 0))
     heads = integer(op, "num_heads", 0)
     if heads <= 0:
-        raise UnknownShapeError("MultiHeadAttention needs num_heads")
+        raise MalformedOpError("MultiHeadAttention needs num_heads")
     batch, length = query[:2]
     depth = query[4] if len(query) == 5 else query[2] // heads
     key = given(op, 1)
@@ -124,7 +124,7 @@ def multi_head_attention(op: Op) -> Work:
 
 
 @cost("GroupQueryAttention", domain=MS)
-def group_query_attention(op: Op) -> Work:
+def group_query_attention(op: Op) -> Cost:
     """Causal attention with fewer key heads than query heads, and rotary embeddings where asked for.
 
     Inputs query [batch, length, heads * depth] or packed with key and value, key, value, past_key,
@@ -134,7 +134,7 @@ def group_query_attention(op: Op) -> Work:
     batch, length, width = shape(need(op, 0))
     heads, kv_heads = integer(op, "num_heads", 0), integer(op, "kv_num_heads", 0)
     if heads <= 0 or kv_heads <= 0:
-        raise UnknownShapeError("GroupQueryAttention needs num_heads and kv_num_heads")
+        raise MalformedOpError("GroupQueryAttention needs num_heads and kv_num_heads")
     depth = width // (heads + 2 * kv_heads if given(op, 1) is None else heads)
     present, past = made(op, 1), given(op, 3)
     room = length + (shape(past)[2] if past is not None else 0)
@@ -144,11 +144,11 @@ def group_query_attention(op: Op) -> Work:
     if integer(op, "do_rotary", 0):
         pairs = shape(need(op, 7))[-1]
         other = other.plus(Recipe(3 * batch * length * (heads + kv_heads) * 2 * pairs))
-        read = {index: touched_bytes(need(op, index), batch * length * pairs) for index in (7, 8)}
+        read = dict.fromkeys((7, 8), batch * length * pairs)
     return _finish(op, tensor, other, "the causal mask and unused room for keys", read)
 
 
-def _rotary(op: Op, caches: tuple[int, int]) -> Work:
+def _rotary(op: Op, caches: tuple[int, int]) -> Cost:
     """Four multiplies and two adds per rotated pair; the caches hold a value per pair.
 
     Input 0 is [batch, heads, length, depth], or [batch, length, hidden] with ``num_heads``. Without
@@ -165,7 +165,7 @@ def _rotary(op: Op, caches: tuple[int, int]) -> Work:
         depth = x[2] // heads if heads > 0 else (rotary or 2 * pairs)
     rotated = math.prod(x) // depth * min(2 * pairs, depth) if depth else 0
     tokens = x[0] * (x[2] if len(x) == 4 else x[1])
-    read = {index: touched_bytes(need(op, index), tokens * pairs) for index in caches}
+    read = dict.fromkeys(caches, tokens * pairs)
     partial = len(cos) == 2 and tokens * pairs < math.prod(cos)
     return work(
         op,
@@ -177,12 +177,12 @@ def _rotary(op: Op, caches: tuple[int, int]) -> Work:
 
 
 @cost("RotaryEmbedding")
-def rotary_embedding(op: Op) -> Work:
+def rotary_embedding(op: Op) -> Cost:
     """Inputs X, cos_cache, sin_cache, position_ids."""
     return _rotary(op, (1, 2))
 
 
 @cost("RotaryEmbedding", domain=MS)
-def rotary_embedding_ms(op: Op) -> Work:
+def rotary_embedding_ms(op: Op) -> Cost:
     """Inputs input, position_ids, cos_cache, sin_cache."""
     return _rotary(op, (2, 3))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import cost
+from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, fused_activation, requantize
 from profiler.cost._shapes import MS, NCHWC, NHWC, given, integers, need, out, shape, size, string, work
-from profiler.records import Op, Tensor, Work
+from profiler.records import Op, Tensor
 
 
 def _macs(result: Tensor, weights: Tensor) -> int:
@@ -32,7 +32,7 @@ def _notes(*notes: str) -> str:
 @cost("FusedConv", "NhwcConv", "NhwcFusedConv", domain=MS)
 @cost("Conv", domain=NCHWC)
 @cost("Conv", domain=NHWC)
-def conv(op: Op) -> Work:
+def conv(op: Op) -> Cost:
     """2 * N * Cout * Hout * Wout * (Cin / group) * Kh * Kw; one add for a bias, one for a summand, the activation.
 
     Inputs X, W, B and, in ONNX Runtime's fused forms, the summand Z.
@@ -42,9 +42,8 @@ def conv(op: Op) -> Work:
     epilogue = Recipe(sum(given(op, index) is not None for index in (2, 3))).plus(activation).times(size(y))
     return work(
         op,
+        epilogue,
         tensor=2 * _macs(y, need(op, 1)),
-        vector=epilogue.vector,
-        special=epilogue.special,
         bound="lower" if activation_note else "exact",
         note=_notes(
             _padding_note(op),
@@ -55,7 +54,7 @@ def conv(op: Op) -> Work:
 
 
 @cost("ConvInteger")
-def conv_integer(op: Op) -> Work:
+def conv_integer(op: Op) -> Cost:
     """The MACs alone: zero points are folded into them."""
     return work(op, tensor=2 * _macs(out(op), need(op, 1)), note=_padding_note(op))
 
@@ -63,7 +62,7 @@ def conv_integer(op: Op) -> Work:
 @cost("QLinearConv")
 @cost("QLinearConv", domain=MS)
 @cost("QLinearConv", domain=NHWC)
-def qlinear_conv(op: Op) -> Work:
+def qlinear_conv(op: Op) -> Cost:
     """The MACs, the bias, and each accumulator requantised; zero points are folded into the MACs."""
     y = out(op)
     bias = Recipe(1) if given(op, 8) is not None else NOTHING
@@ -77,7 +76,7 @@ def qlinear_conv(op: Op) -> Work:
 
 @cost("ConvTranspose")
 @cost("ConvTransposeWithDynamicPads", domain=MS)
-def conv_transpose(op: Op) -> Work:
+def conv_transpose(op: Op) -> Cost:
     """2 * N * Cin * Hin * Win * (Cout / group) * Kh * Kw: every input element meets the whole kernel.
 
     Products that fall into the cropped border are counted. Weights are [Cin, Cout/group, Kh, Kw].
@@ -92,7 +91,7 @@ def conv_transpose(op: Op) -> Work:
 
 
 @cost("DeformConv")
-def deform_conv(op: Op) -> Work:
+def deform_conv(op: Op) -> Cost:
     """The MACs of the convolution, and for each sampled value 4 multiplies and 3 adds (bilinear), 1 for a mask.
 
     Inputs X, W, offset, B, mask. Every input channel is sampled at every kernel position of every output position.
@@ -106,12 +105,12 @@ def deform_conv(op: Op) -> Work:
 
 
 @cost("Col2Im")
-def col2im(op: Op) -> Work:
+def col2im(op: Op) -> Cost:
     """One add per column element; those that are the first at their pixel, or fall into padding, need none."""
     return work(op, vector=size(need(op, 0)), bound="upper", note="one add per column element, overlapping or not")
 
 
 @cost("ReorderInput", "ReorderOutput", domain=NCHWC)
-def reorder(op: Op) -> Work:
+def reorder(op: Op) -> Cost:
     """Between NCHW and the blocked layout: moves everything, computes nothing."""
     return work(op, note="layout change; channels as padded to the block size of the layout")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import UnknownShapeError, cost
+from profiler.cost import Cost, UnknownShapeError, cost
 from profiler.cost._recipes import dequantize, quantize
 from profiler.cost._shapes import (
     MS,
@@ -17,29 +17,27 @@ from profiler.cost._shapes import (
     out,
     shape,
     size,
-    size_bytes,
     string,
-    touched_bytes,
     work,
 )
-from profiler.records import Op, Work
+from profiler.records import Op
 
 
 @cost("Concat", "Split", "Transpose", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Where", "ReverseSequence")
 @cost("MemcpyFromHost", "MemcpyToHost")
-def move(op: Op) -> Work:
+def move(op: Op) -> Cost:
     """Every input read once, every output written; a select is not arithmetic."""
     return work(op)
 
 
 @cost("Slice", "CenterCropPad")
-def cut(op: Op) -> Work:
+def cut(op: Op) -> Cost:
     """Reads of the data only what ends up in the output."""
-    return work(op, read={0: touched_bytes(need(op, 0), size(out(op)))})
+    return work(op, read={0: size(out(op))})
 
 
 @cost("Gather")
-def gather(op: Op) -> Work:
+def gather(op: Op) -> Cost:
     """Reads the slices that are named; where indices may repeat, each is counted once per naming."""
     data, indices = need(op, 0), need(op, 1)
     dims = shape(data)
@@ -52,7 +50,7 @@ def gather(op: Op) -> Work:
     repeats = indices.value is None and named > 1
     return work(
         op,
-        read={0: size_bytes(data, elements)},
+        read={0: elements},
         bound="upper" if repeats else "exact",
         note="indices may repeat" if repeats else "",
     )
@@ -60,13 +58,13 @@ def gather(op: Op) -> Work:
 
 @cost("GatherElements", "GatherND")
 @cost("GatherND", domain=MS)
-def gather_elements(op: Op) -> Work:
+def gather_elements(op: Op) -> Cost:
     """Reads at most one value per output element."""
-    return work(op, read={0: touched_bytes(need(op, 0), size(out(op)))}, bound="upper", note="indices may repeat")
+    return work(op, read={0: size(out(op))}, bound="upper", note="indices may repeat")
 
 
 @cost("Scatter", "ScatterElements", "ScatterND", "TensorScatter")
-def scatter(op: Op) -> Work:
+def scatter(op: Op) -> Cost:
     """A copy of the data with updates put in; one FLOP per update where they are reduced into it.
 
     An update in place would move the indices and updates alone.
@@ -96,7 +94,7 @@ def _pads(op: Op) -> tuple[int, ...] | None:
 
 @cost("Pad")
 @cost("Pad", domain=MS)
-def pad(op: Op) -> Work:
+def pad(op: Op) -> Cost:
     """Reads what negative pads leave, writes the output."""
     dims = shape(need(op, 0))
     pads = _pads(op)
@@ -108,12 +106,12 @@ def pad(op: Op) -> Work:
     kept = math.prod(
         max(dim + min(first, 0) + min(last, 0), 0) for dim, first, last in zip(dims, begin, end, strict=True)
     )
-    return work(op, read={0: size_bytes(need(op, 0), kept)})
+    return work(op, read={0: kept})
 
 
 @cost("Trilu")
 @cost("Trilu", domain=MS)
-def trilu(op: Op) -> Work:
+def trilu(op: Op) -> Cost:
     """Reads the triangle that is kept, writes it and the zeros."""
     x = need(op, 0)
     dims = shape(x)
@@ -128,11 +126,11 @@ def trilu(op: Op) -> Work:
     if integer(op, "upper", 1):
         # The upper triangle from diagonal k is what the lower one up to diagonal k - 1 leaves.
         kept = rows * columns - sum(min(max(row + shift, 0), columns) for row in range(rows))
-    return work(op, read={0: size_bytes(x, math.prod(dims[:-2]) * kept)})
+    return work(op, read={0: math.prod(dims[:-2]) * kept})
 
 
 @cost("QLinearConcat", domain=MS)
-def qlinear_concat(op: Op) -> Work:
+def qlinear_concat(op: Op) -> Cost:
     """Every value dequantised and quantised again. Inputs Y_scale, Y_zero_point, then (tensor, scale, zero point)."""
     after = quantize(given(op, 1) is not None).vector
     vector = 0
@@ -143,7 +141,7 @@ def qlinear_concat(op: Op) -> Work:
 
 
 @cost("QLinearWhere", domain=MS)
-def qlinear_where(op: Op) -> Work:
+def qlinear_where(op: Op) -> Cost:
     """Both choices dequantised, the selected one quantised.
 
     Inputs condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero_point.

@@ -2,72 +2,72 @@
 
 from __future__ import annotations
 
-from profiler.cost import cost
-from profiler.cost._recipes import dequantize, quantize
+from profiler.cost import Cost, cost
+from profiler.cost._recipes import Recipe, dequantize, quantize
 from profiler.cost._shapes import MS, constant, given, integer, need, out, shape, size, work
-from profiler.records import Op, Work
+from profiler.records import Op
 
 
 @cost("Abs", "Ceil", "Floor", "IsInf", "IsNaN", "Neg", "Reciprocal", "Round", "Sign", "BitwiseNot", "Not")
-def unary(op: Op) -> Work:
+def unary(op: Op) -> Cost:
     """One FLOP per element; a reciprocal is a divide."""
     return work(op, vector=size(out(op)))
 
 
 @cost("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan")
 @cost("Erf", "Exp", "Log", "Sqrt")
-def transcendental(op: Op) -> Work:
-    """One special per element."""
-    return work(op, special=size(out(op)))
+def transcendental(op: Op) -> Cost:
+    """The function of its name, once per element."""
+    return work(op, Recipe(0, {op.op_type.lower(): size(out(op))}))
 
 
 @cost("Add", "Sub", "Mul", "Div", "Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "And", "Or", "Xor")
 @cost("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
-def binary(op: Op) -> Work:
+def binary(op: Op) -> Cost:
     """One FLOP per output element; inputs broadcast and are read once at their own size."""
     return work(op, vector=size(out(op)))
 
 
 @cost("Pow")
-def power(op: Op) -> Work:
-    """One special per output element, whatever the exponent."""
-    return work(op, special=size(out(op)))
+def power(op: Op) -> Cost:
+    """One power per output element, whatever the exponent."""
+    return work(op, Recipe(0, {"pow": size(out(op))}))
 
 
 @cost("Sum", "Max", "Min")
-def variadic(op: Op) -> Work:
+def variadic(op: Op) -> Cost:
     """One FLOP per output element and input after the first."""
     return work(op, vector=(len(op.inputs) - 1) * size(out(op)))
 
 
 @cost("Mean")
-def mean(op: Op) -> Work:
+def mean(op: Op) -> Cost:
     """The sum, and one divide."""
     return work(op, vector=len(op.inputs) * size(out(op)))
 
 
 @cost("Clip", last=10)
-def clip_by_attributes(op: Op) -> Work:
+def clip_by_attributes(op: Op) -> Cost:
     """Two compares per element: the limits are attributes with defaults."""
     return work(op, vector=2 * size(out(op)))
 
 
 @cost("Clip", first=11)
-def clip(op: Op) -> Work:
+def clip(op: Op) -> Cost:
     """One compare per element and limit given."""
     limits = sum(given(op, index) is not None for index in (1, 2))
     return work(op, vector=limits * size(out(op)))
 
 
 @cost("Cast", "CastLike")
-def cast(op: Op) -> Work:
+def cast(op: Op) -> Cost:
     """One convert per element when the dtype changes; the second input of CastLike is not read."""
     changes = need(op, 0).dtype != out(op).dtype
     return work(op, vector=size(out(op)) if changes else 0, read={1: 0})
 
 
 @cost("CumSum", "CumProd")
-def cumulative(op: Op) -> Work:
+def cumulative(op: Op) -> Cost:
     """Takes n - 1 adds along the axis (n - 2 when exclusive), for every line of values."""
     x = need(op, 0)
     total, axis = size(x), constant(op, 1)
@@ -81,13 +81,13 @@ def cumulative(op: Op) -> Work:
 
 
 @cost("BiasAdd", domain=MS)
-def bias_add(op: Op) -> Work:
+def bias_add(op: Op) -> Cost:
     """X + bias + skip: two adds per element."""
     return work(op, vector=2 * size(out(op)))
 
 
 @cost("QLinearAdd", "QLinearMul", domain=MS)
-def qlinear_binary(op: Op) -> Work:
+def qlinear_binary(op: Op) -> Cost:
     """Both inputs dequantised, one FLOP, the result quantised.
 
     Inputs A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import UnknownShapeError, cost
+from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._recipes import GELU_TANH, Recipe, dynamic_quantize, fused_activation, requantize
-from profiler.cost._shapes import MS, given, integer, need, number, out, shape, size, size_bytes, string, work
-from profiler.records import Op, Work
+from profiler.cost._shapes import MS, given, integer, need, number, out, shape, size, string, work
+from profiler.records import Op
 
 
 def _inner(op: Op, trans: bool = False, trans_batch: bool = False) -> int:
@@ -18,7 +18,7 @@ def _inner(op: Op, trans: bool = False, trans_batch: bool = False) -> int:
     """
     left = shape(need(op, 0))
     if not left:
-        raise UnknownShapeError(f"{op.op_type} needs an operand of rank 1 or more")
+        raise MalformedOpError(f"{op.op_type} needs an operand of rank 1 or more")
     if trans and len(left) > 1:
         return left[0] if trans_batch else left[-2]
     return left[-1]
@@ -26,7 +26,7 @@ def _inner(op: Op, trans: bool = False, trans_batch: bool = False) -> int:
 
 @cost("MatMul", "MatMulInteger")
 @cost("TransposeMatMul", "FusedMatMul", "FusedMatMulActivation", domain=MS)
-def matmul(op: Op) -> Work:
+def matmul(op: Op) -> Cost:
     """2 * output elements * K: batches broadcast, each operand is read once.
 
     ``alpha`` other than 1 costs one multiply per output; zero points are folded into the MACs.
@@ -38,9 +38,8 @@ def matmul(op: Op) -> Work:
     inner = _inner(op, trans=bool(integer(op, "transA", 0)), trans_batch=bool(integer(op, "transBatchA", 0)))
     return work(
         op,
+        epilogue,
         tensor=2 * y * inner,
-        vector=epilogue.vector,
-        special=epilogue.special,
         bound="lower" if note else "exact",
         note=note,
     )
@@ -48,12 +47,11 @@ def matmul(op: Op) -> Work:
 
 @cost("Gemm")
 @cost("FusedGemm", "GemmFloat8", domain=MS)
-def gemm(op: Op) -> Work:
+def gemm(op: Op) -> Cost:
     """2 * M * N * K, one add for C, one multiply for alpha and for beta where they are not 1, the activation."""
     y = size(out(op))
     activation, note = fused_activation(op)
-    epilogue = activation.times(y)
-    vector = epilogue.vector
+    vector = 0
     if number(op, "alpha", 1.0) != 1.0:
         vector += y
     c = given(op, 2)
@@ -62,31 +60,31 @@ def gemm(op: Op) -> Work:
         vector += y + (size(c) if beta != 1.0 else 0)
     return work(
         op,
+        activation.times(y),
         tensor=2 * y * _inner(op, trans=bool(integer(op, "transA", 0))),
         vector=vector,
-        special=epilogue.special,
         bound="lower" if note else "exact",
         note=note,
     )
 
 
 @cost("GemmFastGelu", domain=MS)
-def gemm_fast_gelu(op: Op) -> Work:
+def gemm_fast_gelu(op: Op) -> Cost:
     """X * W, the bias, and the tanh form of Gelu."""
     y = size(out(op))
-    bias = 1 if given(op, 2) is not None else 0
-    return work(op, tensor=2 * y * _inner(op), vector=(GELU_TANH.vector + bias) * y, special=GELU_TANH.special * y)
+    bias = Recipe(int(given(op, 2) is not None))
+    return work(op, GELU_TANH.plus(bias).times(y), tensor=2 * y * _inner(op))
 
 
 @cost("QLinearMatMul")
-def qlinear_matmul(op: Op) -> Work:
+def qlinear_matmul(op: Op) -> Cost:
     """The MACs, and each accumulator requantised."""
     y = size(out(op))
     return work(op, tensor=2 * y * _inner(op), vector=requantize().vector * y)
 
 
 @cost("QGemm", domain=MS)
-def qgemm(op: Op) -> Work:
+def qgemm(op: Op) -> Cost:
     """The MACs, C, and each accumulator requantised, or scaled to float when there is no output scale.
 
     Inputs A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point.
@@ -98,14 +96,14 @@ def qgemm(op: Op) -> Work:
 
 
 @cost("MatMulIntegerToFloat", domain=MS)
-def matmul_integer_to_float(op: Op) -> Work:
+def matmul_integer_to_float(op: Op) -> Cost:
     """The MACs, a convert and a multiply per output, and the bias (input 6)."""
     y = size(out(op))
     return work(op, tensor=2 * y * _inner(op), vector=(2 + (given(op, 6) is not None)) * y)
 
 
 @cost("DynamicQuantizeMatMul", domain=MS)
-def dynamic_quantize_matmul(op: Op) -> Work:
+def dynamic_quantize_matmul(op: Op) -> Cost:
     """A quantised by its own range, the MACs, a convert and a multiply per output, and the bias (input 4)."""
     y = size(out(op))
     ranged = dynamic_quantize(size(need(op, 0))).vector
@@ -113,7 +111,7 @@ def dynamic_quantize_matmul(op: Op) -> Work:
 
 
 @cost("MatMulNBits", "MatMulBnb4", domain=MS)
-def matmul_nbits(op: Op) -> Work:
+def matmul_nbits(op: Op) -> Cost:
     """2 * rows * N * K on packed weights, each of which is converted, shifted and scaled once.
 
     Attributes K and N are the shape of the unpacked weights. Inputs of MatMulNBits: A, B, scales,
@@ -126,7 +124,7 @@ def matmul_nbits(op: Op) -> Work:
 
 
 @cost("Einsum")
-def einsum(op: Op) -> Work:
+def einsum(op: Op) -> Cost:
     """Operands contracted from left to right, as ONNX Runtime does.
 
     A step that sums over a common index is a matrix product: 2 FLOP per element of the joint index
@@ -136,7 +134,7 @@ def einsum(op: Op) -> Work:
     """
     terms, result = _einsum_terms(op)
     read = {
-        index: size_bytes(tensor, _space(term))
+        index: _space(term)
         for index, (term, tensor) in enumerate(zip(terms, op.inputs, strict=True))
         if tensor is not None and _space(term) < size(tensor)
     }
@@ -174,7 +172,7 @@ def _einsum_terms(op: Op) -> tuple[list[dict[str, int]], list[str]]:
     inputs, arrow, result = equation.partition("->")
     texts = inputs.split(",")
     if len(texts) != len(op.inputs):
-        raise UnknownShapeError(f"Einsum {equation!r} does not fit its {len(op.inputs)} inputs")
+        raise MalformedOpError(f"Einsum {equation!r} does not fit its {len(op.inputs)} inputs")
     terms: list[dict[str, int]] = []
     longest: list[str] = []
     for index, text in enumerate(texts):
@@ -183,7 +181,7 @@ def _einsum_terms(op: Op) -> tuple[list[dict[str, int]], list[str]]:
         spare = len(dims) - len(before) - len(after)
         dots = [f".{position}" for position in reversed(range(spare))]
         if spare < 0 or (spare and not ellipsis):
-            raise UnknownShapeError(f"Einsum {equation!r} does not fit operand {index} of shape {list(dims)}")
+            raise MalformedOpError(f"Einsum {equation!r} does not fit operand {index} of shape {list(dims)}")
         terms.append(dict(zip([*before, *dots, *after], dims, strict=True)))
         longest = max(longest, dots, key=len)
     if arrow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import cost
+from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, SILU, Recipe, normalize
 from profiler.cost._shapes import (
     MS,
@@ -17,22 +17,21 @@ from profiler.cost._shapes import (
     out,
     shape,
     size,
-    touched_bytes,
     work,
 )
-from profiler.records import Op, Work
+from profiler.records import Op
 
 
-def _normalized(op: Op, groups: int, affine: int, centered: bool = True, extra: Recipe = NOTHING) -> Work:
+def _normalized(op: Op, groups: int, affine: int, centered: bool = True, extra: Recipe = NOTHING) -> Cost:
     """Input 0 normalised in ``groups``, ``affine`` FLOP per element for scale and shift, and the extra."""
     total = size(need(op, 0))
     n = total // groups if groups else 0
     each = normalize(groups, n, centered).plus(Recipe(affine * total)).plus(extra)
-    return work(op, vector=each.vector, special=each.special)
+    return work(op, each)
 
 
 @cost("LayerNormalization")
-def layer_normalization(op: Op) -> Work:
+def layer_normalization(op: Op) -> Cost:
     """Groups from the axis on; a multiply for the scale, an add for the bias."""
     dims = shape(need(op, 0))
     groups = math.prod(dims[: axis_of(op, len(dims), -1)])
@@ -40,32 +39,32 @@ def layer_normalization(op: Op) -> Work:
 
 
 @cost("RMSNormalization", "SimplifiedLayerNormalization")
-def rms_normalization(op: Op) -> Work:
+def rms_normalization(op: Op) -> Cost:
     """Groups from the axis on, not centered; a multiply for the scale."""
     dims = shape(need(op, 0))
     return _normalized(op, math.prod(dims[: axis_of(op, len(dims), -1)]), 1, centered=False)
 
 
-def _skip(op: Op, affine: int, centered: bool, bias: int) -> Work:
+def _skip(op: Op, affine: int, centered: bool, bias: int) -> Cost:
     dims = shape(need(op, 0))
     sums = 1 + (given(op, bias) is not None)
     return _normalized(op, math.prod(dims[:-1]), affine, centered, Recipe(sums * math.prod(dims)))
 
 
 @cost("SkipLayerNormalization", domain=MS)
-def skip_layer_normalization(op: Op) -> Work:
+def skip_layer_normalization(op: Op) -> Cost:
     """Input, skip and bias added, then layer normalisation of the last axis. Inputs input, skip, gamma, beta, bias."""
     return _skip(op, 1 + (given(op, 3) is not None), centered=True, bias=4)
 
 
 @cost("SkipSimplifiedLayerNormalization", domain=MS)
-def skip_rms_normalization(op: Op) -> Work:
+def skip_rms_normalization(op: Op) -> Cost:
     """Input, skip and bias added, then RMS normalisation of the last axis. Inputs input, skip, gamma, bias."""
     return _skip(op, 1, centered=False, bias=3)
 
 
 @cost("EmbedLayerNormalization", domain=MS)
-def embed_layer_normalization(op: Op) -> Work:
+def embed_layer_normalization(op: Op) -> Cost:
     """Two or three embeddings gathered and added, then layer normalisation.
 
     Inputs input_ids, segment_ids, word, position and segment embeddings, gamma, beta, mask,
@@ -75,43 +74,42 @@ def embed_layer_normalization(op: Op) -> Work:
     y = size(out(op))
     hidden = shape(need(op, 2))[1]
     positions = batch * length if given(op, 8) is not None else length
-    read = {2: touched_bytes(need(op, 2), y), 3: touched_bytes(need(op, 3), positions * hidden)}
+    read = {2: y, 3: positions * hidden}
     segment = given(op, 4)
     if segment is not None:
-        read[4] = touched_bytes(segment, y)
+        read[4] = y
     sums = 1 if segment is None else 2
     mask = size(need(op, 7)) if given(op, 7) is not None else 0
     each = normalize(batch * length, hidden).plus(Recipe((2 + sums) * y + mask))
     return work(
         op,
-        vector=each.vector,
-        special=each.special,
+        each,
         read=read,
         bound="upper",
         note="rows may repeat: each counted once",
     )
 
 
-def _batch_inference(op: Op) -> Work:
+def _batch_inference(op: Op) -> Cost:
     """Per channel epsilon, root, scale over it, and the shift (2 FLOP); per element a multiply and an add."""
     channels = size(need(op, 1))
-    return work(op, vector=2 * size(need(op, 0)) + 4 * channels, special=channels)
+    return work(op, Recipe(2 * size(need(op, 0)) + 4 * channels, {"sqrt": channels}))
 
 
-def _batch_training(op: Op) -> Work:
+def _batch_training(op: Op) -> Cost:
     """Groups are channels; the running mean and variance take 3 FLOP each per channel."""
     channels = size(need(op, 1))
     return _normalized(op, channels, 2, extra=Recipe(6 * channels))
 
 
 @cost("BatchNormalization", last=6)
-def batch_normalization_is_test(op: Op) -> Work:
+def batch_normalization_is_test(op: Op) -> Cost:
     """Training unless ``is_test``."""
     return _batch_inference(op) if integer(op, "is_test", 0) else _batch_training(op)
 
 
 @cost("BatchNormalization", first=7, last=13)
-def batch_normalization_by_outputs(op: Op) -> Work:
+def batch_normalization_by_outputs(op: Op) -> Cost:
     """Training when it has more outputs than Y."""
     training = any(made(op, index) is not None for index in range(1, len(op.outputs)))
     return _batch_training(op) if training else _batch_inference(op)
@@ -119,26 +117,26 @@ def batch_normalization_by_outputs(op: Op) -> Work:
 
 @cost("BatchNormalization", first=14)
 @cost("BatchNormalization", domain=NHWC)
-def batch_normalization(op: Op) -> Work:
+def batch_normalization(op: Op) -> Cost:
     """Training when ``training_mode`` is set."""
     return _batch_training(op) if integer(op, "training_mode", 0) else _batch_inference(op)
 
 
 @cost("InstanceNormalization")
 @cost("InstanceNormalization", domain=NHWC)
-def instance_normalization(op: Op) -> Work:
+def instance_normalization(op: Op) -> Cost:
     """One group per sample and channel; a scale and a shift."""
     return _normalized(op, shape(need(op, 0))[0] * size(need(op, 1)), 2)
 
 
 @cost("GroupNormalization")
-def group_normalization(op: Op) -> Work:
+def group_normalization(op: Op) -> Cost:
     """``num_groups`` groups per sample; a scale and a shift."""
     return _normalized(op, shape(need(op, 0))[0] * integer(op, "num_groups", 1), 2)
 
 
 @cost("GroupNorm", "SkipGroupNorm", domain=MS)
-def group_norm(op: Op) -> Work:
+def group_norm(op: Op) -> Cost:
     """As GroupNormalization, with SiLU when ``activation`` is 1; the skip and the bias are added first."""
     x = size(need(op, 0))
     extra = SILU.times(x) if integer(op, "activation", 0) else NOTHING
@@ -148,7 +146,7 @@ def group_norm(op: Op) -> Work:
 
 
 @cost("MeanVarianceNormalization")
-def mean_variance_normalization(op: Op) -> Work:
+def mean_variance_normalization(op: Op) -> Cost:
     """Groups over the axes, by default all but the channels of [N, C, H, W]."""
     dims = shape(need(op, 0))
     axes = op.attributes.get("axes", (0, 2, 3))
@@ -157,17 +155,18 @@ def mean_variance_normalization(op: Op) -> Work:
 
 
 @cost("LpNormalization")
-def lp_normalization(op: Op) -> Work:
+def lp_normalization(op: Op) -> Cost:
     """Absolute values or squares, their sum, a root for p = 2, and a divide, along one axis."""
     dims = shape(need(op, 0))
     total = math.prod(dims)
     rows = total // dims[axis_of(op, len(dims), -1)] if total else 0
-    return work(op, vector=3 * total - rows, special=rows if integer(op, "p", 2) == 2 else 0)
+    roots = {"sqrt": rows} if integer(op, "p", 2) == 2 else {}
+    return work(op, Recipe(3 * total - rows, roots))
 
 
 @cost("LRN")
 @cost("LRN", domain=NHWC)
-def lrn(op: Op) -> Work:
+def lrn(op: Op) -> Cost:
     """Each x / (bias + alpha / size * sum of squares over ``size`` channels) ^ beta.
 
     Per element a square, size - 1 adds, a multiply, an add, a divide and a power. Squares are
@@ -175,4 +174,4 @@ def lrn(op: Op) -> Work:
     """
     x = size(need(op, 0))
     window = integer(op, "size", 1)
-    return work(op, vector=(window + 3) * x, special=x, note="windows over the edge count in full")
+    return work(op, Recipe(window + 3, {"pow": 1}).times(x), note="windows over the edge count in full")

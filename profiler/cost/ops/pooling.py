@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import UnknownShapeError, cost
-from profiler.cost._recipes import requantize
+from profiler.cost import Cost, UnknownShapeError, cost
+from profiler.cost._recipes import Recipe, requantize
 from profiler.cost._shapes import (
     MS,
     NCHWC,
@@ -18,10 +18,9 @@ from profiler.cost._shapes import (
     out,
     shape,
     size,
-    touched_bytes,
     work,
 )
-from profiler.records import Op, Work
+from profiler.records import Op
 
 
 def _window(op: Op) -> int:
@@ -41,7 +40,7 @@ def _global_window(op: Op) -> int:
 @cost("NhwcMaxPool", domain=MS)
 @cost("MaxPool", "AveragePool", domain=NCHWC)
 @cost("MaxPool", "AveragePool", domain=NHWC)
-def pool(op: Op) -> Work:
+def pool(op: Op) -> Cost:
     """Window size per output element: compares, or adds and the divide. Padding counts."""
     return work(op, vector=_window(op) * size(out(op)))
 
@@ -49,54 +48,54 @@ def pool(op: Op) -> Work:
 @cost("GlobalMaxPool", "GlobalAveragePool")
 @cost("GlobalMaxPool", "GlobalAveragePool", domain=NCHWC)
 @cost("GlobalMaxPool", "GlobalAveragePool", domain=NHWC)
-def global_pool(op: Op) -> Work:
+def global_pool(op: Op) -> Cost:
     """One FLOP per input element."""
     return work(op, vector=_global_window(op) * size(out(op)))
 
 
-def _lp(op: Op, window: int) -> Work:
+def _lp(op: Op, window: int) -> Cost:
     """(sum |x|^p)^(1/p): for p = 1 an absolute value, for p = 2 a square and a root, else powers."""
     p = number(op, "p", 2.0)
     y = size(out(op))
-    vector, special = {1.0: (2 * window - 1, 0), 2.0: (2 * window - 1, 1)}.get(p, (2 * window - 1, window + 1))
-    return work(op, vector=max(vector, 0) * y, special=special * y)
+    special = {1.0: {}, 2.0: {"sqrt": 1}}.get(p, {"pow": window + 1})
+    return work(op, Recipe(max(2 * window - 1, 0), special).times(y))
 
 
 @cost("LpPool")
 @cost("LpPool", domain=NHWC)
-def lp_pool(op: Op) -> Work:
+def lp_pool(op: Op) -> Cost:
     """The p-norm of each window."""
     return _lp(op, _window(op))
 
 
 @cost("GlobalLpPool")
 @cost("GlobalLpPool", domain=NHWC)
-def global_lp_pool(op: Op) -> Work:
+def global_lp_pool(op: Op) -> Cost:
     """The p-norm of each channel."""
     return _lp(op, _global_window(op))
 
 
 @cost("QLinearAveragePool", domain=MS)
 @cost("QLinearAveragePool", domain=NHWC)
-def qlinear_average_pool(op: Op) -> Work:
+def qlinear_average_pool(op: Op) -> Cost:
     """The window in integers, then requantised. Inputs X, x_scale, x_zero_point, y_scale, y_zero_point."""
     return work(op, vector=(_window(op) + requantize(given(op, 4) is not None).vector) * size(out(op)))
 
 
 @cost("QLinearGlobalAveragePool", domain=MS)
-def qlinear_global_average_pool(op: Op) -> Work:
+def qlinear_global_average_pool(op: Op) -> Cost:
     """The channel in integers, then requantised."""
     return work(op, vector=(_global_window(op) + requantize(given(op, 4) is not None).vector) * size(out(op)))
 
 
 @cost("MaxUnpool")
-def max_unpool(op: Op) -> Work:
+def max_unpool(op: Op) -> Cost:
     """Values go to the places that their indices name; the rest is zero."""
     return work(op)
 
 
 @cost("MaxRoiPool")
-def max_roi_pool(op: Op) -> Work:
+def max_roi_pool(op: Op) -> Cost:
     """Every region has at most the whole map to compare. Inputs X [N, C, H, W], rois [R, 5].
 
     Neighbouring bins of a region share at most one row and one column on each side.
@@ -108,7 +107,7 @@ def max_roi_pool(op: Op) -> Work:
 
 
 @cost("RoiAlign")
-def roi_align(op: Op) -> Work:
+def roi_align(op: Op) -> Cost:
     """Per sampling point 4 multiplies and 3 adds, and one FLOP to gather it into its bin.
 
     ``sampling_ratio`` 0 takes one point per pixel of the bin: counted as if the region were the map.
@@ -122,7 +121,7 @@ def roi_align(op: Op) -> Work:
     return work(
         op,
         vector=8 * points,
-        read={0: touched_bytes(need(op, 0), 4 * points)},
+        read={0: 4 * points},
         bound="upper",
         note="regions are data and may overlap; interpolation weights not counted",
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from profiler.cost import cost
+from profiler.cost import Cost, cost
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, dynamic_quantize
 from profiler.cost._shapes import MS, given, integer, need, number, shape, work
-from profiler.records import Op, Work
+from profiler.records import Op
 
 _DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 
@@ -47,7 +47,7 @@ def _per_unit(op: Op, kind: str) -> tuple[Recipe, str]:
 
 @cost("RNN", "GRU", "LSTM")
 @cost("DynamicQuantizeLSTM", domain=MS)
-def recurrent(op: Op) -> Work:
+def recurrent(op: Op) -> Cost:
     """2 * directions * steps * batch * gates * H * (inputs + H) for the gates; the rest per hidden unit and step.
 
     With B there are two adds per gate, Wb and Rb. Weights are read once for all steps. Inputs
@@ -66,7 +66,7 @@ def recurrent(op: Op) -> Work:
     unit, note = _per_unit(op, kind)
     each = unit.times(cells * hidden)
     gate_values = directions * cells * gates * hidden
-    vector = each.vector + (2 * gate_values if given(op, 3) is not None else 0)
+    vector = 2 * gate_values if given(op, 3) is not None else 0
     if quantized:
         # Each accumulator is converted and scaled: two products of a gate, X * W and H * R.
         rows = dynamic_quantize(x[2]).vector + directions * dynamic_quantize(hidden).vector
@@ -75,9 +75,9 @@ def recurrent(op: Op) -> Work:
     notes = [note, "sequences may be shorter than the longest" if shorter else "", "weights read once for all steps"]
     return work(
         op,
+        each,
         tensor=2 * gate_values * (x[2] + hidden),
         vector=vector,
-        special=each.special,
         bound="upper" if shorter else "lower" if note else "exact",
         note="; ".join(part for part in notes if part),
     )

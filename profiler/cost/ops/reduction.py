@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from profiler.cost import cost
+from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, dequantize, quantize
 from profiler.cost._shapes import MS, given, integer, need, out, size, work
-from profiler.records import Op, Work
+from profiler.records import Op
 
 _EACH: dict[str, tuple[Recipe, Recipe]] = {
     "ReduceL1": (Recipe(1), Recipe(0)),
-    "ReduceL2": (Recipe(1), Recipe(0, 1)),
-    "ReduceLogSum": (Recipe(0), Recipe(0, 1)),
+    "ReduceL2": (Recipe(1), Recipe(0, {"sqrt": 1})),
+    "ReduceLogSum": (Recipe(0), Recipe(0, {"log": 1})),
     # The maximum takes x - y compares and is added back y times: one per input together. The other
     # FLOP per input subtracts it.
-    "ReduceLogSumExp": (Recipe(2, 1), Recipe(0, 1)),
+    "ReduceLogSumExp": (Recipe(2, {"exp": 1}), Recipe(0, {"log": 1})),
     "ReduceMean": (Recipe(0), Recipe(1)),
     "ReduceSumSquare": (Recipe(1), Recipe(0)),
 }
@@ -29,24 +29,24 @@ def _copies(op: Op) -> bool:
 
 @cost("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
 @cost("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
-def reduce(op: Op) -> Work:
+def reduce(op: Op) -> Cost:
     """One FLOP per element that disappears, and what the kind does to each input and output."""
     if _copies(op):
         return work(op, note="no axes: a copy")
     x, y = size(need(op, 0)), size(out(op))
     per_input, per_output = _EACH.get(op.op_type, (NOTHING, NOTHING))
     each = Recipe(max(x - y, 0)).plus(per_input.times(x)).plus(per_output.times(y))
-    return work(op, vector=each.vector, special=each.special)
+    return work(op, each)
 
 
 @cost("ArgMax", "ArgMin")
-def arg_extreme(op: Op) -> Work:
+def arg_extreme(op: Op) -> Cost:
     """One compare per element that disappears."""
     return work(op, vector=max(size(need(op, 0)) - size(out(op)), 0))
 
 
 @cost("QLinearReduceMean", domain=MS)
-def qlinear_reduce_mean(op: Op) -> Work:
+def qlinear_reduce_mean(op: Op) -> Cost:
     """Dequantised, the mean, quantised. Inputs data, scale, zero_point, reduced_scale, reduced_zero_point."""
     x, y = size(need(op, 0)), size(out(op))
     around = dequantize(given(op, 2) is not None).vector * x + quantize(given(op, 4) is not None).vector * y

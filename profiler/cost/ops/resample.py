@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import cost
+from profiler.cost import Cost, cost
 from profiler.cost._shapes import (
     MS,
     NCHWC,
@@ -14,12 +14,10 @@ from profiler.cost._shapes import (
     out,
     shape,
     size,
-    size_bytes,
     string,
-    touched_bytes,
     work,
 )
-from profiler.records import Op, Work
+from profiler.records import Op
 
 _TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 
@@ -27,7 +25,7 @@ _TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 @cost("Resize", "Upsample")
 @cost("Upsample", domain=NCHWC)
 @cost("Resize", domain=NHWC)
-def resize(op: Op) -> Work:
+def resize(op: Op) -> Cost:
     """A weighted sum of the taps of every dimension that changes its size.
 
     Nearest copies. Linear takes 2 taps per such dimension and cubic 4, so that an output element
@@ -53,7 +51,7 @@ def resize(op: Op) -> Work:
     return work(
         op,
         vector=(2 * taps - 1) * math.prod(y) if taps_here > 1 and taps > 1 else 0,
-        read={0: size_bytes(need(op, 0), touched)},
+        read={0: touched},
         bound="upper" if overlap else "exact",
         note="taps of neighbours may be the same" if overlap else "",
     )
@@ -62,7 +60,7 @@ def resize(op: Op) -> Work:
 @cost("GridSample")
 @cost("GridSample", domain=MS)
 @cost("GridSample", domain=NHWC)
-def grid_sample(op: Op) -> Work:
+def grid_sample(op: Op) -> Cost:
     """A weighted sum of taps per output element, and the grid to pixels: a multiply and an add per coordinate.
 
     Inputs X [N, C, spatial], grid [N, spatial out, dimensions].
@@ -73,13 +71,13 @@ def grid_sample(op: Op) -> Work:
     return work(
         op,
         vector=2 * math.prod(grid) + ((2 * taps - 1) * y if taps > 1 else 0),
-        read={0: touched_bytes(need(op, 0), taps * y)},
+        read={0: taps * y},
         bound="upper",
         note="points are data and may share taps; interpolation weights not counted",
     )
 
 
 @cost("AffineGrid")
-def affine_grid(op: Op) -> Work:
+def affine_grid(op: Op) -> Cost:
     """Matrices theta [N, d, d + 1] times each homogeneous grid point: d + 1 MACs per coordinate."""
     return work(op, tensor=2 * size(out(op)) * shape(need(op, 0))[-1])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import cost
-from profiler.cost._shapes import MS, axis_of, constant, given, need, out, shape, size, size_bytes, work
-from profiler.records import Op, Tensor, Work
+from profiler.cost import Cost, cost
+from profiler.cost._recipes import Recipe
+from profiler.cost._shapes import MS, axis_of, constant, given, need, out, shape, size, work
+from profiler.records import Op, Tensor
 
 
 def _log2(count: int) -> int:
@@ -37,7 +38,7 @@ def _at_most(op: Op, most: dict[int, int]) -> Op:
 
 
 @cost("TopK")
-def top_k(op: Op) -> Work:
+def top_k(op: Op) -> Cost:
     """A heap of k values per line: a compare with its least, and at most two per level to sift down, then its sort.
 
     n * (1 + 2 log2 k) + k * log2 k compares.
@@ -51,7 +52,7 @@ def top_k(op: Op) -> Work:
 
 
 @cost("NonZero")
-def non_zero(op: Op) -> Work:
+def non_zero(op: Op) -> Cost:
     """A compare per element; where the count is not known, every element is one that is not zero."""
     x = need(op, 0)
     vector = size(x)
@@ -63,7 +64,7 @@ def non_zero(op: Op) -> Work:
 
 @cost("Unique")
 @cost("Unique", domain=MS)
-def unique(op: Op) -> Work:
+def unique(op: Op) -> Cost:
     """A sort: n * log2 n compares of slices; where the count is not known, all are distinct."""
     x = need(op, 0)
     total = size(x)
@@ -75,17 +76,17 @@ def unique(op: Op) -> Work:
 
 
 @cost("Compress")
-def compress(op: Op) -> Work:
+def compress(op: Op) -> Cost:
     """Moves the slices that are picked; where the count is not known, all of them."""
     x = need(op, 0)
     y = out(op)
     if _known(y):
-        return work(op, read={0: size_bytes(x, size(y))})
+        return work(op, read={0: size(y)})
     return work(_at_most(op, {0: size(x)}), bound="upper", note="every slice counted as picked")
 
 
 @cost("NonMaxSuppression")
-def non_max_suppression(op: Op) -> Work:
+def non_max_suppression(op: Op) -> Cost:
     """Per class a sort of the scores, then each box against each box selected so far.
 
     An intersection over union takes 19 FLOP: 4 compares and 2 subtracts for the sides of the overlap, 2
@@ -104,14 +105,14 @@ def non_max_suppression(op: Op) -> Work:
 
 
 @cost("Multinomial")
-def multinomial(op: Op) -> Work:
+def multinomial(op: Op) -> Cost:
     """Exp and running sum of each row of log-probabilities, and a binary search per sample."""
     batch, classes = shape(need(op, 0))
     samples = shape(out(op))[1]
     return work(
         op,
+        Recipe(0, {"exp": batch * classes}),
         vector=batch * (classes + samples * _log2(classes)),
-        special=batch * classes,
         bound="lower",
         note="the arithmetic of the generator is not specified",
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import cost
+from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, dequantize, quantize, softmax
 from profiler.cost._shapes import MS, axis_of, given, integer, need, shape, size, work
-from profiler.records import Op, Work
+from profiler.records import Op
 
 
 def _rows(op: Op, flattened: bool, default: int) -> tuple[int, int]:
@@ -18,34 +18,36 @@ def _rows(op: Op, flattened: bool, default: int) -> tuple[int, int]:
     return (math.prod(dims) // n if n else 0), n
 
 
-def _work(op: Op, rows: int, n: int, extra: Recipe = NOTHING) -> Work:
+def _work(op: Op, rows: int, n: int, extra: Recipe = NOTHING) -> Cost:
     """Softmax, and log(sum) instead of the divide for LogSoftmax; only compares for Hardmax."""
     if op.op_type == "Hardmax":
         return work(op, vector=rows * (n - 1))
     total = softmax(rows, n).plus(extra)
-    return work(op, vector=total.vector, special=total.special + (rows if op.op_type == "LogSoftmax" else 0))
+    if op.op_type == "LogSoftmax":
+        total = total.plus(Recipe(0, {"log": rows}))
+    return work(op, total)
 
 
 @cost("Softmax", "LogSoftmax", "Hardmax", first=13)
-def softmax_axis(op: Op) -> Work:
+def softmax_axis(op: Op) -> Cost:
     """Rows along one axis."""
     return _work(op, *_rows(op, flattened=False, default=-1))
 
 
 @cost("Softmax", "LogSoftmax", "Hardmax", last=12)
-def softmax_flattened(op: Op) -> Work:
+def softmax_flattened(op: Op) -> Cost:
     """The input flattened to two dimensions at the axis."""
     return _work(op, *_rows(op, flattened=True, default=1))
 
 
 @cost("BiasSoftmax", domain=MS)
-def bias_softmax(op: Op) -> Work:
+def bias_softmax(op: Op) -> Cost:
     """One add per element, then softmax over everything from the axis on."""
     return _work(op, *_rows(op, flattened=True, default=1), extra=Recipe(size(need(op, 0))))
 
 
 @cost("QLinearSoftmax", domain=MS)
-def qlinear_softmax(op: Op) -> Work:
+def qlinear_softmax(op: Op) -> Cost:
     """Dequantised, softmax of the opset in its attribute, quantised."""
     old = integer(op, "opset", 13) < 13
     around = dequantize(given(op, 2) is not None).plus(quantize(given(op, 4) is not None))

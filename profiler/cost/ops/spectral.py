@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from profiler.cost import UnknownShapeError, cost
+from profiler.cost import Cost, UnknownShapeError, cost
 from profiler.cost._shapes import constant, given, integer, need, out, shape, size, work
-from profiler.records import Op, Work
+from profiler.records import Op
 
 _NOTE = "5 n log2 n per complex transform, half of it per real one"
 
@@ -20,13 +20,13 @@ def fft_flops(n: int, real: bool) -> int:
 
 
 @cost("DFT", last=19)
-def dft_attribute(op: Op) -> Work:
+def dft_attribute(op: Op) -> Cost:
     """Transforms along the ``axis`` attribute."""
     return _dft(op, integer(op, "axis", 1))
 
 
 @cost("DFT", first=20)
-def dft_input(op: Op) -> Work:
+def dft_input(op: Op) -> Cost:
     """Transforms along the axis of input 2, by default the last of the signal."""
     axis = (-2,) if given(op, 2) is None else constant(op, 2)
     if axis is None:
@@ -34,7 +34,7 @@ def dft_input(op: Op) -> Work:
     return _dft(op, axis[0])
 
 
-def _dft(op: Op, axis: int) -> Work:
+def _dft(op: Op, axis: int) -> Cost:
     """Inputs [..., signal, ..., 1 or 2], dft_length."""
     x, y = shape(need(op, 0)), shape(out(op))
     axis %= len(x)
@@ -54,7 +54,7 @@ def _dft(op: Op, axis: int) -> Work:
 
 
 @cost("STFT")
-def stft(op: Op) -> Work:
+def stft(op: Op) -> Cost:
     """A transform per frame, and a multiply per value for the window.
 
     Inputs signal [batch, length, 1 or 2], frame_step, window, frame_length; output

@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-from profiler.cost import cost
-from profiler.cost._shapes import MS, constant, given, integer, made, out, size, work
-from profiler.records import Op, Work
+from profiler.cost import Cost, cost
+from profiler.cost._shapes import MS, constant, given, integer, made, out, size, view, work
+from profiler.records import Op
 
 
 @cost("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "BitCast")
 @cost("ExpandDims", domain=MS)
-def view(_op: Op) -> Work:
+def same_bytes(op: Op) -> Cost:
     """No traffic: a runtime hands on the buffer. Where it copies instead, the copy is time lost."""
-    return Work(note="a view: moves nothing")
+    return view(op)
 
 
-def _dropout(op: Op, training: bool | None) -> Work:
+def _dropout(op: Op, training: bool | None) -> Cost:
     """At inference a view, whose mask nobody should need; in training a multiply per element."""
     if training:
         return work(op, vector=size(out(op)), bound="lower", note="the random numbers are not counted")
     if training is None:
         return work(op, vector=size(out(op)), bound="upper", note="training_mode unknown: counted as training")
     if made(op, 1) is not None:
-        return Work(bound="lower", note="a view: moves nothing; a mask of ones, if it is used, is not counted")
-    return Work(note="a view: moves nothing")
+        return view(op)._replace(
+            bound="lower", note="a view: moves nothing; a mask of ones, if it is used, is not counted"
+        )
+    return view(op)
 
 
 @cost("Dropout", last=6)
-def dropout_is_test(op: Op) -> Work:
+def dropout_is_test(op: Op) -> Cost:
     """Training unless ``is_test``."""
     return _dropout(op, training=not integer(op, "is_test", 0))
 
 
 @cost("Dropout", first=7, last=11)
-def dropout_inference(op: Op) -> Work:
+def dropout_inference(op: Op) -> Cost:
     """Inference only."""
     return _dropout(op, training=False)
 
 
 @cost("Dropout", first=12)
-def dropout(op: Op) -> Work:
+def dropout(op: Op) -> Cost:
     """Training when the input ``training_mode`` is true."""
     if given(op, 2) is None:
         return _dropout(op, training=False)

@@ -49,7 +49,7 @@ def _remedy(layer: LayerResult, case: Case) -> str:
         return "it is a batched gemv: write it as Mul + ReduceSum, or fold the batch into one GEMM"
     if layer.op_type in ("Transpose", "Concat", "Split", "Slice", "Gather", "Expand", "Tile"):
         return "it only moves data: choose layouts so that it is not needed, or fuse it into its reader"
-    if layer.work is not None and 4 * layer.work.special >= layer.work.flops > 0:
+    if layer.work is not None and 2 * layer.work.special_flops >= layer.work.flops > 0:
         # The roof prices exp or pow as one FLOP, so such a layer may in truth be bound by them.
         return "special functions (exp, pow, erf, sqrt) may bound it, not memory: use a fused or approximate form"
     return "fuse it with its neighbours, or give it contiguous, larger pieces; then a hand-written kernel"

@@ -7,7 +7,7 @@ What:
 Why:
     Few or odd channels leave vector lanes empty; a depthwise or grouped convolution has little
     reuse; a recurrent layer runs one thin product a step; the batch is too small for all threads;
-    special functions (exp, erf, tanh) cost more than one FLOP each.
+    special functions (exp, erf, tanh) cost more than the FLOPs that they count as.
 
 Try:
     Pad channels to the vector width, raise the batch, merge parallel products into one, use the
@@ -53,6 +53,6 @@ def _remedy(layer: LayerResult, case: Case) -> str:
         return "pad its channels to a multiple of the vector width, or raise the batch"
     if layer.op_type in ("LSTM", "GRU", "RNN"):
         return "each step is one thin product: batch more sequences together, or split the input product off"
-    if layer.work is not None and layer.work.special * 2 > layer.work.flops:
+    if layer.work is not None and layer.work.special_flops * 2 > layer.work.flops:
         return "special functions dominate: use a fused or approximate form (FastGelu, a table), or a lower precision"
     return "raise the batch, or merge products that share an input"

@@ -234,9 +234,9 @@ function layerDetail(layer) {
       el("h5", null, `Match: ${layer.match}`), el("div", { class: "reason" }, bdi(layer.reason || "no reason was recorded"))),
     el("div", null, el("h5", null, "Times that competed"), termTable(layer), facts([["ideal", known(layer.ideal_ns, ns, "~")], ["attainable", known(layer.attainable_ns, ns, "~")], ["lost", known(layer.lost_ns, ns, "~")]])),
     el("div", null, el("h5", null, "Work"), work ? facts([
-      ["tensor", flop(work.tensor_flops)], ["vector", flop(work.vector_flops)], ["special functions", whole(work.special)],
+      ["tensor", flop(work.tensor_flops)], ["vector", flop(work.vector_flops)], ["special functions", Object.entries(work.special).map(([name, count]) => `${whole(count)} ${name}`).join(", ")],
       ["read", bytes(work.bytes_read)], ["of it parameters", bytes(work.bytes_parameters)], ["written", bytes(work.bytes_written)],
-      ["intensity", work.bytes_read + work.bytes_written ? `${digits((work.tensor_flops + work.vector_flops + work.special) / (work.bytes_read + work.bytes_written))} FLOP/B` : ""],
+      ["intensity", work.bytes_read + work.bytes_written ? `${digits(layer.flops / (work.bytes_read + work.bytes_written))} FLOP/B` : ""],
       ["counts are", work.bound], ["note", work.note]]) : el("div", null, "unknown: the op has no cost function or a shape is unknown")),
     kernelTable(layer.kernels));
 }
