@@ -5,7 +5,6 @@ A pure function of the source artefact, like `profiler.analysis`, and needed by 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import msgspec
 
 from profiler.cost import CostError, work_of
 from profiler.cost.fused import combined, total
+from profiler.cost.ops.control import trips
 from profiler.cost.precision import compute_dtypes
 from profiler.records import (
     SCHEMA_VERSION,
@@ -60,32 +60,79 @@ def inspection_of(source: Source) -> Inspection:
     """
     works, reasons = work_of_nodes(source.nodes)
     nodes = tuple(msgspec.structs.replace(node, work=works[node.name]) for node in source.nodes)
-    runs = count_runs(nodes)
-    groups: dict[tuple[str, str], list[Node]] = {}
-    for node in nodes:
-        groups.setdefault((node.op.domain, node.op.op_type), []).append(node)
-    ops = [
-        OpTotal(domain=domain, op_type=op_type, count=len(found), work=_total(found, runs.times))
-        for (domain, op_type), found in sorted(groups.items())
-    ]
-    missing: dict[tuple[str, str, str], int] = {}
-    for node in nodes:
-        if node.name in reasons:
-            key = (node.op.domain, node.op.op_type, reasons[node.name].partition(":")[0])
-            missing[key] = missing.get(key, 0) + 1
-    everything = total(op.work for op in ops)
+    found = totals([Alike(node, 1, reasons.get(node.name, "")) for node in nodes])
     return Inspection(
         schema_version=SCHEMA_VERSION,
         model=source.model,
+        total=found.total,
+        macs_by_dtype=found.macs_by_dtype,
+        ops=found.ops,
+        nodes=nodes,
+        unsupported=found.unsupported,
+    )
+
+
+class Alike(NamedTuple):
+    """Nodes of one graph that do the same work."""
+
+    first: Node
+    """The first of them, with its work."""
+    number: int
+    reason: str = ""
+    """Why they have no price."""
+
+
+class Totals(NamedTuple):
+    """What the nodes of a model add up to; see `Inspection`."""
+
+    total: Work
+    macs_by_dtype: dict[str, int]
+    ops: tuple[OpTotal, ...]
+    unsupported: tuple[Unsupported, ...]
+
+
+def totals(nodes: Sequence[Alike]) -> Totals:
+    """Add up the nodes of a model.
+
+    Args:
+        nodes: All nodes in order of the first of each; one that owns bodies stands alone.
+    """
+    runs = count_runs([_all_of(alike) for alike in nodes])
+    by_op: dict[tuple[str, str], list[Alike]] = {}
+    missing: dict[tuple[str, str, str], int] = {}
+    for alike in nodes:
+        op = alike.first.op
+        by_op.setdefault((op.domain, op.op_type), []).append(alike)
+        if alike.reason:
+            key = (op.domain, op.op_type, alike.reason.partition(":")[0])
+            missing[key] = missing.get(key, 0) + alike.number
+    ops = [
+        OpTotal(
+            domain=domain,
+            op_type=op_type,
+            count=sum(alike.number for alike in found),
+            work=_total(found, runs.times),
+        )
+        for (domain, op_type), found in sorted(by_op.items())
+    ]
+    everything = total(op.work for op in ops)
+    return Totals(
         total=msgspec.structs.replace(everything, bound=combined(everything.bound, runs.bound), note=_note(ops, runs)),
         macs_by_dtype=_macs_by_dtype(nodes, runs.times),
         ops=tuple(sorted(ops, key=lambda op: (-op.work.flops, -op.work.bytes, op.op_type))),
-        nodes=nodes,
         unsupported=tuple(
             Unsupported(domain=domain, op_type=op_type, count=count, measured_ns=0, share=0.0, reason=reason)
             for (domain, op_type, reason), count in sorted(missing.items())
         ),
     )
+
+
+def _all_of(alike: Alike) -> Node:
+    """One node that does the work of all."""
+    node = alike.first
+    if alike.number == 1 or node.work is None:
+        return node
+    return msgspec.structs.replace(node, work=scaled(node.work, alike.number))
 
 
 def _note(ops: Sequence[OpTotal], runs: Runs) -> str:
@@ -95,16 +142,26 @@ def _note(ops: Sequence[OpTotal], runs: Runs) -> str:
     )
 
 
-def _macs_by_dtype(nodes: Sequence[Node], times: Mapping[str, int]) -> dict[str, int]:
+def _macs_by_dtype(nodes: Sequence[Alike], times: Mapping[str, int]) -> dict[str, int]:
     macs: dict[str, int] = {}
-    for node in nodes:
+    for node, number, _ in nodes:
         if node.work is not None and node.work.tensor_flops and not node.constant and times[node.graph]:
-            macs[node.work.dtype] = macs.get(node.work.dtype, 0) + node.work.macs * times[node.graph]
+            macs[node.work.dtype] = macs.get(node.work.dtype, 0) + node.work.macs * times[node.graph] * number
     return dict(sorted(macs.items()))
 
 
-def _total(nodes: Sequence[Node], times: Mapping[str, int]) -> Work:
-    return total(scaled(node.work, times[node.graph]) for node in nodes if not node.constant and node.work is not None)
+def _total(nodes: Sequence[Alike], times: Mapping[str, int]) -> Work:
+    each = [
+        (scaled(node.work, times[node.graph]), number)
+        for node, number, _ in nodes
+        if not node.constant and node.work is not None
+    ]
+    everything = total(scaled(work, number) for work, number in each)
+    if all(number == 1 for _, number in each):
+        return everything
+    # The one with most arithmetic is a node, not many of them.
+    most = max((work for work, _ in each), key=lambda work: work.flops)
+    return msgspec.structs.replace(everything, dtype=most.dtype if most.flops else "")
 
 
 def scaled(work: Work, times: int) -> Work:
@@ -134,9 +191,9 @@ class Runs(NamedTuple):
 def count_runs(nodes: Sequence[Node]) -> Runs:
     """How often each graph runs in one inference.
 
-    Of each If the branch with more work counts. A Scan makes as many trips as its scan inputs are
-    long; a Loop as many as its trip count says, where that is a constant. A body whose trips are
-    not known counts once.
+    Of each If the branch that is taken counts, or, where data decides, the one with more work. A
+    Scan makes as many trips as its scan inputs are long; a Loop as many as its trip count says, where
+    that is known before the run. A body whose trips are not known counts once.
     """
     inside: dict[str, list[Node]] = {}
     bodies: dict[str, list[str]] = {}
@@ -147,7 +204,7 @@ def count_runs(nodes: Sequence[Node]) -> Runs:
                 bodies.setdefault(node.graph.rpartition("/")[0], []).append(node.graph)
         inside[node.graph].append(node)
     owners = {node.name: node.op for node in nodes if node.name in bodies}
-    trips = {name: _trips(op) for name, op in owners.items()}
+    made = {name: trips(op) for name, op in owners.items()}
     flops: dict[str, int] = {}
     taken: dict[str, list[str]] = {}
     # A graph is first met after the one around it: from the back, bodies come before their owners.
@@ -157,55 +214,25 @@ def count_runs(nodes: Sequence[Node]) -> Runs:
             flops[graph] += node.work.flops if node.work is not None else 0
             if node.name in bodies:
                 of = bodies[node.name]
-                of = [max(of, key=lambda body: (flops[body], body))] if node.op.op_type == "If" else of
+                if node.op.op_type == "If":
+                    of = [_branch(node.op, of) or max(of, key=lambda body: (flops[body], body))]
                 taken[node.name] = of
-                flops[graph] += trips[node.name].repeats * sum(flops[body] for body in of)
+                flops[graph] += made[node.name].repeats * sum(flops[body] for body in of)
     times = dict.fromkeys(inside, 0)
     times[""] = 1
     for graph, own in inside.items():
         for node in own:
             for body in taken.get(node.name, ()):
-                times[body] = times[graph] * trips[node.name].repeats
-    counted = [trips[node.name] for node in nodes if node.name in trips and times[node.graph]]
+                times[body] = times[graph] * made[node.name].repeats
+    counted = [made[node.name] for node in nodes if node.name in made and times[node.graph]]
     notes = dict.fromkeys(trip.note for trip in counted if trip.note)
     return Runs(times, combined(*(trip.bound for trip in counted)), "; ".join(notes))
 
 
-class _Trips(NamedTuple):
-    repeats: int
-    bound: WorkBound = "exact"
-    note: str = ""
-
-
-def _trips(op: Op) -> _Trips:
-    if op.op_type == "If":
-        return _Trips(1, "upper", "of each If the branch with more work is counted")
-    if op.op_type == "Scan":
-        length = _scan_length(op)
-        if length is not None:
-            return _Trips(length)
-    if op.op_type == "Loop":
-        limit = op.inputs[0] if op.inputs else None
-        if limit is not None and limit.value:
-            if len(op.inputs) < 2 or op.inputs[1] is None:
-                return _Trips(max(limit.value[0], 0))
-            return _Trips(max(limit.value[0], 0), "upper", "each Loop is counted as long as its trip count says")
-    return _Trips(1, "lower", f"the body of a {op.op_type} whose trips are not known is counted once")
-
-
-def _scan_length(op: Op) -> int | None:
-    """Trips of a Scan: the length of its scan inputs; in opset 8, which has a batch, times the batch."""
-    count = op.attributes.get("num_scan_inputs", 0)
-    if not isinstance(count, int) or not 0 < count <= len(op.inputs):
+def _branch(op: Op, bodies: Sequence[str]) -> str | None:
+    """The branch of an If that is taken, where shapes decide that; an empty one is not listed."""
+    condition = op.inputs[0] if op.inputs else None
+    if condition is None or not condition.value:
         return None
-    first = op.inputs[-count]
-    if first is None or first.shape is None or not first.shape:
-        return None
-    if op.opset < 9:
-        dims = first.shape[:2]
-    else:
-        axes = op.attributes.get("scan_input_axes", ())
-        axis = int(axes[0]) if isinstance(axes, tuple) and axes else 0
-        dims = first.shape[axis : axis + 1] if axis >= 0 else first.shape[axis:][:1]
-    known = [dim for dim in dims if isinstance(dim, int)]
-    return math.prod(known) if known and len(known) == len(dims) else None
+    taken = "/then_branch" if condition.value[0] else "/else_branch"
+    return next((body for body in bodies if body.endswith(taken)), None)

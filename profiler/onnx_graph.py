@@ -6,44 +6,42 @@ is a small integer tensor (axes, pads, target shapes).
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+)
 
 from profiler.records import Attribute, Dim, Op, Tensor
 
 SMALL_CONSTANT = 64
 """Integer constants of at most this many elements keep their values."""
 
+_DTYPE_NAMES: dict[str, str] = {
+    "FLOAT": "fp32", "DOUBLE": "fp64", "FLOAT16": "fp16", "BFLOAT16": "bf16",
+    "FLOAT8E4M3FN": "fp8e4m3fn", "FLOAT8E4M3FNUZ": "fp8e4m3fnuz", "FLOAT8E5M2": "fp8e5m2",
+    "FLOAT8E5M2FNUZ": "fp8e5m2fnuz", "FLOAT8E8M0": "fp8e8m0",
+    "FLOAT6E2M3": "fp6e2m3", "FLOAT6E3M2": "fp6e3m2", "FLOAT4E2M1": "fp4e2m1",
+    "INT64": "int64", "INT32": "int32", "INT16": "int16", "INT8": "int8", "INT4": "int4", "INT2": "int2",
+    "UINT64": "uint64", "UINT32": "uint32", "UINT16": "uint16", "UINT8": "uint8", "UINT4": "uint4", "UINT2": "uint2",
+    "BOOL": "bool", "STRING": "string", "COMPLEX64": "complex64", "COMPLEX128": "complex128",
+}  # fmt: skip
 DTYPES: dict[int, str] = {
-    TensorProto.FLOAT: "fp32",
-    TensorProto.UINT8: "uint8",
-    TensorProto.INT8: "int8",
-    TensorProto.UINT16: "uint16",
-    TensorProto.INT16: "int16",
-    TensorProto.INT32: "int32",
-    TensorProto.INT64: "int64",
-    TensorProto.STRING: "string",
-    TensorProto.BOOL: "bool",
-    TensorProto.FLOAT16: "fp16",
-    TensorProto.DOUBLE: "fp64",
-    TensorProto.UINT32: "uint32",
-    TensorProto.UINT64: "uint64",
-    TensorProto.COMPLEX64: "complex64",
-    TensorProto.COMPLEX128: "complex128",
-    TensorProto.BFLOAT16: "bf16",
-    TensorProto.FLOAT8E4M3FN: "fp8e4m3fn",
-    TensorProto.FLOAT8E4M3FNUZ: "fp8e4m3fnuz",
-    TensorProto.FLOAT8E5M2: "fp8e5m2",
-    TensorProto.FLOAT8E5M2FNUZ: "fp8e5m2fnuz",
-    TensorProto.UINT4: "uint4",
-    TensorProto.INT4: "int4",
-    TensorProto.FLOAT4E2M1: "fp4e2m1",
+    number: _DTYPE_NAMES[name] for name, number in TensorProto.DataType.items() if name in _DTYPE_NAMES
 }
-"""TensorProto.DataType (onnx.proto) to the dtype names of `records.Tensor`."""
+"""TensorProto.DataType (onnx.proto) to the dtype names of `records.Tensor`; older releases know fewer."""
 
 _INTEGERS: dict[int, tuple[int, str]] = {
     TensorProto.INT64: (8, "q"),
@@ -51,6 +49,9 @@ _INTEGERS: dict[int, tuple[int, str]] = {
     TensorProto.BOOL: (1, "?"),
 }
 """Width in bytes and struct code of the constants whose values are kept."""
+_EXTERNAL, _INT64 = TensorProto.EXTERNAL, TensorProto.INT64  # a look-up in a message class is slow
+_GRAPH = AttributeProto.GRAPH
+_GRAPH_KINDS = (_GRAPH, AttributeProto.GRAPHS)
 
 
 class GraphNode(NamedTuple):
@@ -67,53 +68,152 @@ def nodes_in(model: ModelProto, known: Mapping[str, Mapping[str, Tensor]] | None
     """Every node of a model, outer before inner, in graph order, subgraphs included.
 
     Args:
-        model: Shapes come from its value_info.
-        known: Tensors by graph path and name that override what the model says.
+        model: Constants come from its initializers and Constant nodes.
+        known: Tensors by graph path and name, for every graph; without it they are as the model
+            declares them.
     """
-    opsets = {entry.domain: entry.version for entry in model.opset_import}
-    yield from _nodes_of(model.graph, "", {}, opsets, known or {})
+    opsets = {_plain(entry.domain): entry.version for entry in model.opset_import}
+    yield from _nodes_of(model.graph, "", unknown_tensor, (), opsets, known)
 
 
 def _nodes_of(
     graph: GraphProto,
     path: str,
-    outer: Mapping[str, Tensor],
+    outer: Callable[[str], Tensor],
+    given: Sequence[Tensor | None],
     opsets: Mapping[str, int],
-    known: Mapping[str, Mapping[str, Tensor]],
+    known: Mapping[str, Mapping[str, Tensor]] | None,
 ) -> Iterator[GraphNode]:
-    scope: dict[str, Tensor] = dict(outer)
-    for info in (*graph.input, *graph.value_info, *graph.output):
-        scope[info.name] = tensor_from_value_info(info)
+    scope = dict(declared_tensors(graph) if known is None else known.get(path, {}))
+    for info, tensor in zip(graph.input, given, strict=False):
+        if tensor is not None:
+            scope[info.name] = _completed(scope.get(info.name), tensor, info.name)
     for initializer in graph.initializer:
         scope[initializer.name] = tensor_from_initializer(initializer)
     for sparse in graph.sparse_initializer:
-        values = sparse.values
-        scope[values.name] = Tensor(
-            name=values.name, dtype=dtype_name(values.data_type), shape=tuple(sparse.dims), constant=True
-        )
-    scope.update(known.get(path, {}))
+        scope[sparse.values.name] = tensor_from_sparse(sparse, sparse.values.name)
+
+    def find(name: str) -> Tensor:
+        found = scope.get(name)
+        if found is None:
+            found = scope[name] = outer(name)
+        return found
+
     for node in graph.node:
-        read = [scope[name] for name in node.input if name and name in scope]
+        attributes: dict[str, Attribute] = {}
+        bodies: list[tuple[str, GraphProto]] = []
+        for attribute in node.attribute:
+            value = attribute_value(attribute)
+            if value is not None:
+                attributes[attribute.name] = value
+            elif attribute.type in _GRAPH_KINDS:
+                bodies += _graphs_in(attribute)
+        op_type = node.op_type
+        inputs = tuple([find(name) if name else None for name in node.input])
         constant = (
-            node.op_type not in RANDOM_OPS
-            and not any(subgraphs(node))
-            and len(read) == sum(1 for name in node.input if name)
-            and all(tensor.constant for tensor in read)
+            not bodies and op_type not in RANDOM_OPS and all(tensor.constant for tensor in inputs if tensor is not None)
         )
         if constant:
             for name in node.output:
-                scope[name] = _constant_output(node, scope.get(name, unknown_tensor(name)))
+                scope[name] = _constant_output(node, scope.get(name) or unknown_tensor(name))
+        domain = _plain(node.domain)
         op = Op(
-            op_type=node.op_type,
-            domain="" if node.domain == "ai.onnx" else node.domain,
-            opset=opsets.get(node.domain, 1),
-            attributes={a.name: v for a in node.attribute if (v := attribute_value(a)) is not None},
-            inputs=tuple(scope.get(name, unknown_tensor(name)) if name else None for name in node.input),
-            outputs=tuple(scope.get(name, unknown_tensor(name)) if name else None for name in node.output),
+            op_type=op_type,
+            domain=domain,
+            opset=opsets.get(domain, 1),
+            attributes=attributes,
+            inputs=inputs,
+            outputs=tuple([(scope.get(name) or unknown_tensor(name)) if name else None for name in node.output]),
         )
         yield GraphNode(path, node, op, constant)
-        for attribute, body in subgraphs(node):
-            yield from _nodes_of(body, subgraph_path(node.name, attribute), scope, opsets, known)
+        for name, body in bodies:
+            yield from _nodes_of(body, subgraph_path(node.name, name), find, given_to_body(op), opsets, known)
+
+
+def scan_length(op: Op) -> int | None:
+    """Trips of a Scan: the length of its scan inputs; in opset 8, which has a batch, times the batch."""
+    count = op.attributes.get("num_scan_inputs", 0)
+    if not isinstance(count, int) or not 0 < count <= len(op.inputs):
+        return None
+    first = op.inputs[-count]
+    if first is None or first.shape is None or not first.shape:
+        return None
+    if op.opset < 9:
+        dims = first.shape[:2]
+    else:
+        axes = op.attributes.get("scan_input_axes", ())
+        axis = int(axes[0]) if isinstance(axes, tuple) and axes else 0
+        dims = first.shape[axis : axis + 1] if axis >= 0 else first.shape[axis:][:1]
+    known = [dim for dim in dims if isinstance(dim, int)]
+    return math.prod(known) if known and len(known) == len(dims) else None
+
+
+def op_of(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Tensor | None]) -> Op:
+    """A node with known inputs; of its outputs only the names are known."""
+    domain = _plain(node.domain)
+    return Op(
+        op_type=node.op_type,
+        domain=domain,
+        opset=opsets.get(domain, 1),
+        attributes={a.name: value for a in node.attribute if (value := attribute_value(a)) is not None},
+        inputs=tuple(inputs),
+        outputs=tuple(unknown_tensor(name) if name else None for name in node.output),
+    )
+
+
+def given_to_body(op: Op) -> Sequence[Tensor | None]:
+    """What is known of the inputs of a body from the node around it, in their order."""
+    if op.domain:
+        return ()
+    if op.op_type == "Loop":
+        # The state of a loop may change its shape from trip to trip.
+        state = [t and msgspec.structs.replace(t, shape=None, constant=False, value=None) for t in op.inputs[2:]]
+        return Tensor(name="", dtype="int64", shape=()), Tensor(name="", dtype="bool", shape=()), *state
+    if op.op_type == "Scan":
+        count = op.attributes.get("num_scan_inputs", 0)
+        if not isinstance(count, int):
+            return ()
+        inputs = op.inputs[1:] if op.opset < 9 else op.inputs  # in opset 8, lengths come first and all has a batch
+        states = max(len(inputs) - count, 0)
+        axes = op.attributes.get("scan_input_axes", ())
+        found: list[Tensor | None] = []
+        for index, tensor in enumerate(inputs):
+            axis = axes[index - states] if isinstance(axes, tuple) and states <= index < states + len(axes) else 0
+            dropped = ([0] if index < states else [0, 1]) if op.opset < 9 else [] if index < states else [int(axis)]
+            found.append(_without_axes(tensor, dropped))
+        return found
+    if op.op_type == "SequenceMap":
+        return [
+            msgspec.structs.replace(t, kind="tensor") if t is not None and t.kind == "sequence" else t
+            for t in op.inputs
+        ]
+    return ()
+
+
+def _without_axes(tensor: Tensor | None, axes: Sequence[int]) -> Tensor | None:
+    if tensor is None or not axes:
+        return tensor and msgspec.structs.replace(tensor, constant=False, value=None)
+    shape = tensor.shape
+    if shape is not None:
+        left_away = {axis % len(shape) for axis in axes if shape}
+        shape = tuple(dim for index, dim in enumerate(shape) if index not in left_away)
+    return msgspec.structs.replace(tensor, shape=shape, constant=False, value=None)
+
+
+def _completed(own: Tensor | None, given: Tensor, name: str) -> Tensor:
+    """What a body knows of its input, and where it knows nothing, what it is given."""
+    if own is None or own.dtype == "unknown":
+        return msgspec.structs.replace(given, name=name)
+    return own if own.shape is not None else msgspec.structs.replace(own, shape=given.shape)
+
+
+def _plain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def declared_tensors(graph: GraphProto) -> dict[str, Tensor]:
+    """Inputs, inner tensors and outputs of a graph by name, as it declares them."""
+    return {info.name: tensor_from_value_info(info) for info in (*graph.input, *graph.value_info, *graph.output)}
 
 
 RANDOM_OPS = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"})
@@ -124,22 +224,23 @@ def subgraph_path(node_name: str, attribute: str) -> str:
     return f"{node_name}/{attribute}"
 
 
-def subgraphs(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
+def subgraphs(node: NodeProto) -> Sequence[tuple[str, GraphProto]]:
     """The bodies of a control-flow node with the attribute (and number) that holds each."""
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.name, attribute.g
-        elif attribute.type == AttributeProto.GRAPHS:
-            for index, body in enumerate(attribute.graphs):
-                yield f"{attribute.name}.{index}", body
+    return [body for attribute in node.attribute if attribute.type in _GRAPH_KINDS for body in _graphs_in(attribute)]
+
+
+def _graphs_in(attribute: AttributeProto) -> Sequence[tuple[str, GraphProto]]:
+    if attribute.type == _GRAPH:
+        return [(attribute.name, attribute.g)]
+    return [(f"{attribute.name}.{index}", body) for index, body in enumerate(attribute.graphs)]
 
 
 def all_graphs(graph: GraphProto, path: str = "") -> Iterator[tuple[str, GraphProto]]:
     """The graph and every subgraph in it with its path, outer before inner."""
     yield path, graph
     for node in graph.node:
-        for attribute, body in subgraphs(node):
-            yield from all_graphs(body, subgraph_path(node.name, attribute))
+        for name, body in subgraphs(node):
+            yield from all_graphs(body, subgraph_path(node.name, name))
 
 
 ANY_TYPE = TypeProto()
@@ -158,22 +259,45 @@ def dtype_name(data_type: int) -> str:
 
 def dims_of(shape: onnx.TensorShapeProto) -> tuple[Dim, ...]:
     """Dimensions of a shape: integers, symbols, and ``?`` for one that has neither."""
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or "?" for dim in shape.dim
-    )
+    return tuple([dim.dim_value or _open_dim(dim) if dim.dim_value >= 0 else "?" for dim in shape.dim])
+
+
+def _open_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    return 0 if dim.HasField("dim_value") else dim.dim_param or "?"
 
 
 def tensor_from_value_info(info: ValueInfoProto) -> Tensor:
-    """The tensor that a value_info, graph input or output declares; sequences have unknown rank."""
-    kind: TypeProto = info.type
-    if kind.WhichOneof("value") != "tensor_type":
-        return unknown_tensor(info.name)
-    tensor = kind.tensor_type
-    return Tensor(
-        name=info.name,
-        dtype=dtype_name(tensor.elem_type),
-        shape=dims_of(tensor.shape) if tensor.HasField("shape") else None,
-    )
+    """The tensor, sequence, optional or map that a value_info, graph input or output declares."""
+    return tensor_from_type(info.name, info.type)
+
+
+def tensor_from_type(name: str, declared: TypeProto) -> Tensor:
+    """The tensor, sequence, optional or map that a type describes."""
+    match declared.WhichOneof("value"):
+        case "tensor_type":
+            tensor = declared.tensor_type
+            return Tensor(
+                name=name,
+                dtype=dtype_name(tensor.elem_type),
+                shape=dims_of(tensor.shape) if tensor.HasField("shape") else None,
+            )
+        case "sparse_tensor_type":
+            sparse = declared.sparse_tensor_type
+            return Tensor(
+                name=name,
+                dtype=dtype_name(sparse.elem_type),
+                shape=dims_of(sparse.shape) if sparse.HasField("shape") else None,
+                kind="sparse",
+            )
+        case "sequence_type":
+            return msgspec.structs.replace(tensor_from_type(name, declared.sequence_type.elem_type), kind="sequence")
+        case "optional_type":
+            inner = tensor_from_type(name, declared.optional_type.elem_type)
+            return msgspec.structs.replace(inner, kind="optional") if inner.kind == "tensor" else inner
+        case "map_type":
+            return Tensor(name=name, dtype="unknown", shape=None, kind="map")
+        case _:
+            return unknown_tensor(name)
 
 
 def tensor_from_initializer(proto: TensorProto, name: str = "") -> Tensor:
@@ -187,84 +311,107 @@ def tensor_from_initializer(proto: TensorProto, name: str = "") -> Tensor:
     )
 
 
+def tensor_from_sparse(proto: SparseTensorProto, name: str) -> Tensor:
+    """A sparse constant as the nodes that read it see it: dense, for runtimes unpack it."""
+    return Tensor(name=name, dtype=dtype_name(proto.values.data_type), shape=tuple(proto.dims), constant=True)
+
+
 def _small_integers(proto: TensorProto) -> tuple[int, ...] | None:
-    count = 1
-    for dim in proto.dims:
-        count *= dim
-    if proto.data_type not in _INTEGERS or count > SMALL_CONSTANT or proto.data_location == TensorProto.EXTERNAL:
+    layout = _INTEGERS.get(proto.data_type)
+    if layout is None or proto.data_location == _EXTERNAL:
         return None
-    if proto.raw_data:
-        width, code = _INTEGERS[proto.data_type]
-        if len(proto.raw_data) != width * count:
-            return None
-        return tuple(int(value) for value in struct.unpack(f"<{count}{code}", proto.raw_data))
-    values = proto.int64_data if proto.data_type == TensorProto.INT64 else proto.int32_data
-    return tuple(values) if len(values) == count else None
+    count = math.prod(proto.dims)
+    if not 0 <= count <= SMALL_CONSTANT:
+        return None
+    raw = proto.raw_data
+    if raw:
+        width, code = layout
+        return tuple(map(int, struct.unpack(f"<{count}{code}", raw))) if len(raw) == width * count else None
+    values = proto.int64_data if proto.data_type == _INT64 else proto.int32_data
+    return tuple(map(int, values)) if len(values) == count else None
 
 
 def _constant_output(node: NodeProto, tensor: Tensor) -> Tensor:
     dtype, shape, value = tensor.dtype, tensor.shape, tensor.value
     if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
         for attribute in node.attribute:
-            if attribute.name == "value":
-                inner = tensor_from_initializer(attribute.t, tensor.name)
-                dtype, shape, value = inner.dtype, inner.shape, inner.value
-            elif attribute.name == "value_int":
-                dtype, shape, value = "int64", (), (attribute.i,)
-            elif attribute.name == "value_ints":
-                dtype, shape = "int64", (len(attribute.ints),)
-                value = tuple(attribute.ints) if len(attribute.ints) <= SMALL_CONSTANT else None
-            elif attribute.name == "value_float":
-                dtype, shape = "fp32", ()
-            elif attribute.name == "value_floats":
-                dtype, shape = "fp32", (len(attribute.floats),)
-    return Tensor(name=tensor.name, dtype=dtype, shape=shape, constant=True, value=value)
+            match attribute.name:
+                case "value":
+                    return tensor_from_initializer(attribute.t, tensor.name)
+                case "sparse_value":
+                    return tensor_from_sparse(attribute.sparse_tensor, tensor.name)
+                case "value_int":
+                    dtype, shape, value = "int64", (), (attribute.i,)
+                case "value_ints":
+                    dtype, shape = "int64", (len(attribute.ints),)
+                    value = tuple(attribute.ints) if len(attribute.ints) <= SMALL_CONSTANT else None
+                case "value_float":
+                    dtype, shape = "fp32", ()
+                case "value_floats":
+                    dtype, shape = "fp32", (len(attribute.floats),)
+                case "value_string":
+                    dtype, shape = "string", ()
+                case "value_strings":
+                    dtype, shape = "string", (len(attribute.strings),)
+    return Tensor(name=tensor.name, dtype=dtype, shape=shape, constant=True, value=value, kind=tensor.kind)
+
+
+_READ: dict[int, Callable[[AttributeProto], Attribute]] = {
+    AttributeProto.INT: lambda attribute: attribute.i,
+    AttributeProto.FLOAT: lambda attribute: attribute.f,
+    AttributeProto.STRING: lambda attribute: attribute.s.decode("utf-8", "replace"),
+    AttributeProto.INTS: lambda attribute: tuple(attribute.ints),
+    AttributeProto.FLOATS: lambda attribute: tuple(attribute.floats),
+    AttributeProto.STRINGS: lambda attribute: tuple(text.decode("utf-8", "replace") for text in attribute.strings),
+}
 
 
 def attribute_value(attribute: AttributeProto) -> Attribute | None:
     """A plain attribute as a Python value; None for tensors, graphs, types and references."""
-    match attribute.type:
-        case AttributeProto.INT:
-            return attribute.i
-        case AttributeProto.FLOAT:
-            return attribute.f
-        case AttributeProto.STRING:
-            return attribute.s.decode("utf-8", "replace")
-        case AttributeProto.INTS:
-            return tuple(attribute.ints)
-        case AttributeProto.FLOATS:
-            return tuple(attribute.floats)
-        case AttributeProto.STRINGS:
-            return tuple(text.decode("utf-8", "replace") for text in attribute.strings)
-        case _:
-            return None
+    read = _READ.get(attribute.type)
+    return None if read is None else read(attribute)
 
 
-def without_weights(model: ModelProto) -> ModelProto:
-    """A copy of the model whose large constants have become typed graph inputs.
+def for_inference(
+    model: ModelProto, graphs: Sequence[tuple[str, GraphProto]], *, declared: bool
+) -> tuple[ModelProto, Sequence[tuple[str, GraphProto]]]:
+    """A copy of the model that shape inference can read at once: constants by type, small ones by value.
 
-    Shape inference sees every shape and every small constant, and copies no weights. Constants
-    that define shapes (integers up to `SMALL_CONSTANT` elements) stay.
+    Constants of at most `SMALL_CONSTANT` elements keep them, because they may decide shapes. Of the
+    main graph, the others become graph inputs; in a body, whose inputs are counted, they stay as
+    initializers without elements. Sparse constants are dense in both.
+
+    Args:
+        model: Is left as it is.
+        graphs: What `all_graphs` says of it.
+        declared: Whether what the model declares of its inner tensors and outputs stays.
+
+    Returns:
+        The copy and its graphs.
     """
     bare = ModelProto()
+    bare.CopyFrom(model)
     bare.ir_version = max(model.ir_version, 4)  # from IR 4 on an initializer need not be an input
-    bare.opset_import.extend(model.opset_import)
-    bare.functions.extend(model.functions)
-    _copy_without_weights(model.graph, bare.graph)
-    return bare
-
-
-def _copy_without_weights(graph: GraphProto, into: GraphProto) -> None:
-    into.name = graph.name or "graph"
-    into.input.extend(graph.input)
-    into.output.extend(graph.output)
-    into.value_info.extend(graph.value_info)
-    declared = {info.name for info in graph.input}
-    for initializer in graph.initializer:
-        if _small_integers(initializer) is not None or (not initializer.dims and initializer.ByteSize() < 256):
-            into.initializer.append(initializer)
-        elif initializer.name not in declared:
-            into.input.append(
-                onnx.helper.make_tensor_value_info(initializer.name, initializer.data_type, initializer.dims)
+    bare.ClearField("training_info")
+    for output in bare.graph.output:
+        if not declared and output.type.WhichOneof("value") == "tensor_type":
+            output.type.tensor_type.ClearField("shape")
+    copies = list(all_graphs(bare.graph)) if len(graphs) > 1 else [("", bare.graph)]
+    for (path, graph), (_, own) in zip(copies, graphs, strict=True):
+        for field in ("initializer", "sparse_initializer", *(() if declared else ("value_info",))):
+            graph.ClearField(field)
+        graph.initializer.extend(tensor for tensor in own.initializer if _is_small(tensor))
+        large = [(t.name, t.data_type, t.dims) for t in own.initializer if not _is_small(t)]
+        large += [(s.values.name, s.values.data_type, s.dims) for s in own.sparse_initializer]
+        if path:
+            graph.initializer.extend(TensorProto(name=n, data_type=kind, dims=dims) for n, kind, dims in large)
+        else:
+            inputs = {info.name for info in own.input}
+            graph.input.extend(
+                onnx.helper.make_tensor_value_info(*tensor) for tensor in large if tensor[0] not in inputs
             )
-    into.node.extend(graph.node)
+    return bare, copies
+
+
+def _is_small(tensor: TensorProto) -> bool:
+    return tensor.data_location != _EXTERNAL and 0 <= math.prod(tensor.dims) <= SMALL_CONSTANT

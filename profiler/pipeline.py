@@ -10,7 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -19,8 +20,9 @@ import msgspec
 from profiler import __version__, run_folder
 from profiler.errors import MissingError, UsageError
 from profiler.ort_session import SessionRequest
-from profiler.records import SCHEMA_VERSION, Device, Engine, Inspection, Run, Source
+from profiler.records import SCHEMA_VERSION, Device, Engine, Inspection, Run, Source, Sweep, Tensor
 from profiler.run_folder import Request, RunFolder
+from profiler.source.spec import ExportOptions, parse_spec
 from profiler.units import format_ns
 
 if TYPE_CHECKING:
@@ -54,7 +56,10 @@ class Silent:
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units."""
+    """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units.
+
+    ``export`` says how a spec in place of a file is exported; its shapes are those of ``shapes``.
+    """
 
     model: str
     shapes: tuple[str, ...] = ()
@@ -68,6 +73,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 3.0
     profile_iterations: int = 30
     recalibrate: bool = False
+    export: ExportOptions = ExportOptions()
     output: str = ""
     force: bool = False
     resume: bool = False
@@ -94,7 +100,7 @@ def execute(options: RunOptions, progress: Progress | None = None, reports: Path
         TrtprofError: A stage failed; artefacts of the stages before it are kept.
     """
     from profiler.source.inputs import parse_load_inputs
-    from profiler.source.load import load_model, source_of
+    from profiler.source.load import source_of
     from profiler.source.shapes import parse_shapes
 
     say = progress or Silent()
@@ -102,11 +108,18 @@ def execute(options: RunOptions, progress: Progress | None = None, reports: Path
     check_ranges(options)
     shapes, files = parse_shapes(options.shapes), parse_load_inputs(options.load_inputs)
     say.stage("source")
-    loaded = load_model(options.model)
-    say.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
-    source = source_of(loaded, shapes, options.batch, files, options.seed)
+    how = msgspec.structs.replace(options.export, shapes=shapes)
+    with opened_model(options.model, how, say) as loaded:
+        say.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
+        source = _as_asked(source_of(loaded, shapes, options.batch, files, options.seed), options.model)
+        return _execute(options, loaded, source, reason, say, reports)
+
+
+def _execute(
+    options: RunOptions, loaded: LoadedModel, source: Source, reason: str, say: Progress, reports: Path
+) -> RunFolder:
     request = _request(options, source)
-    job = _open(options, request, reports)
+    job = _open(options, source.model.name, request, reports)
     folder = job.folder
     say.opened(folder.path)
     folder.write(run_folder.REQUEST, request)
@@ -133,17 +146,157 @@ def execute(options: RunOptions, progress: Progress | None = None, reports: Path
     return folder
 
 
-def inspect(model: str, shapes: Iterable[str] = (), batch: int | None = None) -> Inspection:
+@contextmanager
+def opened_model(model: str, how: ExportOptions, say: Progress) -> Iterator[LoadedModel]:
+    """A model read from its file, or exported from a spec to a file that lasts as long as the context.
+
+    Raises:
+        TrtprofError: The file is not usable (`source.load`), or the export fails (`source.export`).
+    """
+    from profiler.source.load import load_model
+
+    spec = parse_spec(model)
+    if spec is None:
+        for flag, given in (
+            ("--dtypes", how.dtypes),
+            ("--dynamic", how.dynamic),
+            ("--factory-arg", how.factory_args),
+        ):
+            if given:
+                raise UsageError(
+                    f"{flag} is not for {model}",
+                    why="it says how a PyTorch module is exported, and this is a file",
+                    fix=f"leave {flag} away, or name package.module:factory",
+                )
+        yield load_model(model)
+        return
+    from profiler.source.export import export_model
+
+    with tempfile.TemporaryDirectory(prefix="trtprof-") as folder:
+        exported = export_model(spec, how, Path(folder) / f"{spec.name}.onnx", say.detail)
+        loaded = load_model(exported.path)
+        loaded.assumptions += exported.assumptions
+        yield loaded
+
+
+def _as_asked(source: Source, model: str) -> Source:
+    """The path of an exported model is its spec, which can be given again; its file is gone after the run."""
+    if parse_spec(model) is None:
+        return source
+    return msgspec.structs.replace(source, model=msgspec.structs.replace(source.model, path=model))
+
+
+class ExportResult(NamedTuple):
+    """An ONNX model as exported; ``parameters`` and ``parameter_bytes`` count as `records.ModelInfo` does."""
+
+    path: Path
+    data: Path | None
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    shapes: dict[str, tuple[int, ...]]
+    parameters: int
+    parameter_bytes: int
+    assumptions: list[str]
+
+
+def export(
+    model: str, how: ExportOptions, output: str = "", *, force: bool = False, progress: Progress | None = None
+) -> ExportResult:
+    """Export the PyTorch module that a spec names, check the result, and move it into place.
+
+    Args:
+        model: ``package.module:factory``.
+        how: How to export it.
+        output: The file; ``<factory>.onnx`` in the current folder by default.
+        force: Replace what is there.
+        progress: Told what is being done.
+
+    Raises:
+        TrtprofError: See `source.export`; nothing is left under the name of the file then.
+    """
+    from profiler import onnx_graph
+    from profiler.source.export import export_model, staged
+    from profiler.source.load import graph_inputs, load_model
+
+    spec = parse_spec(model)
+    if spec is None:
+        raise UsageError(
+            f"{model} names no PyTorch module",
+            why="it is a file" if Path(model).exists() else "it is not of the form package.module:factory",
+            fix="trtprof export package.module:factory, or path/to/file.py:factory",
+        )
+    say = progress or Silent()
+    target = Path(output or f"{spec.name}.onnx")
+    say.stage("export")
+    with staged(target, force=force) as path:
+        exported = export_model(spec, how, path, say.detail)
+        say.detail("checking")
+        proto = load_model(path).proto
+    stored = map(onnx_graph.tensor_from_initializer, proto.graph.initializer)
+    weights = [tensor for tensor in stored if tensor.value is None]
+    say.detail(f"{target.name}: {len(proto.graph.node)} nodes")
+    return ExportResult(
+        path=target,
+        data=target.with_name(exported.data.name) if exported.data else None,
+        inputs=graph_inputs(proto),
+        outputs=[onnx_graph.tensor_from_value_info(info) for info in proto.graph.output],
+        shapes=exported.shapes,
+        parameters=sum(tensor.elements or 0 for tensor in weights),
+        parameter_bytes=sum(tensor.nbytes or 0 for tensor in weights),
+        assumptions=exported.assumptions,
+    )
+
+
+def inspect(
+    model: str, shapes: Iterable[str] = (), batch: int | None = None, how: ExportOptions | None = None
+) -> Inspection:
     """Look at a model alone: its ops, shapes, parameters and work; nothing is built or run.
+
+    ``how`` says how a spec in place of a file is exported; its shapes are those of ``shapes``.
 
     Raises:
         TrtprofError: The model or the shapes are not usable; see `source.load`.
     """
     from profiler.inspection import inspection_of
-    from profiler.source.load import load_model, source_of
+    from profiler.source.load import source_of
     from profiler.source.shapes import parse_shapes
 
-    return inspection_of(source_of(load_model(model), parse_shapes(shapes), batch))
+    given = parse_shapes(shapes)
+    how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
+    with opened_model(model, how, Silent()) as loaded:
+        return inspection_of(_as_asked(source_of(loaded, given, batch, feed=False), model))
+
+
+def sweep(
+    model: str,
+    sweeps: Iterable[str],
+    shapes: Iterable[str] = (),
+    batch: int | None = None,
+    how: ExportOptions | None = None,
+) -> Sweep:
+    """Look at a model alone over a sweep of its dynamic dimensions; see `inspect`.
+
+    Args:
+        model: The model.
+        sweeps: ``--sweep`` values, such as ``batch=1..64:x2``.
+        shapes: ``--shapes`` values; the sweep replaces the swept dimensions in them.
+        batch: Value of ``--batch``.
+        how: See `inspect`.
+
+    Raises:
+        TrtprofError: The model, the shapes or the sweep are not usable; see `source.shapes`.
+    """
+    from profiler.source.shapes import parse_shapes, parse_sweeps
+    from profiler.source.symbolic import sweep_source
+    from profiler.sweep import sweep_of
+
+    axes, given = parse_sweeps(sweeps), parse_shapes(shapes)
+    how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
+    with opened_model(model, how, Silent()) as loaded:
+        found = sweep_of(sweep_source(loaded, axes, given, batch))
+    if parse_spec(model) is None:
+        return found
+    return msgspec.structs.replace(found, model=msgspec.structs.replace(found.model, path=model))
 
 
 def choose_backend(asked: str) -> str:
@@ -191,8 +344,9 @@ def check_ranges(options: RunOptions) -> None:
 def _request(options: RunOptions, source: Source) -> Request:
     """What decides the result: options that only steer where and how it is written are left out."""
     fields = msgspec.structs.asdict(options)
-    for name in ("output", "force", "resume", "model", "recalibrate"):
+    for name in ("output", "force", "resume", "model", "recalibrate", "export"):
         fields.pop(name)
+    fields.update((name, value) for name, value in msgspec.structs.asdict(options.export).items() if value)
     return Request(
         schema_version=SCHEMA_VERSION,
         created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
@@ -203,11 +357,11 @@ def _request(options: RunOptions, source: Source) -> Request:
     )
 
 
-def _open(options: RunOptions, request: Request, reports: Path) -> _Job:
+def _open(options: RunOptions, name: str, request: Request, reports: Path) -> _Job:
     if not options.output:
         if options.resume:
             raise UsageError("--resume needs the folder to go on with", fix="-o reports/<model>-<stamp> --resume")
-        target = run_folder.default_folder(Path(options.model).stem, reports, dt.datetime.now())
+        target = run_folder.default_folder(name, reports, dt.datetime.now())
         return _Job(run_folder.create(target), target)
     target = Path(options.output)
     existing = RunFolder(target)
@@ -265,7 +419,7 @@ def _session_request(loaded: LoadedModel, scratch: Path, threads: int) -> Sessio
         return SessionRequest(model=str(loaded.path.resolve()), threads=threads)
     # The runtime must see the unique names; weights beside the model stay where they are.
     named = scratch / loaded.path.name
-    named.write_bytes(loaded.proto.SerializeToString())
+    named.write_bytes(loaded.full().SerializeToString())
     external = str(loaded.path.resolve().parent) if loaded.external_data else ""
     return SessionRequest(model=str(named), threads=threads, external_data=external)
 

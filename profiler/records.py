@@ -31,8 +31,11 @@ the start of the iteration, ``self_ns`` is ``dur_ns`` less the launches nested i
 """
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all records: immutable, compared by value, encoded to JSON by msgspec."""
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of all records: immutable, compared by value, encoded to JSON by msgspec.
+
+    Records cannot refer to themselves, so that the garbage collector need not look through them.
+    """
 
 
 # --- what was asked -------------------------------------------------------------------------
@@ -157,8 +160,12 @@ class InputTensor(Record, frozen=True, kw_only=True):
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
-    kind: Literal["uniform", "integers", "file"] = "uniform"
+    shape: tuple[int, ...] | None
+    """None where nothing was bound: an unknown rank, a sequence, map or optional (`inspect` only)."""
+    declared: tuple[Dim, ...] = ()
+    """The dimensions as the file declares them, symbols kept; of a sequence, those of its elements."""
+    kind: Literal["uniform", "integers", "file", "none"] = "uniform"
+    """Where its values come from; ``none`` where the model is not run."""
     low: float = -1.0
     high: float = 1.0
     """Values are drawn from ``low`` to ``high``: half open for floats, both ends for integers."""
@@ -173,7 +180,8 @@ class ModelInfo(Record, frozen=True, kw_only=True):
     name: str
     path: str
     sha256: str
-    """Digest of the .onnx file itself; external data is told apart by name, size and time."""
+    """Digest of the .onnx file itself; external data is told apart by name, size and time.
+    Empty where the weights were not read (`inspect`)."""
     ir_version: int
     opsets: dict[str, int]
     producer: str = ""
@@ -477,6 +485,78 @@ class Inspection(Record, frozen=True, kw_only=True):
     ops: tuple[OpTotal, ...]
     nodes: tuple[Node, ...]
     unsupported: tuple[Unsupported, ...]
+
+
+class Term(Record, frozen=True, kw_only=True):
+    """A product of powers of swept dimensions, times a number."""
+
+    coefficient: int
+    powers: dict[str, NonNegative] = {}
+
+
+class Polynomial(Record, frozen=True, kw_only=True):
+    """The sum of ``terms``, largest powers first, divided by ``divisor``, which leaves no rest."""
+
+    terms: tuple[Term, ...]
+    divisor: Annotated[int, msgspec.Meta(gt=0)] = 1
+
+
+class WorkForms(Record, frozen=True, kw_only=True):
+    """The counts of a `Work` as polynomials of the swept dimensions; None where they are none.
+
+    ``bytes`` is the sum of ``bytes_read`` and ``bytes_written``.
+    """
+
+    macs: Polynomial | None
+    flops: Polynomial | None
+    bytes: Polynomial | None
+    bytes_read: Polynomial | None
+    bytes_written: Polynomial | None
+    bytes_parameters: Polynomial | None
+
+
+class OpForms(Record, frozen=True, kw_only=True):
+    """The work of all nodes of one op type in closed form; see `OpTotal`."""
+
+    domain: str
+    op_type: str
+    work: WorkForms
+
+
+class SweepDim(Record, frozen=True, kw_only=True):
+    """A swept dimension: its name as asked for, the dimensions of the inputs that it binds, its values."""
+
+    name: str
+    symbols: tuple[str, ...]
+    values: tuple[int, ...]
+
+
+class SweepPoint(Record, frozen=True, kw_only=True):
+    """The work of a model with the swept dimensions ``at`` these values, as an `Inspection` there has it."""
+
+    at: dict[str, int]
+    total: Work
+    macs_by_dtype: dict[str, NonNegative]
+    ops: tuple[OpTotal, ...]
+    unsupported: tuple[Unsupported, ...] = ()
+
+
+class Sweep(Record, frozen=True, kw_only=True):
+    """The work of a model over a sweep: the document of `trtprof inspect --sweep ... --format json`."""
+
+    schema_version: int
+    model: ModelInfo
+    """Bound at the least value of every swept dimension."""
+    dims: tuple[SweepDim, ...]
+    points: tuple[SweepPoint, ...]
+    """In the order asked for, the last dimension changing fastest."""
+    total: WorkForms
+    ops: tuple[OpForms, ...]
+    """In the order of the last point."""
+    forms_hold: str
+    """In words, for which values of the swept dimensions the closed forms hold."""
+    notes: tuple[str, ...] = ()
+    """What was given up for the sake of the sweep."""
 
 
 class NodeResult(Record, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ FLOP_PER_MAC = 2
 
 DTYPE_BITS: dict[str, int] = {
     "fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16,
-    "fp8e4m3fn": 8, "fp8e4m3fnuz": 8, "fp8e5m2": 8, "fp8e5m2fnuz": 8, "fp8e8m0": 8, "fp4e2m1": 4,
+    "fp8e4m3fn": 8, "fp8e4m3fnuz": 8, "fp8e5m2": 8, "fp8e5m2fnuz": 8, "fp8e8m0": 8,
+    "fp6e2m3": 6, "fp6e3m2": 6, "fp4e2m1": 4,
     "int64": 64, "int32": 32, "int16": 16, "int8": 8, "int4": 4, "int2": 2,
     "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8, "uint4": 4, "uint2": 2,
     "bool": 8, "complex64": 64, "complex128": 128,

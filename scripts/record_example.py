@@ -3,8 +3,8 @@
     python scripts/record_example.py [--keep-run]
 
 Runs ``sample_models/resnet_tiny.onnx`` into ``reports/example`` (``--keep-run`` renders the run that
-is there), takes a picture of its page in Chromium, and writes the text report and the list of rules
-between the markers in README.md. A test holds the README against both.
+is there), takes a picture of its page in Chromium, and writes the text report, the head of a sweep and
+the list of rules between the markers in README.md. A test holds the README against all three.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from profiler import pipeline
 from profiler.diagnose import RULES
+from profiler.report import sweep
 from profiler.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,8 +38,22 @@ def example_text() -> str:
     return pipeline.render(RunFolder(ROOT / EXAMPLE).report(), "text")
 
 
+def sweep_text() -> str:
+    """The head of the sweep that the README shows: the table, and the closed forms of the whole model."""
+    found = pipeline.sweep(str(ROOT / "sample_models/resnet_tiny.onnx"), ["batch=1..64:x4"])
+    lines = sweep.render_text(found).splitlines(keepends=True)
+    forms = next(index for index, line in enumerate(lines) if line.startswith("closed forms"))
+    return "".join(lines[: forms + 7])
+
+
 def updated(readme: str) -> str:
-    """The README with the example and the rules of today."""
+    """The README with the example, the sweep and the rules of today."""
+    readme = re.sub(
+        r"(<!-- sweep -->\n```text\n).*?(```\n<!-- /sweep -->)",
+        lambda m: m[1] + sweep_text() + m[2],
+        readme,
+        flags=re.DOTALL,
+    )
     readme = re.sub(
         r"(<!-- example: text -->\n```text\n).*?(```)", lambda m: m[1] + example_text() + m[2], readme, flags=re.DOTALL
     )

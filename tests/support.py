@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
@@ -35,6 +37,25 @@ def fixed_ceilings(scale: float = 1.0, cache_bytes: int = 32 << 20) -> Ceilings:
         profiler_tensor_ns=80.0,
         profiler_gap_ns=1500.0,
     )
+
+
+def save_with_hole(model: onnx.ModelProto, path: Path, weights: Iterable[onnx.TensorProto], size: int) -> None:
+    """Write a model with embedded weights of ``size`` bytes each that are a hole in the file, so take no space.
+
+    The weights follow as further parts of the graph, which a reader of protobuf merges.
+    """
+
+    def header(tag: int, length: int) -> bytes:
+        return bytes([tag, *((length >> 7 * index & 0x7F) | (0x80 if index < 4 else 0) for index in range(5))])
+
+    with path.open("wb") as file:
+        file.write(model.SerializeToString())
+        for weight in weights:
+            raw = weight.SerializeToString() + header(onnx.TensorProto.RAW_DATA_FIELD_NUMBER << 3 | 2, size)
+            stored = header(onnx.GraphProto.INITIALIZER_FIELD_NUMBER << 3 | 2, len(raw) + size) + raw
+            file.write(header(onnx.ModelProto.GRAPH_FIELD_NUMBER << 3 | 2, len(stored) + size) + stored)
+            file.seek(size, os.SEEK_CUR)
+        file.truncate(file.tell())
 
 
 def real_models() -> list[Path]:

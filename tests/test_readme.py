@@ -21,10 +21,11 @@ def recorder() -> ModuleType:
     return module
 
 
-def test_example_and_rules_are_those_of_the_code() -> None:
+def test_example_sweep_and_rules_are_those_of_the_code() -> None:
     """After an intended change: python scripts/record_example.py --keep-run."""
     assert recorder().updated(README) == README
     assert "measured" in README.split("<!-- example: text -->")[1].split("```")[1]
+    assert "*batch" in README.split("<!-- sweep -->")[1].split("```")[1]
 
 
 def test_every_command_is_listed() -> None:

@@ -12,7 +12,14 @@ from profiler.cli import app
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width, wants_color
 from profiler.errors import MissingError, UsageError
 
-ModelArgument = Annotated[str | None, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.", show_default=False)]
+ModelArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="The ONNX model, or a PyTorch one as package.module:factory or file.py:factory.",
+        show_default=False,
+    ),
+]
 OnnxOption = Annotated[
     str | None, typer.Option("--onnx", metavar="FILE", help="The same as the argument, as trtexec spells it.")
 ]
@@ -23,6 +30,22 @@ ShapesOption = Annotated[
     ),
 ]
 BatchOption = Annotated[int | None, typer.Option("--batch", metavar="N", help="Number for dynamic batch dimensions.")]
+DtypesOption = Annotated[
+    list[str] | None,
+    typer.Option("--dtypes", metavar="NAME:DTYPE,...", help="PyTorch: dtypes of inputs, such as ids:int64,mask:bool."),
+]
+DynamicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dynamic",
+        metavar="[NAME:]AXIS=DIM,...",
+        help="PyTorch: dimensions to keep dynamic, such as x:0=batch,x:2=height; 0=batch is that of every input.",
+    ),
+]
+FactoryOption = Annotated[
+    list[str] | None,
+    typer.Option("--factory-arg", metavar="NAME=VALUE", help="PyTorch: an argument of the factory; may be repeated."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")]
 TopOption = Annotated[
     int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
@@ -59,6 +82,9 @@ def run(
     recalibrate: Annotated[
         bool, typer.Option("--recalibrate", help="Measure the ceilings of this device again.")
     ] = False,
+    dtypes: DtypesOption = None,
+    dynamic: DynamicOption = None,
+    factory_arg: FactoryOption = None,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FOLDER", help="Run folder; default reports/<model>-<stamp>.")
     ] = "",
@@ -74,6 +100,7 @@ def run(
     its roofline, and ranks what is lost. All of it is kept in the run folder.
     """
     from profiler import pipeline
+    from profiler.source.spec import ExportOptions
 
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
@@ -92,6 +119,9 @@ def run(
                 duration_s=duration,
                 profile_iterations=profile_iterations,
                 recalibrate=recalibrate,
+                export=ExportOptions(
+                    dtypes=tuple(dtypes or ()), dynamic=tuple(dynamic or ()), factory_args=tuple(factory_arg or ())
+                ),
                 output=output,
                 force=force,
                 resume=resume,
@@ -113,23 +143,123 @@ def inspect(
     onnx: OnnxOption = None,
     shapes: ShapesOption = None,
     batch: BatchOption = None,
-    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    dtypes: DtypesOption = None,
+    dynamic: DynamicOption = None,
+    factory_arg: FactoryOption = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="DIM=VALUES",
+            help="Work over a dynamic dimension: batch=1..64:x2, x[2]=128..1024:128, n=1,2,4; may be repeated.",
+        ),
+    ] = None,
+    format_name: Annotated[str, typer.Option("--format", help="text or json; of a sweep csv too.")] = "text",
 ) -> None:
     """Look at a model alone: ops, shapes, work.
 
     Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is built or run.
+    With --sweep a table over sizes, and closed forms of what they cost.
     """
     with errors_shown():
         from profiler import pipeline
         from profiler.report import inspection
+        from profiler.report import sweep as sweeps
+        from profiler.source.spec import ExportOptions
 
-        if format_name not in ("text", "json"):
-            raise UsageError(f"inspect has no format {format_name!r}", why="known: text, json", fix="--format json")
-        found = pipeline.inspect(_model(model, onnx), shapes or (), batch)
+        known = ("text", "json", "csv") if sweep else ("text", "json")
+        if format_name not in known:
+            raise UsageError(
+                f"inspect has no format {format_name!r}" + (" without --sweep" if format_name == "csv" else ""),
+                why="known: " + ", ".join(known),
+                fix="--format json",
+            )
+        how = ExportOptions(
+            dtypes=tuple(dtypes or ()), dynamic=tuple(dynamic or ()), factory_args=tuple(factory_arg or ())
+        )
+        if sweep:
+            table = pipeline.sweep(_model(model, onnx), sweep, shapes or (), batch, how)
+            if format_name == "json":
+                result(sweeps.render_json(table))
+            elif format_name == "csv":
+                result(sweeps.render_csv(table))
+            else:
+                result(sweeps.render_text(table, terminal_width(sys.stdout)))
+            return
+        found = pipeline.inspect(_model(model, onnx), shapes or (), batch, how)
         if format_name == "json":
             result(inspection.render_json(found))
         else:
             result(inspection.render_text(found, terminal_width(sys.stdout)))
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(metavar="SPEC", help="package.module:factory or path/to/file.py:factory.")],
+    shapes: ShapesOption = None,
+    dtypes: DtypesOption = None,
+    dynamic: DynamicOption = None,
+    factory_arg: FactoryOption = None,
+    fp16: Annotated[bool, typer.Option("--fp16", help="Convert parameters and float inputs to fp16.")] = False,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Convert parameters and float inputs to bf16.")] = False,
+    opset: Annotated[
+        int | None, typer.Option("--opset", metavar="N", min=1, help="Version of ai.onnx; default: torch's choice.")
+    ] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The ONNX file; default <factory>.onnx.")
+    ] = "",
+    force: ForceOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the file.")] = False,
+) -> None:
+    """Export a PyTorch module to ONNX.
+
+    The factory is a function, class or module; it may give a pair (module, example_inputs). Inputs
+    are the parameters of forward; dimensions are fixed at those of --shapes unless --dynamic names
+    them. Weights above 1 GB go into FILE.data.
+    """
+    import msgspec
+
+    from profiler import pipeline
+    from profiler.source.shapes import describe, example, parse_shapes
+    from profiler.source.spec import ExportOptions
+    from profiler.units import format_bytes
+
+    progress = StageLines(quiet=quiet)
+    with errors_shown(progress), progress:
+        if fp16 and bf16:
+            raise UsageError("--fp16 and --bf16 are both given", why="parameters have one dtype", fix="leave one away")
+        done = pipeline.export(
+            model,
+            ExportOptions(
+                shapes=parse_shapes(shapes or ()),
+                dtypes=tuple(dtypes or ()),
+                dynamic=tuple(dynamic or ()),
+                factory_args=tuple(factory_arg or ()),
+                precision="fp16" if fp16 else "bf16" if bf16 else "",
+                opset=opset,
+            ),
+            output,
+            force=force,
+            progress=progress,
+        )
+    with errors_shown():
+        if quiet:
+            result(str(done.path))
+            return
+        lines = [
+            f"{done.path.name}   {done.parameters:,} parameters ({format_bytes(done.parameter_bytes)})",
+            *(f"  in   {tensor.dtype} {describe([tensor])}" for tensor in done.inputs),
+            *(f"  out  {tensor.dtype} {describe([tensor])}" for tensor in done.outputs),
+            *done.assumptions,
+        ]
+        result("\n".join(lines))
+        say(f"wrote {done.path}" + (f" and {done.data}" if done.data else ""))
+        free = [
+            msgspec.structs.replace(tensor, shape=done.shapes.get(tensor.name, tensor.shape))
+            for tensor in done.inputs
+            if any(isinstance(dim, str) for dim in tensor.shape or ())
+        ]
+        say(f"next: trtprof run {done.path}" + (f" --shapes {example(free)}" if free else ""))
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -63,6 +63,27 @@ def tensor_text(tensor: InputTensor | Tensor) -> str:
     if tensor.shape is None:
         return f"{tensor.name} of unknown rank {tensor.dtype}"
     return f"{tensor.name} {'x'.join(map(str, tensor.shape)) or 'scalar'} {tensor.dtype}"
+
+
+def input_text(tensor: InputTensor, unbound: Collection[str] = ()) -> str:
+    """An input as the model declares it, and what its dynamic dimensions are: ``x: fp32 Nx3x8x8 (N=1)``.
+
+    Args:
+        tensor: The input; a dimension without a name is called ``input[axis]``.
+        unbound: Dimensions that are not to be said.
+    """
+    declared = tensor.declared or tensor.shape
+    if declared is None:
+        return f"{tensor.name}: {tensor.dtype} ?"
+    numbers = {
+        dim if dim != "?" else f"{tensor.name}[{index}]": number
+        for index, (dim, number) in enumerate(zip(declared, tensor.shape or (), strict=False))
+        if isinstance(dim, str)
+    }
+    bound = ", ".join(f"{name}={number}" for name, number in numbers.items() if name not in unbound)
+    return f"{tensor.name}: {tensor.dtype} {'x'.join(map(str, declared)) or 'scalar'}" + (
+        f" ({bound})" if bound else ""
+    )
 
 
 def count(n: int, noun: str) -> str:

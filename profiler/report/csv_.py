@@ -32,7 +32,7 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - a table h
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([_safe(cell) for cell in _cells(rank, layer)] for rank, layer in enumerate(run.layers, 1))
+    writer.writerows([safe(cell) for cell in _cells(rank, layer)] for rank, layer in enumerate(run.layers, 1))
     return out.getvalue()
 
 
@@ -69,7 +69,8 @@ def _cells(rank: int, layer: LayerResult) -> tuple[Cell, ...]:
     )
 
 
-def _safe(cell: Cell) -> Cell:
+def safe(cell: Cell) -> Cell:
+    """A cell that no spreadsheet runs and every reader can read."""
     if not isinstance(cell, str):
         return cell
     # A lone surrogate cannot be written as UTF-8, a NUL ends the cell in many readers.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from profiler.records import Inspection
+from profiler.report._format import input_text
 from profiler.units import format_bytes, format_flops
 
 
@@ -19,7 +20,7 @@ def render_text(found: Inspection, width: int = 80) -> str:
     opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(model.opsets.items()))
     lines = [
         f"{model.name}   {model.nodes} nodes   opset {opsets}   {model.producer}".rstrip(),
-        *(f"  in   {i.name}: {i.dtype} {_dims(i.shape)}" for i in model.inputs),
+        *(f"  in   {input_text(i)}" for i in model.inputs),
         *(f"  out  {o.name}: {o.dtype} {_dims(o.shape)}" for o in model.outputs),
         f"parameters  {model.parameters:,} ({format_bytes(model.parameter_bytes)})",
         (
@@ -61,11 +62,9 @@ def _op_table(found: Inspection, width: int) -> list[str]:
     for op in found.ops:
         name = f"{op.domain}::{op.op_type}" if op.domain else op.op_type
         work = op.work
-        lines.append(
-            f"{_cut(name, column):<{column}} {op.count:>6} {_MARKS[work.bound]} {_count(work.macs):>8} {_count(work.flops):>8}"
-            f" {_moved(work.bytes_read)} {_moved(work.bytes_parameters)} "
-            f"{_moved(work.bytes_written)}"
-        )
+        counts = f"{_count(work.macs):>8} {_count(work.flops):>8}"
+        moved = f"{_moved(work.bytes_read)} {_moved(work.bytes_parameters)} {_moved(work.bytes_written)}"
+        lines.append(f"{_cut(name, column):<{column}} {op.count:>6} {_MARKS[work.bound]} {counts} {moved}")
     if any(op.work.bound != "exact" for op in found.ops):
         lines.append("< at most, > at least, ~ partly each: data decides")
     return lines

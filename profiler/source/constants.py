@@ -1,22 +1,23 @@
-"""Small constants that shapes depend on, computed before shape inference.
+"""Values of the small tensors that shapes depend on.
 
-Exporters write the pads of a Pad or the target of a Reshape as a little graph over constants, which
-`onnx.shape_inference` follows only in part. The nodes of such graphs are evaluated one by one with
-onnx's own reference implementation.
+Exporters write the pads of a Pad or the target of a Reshape as a little graph over constants and
+shapes, which `onnx.shape_inference` follows only in part. The nodes of such graphs are evaluated one
+by one with onnx's own reference implementation; what was computed once is not computed again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from profiler import onnx_graph
+from profiler.records import Tensor
+from profiler.source import wire
 
 MAX_ELEMENTS = 4096
 """Larger constants are weights; no shape has so many dimensions."""
@@ -28,109 +29,212 @@ SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Inputs of ops that decide the shape of their output."""
 
-_Array = npt.NDArray[Any]
+Array = npt.NDArray[Any]
 
 
-def fold_shape_constants(model: ModelProto) -> dict[str, dict[str, _Array]]:
-    """Replace, in place, nodes that compute a constant which decides a shape by Constant nodes.
+class _Scope:
+    """What the names in a graph stand for.
+
+    Attributes:
+        path: See `onnx_graph.subgraph_path`.
+        outer: The graph around it, whose names it sees.
+        makers: Node by the names of its outputs.
+        bodies: Graphs in the graph with their paths.
+        initializers: Constants of the graph by name.
+        values: What was computed or read, by name.
+        refused: Names that stay unknown.
+    """
+
+    def __init__(self, graph: GraphProto, path: str, outer: _Scope | None) -> None:
+        self.path = path
+        self.outer = outer
+        self.makers: dict[str, NodeProto] = {}
+        self.bodies: list[tuple[str, GraphProto]] = []
+        self.initializers = {tensor.name: tensor for tensor in graph.initializer}
+        self.values: dict[str, Array] = {}
+        self._given = {info.name for info in graph.input if info.name not in self.initializers}
+        self.refused = set(self._given)
+        for node in graph.node:
+            for name in node.output:
+                self.makers[name] = node
+            for name, body in onnx_graph.subgraphs(node):
+                self.bodies.append((onnx_graph.subgraph_path(node.name, name), body))
+
+    def forget(self) -> None:
+        """Drop what was computed."""
+        self.values.clear()
+        self.refused = set(self._given)
+
+    def owner(self, name: str) -> _Scope | None:
+        """The scope in which a name is made, looking outwards."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.makers or name in scope.initializers or name in scope.refused:
+                return scope
+            scope = scope.outer
+        return None
+
+
+def _scopes(graph: GraphProto, path: str, outer: _Scope | None) -> Iterator[_Scope]:
+    scope = _Scope(graph, path, outer)
+    yield scope
+    for inner, body in scope.bodies:
+        yield from _scopes(body, inner, scope)
+
+
+class Values:
+    """Elements of small tensors that follow from constants and from shapes, computed when asked for.
 
     Args:
-        model: Its node names are unique and stay; only op type, inputs and attributes change.
-
-    Returns:
-        The values by graph path and tensor name. A node that cannot be evaluated stays as it is.
+        graph: The main graph; node names are unique.
+        opset: Of ai.onnx.
+        known: Tensors by graph path and name; Shape reads them at the time of asking.
     """
-    opsets = {entry.domain: entry.version for entry in model.opset_import}
-    found: dict[str, dict[str, _Array]] = {}
-    _fold(model.graph, "", {}, opsets, found)
-    return found
+
+    def __init__(self, graph: GraphProto, opset: int, known: Mapping[str, Mapping[str, Tensor]]) -> None:
+        self._known = known
+        self._evaluator = _Evaluator(opset)
+        self._scopes = {scope.path: scope for scope in _scopes(graph, "", None)}
+
+    def of(self, path: str, name: str) -> Array | None:
+        """The elements of a tensor as the graph at ``path`` sees it, or None."""
+        scope = self._scopes[path]
+        _compute(scope, name, self._evaluator, self._known)
+        owner = scope.owner(name)
+        return None if owner is None else owner.values.get(name)
+
+    def computed(self) -> Iterator[tuple[str, str, Array]]:
+        """What was computed: path of the graph, name and elements."""
+        for scope in self._scopes.values():
+            for name, value in scope.values.items():
+                if name in scope.makers:
+                    yield scope.path, name, value
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Drop what was computed in these graphs, because their tensors have changed."""
+        for path in paths:
+            self._scopes[path].forget()
 
 
-def _fold(
-    graph: GraphProto,
-    path: str,
-    outer: Mapping[str, _Array],
-    opsets: Mapping[str, int],
-    found: dict[str, dict[str, _Array]],
+def _compute(
+    scope: _Scope, wanted: str, evaluator: _Evaluator, known: Mapping[str, Mapping[str, Tensor]] | None = None
 ) -> None:
-    makers = {name: node for node in graph.node for name in node.output}
-    initializers = {tensor.name: tensor for tensor in graph.initializer}
-    values: dict[str, _Array] = dict(outer)
-    refused: set[str] = set()
-    folded = found.setdefault(path, {})
-
-    def compute(wanted: str) -> None:
-        """Values of a tensor and of all that it is made of; iterative, because chains can be long."""
-        stack = [wanted]
-        while stack:
-            name = stack[-1]
-            if not name or name in values or name in refused:
-                stack.pop()
-            elif name in initializers:
-                stack.pop()
-                array = _stored(initializers[name])
-                if array is None:
-                    refused.add(name)
-                else:
-                    values[name] = array
-            elif name not in makers or any(onnx_graph.subgraphs(makers[name])):
-                stack.pop()
-                refused.add(name)
+    """Values of a tensor and of all that it is made of; iterative, because chains can be long."""
+    stack = [(scope, wanted)]
+    while stack:
+        reader, name = stack[-1]
+        owner = reader.owner(name)
+        if owner is None or name in owner.values or name in owner.refused:
+            stack.pop()
+            continue
+        if name in owner.initializers:
+            stack.pop()
+            array = _elements(owner.initializers[name])
+            if array is None:
+                owner.refused.add(name)
             else:
-                node = makers[name]
-                missing = [i for i in node.input if i and i not in values and i not in refused]
-                if missing:
-                    stack += missing
-                    continue
-                stack.pop()
-                if any(i in refused for i in node.input if i):
-                    refused.update(node.output)
-                    continue
-                results = _evaluate(node, values, opsets)
-                if results is None:
-                    refused.update(node.output)
-                else:
-                    values.update(zip((name for name in node.output if name), results, strict=True))
+                owner.values[name] = array
+            continue
+        node = owner.makers[name]
+        if known is not None and node.op_type in ("Shape", "Size") and node.domain in ("", "ai.onnx"):
+            stack.pop()
+            dims = _dims(owner, node.input[0], known)
+            if dims is None:
+                owner.refused.update(node.output)
+            else:
+                owner.values[name] = _of_dims(node, dims)
+            continue
+        inputs: list[Array | None] = []
+        missing: list[str] = []
+        refused = any(onnx_graph.subgraphs(node))
+        for read in node.input:
+            source = owner.owner(read) if read else None
+            if not read:
+                inputs.append(None)
+            elif source is None or read in source.refused:
+                refused = True
+            elif read in source.values:
+                inputs.append(source.values[read])
+            else:
+                missing.append(read)
+        if missing and not refused:
+            stack += [(owner, read) for read in missing]
+            continue
+        stack.pop()
+        results = None if refused else evaluator.run(node, inputs)
+        if results is None:
+            owner.refused.update(node.output)
+        else:
+            owner.values.update((name, value) for name, value in zip(node.output, results, strict=True) if name)
 
-    for node in graph.node:
-        for index in SHAPE_INPUTS.get(node.op_type, ()):
-            if index < len(node.input):
-                compute(node.input[index])
-    for node in graph.node:
-        if node.op_type != "Constant" and len(node.output) == 1 and node.output[0] in values:
-            name = node.output[0]
-            folded[name] = values[name]
-            _make_constant(node, values[name])
-        for attribute, body in onnx_graph.subgraphs(node):
-            _fold(body, onnx_graph.subgraph_path(node.name, attribute), values, opsets, found)
+
+def _dims(scope: _Scope | None, name: str, known: Mapping[str, Mapping[str, Tensor]]) -> list[int] | None:
+    """The dimensions of a tensor as a graph sees it, or None while one is not known."""
+    while scope is not None:
+        tensor = known[scope.path].get(name)
+        if tensor is not None:
+            dims = [dim for dim in tensor.shape or () if isinstance(dim, int)]
+            complete = tensor.shape is not None and len(dims) == len(tensor.shape) and tensor.kind == "tensor"
+            return dims if complete else None
+        scope = scope.outer
+    return None
 
 
-def _stored(tensor: TensorProto) -> _Array | None:
-    if tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > MAX_ELEMENTS:
+def _of_dims(node: NodeProto, dims: list[int]) -> Array:
+    """What Shape (with start and end) and Size make of these dimensions."""
+    if node.op_type == "Size":
+        return np.array(math.prod(dims), dtype=np.int64)
+    ends = {attribute.name: attribute.i for attribute in node.attribute}
+    return np.array(dims[ends.get("start", 0) : ends.get("end", len(dims))], dtype=np.int64)
+
+
+def _elements(tensor: TensorProto) -> Array | None:
+    if tensor.data_location == TensorProto.EXTERNAL or wire.left_out(tensor):
         return None
-    return numpy_helper.to_array(tensor)
-
-
-def _evaluate(node: NodeProto, values: Mapping[str, _Array], opsets: Mapping[str, int]) -> list[_Array] | None:
-    """Outputs of one node, or None when the reference has no such op, refuses, or makes too much."""
-    if node.domain not in ("", "ai.onnx") or node.op_type in onnx_graph.RANDOM_OPS:
+    if not 0 <= math.prod(tensor.dims) <= MAX_ELEMENTS:
         return None
-    inputs = [helper.make_value_info(name, onnx_graph.ANY_TYPE) for name in dict.fromkeys(node.input) if name]
-    outputs = [helper.make_value_info(name, onnx_graph.ANY_TYPE) for name in node.output if name]
-    graph = helper.make_graph([node], "constant", inputs, outputs)
-    ids = [helper.make_opsetid("", opsets.get("", 1))]
     try:
-        results = ReferenceEvaluator(helper.make_model(graph, opset_imports=ids)).run(
-            None, {name: values[name] for name in node.input if name}
-        )
-    except Exception:
+        return numpy_helper.to_array(tensor)
+    except (TypeError, ValueError):  # an initializer without elements, or a type that numpy does not have
         return None
-    arrays = [np.asarray(result) for result in results]
-    return arrays if all(array.size <= MAX_ELEMENTS for array in arrays) else None
 
 
-def _make_constant(node: NodeProto, value: _Array) -> None:
-    node.op_type = "Constant"
-    del node.input[:]
-    del node.attribute[:]
-    node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(value)))
+class _Evaluator:
+    """Runs single nodes; the same op on the same values only once."""
+
+    def __init__(self, opset: int) -> None:
+        self._opset = opset
+        self._done: dict[object, list[Array] | None] = {}
+
+    def run(self, node: NodeProto, inputs: list[Array | None]) -> list[Array] | None:
+        """Outputs of a node, or None when the reference has no such op, refuses, or makes too much."""
+        if node.domain not in ("", "ai.onnx") or node.op_type in onnx_graph.RANDOM_OPS:
+            return None
+        if node.op_type == "Constant" and [attribute.name for attribute in node.attribute] == ["value"]:
+            array = _elements(node.attribute[0].t)
+            return None if array is None else [array]
+        key = (
+            node.op_type,
+            tuple(bool(name) for name in node.output),
+            tuple(attribute.SerializeToString(deterministic=True) for attribute in node.attribute),
+            tuple(None if array is None else (array.dtype.str, array.shape, array.tobytes()) for array in inputs),
+        )
+        if key not in self._done:
+            self._done[key] = self._evaluate(node, inputs)
+        return self._done[key]
+
+    def _evaluate(self, node: NodeProto, inputs: list[Array | None]) -> list[Array] | None:
+        from onnx.reference import ReferenceEvaluator
+
+        values = {name: value for name, value in zip(node.input, inputs, strict=True) if value is not None}
+        outputs = [helper.make_value_info(name, onnx_graph.ANY_TYPE) for name in node.output if name]
+        graph = helper.make_graph(
+            [node], "constant", [helper.make_value_info(name, onnx_graph.ANY_TYPE) for name in values], outputs
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self._opset)])
+        try:
+            results = iter(ReferenceEvaluator(model).run(None, values))
+        except Exception:
+            return None
+        arrays = [np.asarray(next(results)) if name else np.empty(0) for name in node.output]
+        return arrays if all(array.size <= MAX_ELEMENTS for array in arrays) else None

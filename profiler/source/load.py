@@ -1,34 +1,51 @@
 """An ONNX file read, checked, given unique node names, bound to shapes and turned into records.
 
-Weights stay where they are: external data is never opened (its presence and size are checked),
-and embedded weights are neither copied nor looked at.
+Weights stay where they are: those in the file are passed over (`source.wire`), and of those in files
+beside it only presence, place and size are checked.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 import onnx
+import onnx.checker
+import onnx.external_data_helper
 import onnx.inliner
-from google.protobuf.message import DecodeError, Message
-from onnx import ModelProto, TensorProto
+from google.protobuf.message import DecodeError
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    shape_inference,
+)
 
-from profiler import onnx_graph
+from profiler import onnx_graph, units
 from profiler.errors import MissingError, ModelError
-from profiler.records import ModelInfo, Node, Source, Tensor
+from profiler.records import Dim, InputTensor, ModelInfo, Node, Source, Tensor
 from profiler.source import inputs as input_values
-from profiler.source.constants import fold_shape_constants
-from profiler.source.shapes import bind_shapes
+from profiler.source import wire
+from profiler.source.constants import MAX_ELEMENTS
+from profiler.source.forward import complete
+from profiler.source.shape_rules import ops_with_rules
+from profiler.source.shapes import Binding, bind_shapes
 
 _MAX_BYTES = 2**31 - 1
 """Largest protobuf that can be read; ONNX keeps bigger weights in files beside the model."""
 _EXPORT_HINT = "export the model again, for example with torch.onnx.export(..., dynamo=True)"
+_EXTERNAL = TensorProto.EXTERNAL
+_ONNX, _MICROSOFT = ("", "ai.onnx"), "com.microsoft"
 
 
 class LoadedModel:
@@ -36,20 +53,22 @@ class LoadedModel:
 
     Attributes:
         path: The file it came from.
-        proto: The model; external data is not loaded.
-        sha256: Digest of the file.
+        proto: The model without the elements of its large tensors; see `wire.left_out`.
+        graphs: Its main graph and its bodies by path, outer before inner; see `onnx_graph.subgraph_path`.
         original_names: Unique node name -> the name in the file.
-        changed: Whether ``proto`` differs from the file, so that a runtime must be given
-            ``proto`` instead of the file.
+        changed: Whether ``proto`` differs from the file in more than elements, so that a runtime must
+            be given `full` instead of the file.
+        external_data: Whether some weights lie in files beside the model.
         assumptions: What was repaired, in words.
     """
 
-    def __init__(self, path: Path, proto: ModelProto, sha256: str) -> None:
+    def __init__(self, path: Path, proto: ModelProto) -> None:
         self.path = path
         self.proto = proto
-        self.sha256 = sha256
+        self.graphs: dict[str, GraphProto] = {}
         self.original_names: dict[str, str] = {}
         self.changed = False
+        self.external_data = False
         self.assumptions: list[str] = []
 
     @property
@@ -57,10 +76,37 @@ class LoadedModel:
         """Number of nodes whose name in the file was empty or taken."""
         return sum(1 for new, old in self.original_names.items() if new != old)
 
-    @property
-    def external_data(self) -> bool:
-        """Whether some weights lie in files beside the model."""
-        return any(tensor.data_location == TensorProto.EXTERNAL for tensor in _stored_tensors(self.proto))
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of the file, which is read in full for it.
+
+        Raises:
+            ModelError: The file cannot be read any more.
+        """
+        with _readable(self.path), self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def full(self) -> ModelProto:
+        """The file with its weights, changed as ``proto`` was; external data stays where it is.
+
+        Raises:
+            ModelError: The file is not any more what was loaded.
+        """
+        with _readable(self.path):
+            proto = ModelProto.FromString(self.path.read_bytes())
+        with _damage_shown(self.path):
+            if proto.functions:
+                proto = onnx.inliner.inline_local_functions(proto)
+            proto.graph.ClearField("output")
+            proto.graph.output.extend(self.proto.graph.output)
+            names, _ = _name_nodes(proto)
+        if names != self.original_names:
+            raise ModelError(
+                f"{self.path} was changed while it was used",
+                why="its nodes are not those that were read before",
+                fix="run the command again",
+            )
+        return proto
 
 
 def load_model(path: str | Path) -> LoadedModel:
@@ -71,17 +117,20 @@ def load_model(path: str | Path) -> LoadedModel:
         MissingError: A file with external data is absent or too short.
     """
     path = Path(path)
-    proto, digest = _read(path)
-    loaded = LoadedModel(path, proto, digest)
+    loaded = LoadedModel(path, _read(path))
     with _damage_shown(path):
-        _check_external_data(path, proto)
-        _check(path, loaded)
-        if proto.functions:
+        stored = _stored(loaded)
+        loaded.external_data = any(tensor.data_location == _EXTERNAL for tensor in stored.tensors)
+        _check_external_data(path, stored.tensors)
+        _check_elements(path, stored)
+        _check(loaded, stored)
+        functions = len(loaded.proto.functions)
+        if functions:
             # Runtimes inline local functions under names of their own; done here, provenance is kept.
-            loaded.proto = onnx.inliner.inline_local_functions(proto)
+            loaded.proto = onnx.inliner.inline_local_functions(loaded.proto)
             loaded.changed = True
-            loaded.assumptions.append(f"{len(proto.functions)} local functions were inlined before the build")
-        loaded.original_names = _name_nodes(loaded.proto)
+            loaded.assumptions.append(f"{functions} local functions were inlined before the build")
+        loaded.original_names, loaded.graphs = _name_nodes(loaded.proto)
         loaded.changed = loaded.changed or loaded.renamed > 0
     return loaded
 
@@ -97,9 +146,42 @@ def _damage_shown(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _read(path: Path) -> tuple[ModelProto, str]:
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say what is wrong with a file that cannot be read, or is no protobuf."""
+    try:
+        yield
+    except OSError as error:
+        raise ModelError(
+            f"{path} cannot be read", why=error.strerror or str(error), fix="check the path and its permissions"
+        ) from None
+    except (wire.WireError, DecodeError) as error:
+        with path.open("rb") as file:
+            head = file.read(64)
+        if head.startswith(b"version https://git-lfs"):
+            raise ModelError(
+                f"{path} is a Git LFS pointer, not the model itself",
+                why="the repository was cloned without its large files",
+                fix="git lfs pull --include " + path.name,
+            ) from None
+        text = all(byte in b"\t\r\n" or 32 <= byte < 127 for byte in head)
+        raise ModelError(
+            f"{path} is not an ONNX model",
+            why="it holds text, not an ONNX protobuf"
+            if text
+            else f"it is not an ONNX protobuf, or it is cut short ({error})",
+            fix="check the file's size, or " + _EXPORT_HINT,
+        ) from None
+
+
+def _read(path: Path) -> ModelProto:
     try:
         os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        raise ModelError(
+            f"{str(path)!a} cannot be used", why="its name is not UTF-8, which onnx needs", fix="rename the file"
+        ) from None
+    with _readable(path):
         if not path.exists():
             raise ModelError(
                 f"{path}: no such file",
@@ -119,66 +201,101 @@ def _read(path: Path) -> tuple[ModelProto, str]:
                 why="the model is read more than once",
                 fix="write it to a file first",
             )
-        if path.stat().st_size > _MAX_BYTES:
+        size = path.stat().st_size
+        if size > _MAX_BYTES:
             raise ModelError(
                 f"{path} is not an ONNX model",
-                why=f"it has {path.stat().st_size} bytes; a protobuf has at most {_MAX_BYTES}",
+                why=f"it has {size} bytes; a protobuf has at most {_MAX_BYTES}",
                 fix="keep large weights beside the model: onnx.save(model, path, save_as_external_data=True)",
             )
-        data = path.read_bytes()
-    except UnicodeDecodeError:
-        raise ModelError(
-            f"{str(path)!a} cannot be used", why="its name is not UTF-8, which onnx needs", fix="rename the file"
-        ) from None
-    except OSError as error:
-        raise ModelError(
-            f"{path} cannot be read", why=error.strerror or str(error), fix="check the path and its permissions"
-        ) from None
-    if not data:
-        raise ModelError(f"{path} is empty", why="the file has 0 bytes", fix="copy it again, or " + _EXPORT_HINT)
-    proto = ModelProto()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        head = data[:64]
-        text = all(byte in b"\t\r\n" or 32 <= byte < 127 for byte in head)
-        if head.startswith(b"version https://git-lfs"):
-            raise ModelError(
-                f"{path} is a Git LFS pointer, not the model itself",
-                why="the repository was cloned without its large files",
-                fix="git lfs pull --include " + path.name,
-            ) from None
-        why = (
-            "it holds text, not an ONNX protobuf"
-            if text
-            else f"it is not an ONNX protobuf, or it is cut short ({error})"
-        )
-        raise ModelError(
-            f"{path} is not an ONNX model", why=why, fix="check the file's size, or " + _EXPORT_HINT
-        ) from None
-    if not _is_text(proto):
-        raise ModelError(f"{path} is damaged", why="a name in it is not text", fix="copy it again, or " + _EXPORT_HINT)
+        if not size:
+            raise ModelError(f"{path} is empty", why="the file has 0 bytes", fix="copy it again, or " + _EXPORT_HINT)
+        proto = wire.read_model(path, MAX_ELEMENTS)
     if not proto.HasField("graph") or (not proto.graph.node and not proto.graph.output):
         raise ModelError(f"{path} is not an ONNX model", why="it holds no graph", fix=_EXPORT_HINT)
-    return proto, hashlib.sha256(data).hexdigest()
+    return proto
 
 
-def _is_text(message: Message) -> bool:
-    """Whether every string in the message is; protobuf hands out bytes, or fails, where one is damaged."""
-    if isinstance(message, TensorProto):  # its weights are not looked at
-        return isinstance(message.name, str) and all(map(_is_text, message.external_data))
-    for field, value in message.ListFields():
-        items = [value] if isinstance(value, (str, bytes, Message)) else value
-        if field.type == field.TYPE_STRING and not all(isinstance(item, str) for item in items):
-            return False
-        if field.type == field.TYPE_MESSAGE and not all(map(_is_text, items)):
-            return False
-    return True
+class _Stored(NamedTuple):
+    """The tensors that a file holds or points at: initializers, and attributes of nodes (Constant)."""
+
+    tensors: list[TensorProto]
+    """With the values and the indices of sparse ones."""
+    sparse: list[SparseTensorProto]
+    runtime: list[NodeProto]
+    """Nodes of ops that ONNX Runtime adds to ai.onnx, which onnx does not know."""
 
 
-def _check_external_data(path: Path, proto: ModelProto) -> None:
-    for tensor in _stored_tensors(proto):
-        if tensor.data_location != TensorProto.EXTERNAL:
+_TENSOR_KINDS = {
+    # Files of IR version 1 do not say what kind an attribute is of.
+    AttributeProto.UNDEFINED, AttributeProto.TENSOR, AttributeProto.TENSORS, AttributeProto.SPARSE_TENSOR,
+    AttributeProto.SPARSE_TENSORS, AttributeProto.GRAPH, AttributeProto.GRAPHS,
+}  # fmt: skip
+
+
+def _stored(loaded: LoadedModel) -> _Stored:
+    """All stored tensors; on the way, every name must be text.
+
+    protobuf hands out bytes for a name that is none, which `str.join` refuses.
+    """
+    stored = _Stored([], [], [])
+    opset = next((entry.version for entry in loaded.proto.opset_import if entry.domain in _ONNX), 1)
+    runtime = {op_type for op_type in ops_with_rules("") if not onnx.defs.has(op_type, opset, "")}
+
+    def add_sparse(found: Iterable[SparseTensorProto]) -> None:
+        for sparse in found:
+            stored.sparse.append(sparse)
+            stored.tensors.extend((sparse.values, sparse.indices))
+
+    def add_nodes(nodes: Iterable[NodeProto]) -> None:
+        for node in nodes:
+            "".join((node.name, node.op_type, node.domain, *node.input, *node.output))
+            if node.op_type in runtime and node.domain in _ONNX:
+                stored.runtime.append(node)
+            add_attributes(node.attribute)
+
+    def add_attributes(attributes: Iterable[AttributeProto]) -> None:
+        for attribute in attributes:
+            "".join((attribute.name, attribute.ref_attr_name))
+            if attribute.type in _TENSOR_KINDS:
+                if attribute.HasField("t"):
+                    stored.tensors.append(attribute.t)
+                stored.tensors.extend(attribute.tensors)
+                if attribute.HasField("sparse_tensor"):
+                    add_sparse([attribute.sparse_tensor])
+                add_sparse(attribute.sparse_tensors)
+                if attribute.HasField("g"):
+                    add_graph(attribute.g)
+                for body in attribute.graphs:
+                    add_graph(body)
+
+    def add_graph(graph: GraphProto) -> None:
+        "".join((graph.name, *(tensor.name for tensor in graph.initializer)))
+        for info in (*graph.input, *graph.output, *graph.value_info):
+            "".join((info.name, *(dim.dim_param for dim in info.type.tensor_type.shape.dim)))
+        stored.tensors.extend(graph.initializer)
+        add_sparse(graph.sparse_initializer)
+        add_nodes(graph.node)
+
+    proto = loaded.proto
+    try:
+        "".join((proto.producer_name, proto.producer_version, *(entry.domain for entry in proto.opset_import)))
+        add_graph(proto.graph)
+        for function in proto.functions:
+            "".join((function.name, function.domain, *function.input, *function.output, *function.attribute))
+            add_nodes(function.node)
+            add_attributes(function.attribute_proto)
+    except TypeError:
+        raise ModelError(
+            f"{loaded.path} is damaged", why="a name in it is not text", fix="copy it again, or " + _EXPORT_HINT
+        ) from None
+    return stored
+
+
+def _check_external_data(path: Path, tensors: Iterable[TensorProto]) -> None:
+    places: dict[str, tuple[str, int]] = {}
+    for tensor in tensors:
+        if tensor.data_location != _EXTERNAL:
             continue
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
@@ -194,38 +311,114 @@ def _check_external_data(path: Path, proto: ModelProto) -> None:
                 why=f"it says {said}; the tensor has {size} bytes",
                 fix=_EXPORT_HINT,
             )
-        file = path.parent / location
         hint = f"copy {location!r} beside {path.name}: an exporter writes both"
-        if not file.is_file():
-            raise MissingError(f"{path}: the weights of {tensor.name!r} are missing", why=f"no file {file}", fix=hint)
-        if file.stat().st_size < offset + length:
+        if location not in places:
+            file = path.parent / location
+            if not file.is_file():
+                raise MissingError(
+                    f"{path}: the weights of {tensor.name!r} are missing", why=f"no file {file}", fix=hint
+                )
+            places[location] = (tensor.name, file.stat().st_size)
+        there = places[location][1]
+        if there < offset + length:
             raise MissingError(
                 f"{path}: the weights of {tensor.name!r} are cut short",
-                why=f"{file} has {file.stat().st_size} bytes, {offset + length} are needed",
+                why=f"{path.parent / location} has {there} bytes, {offset + length} are needed",
                 fix=hint,
             )
+    for location, (name, size) in places.items():
+        _check_place(path, location, name, size)
 
 
-def _stored_tensors(proto: ModelProto) -> Iterator[TensorProto]:
-    """Every tensor that the file holds or points at: initializers, and attributes of nodes (Constant)."""
-    for _, graph in onnx_graph.all_graphs(proto.graph):
-        yield from graph.initializer
-        for sparse in graph.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
-        for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.TENSOR:
-                    yield attribute.t
+def _check_place(path: Path, location: str, name: str, size: int) -> None:
+    """Have onnx refuse places that a model must not point at: outside its folder, links.
+
+    It does so before it reads; asked for what lies behind the end, it reads nothing.
+    """
+    probe = TensorProto(name=name, data_type=TensorProto.UINT8, data_location=_EXTERNAL)
+    for key, value in (("location", location), ("offset", size), ("length", 0)):
+        probe.external_data.add(key=key, value=str(value))
+    try:
+        onnx.external_data_helper.load_external_data_for_tensor(probe, str(path.parent))
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{path} fails the ONNX checker", why=_first_line(error), fix=_EXPORT_HINT) from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{path} cannot be checked", why=_first_line(error), fix=_EXPORT_HINT) from None
 
 
-def _check(path: Path, loaded: LoadedModel) -> None:
+_ENTRY_BYTES = {"float_data": 4, "double_data": 8}
+_MOST_VARINT_BYTES = 10
+
+
+def _check_elements(path: Path, stored: _Stored) -> None:
+    """Hold the elements that were left out against shapes and dtypes, as the checker does with those it sees."""
+    for tensor in stored.tensors:
+        for field, size in wire.left_out(tensor).items():
+            _check_size(path, tensor, field, size)
+    for sparse in stored.sparse:
+        if _is_checked_here(sparse):
+            _check_sparse(path, sparse)
+
+
+def _check_size(path: Path, tensor: TensorProto, field: str, size: int) -> None:
+    known = onnx_graph.tensor_from_initializer(tensor)
+    width = units.DTYPE_BITS.get(known.dtype)
+    elements = known.elements or 0
+    least = most = None
+    negative = any(dim < 0 for dim in tensor.dims)
+    if field == "string_data":
+        least = most = elements
+    elif field == "raw_data":
+        least = most = known.nbytes
+    elif field in _ENTRY_BYTES:
+        parts = 2 if known.dtype.startswith("complex") else 1
+        least = most = parts * elements * _ENTRY_BYTES[field]
+    elif width is not None:
+        least = elements if width >= 8 else known.nbytes or 0
+        most = _MOST_VARINT_BYTES * elements
+    if negative or (least is not None and most is not None and not least <= size <= most):
+        kind = "strings" if field == "string_data" else "bytes"
+        takes = "" if negative or least is None else f" takes {least}" + (f" to {most}" if most != least else "")
+        raise ModelError(
+            f"{path}: the elements of {tensor.name!r} do not fit its shape",
+            why=f"{field} has {size} {kind}, {known.dtype} {list(tensor.dims)}" + (takes or " is no shape"),
+            fix="copy it again, or " + _EXPORT_HINT,
+        )
+
+
+def _is_checked_here(sparse: SparseTensorProto) -> bool:
+    """Whether the checker cannot look into a sparse tensor."""
+    return any(t.data_location == _EXTERNAL or wire.left_out(t) for t in (sparse.values, sparse.indices))
+
+
+def _check_sparse(path: Path, sparse: SparseTensorProto) -> None:
+    """The checker's rules for sparse tensors, but for the order of the indices, which are not read."""
+    count, rank = tuple(sparse.values.dims), len(sparse.dims)
+    fits = (
+        len(count) == 1
+        and rank > 0
+        and all(dim > 0 for dim in sparse.dims)
+        and sparse.indices.data_type == TensorProto.INT64
+        and tuple(sparse.indices.dims) in (count, (*count, rank))
+    )
+    if not fits:
+        raise ModelError(
+            f"{path} fails the ONNX checker",
+            why=f"the sparse tensor {sparse.values.name!r} of shape {list(sparse.dims)} has values of shape "
+            f"{list(count)} and indices of shape {list(sparse.indices.dims)}",
+            fix=_EXPORT_HINT,
+        )
+
+
+def _check(loaded: LoadedModel, stored: _Stored) -> None:
     """The ONNX checker, with one defect mended: a graph output that declares no shape.
 
     onnx-graphsurgeon writes such outputs and every runtime takes them. The mend is not made where
     node names repeat too, because runtimes refuse that file as it stands.
     """
+    path = loaded.path
     try:
-        onnx.checker.check_model(str(path))
+        onnx.checker.check_model(_checkable(loaded.proto, stored))
     except onnx.checker.ValidationError as error:
         first = _first_line(error)
         names = Counter(node.name for node in loaded.proto.graph.node if node.name)
@@ -238,8 +431,7 @@ def _check(path: Path, loaded: LoadedModel) -> None:
         if shapeless and not duplicates and "shape" in first:
             _fill_output_shapes(loaded)
             try:
-                # External data was checked before, and the checker would look for it beside the process.
-                onnx.checker.check_model(onnx_graph.without_weights(loaded.proto))
+                onnx.checker.check_model(_checkable(loaded.proto, stored))
             except onnx.checker.ValidationError as second:
                 first = _first_line(second)
             else:
@@ -255,8 +447,79 @@ def _check(path: Path, loaded: LoadedModel) -> None:
         raise ModelError(f"{path} cannot be checked", why=_first_line(error), fix=_EXPORT_HINT) from None
 
 
+_ONE_ELEMENT = {
+    "raw_data": TensorProto(raw_data=bytes(16)), "string_data": TensorProto(string_data=[b""]),
+    "float_data": TensorProto(float_data=[0, 0]), "double_data": TensorProto(double_data=[0, 0]),
+    "int32_data": TensorProto(int32_data=[0]), "int64_data": TensorProto(int64_data=[0]),
+    "uint64_data": TensorProto(uint64_data=[0]),
+}  # fmt: skip
+"""One element, complex or not, by the field that holds it."""
+
+
+def _checkable(proto: ModelProto, stored: _Stored) -> bytes:
+    """The model for the checker: what was left out and what lies elsewhere has become one element.
+
+    The fields that hold elements stay the same ones, since the checker minds which they are. Ops that
+    ONNX Runtime adds to ai.onnx are put in its own domain, whose ops the checker lets pass.
+    """
+    kept: list[tuple[TensorProto | SparseTensorProto, bytes]] = []
+
+    def keep(message: TensorProto | SparseTensorProto) -> None:
+        kept.append((message, message.SerializeToString()))
+
+    for sparse in stored.sparse:
+        if _is_checked_here(sparse):
+            keep(sparse)
+            sparse.dims[:] = [1]
+            for part in (sparse.values, sparse.indices):
+                part.dims[:] = [1]
+                part.ClearField("data_location")
+                _have_one_element(part, ["raw_data"])
+    for tensor in stored.tensors:
+        fields = list(wire.left_out(tensor))
+        outside = tensor.data_location == _EXTERNAL
+        if outside and not fields and not any(getattr(tensor, field) for field in _ONE_ELEMENT):
+            fields = ["string_data" if tensor.data_type == TensorProto.STRING else "raw_data"]
+            outside = False
+        if fields and not outside:
+            keep(tensor)
+            tensor.ClearField("dims")
+            tensor.ClearField("data_location")
+            _have_one_element(tensor, fields)
+    domains = [(node, node.domain) for node in stored.runtime]
+    imports = len(proto.opset_import)
+    if domains and all(entry.domain != _MICROSOFT for entry in proto.opset_import):
+        proto.opset_import.add(domain=_MICROSOFT, version=1)
+    for node in stored.runtime:
+        node.domain = _MICROSOFT
+    try:
+        return proto.SerializeToString()
+    finally:
+        for node, domain in domains:
+            node.ClearField("domain")
+            if domain:
+                node.domain = domain
+        del proto.opset_import[imports:]
+        for message, before in reversed(kept):
+            message.ParseFromString(before)
+
+
+def _have_one_element(tensor: TensorProto, fields: Iterable[str]) -> None:
+    """Make these the fields that hold elements, and forget what was left out."""
+    for field in _ONE_ELEMENT:
+        tensor.ClearField(field)
+    tensor.ClearField("metadata_props")
+    for field in fields:
+        tensor.MergeFrom(_ONE_ELEMENT[field])
+
+
 def _fill_output_shapes(loaded: LoadedModel) -> None:
-    inferred = _infer(onnx_graph.without_weights(loaded.proto), [])
+    graphs = list(onnx_graph.all_graphs(loaded.proto.graph))
+    bare, _ = onnx_graph.for_inference(loaded.proto, graphs, declared=False)
+    try:
+        inferred = shape_inference.infer_shapes(bare, data_prop=True)
+    except (shape_inference.InferenceError, RuntimeError):
+        return
     found = {output.name: output for output in inferred.graph.output}
     for output in loaded.proto.graph.output:
         if not output.type.tensor_type.HasField("shape") and output.name in found:
@@ -267,16 +530,43 @@ def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def _name_nodes(proto: ModelProto) -> dict[str, str]:
+class _Nested(NamedTuple):
+    """A graph with its nodes, their names and the graphs in them, each read from protobuf once."""
+
+    graph: GraphProto
+    nodes: list[tuple[NodeProto, str, list[tuple[str, _Nested]]]]
+
+
+def _nested(graph: GraphProto) -> _Nested:
+    return _Nested(
+        graph,
+        [
+            (node, node.name, [(attribute, _nested(body)) for attribute, body in onnx_graph.subgraphs(node)])
+            for node in graph.node
+        ],
+    )
+
+
+def _name_nodes(proto: ModelProto) -> tuple[dict[str, str], dict[str, GraphProto]]:
     """Give every node of every graph a name that no other node has.
 
     The first bearer keeps a name. Others, and nodes without one, are called after their op type
     and place, with a counter where that is taken; the same file always gives the same names.
+
+    Returns:
+        The name in the file by unique name, and all graphs by path.
     """
-    taken = {node.name for _, graph in onnx_graph.all_graphs(proto.graph) for node in graph.node if node.name}
+    taken: set[str] = set()
     used: set[str] = set()
     originals: dict[str, str] = {}
+    graphs: dict[str, GraphProto] = {}
     counters: dict[str, int] = defaultdict(int)
+
+    def take(nested: _Nested) -> None:
+        for _, name, bodies in nested.nodes:
+            taken.add(name)
+            for _, body in bodies:
+                take(body)
 
     def fresh(stem: str) -> str:
         name = stem
@@ -285,25 +575,29 @@ def _name_nodes(proto: ModelProto) -> dict[str, str]:
             name = f"{stem}_{counters[stem]}"
         return name
 
-    def visit(graph: onnx.GraphProto, path: str) -> None:
-        for index, node in enumerate(graph.node):
-            old = node.name
+    def visit(nested: _Nested, path: str) -> None:
+        graphs[path] = nested.graph
+        for index, (node, old, bodies) in enumerate(nested.nodes):
+            name = old
             if not old:
-                node.name = fresh(f"{path}/{node.op_type}_{index}" if path else f"{node.op_type}_{index}")
+                name = node.name = fresh(f"{path}/{node.op_type}_{index}" if path else f"{node.op_type}_{index}")
             elif old in used:
-                node.name = fresh(old)
-            used.add(node.name)
-            originals[node.name] = old
-            for attribute, body in onnx_graph.subgraphs(node):
-                visit(body, onnx_graph.subgraph_path(node.name, attribute))
+                name = node.name = fresh(old)
+            used.add(name)
+            originals[name] = old
+            for attribute, body in bodies:
+                visit(body, onnx_graph.subgraph_path(name, attribute))
 
-    visit(proto.graph, "")
-    return originals
+    root = _nested(proto.graph)
+    take(root)
+    visit(root, "")
+    return originals, graphs
 
 
 def graph_inputs(proto: ModelProto) -> list[Tensor]:
     """The inputs that a caller must feed: graph inputs without an initializer."""
     constants = {tensor.name for tensor in proto.graph.initializer}
+    constants.update(sparse.values.name for sparse in proto.graph.sparse_initializer)
     return [onnx_graph.tensor_from_value_info(info) for info in proto.graph.input if info.name not in constants]
 
 
@@ -313,6 +607,10 @@ def source_of(
     batch: int | None = None,
     input_files: Mapping[str, Path] | None = None,
     seed: int = 0,
+    *,
+    feed: bool = True,
+    symbols: Mapping[str, int] | None = None,
+    known: KnownTensors | None = None,
 ) -> Source:
     """Bind the dynamic dimensions, infer all shapes and list the nodes with their ops.
 
@@ -322,12 +620,41 @@ def source_of(
         batch: Value of ``--batch``.
         input_files: Input name -> ``.npy`` file of ``--loadInputs``; its shape binds dimensions too.
         seed: Seed of the random inputs, named in the assumptions.
+        feed: Whether the model will run. If not, inputs that cannot be made up are taken too, no
+            values are planned, and the digest of the file, for which it is read in full, stays empty.
+        symbols: Symbolic dimension -> number.
+        known: Result of `tensors_of` for the same shapes, batch and symbols, where it is at hand.
 
     Raises:
         UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
     """
     with _damage_shown(loaded.path):
-        return _source_of(loaded, given_shapes or {}, batch, input_files or {}, seed)
+        return _source_of(
+            loaded, given_shapes or {}, batch, input_files or {}, seed, feed=feed, symbols=symbols, known=known
+        )
+
+
+class KnownTensors(NamedTuple):
+    """The tensors that the nodes of a `Source` are made with, by graph path and name; what inference said."""
+
+    tensors: dict[str, dict[str, Tensor]]
+    notes: list[str]
+
+
+def tensors_of(
+    loaded: LoadedModel,
+    given_shapes: Mapping[str, tuple[int, ...]],
+    batch: int | None = None,
+    symbols: Mapping[str, int] | None = None,
+) -> KnownTensors:
+    """What `source_of` infers, without the nodes.
+
+    Raises:
+        UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
+    """
+    with _damage_shown(loaded.path):
+        binding = bind_shapes(graph_inputs(loaded.proto), given_shapes, batch, symbols=symbols, feed=False)
+        return _known_tensors(loaded, binding)
 
 
 def _source_of(
@@ -336,6 +663,10 @@ def _source_of(
     batch: int | None,
     input_files: Mapping[str, Path],
     seed: int,
+    *,
+    feed: bool,
+    symbols: Mapping[str, int] | None,
+    known: KnownTensors | None,
 ) -> Source:
     proto = loaded.proto
     inputs = graph_inputs(proto)
@@ -343,43 +674,47 @@ def _source_of(
     files = input_values.check_files(inputs, input_files)
     for name, header in files.items():
         shapes.setdefault(name, header.shape)
-    binding = bind_shapes(inputs, shapes, batch)
-    notes = [*loaded.assumptions, *binding.assumptions]
-    bare = onnx_graph.without_weights(proto)
-    _bind_graph(bare, binding.shapes, binding.symbols)
-    known = _known_tensors(bare, notes)
-    constants = {t.name: onnx_graph.tensor_from_initializer(t) for t in proto.graph.initializer}
-    known[""].update(constants)
-    nodes = tuple(
-        Node(
-            name=found.proto.name,
-            original_name=loaded.original_names[found.proto.name],
-            graph=found.graph,
-            op=found.op,
-            constant=found.constant,
+    binding = bind_shapes(inputs, shapes, batch, symbols=symbols, feed=feed)
+    known = known or _known_tensors(loaded, binding)
+    notes = [*loaded.assumptions, *binding.assumptions, *known.notes]
+    nodes: list[Node] = []
+    weights = _stored_weights(loaded.graphs.values())
+    for found in onnx_graph.nodes_in(proto, known.tensors):
+        op, name = found.op, found.proto.name
+        nodes.append(
+            Node(
+                name=name,
+                original_name=loaded.original_names[name],
+                graph=found.graph,
+                op=op,
+                constant=found.constant,
+            )
         )
-        for found in onnx_graph.nodes_in(bare, known)
-    )
-    plans = input_values.plan_inputs(inputs, binding.shapes, nodes, files)
-    if any(plan.kind != "file" for plan in plans):
-        drawn = "; ".join(f"{plan.name}: {plan.values}" for plan in plans if plan.kind != "file")
-        notes.append(f"inputs are random (seed {seed}): {drawn}")
+        if found.constant and op.op_type in ("Constant", "ConstantOfShape"):
+            weights += _made_weights(found)
+    if feed:
+        plans = input_values.plan_inputs(inputs, binding.shapes, nodes, files)
+        if any(plan.kind != "file" for plan in plans):
+            drawn = "; ".join(f"{plan.name}: {plan.values}" for plan in plans if plan.kind != "file")
+            notes.append(f"inputs are random (seed {seed}): {drawn}")
+    else:
+        plans = [InputTensor(name=t.name, dtype=t.dtype, shape=binding.shapes.get(t.name), kind="none") for t in inputs]
+    declared = {tensor.name: tensor.shape or () for tensor in inputs}
     made = {t.name: t for node in nodes if not node.graph for t in node.op.outputs if t is not None}
     wanted = [output.name for output in proto.graph.output]
     read = {tensor.name for node in nodes for tensor in node.op.inputs if tensor is not None}.union(wanted)
     # Outputs that nothing reads, such as the mask of an old Dropout, decide nothing.
     needed = [tensor for node in nodes for tensor in node.op.outputs if tensor is not None and tensor.name in read]
     shaped = sum(1 for tensor in needed if tensor.elements is not None)
-    weights = [*_stored_weights(proto), *_computed_weights(nodes)]
     return Source(
         model=ModelInfo(
             name=loaded.path.stem,
             path=str(loaded.path),
-            sha256=loaded.sha256,
+            sha256=loaded.sha256 if feed else "",
             ir_version=proto.ir_version,
             opsets={entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
             producer=f"{proto.producer_name} {proto.producer_version}".strip(),
-            inputs=tuple(plans),
+            inputs=tuple(msgspec.structs.replace(plan, declared=declared[plan.name]) for plan in plans),
             outputs=tuple(made[name] for name in wanted if name in made),
             parameters=sum(tensor.elements or 0 for tensor in weights if tensor.value is None),
             parameter_bytes=sum(tensor.nbytes or 0 for tensor in weights if tensor.value is None),
@@ -388,84 +723,114 @@ def _source_of(
             shape_coverage=shaped / len(needed) if needed else 1.0,
             assumptions=tuple(notes),
         ),
-        nodes=nodes,
+        nodes=tuple(nodes),
     )
 
 
-def _bind_graph(proto: ModelProto, shapes: Mapping[str, tuple[int, ...]], symbols: Mapping[str, int]) -> None:
-    for info in proto.graph.input:
-        if info.name in shapes:
+def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
+    """What is known of every tensor before the run."""
+    notes: list[str] = []
+    known = {
+        path: {name: _bound(tensor, path, binding) for name, tensor in onnx_graph.declared_tensors(graph).items()}
+        for path, graph in loaded.graphs.items()
+    }
+    inferred = _infer(loaded, binding, notes)
+    if inferred is None:
+        return KnownTensors(known, notes)
+    main = inferred.graph
+    outputs = {output.name for output in main.output}
+    bound = any(tensor.elements is None for tensor in graph_inputs(loaded.proto) if tensor.kind == "tensor")
+    for path, graph in onnx_graph.all_graphs(main) if len(known) > 1 else [("", main)]:
+        found = known[path]
+        for name, tensor in onnx_graph.declared_tensors(graph).items():
+            declared = found.get(name)
+            if path == "" and name in outputs and declared is not None and (tensor.shape is None or not bound):
+                # A declared output counts where less is inferred, unless the binding may have outdated it.
+                settled = tensor.elements is not None or not declared.shape or declared.elements is None
+                found[name] = tensor if settled else msgspec.structs.replace(tensor, shape=declared.shape)
+            else:
+                found[name] = tensor
+    complete(loaded.proto, known)
+    return KnownTensors(known, notes)
+
+
+def _bound(tensor: Tensor, path: str, binding: Binding) -> Tensor:
+    """A tensor as declared, with the dimensions that are bound."""
+    if not path and tensor.name in binding.shapes:
+        return msgspec.structs.replace(tensor, shape=binding.shapes[tensor.name])
+    if tensor.shape is None or not any(isinstance(dim, str) for dim in tensor.shape):
+        return tensor
+    shape: tuple[Dim, ...] = tuple(
+        binding.symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in tensor.shape
+    )
+    return msgspec.structs.replace(tensor, shape=shape)
+
+
+def _infer(loaded: LoadedModel, binding: Binding, notes: list[str]) -> ModelProto | None:
+    """Shapes of all tensors by `onnx.shape_inference`; what fails is said.
+
+    Declared shapes are left away first: with the inputs bound they are either the same as what is
+    inferred, or stale.
+    """
+    for declared in (False, True):
+        bare, graphs = onnx_graph.for_inference(loaded.proto, list(loaded.graphs.items()), declared=declared)
+        _bind_graphs(graphs, binding)
+        _state_default(graphs)
+        try:
+            return shape_inference.infer_shapes(bare, data_prop=True)
+        except (shape_inference.InferenceError, RuntimeError) as error:
+            reason = _first_line(error)
+    notes.append(f"shape inference stopped: {reason}")
+    return None
+
+
+def _bind_graphs(graphs: Sequence[tuple[str, GraphProto]], binding: Binding) -> None:
+    for info in graphs[0][1].input:
+        if info.name in binding.shapes:
             tensor = info.type.tensor_type
             tensor.shape.ClearField("dim")
-            for number in shapes[info.name]:
+            for number in binding.shapes[info.name]:
                 tensor.shape.dim.add().dim_value = number
-    for _, graph in onnx_graph.all_graphs(proto.graph):
-        for info in (*graph.output, *graph.value_info):
-            if info.type.WhichOneof("value") == "tensor_type":
-                for dim in info.type.tensor_type.shape.dim:
-                    if dim.dim_param in symbols:
-                        dim.dim_value = symbols[dim.dim_param]
+    if not binding.symbols:
+        return
+    for path, graph in graphs:
+        for info in (*(graph.input if path else ()), *graph.output, *graph.value_info):
+            for dim in info.type.tensor_type.shape.dim:
+                if dim.dim_param in binding.symbols:
+                    dim.dim_value = binding.symbols[dim.dim_param]
 
 
-def _known_tensors(bare: ModelProto, notes: list[str]) -> dict[str, dict[str, Tensor]]:
-    """What is known of every tensor before the run, by graph path and name."""
-    trial = copy.deepcopy(bare)
-    values = fold_shape_constants(trial)
-    known: dict[str, dict[str, Tensor]] = {}
-    for path, graph in onnx_graph.all_graphs(_infer(trial, notes).graph):
-        found = known.setdefault(path, {})
-        for info in (*graph.value_info, *graph.output):
-            found[info.name] = onnx_graph.tensor_from_value_info(info)
-        for name, value in values.get(path, {}).items():
-            found[name] = onnx_graph.tensor_from_initializer(onnx.numpy_helper.from_array(value, name))
-    return known
+def _state_default(graphs: Sequence[tuple[str, GraphProto]]) -> None:
+    """Say ``onesided`` of every STFT: inference takes one that does not for two-sided, against its definition."""
+    for _, graph in graphs:
+        for node in graph.node:
+            if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
+                node.attribute.append(onnx.helper.make_attribute("onesided", 1))
 
 
-def _infer(bare: ModelProto, notes: list[str]) -> ModelProto:
-    """Shapes of all tensors by onnx.shape_inference; what fails is said and left unknown.
-
-    Declared shapes are dropped first: with the inputs bound they are either the same as what is
-    inferred, or stale. That of an output comes back where nothing is inferred.
-    """
-    trial = copy.deepcopy(bare)
-    for _, graph in onnx_graph.all_graphs(trial.graph):
-        graph.ClearField("value_info")
-    for output in trial.graph.output:
-        if output.type.WhichOneof("value") == "tensor_type":
-            output.type.tensor_type.ClearField("shape")
-    for candidate in (trial, bare):
-        try:
-            inferred = onnx.shape_inference.infer_shapes(candidate, data_prop=True)
-        except (onnx.shape_inference.InferenceError, RuntimeError) as error:
-            reason = _first_line(error)
-            continue
-        for output, declared in zip(inferred.graph.output, bare.graph.output, strict=True):
-            if output.type.WhichOneof("value") == "tensor_type":
-                own, shape = output.type.tensor_type, declared.type.tensor_type.shape
-                if not own.HasField("shape") and not _stale(shape):
-                    own.shape.CopyFrom(shape)
-        return inferred
-    notes.append(f"shape inference stopped: {reason}")
-    return bare
+def _stored_weights(graphs: Iterable[GraphProto]) -> list[Tensor]:
+    """Initializers; of a sparse one, the values and the indices that it stores."""
+    found: list[Tensor] = []
+    for graph in graphs:
+        found += map(onnx_graph.tensor_from_initializer, graph.initializer)
+        for sparse in graph.sparse_initializer:
+            found += _stored_of(sparse)
+    return found
 
 
-def _stale(shape: onnx.TensorShapeProto) -> bool:
-    """A declared output shape that binding may have outdated: symbolic, unknown, or rank 0."""
-    return not shape.dim or any(not dim.HasField("dim_value") or dim.dim_value < 0 for dim in shape.dim)
+def _stored_of(sparse: SparseTensorProto) -> tuple[Tensor, Tensor]:
+    """Values and indices; however few these are, they are no shape, axes or the like."""
+    values, indices = map(onnx_graph.tensor_from_initializer, (sparse.values, sparse.indices))
+    return msgspec.structs.replace(values, value=None), msgspec.structs.replace(indices, value=None)
 
 
-def _stored_weights(proto: ModelProto) -> Iterator[Tensor]:
-    """Initializers of all graphs; of a sparse one, the values that it stores."""
-    for _, graph in onnx_graph.all_graphs(proto.graph):
-        yield from map(onnx_graph.tensor_from_initializer, graph.initializer)
-        yield from (onnx_graph.tensor_from_initializer(sparse.values) for sparse in graph.sparse_initializer)
-
-
-def _computed_weights(nodes: Sequence[Node]) -> Iterator[Tensor]:
+def _made_weights(node: onnx_graph.GraphNode) -> Iterator[Tensor]:
     """Weights that the file makes with nodes: Constant, and ConstantOfShape of a fixed shape."""
-    for node in nodes:
-        if node.constant and node.op.op_type in ("Constant", "ConstantOfShape"):
-            yield from (tensor for tensor in node.op.outputs if tensor is not None)
+    sparse = [attribute.sparse_tensor for attribute in node.proto.attribute if attribute.name == "sparse_value"]
+    for stored in sparse:
+        yield from _stored_of(stored)
+    if not sparse:
+        yield from (tensor for tensor in node.op.outputs if tensor is not None)
 
 
 def unknown_shapes(source: Source) -> list[str]:

@@ -59,7 +59,7 @@ def match(model: onnx.ModelProto | Path) -> Matched:
         loaded = load_model(path)
         source = source_of(loaded)
         named = folder / "named.onnx"
-        named.write_bytes(loaded.proto.SerializeToString())
+        named.write_bytes(loaded.full().SerializeToString())
         scratch = folder / "scratch"
         scratch.mkdir()
         engine = build_ort_cpu(SessionRequest(model=str(named), threads=1), folder, scratch, "test")

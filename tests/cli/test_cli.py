@@ -163,7 +163,7 @@ def test_inspect_says_the_work_without_running(monkeypatch: pytest.MonkeyPatch) 
     assert total["bytes_read"] + total["bytes_written"] == 250_828_800
     assert document["unsupported"] == []
     shown = trtprof("inspect", RESNET, "--batch", "4").stdout
-    assert "image: fp32 4x3x64x64" in shown
+    assert "image: fp32 batchx3x64x64 (batch=4)" in shown
     assert "unsupported ops: none" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -232,3 +232,38 @@ def test_the_readme_names_two_commands_that_exist() -> None:
     assert "./scripts/test" in readme
     named = next(line for line in readme.splitlines() if line.startswith("./scripts/trtprof run "))
     assert (ROOT / named.split()[2]).is_file()
+
+
+def test_a_sweep_is_printed_as_text_json_and_csv() -> None:
+    arguments = ("inspect", RESNET, "--shapes", "image:1x3x64x64", "--sweep", "batch=1..4:x2")
+    shown = trtprof(*arguments)
+    assert shown.exit_code == 0, shown.output
+    assert "all                  MAC       27,984,512*batch" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    document = json.loads(trtprof(*arguments, "--format", "json").stdout)
+    rows = list(csv.DictReader(io.StringIO(trtprof(*arguments, "--format", "csv").stdout)))
+    assert [point["at"] for point in document["points"]] == [{"batch": int(row["batch"])} for row in rows]
+    assert [point["total"]["bytes_read"] for point in document["points"]] == [int(row["bytes_read"]) for row in rows]
+    alone = json.loads(trtprof("inspect", RESNET, "--batch", "4", "--format", "json").stdout)
+    assert (document["points"][2]["total"], document["points"][2]["ops"]) == (alone["total"], alone["ops"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--sweep", "batch"], "it needs a dimension"),
+        (["--sweep", "width=1..4"], "its inputs are image:batchx3x64x64"),
+        (["--sweep", "image[2]=1..4"], "the model fixes that dimension at 64"),
+        (["--sweep", "batch=1..100000"], "too many points"),
+        (["--sweep", "batch=1,2", "--batch", "3"], "--batch both decide dimension 'batch'"),
+        (["--sweep", "batch=1,2", "--format", "html"], "known: text, json, csv"),
+        (["--format", "csv"], "without --sweep"),
+    ],
+)
+def test_a_sweep_that_is_none_is_refused(options: list[str], words: str) -> None:
+    done = trtprof("inspect", RESNET, *options)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+    assert "fix: " in done.stderr
+    assert done.stdout == ""

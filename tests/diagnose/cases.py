@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from profiler.cost import work_of
+from profiler.cost.precision import compute_dtype
 from profiler.diagnose import Case
 from profiler.diagnose.ledger import build_ledger
-from profiler.cost.precision import compute_dtype
 from profiler.predict.roofline import predict_layers
 from profiler.records import (
     Attribute,

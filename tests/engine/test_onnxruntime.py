@@ -219,7 +219,7 @@ def test_a_renamed_model_finds_its_weights_in_the_folder_it_came_from(
     assert loaded.renamed == 2
     assert loaded.external_data
     elsewhere = tmp_path / "elsewhere.onnx"
-    elsewhere.write_bytes(loaded.proto.SerializeToString())
+    elsewhere.write_bytes(loaded.full().SerializeToString())
     engine = place.build(elsewhere, external_data=str(with_external_data.parent))
     assert {hint for layer in engine.layers for hint in layer.hints} >= set(loaded.original_names)
     request = SessionRequest(model=str(elsewhere), threads=1, external_data=str(with_external_data.parent))

@@ -8,8 +8,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
-from profiler.source.constants import MAX_ELEMENTS, fold_shape_constants
+from profiler import onnx_graph
+from profiler.source.constants import MAX_ELEMENTS, SHAPE_INPUTS, Values
 from profiler.source.load import load_model, source_of
 
 
@@ -22,6 +24,20 @@ def model(nodes: list[onnx.NodeProto], initializers: dict[str, np.ndarray], out:
         [numpy_helper.from_array(array, name) for name, array in initializers.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def computed(found: ModelProto) -> dict[str, dict[str, np.ndarray]]:
+    """What shapes ask for, by graph and name, computed from constants alone."""
+    graphs = dict(onnx_graph.all_graphs(found.graph))
+    values = Values(found.graph, 17, {path: {} for path in graphs})
+    for path, graph in graphs.items():
+        for node in graph.node:
+            for index in SHAPE_INPUTS.get(node.op_type, ()):
+                values.of(path, node.input[index]) if index < len(node.input) else None
+    made: dict[str, dict[str, np.ndarray]] = {path: {} for path in graphs}
+    for path, name, value in values.computed():
+        made[path][name] = value
+    return made
 
 
 def torch_style_pad() -> ModelProto:
@@ -67,16 +83,22 @@ def test_the_model_that_was_loaded_is_left_alone(tmp_path: Path) -> None:
     assert loaded.proto.SerializeToString(deterministic=True) == before
 
 
-def test_constants_that_no_shape_needs_are_not_computed() -> None:
+def refuse(*_: object) -> None:
+    raise AssertionError("evaluated")
+
+
+def test_constants_that_no_shape_needs_are_not_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnx.reference.ReferenceEvaluator", refuse)
     found = model(
         [
             helper.make_node("Neg", ["w"], ["minus"], name="neg"),
             helper.make_node("Add", ["x", "minus"], ["y"], name="add"),
         ],
         {"w": np.ones(8, np.float32)},
+        out=3,
     )
-    assert fold_shape_constants(found) == {"": {}}
-    assert [node.op_type for node in found.graph.node] == ["Neg", "Add"]
+    onnx.save(found, tmp_path / "m.onnx")
+    assert source_of(load_model(tmp_path / "m.onnx")).model.shape_coverage == 1.0
 
 
 @pytest.mark.parametrize("case", ["random", "huge", "unknown op", "depends on the input"])
@@ -92,8 +114,7 @@ def test_what_cannot_be_computed_stays(case: str) -> None:
         ],
         {"w": big if case == "huge" else np.array([24], np.int64)},
     )
-    assert fold_shape_constants(found) == {"": {}}
-    assert found.graph.node[0].op_type == target
+    assert computed(found) == {"": {}}
 
 
 def test_bodies_see_constants_of_the_graphs_around_them() -> None:
@@ -114,7 +135,7 @@ def test_bodies_see_constants_of_the_graphs_around_them() -> None:
         ],
         {"w": np.array([24], np.int64), "cond": np.array(True)},
     )
-    values = fold_shape_constants(found)
+    values = computed(found)
     assert values[""]["negative"].tolist() == [-24]
     assert values["if/then_branch"]["target"].tolist() == [24]
     assert values["if/else_branch"]["target"].tolist() == [24]
@@ -124,5 +145,69 @@ def test_a_long_chain_does_not_exhaust_the_stack() -> None:
     length = 3000
     nodes = [helper.make_node("Neg", [f"t{i}"], [f"t{i + 1}"], name=f"n{i}") for i in range(length)]
     nodes.append(helper.make_node("Reshape", ["x", f"t{length}"], ["y"], name="reshape"))
-    values = fold_shape_constants(model(nodes, {"t0": np.array([24], np.int64)}))
+    values = computed(model(nodes, {"t0": np.array([24], np.int64)}))
     assert values[""][f"t{length}"].tolist() == [24]
+
+
+def test_the_same_op_on_the_same_constants_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exporters repeat the same little graph in every layer."""
+    runs: list[str] = []
+
+    class Counted(ReferenceEvaluator):
+        def __init__(self, proto: ModelProto) -> None:
+            runs.append(proto.graph.node[0].op_type)
+            super().__init__(proto)
+
+    monkeypatch.setattr("onnx.reference.ReferenceEvaluator", Counted)
+    nodes = []
+    for index in range(50):
+        value = numpy_helper.from_array(np.array([index % 2], np.int64))
+        nodes += [
+            helper.make_node("Constant", [], [f"c{index}"], name=f"c{index}", value=value),
+            helper.make_node("Concat", [f"c{index}", "w"], [f"t{index}"], name=f"concat{index}", axis=0),
+            helper.make_node("Reshape", ["x", f"t{index}"], [f"y{index}"], name=f"reshape{index}"),
+        ]
+    values = computed(model(nodes, {"w": np.array([24], np.int64)}))[""]
+    assert runs == ["Concat", "Concat"]
+    assert [values[f"t{index}"].tolist() for index in range(4)] == [[0, 24], [1, 24], [0, 24], [1, 24]]
+
+
+def test_what_shape_inference_reads_by_itself_is_not_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnx.reference.ReferenceEvaluator", refuse)
+    shape = numpy_helper.from_array(np.array([24], np.int64))
+    nodes = [
+        helper.make_node("Constant", [], ["c"], name="c", value=shape),
+        helper.make_node("Reshape", ["x", "c"], ["a"], name="first"),
+        helper.make_node("Reshape", ["a", "w"], ["y"], name="second"),
+    ]
+    onnx.save(model(nodes, {"w": np.array([24], np.int64)}), tmp_path / "m.onnx")
+    assert source_of(load_model(tmp_path / "m.onnx")).model.shape_coverage == 1.0
+
+
+def test_bodies_see_constants_that_the_graph_around_them_does_not_need() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Neg", ["w"], ["target"], name="neg"),
+            helper.make_node("Reshape", ["x", "target"], ["inner"], name="reshape"),
+        ],
+        "body",
+        [],
+        [helper.make_tensor_value_info("inner", TensorProto.FLOAT, [None])],
+    )
+    node = helper.make_node("If", ["cond"], ["y"], name="if", then_branch=body, else_branch=body)
+    values = computed(model([node], {"w": np.array([-24], np.int64), "cond": np.array(True)}))
+    assert values["if/then_branch"]["target"].tolist() == [24]
+
+
+def test_an_input_of_a_body_hides_a_constant_of_the_same_name() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Neg", ["w"], ["target"], name="neg"),
+            helper.make_node("Reshape", ["x", "target"], ["inner"], name="reshape"),
+        ],
+        "body",
+        [helper.make_tensor_value_info("w", TensorProto.INT64, [1])],
+        [helper.make_tensor_value_info("inner", TensorProto.FLOAT, [None])],
+    )
+    node = helper.make_node("Odd", [], ["y"], name="odd", domain="own", body=body)
+    assert computed(model([node], {"w": np.array([-24], np.int64)})) == {"": {}, "odd/body": {}}

@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, numpy_helper
 from onnx.helper import (
     make_function,
     make_graph,
     make_model,
     make_node,
     make_opsetid,
+    make_optional_type_proto,
+    make_sequence_type_proto,
+    make_sparse_tensor,
+    make_sparse_tensor_type_proto,
     make_tensor,
     make_tensor_sequence_value_info,
+    make_tensor_type_proto,
     make_tensor_value_info,
 )
 
-from profiler import onnx_graph
+from profiler import onnx_graph, units
 from profiler.errors import MissingError, ModelError, TrtprofError, UsageError
-from profiler.records import Node, Source
+from profiler.records import Node, Source, Tensor
+from profiler.source import wire
 from profiler.source.load import LoadedModel, load_model, source_of, unknown_shapes
-from support import CAPTURES, LIGHT, SAMPLES, real_models
+from support import CAPTURES, LIGHT, SAMPLES, real_models, save_with_hole
 
 Entries = Mapping[str, str | int]
 OPSETS = [make_opsetid("", 17)]
@@ -217,6 +227,25 @@ def test_external_weights_over_2_gb_are_not_read(tmp_path: Path) -> None:
     assert read < 10 << 20
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no getrusage")
+def test_weights_in_the_file_are_not_read(tmp_path: Path) -> None:
+    """A file of 1.5 GB, nearly all of it a hole, of which next to nothing reaches the process."""
+    rows, columns = 1 << 14, 3 << 13
+    nodes = [make_node("MatMul", ["x", "w"], ["y"])]
+    small, large = tmp_path / "small.onnx", tmp_path / "large.onnx"
+    model = model_of(nodes, [floats("x", "N", rows)], [floats("y", "N", columns)])
+    size = 4 * rows * columns
+    save_with_hole(model, large, [TensorProto(name="w", data_type=FLOAT, dims=[rows, columns])], size)
+    save_with_hole(model, small, [TensorProto(name="w", data_type=FLOAT, dims=[rows, 1])], 4 * rows)
+    assert large.stat().st_blocks * 512 < 1 << 20, "the file is meant to be sparse"
+    command = [sys.executable, "-c", _MEASURED, str(small), str(large)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    parameter_bytes, memory, read = map(int, done.stdout.split())
+    assert parameter_bytes == size
+    assert memory < 20 << 20
+    assert read < 1 << 20
+
+
 @pytest.mark.parametrize(
     ("size", "entries", "says"),
     [
@@ -273,6 +302,323 @@ def test_external_weights_of_constants_and_branches_are_checked(tmp_path: Path) 
         load(model, tmp_path)
     (tmp_path / "weights.bin").write_bytes(bytes(8))
     assert load(model, tmp_path).external_data
+
+
+# --- weights that were not read -----------------------------------------------------------------
+
+MANY = 600
+"""Elements that are more than are kept, whatever their type."""
+
+
+def _stored(tensor: TensorProto) -> ModelProto:
+    """A model that holds a tensor and does not look at it."""
+    return model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)], [tensor])
+
+
+def _raw(count: int, dims: Sequence[int], data_type: int = FLOAT) -> TensorProto:
+    return TensorProto(name="w", data_type=data_type, dims=dims, raw_data=bytes(count))
+
+
+def _typed(data_type: int, count: int, dims: Sequence[int]) -> TensorProto:
+    values: Any = [b"t" * 9] * count if data_type == TensorProto.STRING else [1] * count
+    tensor = make_tensor("w", data_type, [count], values)
+    tensor.dims[:] = dims
+    return tensor
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        _raw(4 * MANY, [MANY]),
+        _raw(4 * MANY, [2, MANY // 2, 1]),
+        _raw(16 * MANY, [MANY], TensorProto.COMPLEX128),
+        _raw(2 * MANY, [4 * MANY - 1], TensorProto.INT4),
+        _raw(8 * 5000, [5000], INT64),
+        _typed(FLOAT, MANY, [MANY]),
+        _typed(TensorProto.COMPLEX64, MANY, [MANY]),
+        _typed(TensorProto.DOUBLE, MANY, [MANY]),
+        _typed(TensorProto.FLOAT16, 2 * MANY, [2 * MANY]),
+        _typed(TensorProto.INT8, 2 * MANY, [2 * MANY]),
+        _typed(TensorProto.INT4, 8 * MANY, [8 * MANY]),
+        _typed(TensorProto.UINT64, 2 * MANY, [2 * MANY]),
+        _typed(TensorProto.STRING, MANY, [MANY]),
+    ],
+    ids=lambda tensor: f"{TensorProto.DataType.Name(tensor.data_type)}-{len(tensor.raw_data)}",
+)
+def test_large_tensors_of_any_type_are_accepted_unread(tensor: TensorProto, tmp_path: Path) -> None:
+    onnx.checker.check_model(_stored(tensor))
+    loaded = load(_stored(tensor), tmp_path)
+    assert wire.left_out(loaded.proto.graph.initializer[0])
+    assert not loaded.changed
+    assert source_of(loaded).model.parameters == int(np.prod(tensor.dims))
+    assert loaded.full() == _stored(tensor)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "says"),
+    [
+        (_raw(4 * MANY - 1, [MANY]), "raw_data has 2399 bytes, fp32 [600] takes 2400"),
+        (_raw(4 * MANY + 4, [MANY]), "raw_data has 2404 bytes, fp32 [600] takes 2400"),
+        (_raw(4 * MANY, [MANY], TensorProto.DOUBLE), "takes 4800"),
+        (_raw(4 * MANY, [-MANY]), "is no shape"),
+        (_raw(4 * MANY, [-1, -MANY]), "is no shape"),
+        (_raw(4 * MANY, [0]), "takes 0"),
+        (_raw(2 * MANY, [4 * MANY + 1], TensorProto.INT4), "takes 1201"),
+        (_typed(FLOAT, MANY, [MANY + 1]), "float_data has 2400 bytes, fp32 [601] takes 2404"),
+        (_typed(TensorProto.DOUBLE, MANY, [MANY - 1]), "takes 4792"),
+        (_typed(TensorProto.COMPLEX64, MANY, [2 * MANY]), "takes 9600"),
+        (_typed(TensorProto.UINT64, 2 * MANY, [2 * MANY + 1]), "takes 1201 to 12010"),
+        (_typed(TensorProto.UINT64, 2 * MANY, [MANY // 10]), "takes 60 to 600"),
+        (_typed(TensorProto.STRING, MANY, [MANY + 1]), "string_data has 600 strings, string [601] takes 601"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_large_tensors_that_do_not_fit_their_shape_are_refused(tensor: TensorProto, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="elements of 'w' do not fit its shape") as caught:
+        load(_stored(tensor), tmp_path)
+    assert says in caught.value.why
+
+
+def _two_fields(tensor: TensorProto) -> None:
+    tensor.float_data.extend([0.0] * MANY)
+
+
+def _wrong_field(tensor: TensorProto) -> None:
+    tensor.ClearField("raw_data")
+    tensor.int64_data.extend([1] * MANY * 2)
+    tensor.data_type = TensorProto.DOUBLE
+    tensor.dims[:] = [MANY]
+
+
+def _no_type(tensor: TensorProto) -> None:
+    tensor.ClearField("data_type")
+
+
+def _text_in_raw_data(tensor: TensorProto) -> None:
+    tensor.data_type = TensorProto.STRING
+
+
+def _inside_and_outside(tensor: TensorProto) -> None:
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights.bin")
+
+
+@pytest.mark.parametrize("damage", [_two_fields, _wrong_field, _no_type, _text_in_raw_data, _inside_and_outside])
+def test_what_the_checker_says_of_tensors_it_says_of_large_ones_too(
+    damage: Callable[[TensorProto], None], tmp_path: Path
+) -> None:
+    (tmp_path / "weights.bin").write_bytes(bytes(4 * MANY))
+    tensor = _raw(4 * MANY, [MANY])
+    damage(tensor)
+    path = save(_stored(tensor), tmp_path)
+    with pytest.raises(onnx.checker.ValidationError) as theirs:
+        onnx.checker.check_model(str(path))
+    with pytest.raises(ModelError, match="fails the ONNX checker") as ours:
+        load_model(path)
+    assert ours.value.why.split(":")[0] == str(theirs.value).splitlines()[0].split(":")[0]
+
+
+def test_an_old_model_must_list_its_weights_as_inputs(tmp_path: Path) -> None:
+    model = _stored(_raw(4 * MANY, [MANY]))
+    model.ir_version = 3
+    with pytest.raises(ModelError, match="fails the ONNX checker") as caught:
+        load(model, tmp_path)
+    assert "w" in caught.value.why
+    model.graph.input.append(floats("w", MANY))
+    assert [tensor.name for tensor in source_of(load(model, tmp_path)).model.inputs] == ["x"]
+
+
+def test_an_output_without_a_shape_is_repaired_behind_weights_that_were_not_read(tmp_path: Path) -> None:
+    nodes = [make_node("MatMul", ["x", "w"], ["y"], name="gemm")]
+    model = model_of(nodes, [floats("x", "N", 30)], [floats("y", "N", 40)], [weight("w", 30, 40)])
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    loaded = load(model, tmp_path)
+    full = loaded.full()
+    assert full.graph.initializer[0] == model.graph.initializer[0]
+    assert onnx_graph.tensor_from_value_info(full.graph.output[0]).shape == ("N", 40)
+    onnx.checker.check_model(full)
+
+
+def test_the_full_model_has_the_names_of_the_loaded_one(tmp_path: Path) -> None:
+    twice = make_function("local", "Twice", ["a"], ["b"], [make_node("Add", ["a", "a"], ["b"])], OPSETS)
+    model = with_branches(["a", "", "a"], ["a", ""], [""])
+    model.graph.node.append(make_node("Twice", ["y"], ["t"], domain="local"))
+    model.graph.initializer.append(weight("w", MANY))
+    model.functions.append(twice)
+    model.opset_import.append(make_opsetid("local", 1))
+    loaded = load(model, tmp_path)
+    full = loaded.full()
+    ours, theirs = (
+        [(path, [node.name for node in graph.node]) for path, graph in onnx_graph.all_graphs(proto.graph)]
+        for proto in (loaded.proto, full)
+    )
+    assert ours == theirs
+    assert {name for _, names in ours for name in names} == set(loaded.original_names)
+    assert full.graph.initializer[0].raw_data == bytes(4 * MANY)
+    assert not full.functions
+
+
+def test_a_file_that_changed_is_not_taken_for_the_one_that_was_loaded(tmp_path: Path) -> None:
+    loaded = load(with_branches(["a", "a"], ["b"], ["c"]), tmp_path)
+    save(with_branches(["a", "a", "a"], ["b"], ["c"]), tmp_path)
+    with pytest.raises(ModelError, match="was changed"):
+        loaded.full()
+    loaded.path.write_bytes(b"no model any more")
+    with pytest.raises(ModelError, match="is not an ONNX model"):
+        loaded.full()
+    loaded.path.unlink()
+    with pytest.raises(ModelError, match="cannot be read"):
+        loaded.full()
+    with pytest.raises(ModelError, match="cannot be read"):
+        _ = loaded.sha256
+
+
+def test_only_a_run_takes_the_digest_of_the_file(tmp_path: Path) -> None:
+    loaded = load(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
+    assert source_of(loaded, feed=False).model.sha256 == ""
+    assert source_of(loaded).model.sha256 == hashlib.sha256(loaded.path.read_bytes()).hexdigest()
+
+
+def test_shapes_behind_large_weights_in_branches_are_known(tmp_path: Path) -> None:
+    """Inputs of a body are counted, so that a weight in it cannot become one."""
+
+    def branch(name: str) -> GraphProto:
+        nodes = [make_node("MatMul", ["x", "w"], ["m"]), make_node("Relu", ["m"], [name])]
+        return make_graph(nodes, name, [], [make_tensor_value_info(name, FLOAT, None)], [weight("w", 30, 40)])
+
+    node = make_node("If", ["c"], ["y"], name="if", then_branch=branch("t"), else_branch=branch("e"))
+    model = model_of([node], [floats("x", "N", 30), make_tensor_value_info("c", BOOL, [])], [floats("y", "N", 40)])
+    source = source_of(load(model, tmp_path), {"x": (5, 30)})
+    assert {tensor.shape for node in source.nodes for tensor in node.op.outputs if tensor} == {(5, 40)}
+    assert source.model.parameters == 2 * 30 * 40
+
+
+def test_inspecting_imports_no_runtime_and_no_tables(tmp_path: Path) -> None:
+    path = save(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
+    code = "import sys; from profiler import pipeline; pipeline.inspect(sys.argv[1]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
+    imported = set(done.stdout.split())
+    assert "onnx" in imported
+    assert not imported & {"pandas", "pyarrow", "onnxruntime", "onnx.reference", "jinja2", "torch"}
+
+
+# --- sparse and other constants -------------------------------------------------------------------
+
+
+def _sparse(count: int, dims: Sequence[int], indices: npt.NDArray[np.int64] | None = None) -> onnx.SparseTensorProto:
+    places = np.arange(count, dtype=np.int64) if indices is None else indices
+    return make_sparse_tensor(
+        numpy_helper.from_array(np.ones(count, np.float32), "s"), numpy_helper.from_array(places, ""), list(dims)
+    )
+
+
+def _with_sparse(sparse: onnx.SparseTensorProto, *, constant: bool) -> ModelProto:
+    nodes = [make_node("MatMul", ["x", "s"], ["y"], name="gemm")]
+    rows, columns = sparse.dims
+    if constant:
+        nodes.insert(0, make_node("Constant", [], ["s"], name="constant", sparse_value=sparse))
+    model = model_of(nodes, [floats("x", "N", rows)], [floats("y", "N", columns)])
+    if not constant:
+        model.graph.sparse_initializer.append(sparse)
+    return model
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("count", [3, 5000], ids=["kept", "left out"])
+def test_a_sparse_constant_is_dense_to_its_readers_and_counts_what_it_stores(
+    count: int, constant: bool, tmp_path: Path
+) -> None:
+    for indices in (None, np.stack([np.zeros(count, np.int64), np.arange(count)], axis=1)):
+        model = _with_sparse(_sparse(count, [100, 6000], indices), constant=constant)
+        onnx.checker.check_model(model)
+        source = source_of(load(model, tmp_path), {"x": (7, 100)})
+        gemm = named(source)["gemm"].op
+        assert gemm.inputs[1] == Tensor(name="s", dtype="fp32", shape=(100, 6000), constant=True)
+        assert source.model.outputs[0].shape == (7, 6000)
+        stored = count if indices is None else 2 * count
+        assert source.model.parameters == count + stored
+        assert source.model.parameter_bytes == 4 * count + 8 * stored
+
+
+def _too_few(sparse: onnx.SparseTensorProto) -> None:
+    sparse.indices.CopyFrom(numpy_helper.from_array(np.arange(4999), ""))
+
+
+def _of_other_rank(sparse: onnx.SparseTensorProto) -> None:
+    sparse.indices.CopyFrom(numpy_helper.from_array(np.zeros((5000, 3), np.int64), ""))
+
+
+def _int32_indices(sparse: onnx.SparseTensorProto) -> None:
+    sparse.indices.CopyFrom(numpy_helper.from_array(np.arange(5000, dtype=np.int32), ""))
+
+
+def _matrix_of_values(sparse: onnx.SparseTensorProto) -> None:
+    sparse.values.CopyFrom(numpy_helper.from_array(np.ones((5000, 1), np.float32), "s"))
+
+
+def _no_indices(sparse: onnx.SparseTensorProto) -> None:
+    sparse.ClearField("indices")
+
+
+def _empty_dim(sparse: onnx.SparseTensorProto) -> None:
+    sparse.dims[:] = [100, 0]
+
+
+@pytest.mark.parametrize(
+    "damage", [_too_few, _of_other_rank, _int32_indices, _matrix_of_values, _no_indices, _empty_dim]
+)
+@pytest.mark.parametrize("constant", [False, True])
+def test_large_sparse_tensors_that_are_none_are_refused(
+    damage: Callable[[onnx.SparseTensorProto], None], constant: bool, tmp_path: Path
+) -> None:
+    model = _with_sparse(_sparse(5000, [100, 6000]), constant=constant)
+    damage(model.graph.node[0].attribute[0].sparse_tensor if constant else model.graph.sparse_initializer[0])
+    with pytest.raises(onnx.checker.ValidationError):
+        onnx.checker.check_model(model)
+    with pytest.raises(ModelError, match="fails the ONNX checker") as caught:
+        load(model, tmp_path)
+    assert "sparse tensor 's'" in caught.value.why
+
+
+def test_sparse_weights_in_a_branch_are_known(tmp_path: Path) -> None:
+    then = make_graph(
+        [make_node("MatMul", ["x", "s"], ["t"], name="sparse")], "then", [], [make_tensor_value_info("t", FLOAT, None)],
+        sparse_initializer=[_sparse(5000, [100, 6000])],
+    )  # fmt: skip
+    other = make_graph(
+        [make_node("MatMul", ["x", "w"], ["e"])], "else", [], [make_tensor_value_info("e", FLOAT, None)],
+        [weight("w", 100, 6000)],
+    )  # fmt: skip
+    node = make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    model = model_of([node], [floats("x", 7, 100), make_tensor_value_info("c", BOOL, [])], [floats("y", 7, 6000)])
+    source = source_of(load(model, tmp_path))
+    op = named(source)["sparse"].op
+    assert [tensor.shape for tensor in (*op.inputs, *op.outputs) if tensor] == [(7, 100), (100, 6000), (7, 6000)]
+    assert source.model.parameters == 5000 + 5000 + 600_000
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "shape", "parameters"),
+    [
+        ({"value_string": "text"}, "string", (), 1),
+        ({"value_strings": ["a", "b", "c"]}, "string", (3,), 3),
+        ({"value": numpy_helper.from_array(np.array([["a"], ["b"]], object))}, "string", (2, 1), 2),
+        ({"value_float": 1.5}, "fp32", (), 1),
+        ({"value_floats": [1.5, 2.5]}, "fp32", (2,), 2),
+        ({"value_ints": list(range(100))}, "int64", (100,), 100),
+        ({"value_int": 3}, "int64", (), 0),
+    ],
+)
+def test_constants_of_every_attribute_are_typed(
+    value: dict[str, Any], dtype: str, shape: tuple[int, ...], parameters: int, tmp_path: Path
+) -> None:
+    nodes = [*chain(["a"]), make_node("Constant", [], ["c"], name="c", **value), make_node("Identity", ["c"], ["i"])]
+    source = source_of(load(model_of(nodes, [floats("x", 2)], [floats("y", 2)]), tmp_path))
+    for node in source.nodes[1:]:
+        (found,) = node.op.outputs
+        assert found is not None
+        assert (found.dtype, found.shape, found.constant) == (dtype, shape, True)
+    assert source.model.parameters == parameters
 
 
 # --- local functions --------------------------------------------------------------------------
@@ -626,8 +972,9 @@ def test_parameters_of_nodes_branches_and_sparse_tensors_are_counted(tmp_path: P
     sparse.values.CopyFrom(numpy_helper.from_array(np.ones(3, np.float32), "sparse"))
     sparse.indices.CopyFrom(numpy_helper.from_array(np.arange(3), ""))
     source = source_of(load(model, tmp_path))
-    assert source.model.parameters == 2 + 2 + 3
-    assert source.model.parameter_bytes == 4 * 7
+    # Of the sparse one three values and three indices, and not the hundred elements that it stands for.
+    assert source.model.parameters == 2 + 2 + 3 + 3
+    assert source.model.parameter_bytes == 4 * 7 + 8 * 3
 
 
 def test_an_initializer_that_is_an_input_too_is_a_weight(tmp_path: Path) -> None:
@@ -653,6 +1000,96 @@ def test_sequences_cannot_be_made_up(tmp_path: Path) -> None:
     model = model_of([make_node("SequenceLength", ["x"], ["y"])], inputs, [make_tensor_value_info("y", INT64, [])])
     with pytest.raises(UsageError, match="'x' is not a tensor"):
         source_of(load(model, tmp_path))
+    with pytest.raises(UsageError, match="'x' is not a tensor"):
+        source_of(load(model, tmp_path), {"x": (2,)}, feed=False)
+
+
+TENSOR = make_tensor_type_proto(FLOAT, ["N", 3])
+MAP = TypeProto(map_type=TypeProto.Map(key_type=INT64, value_type=make_tensor_type_proto(FLOAT, [])))
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (TENSOR, ("fp32", ("N", 3), "tensor")),
+        (make_tensor_type_proto(FLOAT, None), ("fp32", None, "tensor")),
+        (make_sparse_tensor_type_proto(TensorProto.DOUBLE, ["N", 3]), ("fp64", ("N", 3), "sparse")),
+        (make_sequence_type_proto(TENSOR), ("fp32", ("N", 3), "sequence")),
+        (make_sequence_type_proto(make_sequence_type_proto(TENSOR)), ("fp32", ("N", 3), "sequence")),
+        (make_sequence_type_proto(MAP), ("unknown", None, "sequence")),
+        (make_optional_type_proto(TENSOR), ("fp32", ("N", 3), "optional")),
+        (make_optional_type_proto(make_sequence_type_proto(TENSOR)), ("fp32", ("N", 3), "sequence")),
+        (MAP, ("unknown", None, "map")),
+        (TypeProto(), ("unknown", None, "tensor")),
+    ],
+    ids=str,
+)
+def test_every_type_is_read(declared: TypeProto, expected: tuple[str, object, str]) -> None:
+    found = onnx_graph.tensor_from_value_info(ValueInfoProto(name="v", type=declared))
+    assert (found.name, found.dtype, found.shape, found.kind) == ("v", *expected)
+    if found.kind in ("sequence", "map"):
+        assert found.elements is None
+
+
+def test_every_dtype_of_onnx_has_a_name_and_a_width() -> None:
+    """A type that a later onnx adds must be looked at, not counted as unknown."""
+    for name, number in TensorProto.DataType.items():
+        if number == TensorProto.UNDEFINED:
+            continue
+        dtype = onnx_graph.dtype_name(number)
+        assert dtype in (*units.DTYPE_BITS, "string"), name
+        if dtype in units.DTYPE_BITS and number not in (TensorProto.COMPLEX64, TensorProto.COMPLEX128):
+            # Their names say the width.
+            digits = re.search(r"[0-9]+", {"bool": "8"}.get(dtype, dtype))
+            assert digits is not None
+            assert units.DTYPE_BITS[dtype] == int(digits[0]), name
+    assert len(set(onnx_graph.DTYPES.values())) == len(onnx_graph.DTYPES)
+
+
+@pytest.mark.parametrize(
+    ("declared", "shape", "says"),
+    [
+        (make_sequence_type_proto(TENSOR), None, "is a sequence"),
+        (make_optional_type_proto(TENSOR), None, "is an optional"),
+        (MAP, None, "is a map"),
+        (make_sparse_tensor_type_proto(FLOAT, ["N", 3]), None, "is a sparse tensor"),
+        (make_tensor_type_proto(FLOAT, [0, 3]), (0, 3), ""),
+        (make_tensor_type_proto(TensorProto.STRING, ["N", 3]), (1, 3), "'N'"),
+        (make_tensor_type_proto(TensorProto.FLOAT8E5M2, [2]), (2,), ""),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_fed_can_be_inspected(
+    declared: TypeProto, shape: tuple[int, ...] | None, says: str, tmp_path: Path
+) -> None:
+    model = model_of(chain(["a"]), [floats("x", 2), ValueInfoProto(name="odd", type=declared)], [floats("y", 2)])
+    loaded = load(model, tmp_path)
+    with pytest.raises(UsageError, match="'odd'"):
+        source_of(loaded)
+    found = source_of(loaded, feed=False).model
+    x, odd = found.inputs
+    assert (x.shape, x.kind, x.declared, x.values) == ((2,), "none", (2,), "")
+    tensor = onnx_graph.tensor_from_value_info(model.graph.input[1])
+    assert (odd.shape, odd.kind, odd.declared, odd.dtype) == (shape, "none", tensor.shape or (), tensor.dtype)
+    assert any("odd" in note and says in note for note in found.assumptions) == bool(says)
+    assert not any("random" in note for note in found.assumptions)
+
+
+def test_symbols_are_bound_by_name_and_the_declared_dims_kept(tmp_path: Path) -> None:
+    model = model_of(
+        [make_node("MatMul", ["a", "b"], ["c"])], [floats("a", "N", "K"), floats("b", "K", 4)], [floats("c", "N", 4)]
+    )
+    loaded = load(model, tmp_path)
+    found = source_of(loaded, {"b": (6, 4)}, symbols={"N": 5}, feed=False).model
+    assert [(i.shape, i.declared) for i in found.inputs] == [((5, 6), ("N", "K")), ((6, 4), ("K", 4))]
+    assert found.outputs[0].shape == (5, 4)
+    assert found.assumptions == ()
+    assert source_of(loaded, symbols={"N": 5}).model.inputs[0].declared == ("N", "K")
+    with pytest.raises(UsageError, match="'M' is not a dynamic dimension") as unknown:
+        source_of(loaded, symbols={"M": 5})
+    assert "N, K" in unknown.value.fix
+    with pytest.raises(UsageError, match="'N' would be 3 and 5 at once"):
+        source_of(loaded, {"a": (3, 6)}, symbols={"N": 5})
 
 
 def test_loading_does_not_touch_the_model_when_shapes_are_bound(tmp_path: Path) -> None:
@@ -706,6 +1143,64 @@ def test_bodies_of_loop_and_scan_are_listed_with_their_paths(tmp_path: Path) -> 
     # An omitted optional input is None, not a tensor without a name.
     assert named(source)["loop"].op.inputs[1] is None
     assert not named(source)["loop"].constant
+
+
+def _bare_body(nodes: Sequence[NodeProto], inputs: Sequence[str], outputs: Sequence[str]) -> GraphProto:
+    """A body that declares no types, as the standard allows."""
+    taken, given_back = ([ValueInfoProto(name=name) for name in some] for some in (inputs, outputs))
+    return make_graph(list(nodes), "body", taken, given_back)
+
+
+def test_a_body_knows_what_its_scan_hands_it(tmp_path: Path) -> None:
+    step = _bare_body([make_node("Add", ["s", "row"], ["t"], name="add")], ["s", "row"], ["t"])
+    node = make_node("Scan", ["x", "rows"], ["y"], name="scan", body=step, num_scan_inputs=1, scan_input_axes=[1])
+    model = model_of([node], [floats("x", 2), floats("rows", 2, "T")], [floats("y", 2)])
+    add = named(source_of(load(model, tmp_path)))["add"].op
+    assert [(t.dtype, t.shape) for t in (*add.inputs, *add.outputs) if t] == [("fp32", (2,))] * 3
+
+
+def test_a_body_knows_the_counters_and_the_dtypes_of_its_loop(tmp_path: Path) -> None:
+    nodes = [
+        make_node("Identity", ["go"], ["still"], name="keep"),
+        make_node("Concat", ["s", "s"], ["longer"], name="grow", axis=0),
+        make_node("Cast", ["i"], ["f"], name="count", to=FLOAT),
+    ]
+    step = _bare_body(nodes, ["i", "go", "s"], ["still", "longer", "f"])
+    model = model_of(
+        [make_node("Loop", ["n", "", "x"], ["y", "counts"], name="loop", body=step)],
+        [floats("x", 2), make_tensor_value_info("n", INT64, [])],
+        [floats("y", "L"), floats("counts", "T")],
+    )
+    nodes_by_name = named(source_of(load(model, tmp_path)))
+    inputs = {name: nodes_by_name[name].op.inputs[0] for name in ("keep", "grow", "count")}
+    assert [(t.dtype, t.shape) for t in inputs.values() if t][::2] == [("bool", ()), ("int64", ())]
+    grown = inputs["grow"]
+    assert grown is not None
+    # The state becomes longer with each trip: only its type is known.
+    assert (grown.dtype, grown.elements) == ("fp32", None)
+
+
+def test_the_elements_of_a_sequence_are_known_in_the_body_of_a_map(tmp_path: Path) -> None:
+    each = _bare_body([make_node("Relu", ["e"], ["r"], name="relu")], ["e"], ["r"])
+    node = make_node("SequenceMap", ["x"], ["y"], name="map", body=each)
+    sequence = make_tensor_sequence_value_info("x", FLOAT, [2, 3])
+    model = model_of([node], [sequence], [make_tensor_sequence_value_info("y", FLOAT, [2, 3])])
+    relu = named(source_of(load(model, tmp_path), feed=False))["relu"].op
+    assert [(t.shape, t.kind) for t in (*relu.inputs, *relu.outputs) if t] == [((2, 3), "tensor")] * 2
+
+
+def test_many_bodies_are_listed_in_one_pass(tmp_path: Path) -> None:
+    """What a body sees of the graph around it is looked up, not copied for each."""
+    node = branches([""], [""])
+    nodes = [*chain([""] * 3000)]
+    for index in range(300):
+        nodes.append(copied := NodeProto())
+        copied.CopyFrom(node)
+        copied.output[0] = f"z{index}"
+    model = model_of(nodes, [floats("x", 2), make_tensor_value_info("c", BOOL, [])], [floats("y", 2)])
+    source = source_of(load(model, tmp_path))
+    assert len(source.nodes) == 3000 + 3 * 300
+    assert source.model.shape_coverage == 1.0
 
 
 def test_branches_in_branches_are_listed_with_their_paths(tmp_path: Path) -> None:

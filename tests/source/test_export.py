@@ -1,0 +1,667 @@
+"""A PyTorch module exported: what a spec says, what torch makes of it, and what is refused.
+
+The tests that export skip without torch, which the dev extra leaves out for its size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import re
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.source.export import export_model, staged
+from profiler.source.load import graph_inputs, load_model
+from profiler.source.shapes import parse_shapes
+from profiler.source.spec import (
+    DynamicDim,
+    ExportOptions,
+    ModelSpec,
+    parse_dtypes,
+    parse_dynamic,
+    parse_factory_args,
+    parse_spec,
+)
+
+needs_torch = pytest.mark.skipif(
+    not (importlib.util.find_spec("torch") and importlib.util.find_spec("onnxscript")),
+    reason="torch or onnxscript is not installed: pip install 'trtprof[export]'",
+)
+
+NETS = """
+import torch
+from torch import nn
+
+
+class Cnn(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(3, width, 3, stride=2, padding=1), nn.Linear(width, 4)
+
+    def forward(self, x):
+        return self.fc(self.conv(x).relu().mean((2, 3)))
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 16, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(100, 16)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, ids, mask=None):
+        return self.layers(self.table(ids), src_key_padding_mask=mask)
+
+
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(1, 32, 4))
+
+    def forward(self, x):
+        return x + self.table[:, : x.shape[1]]
+
+
+class Flat(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(48, 4)
+
+    def forward(self, x):
+        return self.fc(x.flatten(1))
+
+
+class Up(nn.Module):
+    def forward(self, x):
+        return x + nn.functional.interpolate(nn.functional.max_pool2d(x, 2), scale_factor=2)
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x + 1
+        return x * 2
+
+
+class Eigen(nn.Module):
+    def forward(self, x):
+        return torch.linalg.eigvals(x)
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc(x + torch.ones(4))
+
+
+class Product(nn.Module):
+    def forward(self, x, y):
+        return (x @ y).softmax(-1)
+
+
+class Nested(nn.Module):
+    def forward(self, Image, pair, add=False):
+        return Image + pair[0] if add else Image - pair[1]
+
+
+class Spare(nn.Module):
+    def forward(self, x, unused):
+        return x * 2
+
+
+relu = nn.ReLU()
+
+
+def by_position():
+    return nn.Bilinear(4, 5, 6), (torch.randn(1, 4), torch.randn(1, 5))
+
+
+def by_name():
+    return Encoder(), {"mask": torch.zeros(1, 7, dtype=torch.bool), "ids": torch.ones(1, 7, dtype=torch.int64)}
+
+
+def nested():
+    return Nested(), (torch.ones(1, 3), [torch.ones(3), torch.ones(3)], True)
+
+
+def misfit():
+    return Cnn(), (torch.ones(1, 3, 8, 8), torch.ones(1))
+
+
+def wide(width, kind="linear"):
+    return nn.Linear(width, width) if kind == "linear" else None
+
+
+def compiled():
+    return torch.compile(nn.Linear(4, 4))
+
+
+def parallel():
+    return nn.DataParallel(nn.Linear(4, 4))
+
+
+def empty():
+    return nn.Linear(4, 4, device="meta")
+
+
+def half():
+    return nn.Linear(4, 4).half()
+
+
+def broken():
+    raise ValueError("no checkpoint\\nin this folder")
+"""
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module of `NETS`, importable from the current folder as ``export_nets``."""
+    (tmp_path / "export_nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "export_nets", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("export_nets")
+
+
+def export(name: str, shapes: str = "", path: str = "model.onnx", **options: Any) -> Path:
+    spec = parse_spec(f"export_nets:{name}")
+    assert spec is not None
+    given = parse_shapes([shapes] if shapes else [])
+    return export_model(spec, ExportOptions(shapes=given, **options), Path(path)).path
+
+
+def fails(name: str, shapes: str = "", **options: Any) -> TrtprofError:
+    with pytest.raises(TrtprofError) as caught:
+        export(name, shapes, **options)
+    assert not Path("model.onnx").exists()
+    assert caught.value.why
+    assert caught.value.fix
+    return caught.value
+
+
+def dims(path: Path) -> dict[str, tuple[int | str, ...] | None]:
+    return {tensor.name: tensor.shape for tensor in graph_inputs(load_model(path).proto)}
+
+
+def outputs(path: Path, values: Mapping[str, Any]) -> list[Any]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return list(session.run(None, {name: value.numpy() for name, value in values.items()}))
+
+
+# --- what the command line says -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "attribute"),
+    [
+        ("package.module:factory", "package.module", "factory"),
+        ("net:Net.small", "net", "Net.small"),
+        ("path/to/net.py:factory", "path/to/net.py", "factory"),
+        ("../my-nets/net.v2.py:factory", "../my-nets/net.v2.py", "factory"),
+        (r"C:\nets\net.py:factory", r"C:\nets\net.py", "factory"),
+    ],
+)
+def test_a_spec_is_told_from_a_file(text: str, module: str, attribute: str) -> None:
+    assert parse_spec(text) == ModelSpec(module, attribute)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.onnx",
+        "dir/model.onnx",
+        r"C:\nets\model.onnx",
+        "C:/model.onnx",
+        "Input:0",
+        "a-b:c",
+        "net:",
+        ":net",
+        "a:b-c",
+    ],
+)
+def test_a_file_is_told_from_a_spec(text: str) -> None:
+    assert parse_spec(text) is None
+
+
+def test_a_file_that_exists_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_spec("odd:name") == ModelSpec("odd", "name")
+    Path("odd:name").touch()
+    assert parse_spec("odd:name") is None
+
+
+def test_a_python_file_alone_names_no_factory() -> None:
+    with pytest.raises(UsageError, match=r"net\.py does not say which model") as caught:
+        parse_spec("net.py")
+    assert "net.py:<factory>" in caught.value.fix
+
+
+def test_dtypes_are_read_by_either_name() -> None:
+    assert parse_dtypes(["ids:int64,mask:bool", "x:float16, y:fp32"]) == {
+        "ids": "int64",
+        "mask": "bool",
+        "x": "fp16",
+        "y": "fp32",
+    }
+
+
+@pytest.mark.parametrize("text", ["ids", "ids:", ":int64", "ids:long", "", "ids:int64,", "ids:int64,ids:int32"])
+def test_dtypes_of_another_form_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--dtypes"):
+        parse_dtypes([text])
+
+
+def test_dynamic_dimensions_are_read_with_and_without_an_input() -> None:
+    assert parse_dynamic(["0=batch, x:2=height", "x : 3 = width"]) == [
+        DynamicDim(None, 0, "batch"),
+        DynamicDim("x", 2, "height"),
+        DynamicDim("x", 3, "width"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["x:0", "batch", "x:-1=n", "x:0=", "x:0=2", "x:0=a b", "x:0=class", "", "x:0=n,x:0=m", "a.b:0=n"]
+)
+def test_dynamic_dimensions_of_another_form_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--dynamic"):
+        parse_dynamic([text])
+
+
+def test_factory_arguments_are_literals_or_text() -> None:
+    given = ["width=64", "name=resnet18", "sizes=[1, 2]", "path=a=b", "flag=True", "none=None"]
+    assert parse_factory_args(given) == {
+        "width": 64,
+        "name": "resnet18",
+        "sizes": [1, 2],
+        "path": "a=b",
+        "flag": True,
+        "none": None,
+    }
+
+
+@pytest.mark.parametrize("given", [["width"], ["=3"], ["a b=3"], ["a=1", "a=2"]])
+def test_factory_arguments_of_another_form_are_refused(given: list[str]) -> None:
+    with pytest.raises(UsageError, match="--factory-arg"):
+        parse_factory_args(given)
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_the_grammars(text: str) -> None:
+    for parse in (
+        parse_spec,
+        lambda t: parse_dtypes([t]),
+        lambda t: parse_dynamic([t]),
+        lambda t: parse_factory_args([t]),
+    ):
+        try:
+            parse(text)
+        except UsageError as error:
+            assert error.why  # noqa: PT017
+            assert error.fix  # noqa: PT017
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "model.onnx"
+    with staged(target, force=False) as path:
+        path.write_text("model")
+        path.with_name("model.onnx.data").write_text("weights")
+        assert not target.exists()
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
+        "model.onnx": "model",
+        "model.onnx.data": "weights",
+    }
+
+
+def test_a_failed_export_leaves_what_was_there(tmp_path: Path) -> None:
+    target = tmp_path / "model.onnx"
+    target.write_text("before")
+    with contextlib.suppress(KeyboardInterrupt), staged(target, force=True) as path:
+        path.write_text("half")
+        raise KeyboardInterrupt
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("model.onnx", "before")]
+
+
+def test_weights_of_the_model_before_go_with_it(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx.data").write_text("old weights")
+    with pytest.raises(UsageError, match=r"model\.onnx\.data exists"), staged(tmp_path / "model.onnx", force=False):
+        pass
+    with staged(tmp_path / "model.onnx", force=True) as path:
+        path.write_text("new")
+    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "words"),
+    [(".", UsageError, "a folder"), ("-", UsageError, "two files"), ("nowhere/model.onnx", MissingError, "No such")],
+)
+def test_impossible_targets_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, error: type[TrtprofError], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=words), staged(Path(target), force=True):
+        pass
+
+
+# --- torch itself ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", ["torch", "onnxscript"])
+def test_without_torch_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingError, match="needs torch and onnxscript") as caught:
+        export_model(ModelSpec("net", "make"), ExportOptions(), tmp_path / "model.onnx")
+    assert "pip install 'trtprof[export]'" in caught.value.fix
+    assert caught.value.exit_code == 3
+
+
+def test_an_old_torch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch", "torch.onnx", "onnxscript"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules["torch"], "__version__", "2.1.0+cpu", raising=False)
+    with pytest.raises(MissingError, match=r"torch 2\.1\.0\+cpu is too old"):
+        export_model(ModelSpec("net", "make"), ExportOptions(), tmp_path / "model.onnx")
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("name", "shapes", "dynamic", "dtypes"),
+    [
+        ("Cnn", "x:1x3x16x16", "0=batch,x:2=height,x:3=width", ()),
+        ("Lstm", "x:1x5x8", "x:0=batch", ()),
+        ("Encoder", "ids:1x7", "0=batch,1=length", ("ids:int64",)),
+        ("Encoder", "ids:2x7,mask:2x7", "0=batch,1=length", ("ids:int64", "mask:bool")),
+        ("Product", "x:1x3x4,y:1x4x5", "0=batch,x:1=rows", ()),
+        ("Spare", "x:1x3,unused:1x2", "0=batch", ()),
+    ],
+)
+def test_exported_models_compute_what_torch_does(
+    nets: ModuleType, name: str, shapes: str, dynamic: str, dtypes: tuple[str, ...]
+) -> None:
+    import torch
+
+    path = export(name, shapes, dynamic=(dynamic,), dtypes=dtypes)
+    torch.manual_seed(0)  # as the export does before it calls the factory
+    module = getattr(nets, name)().eval()
+    found = dims(path)
+    for batch, other in ((1, 6), (2, 8), (5, 4)):
+        values: dict[str, Any] = {}
+        for tensor in graph_inputs(load_model(path).proto):
+            assert tensor.shape is not None
+            shape = [dim if isinstance(dim, int) else batch if dim == "batch" else other for dim in tensor.shape]
+            values[tensor.name] = {
+                "fp32": torch.randn(shape),
+                "int64": torch.randint(0, 100, shape),
+                "bool": torch.zeros(shape, dtype=torch.bool),
+            }[tensor.dtype]
+        if "mask" in values:
+            values["mask"][:, -1] = True
+        with torch.no_grad():
+            wanted = module(**values).numpy()
+        (got,) = outputs(path, values)
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    assert all(shape is not None and shape[0] == "batch" for shape in found.values())
+    assert found.keys() == {item.partition(":")[0] for item in shapes.split(",")}
+
+
+@needs_torch
+def test_dimensions_are_fixed_unless_asked_for(nets: ModuleType) -> None:
+    assert dims(export("Cnn", "x:1x3x16x16")) == {"x": (1, 3, 16, 16)}
+    assert dims(export("Cnn", "x:1x3x16x16", dynamic=("x:2=rows",))) == {"x": (1, 3, "rows", 16)}
+
+
+@needs_torch
+def test_the_same_spec_gives_the_same_file(nets: ModuleType) -> None:
+    first = export("Cnn", "x:1x3x16x16", path="first.onnx", dynamic=("0=batch",)).read_bytes()
+    assert export("Cnn", "x:1x3x16x16", path="second.onnx", dynamic=("0=batch",)).read_bytes() == first
+
+
+@needs_torch
+def test_examples_stand_for_shapes(nets: ModuleType) -> None:
+    assert dims(export("by_position", dynamic=("0=batch",))) == {"input1": ("batch", 4), "input2": ("batch", 5)}
+    assert dims(export("by_position", "input1:3x4,input2:3x5")) == {"input1": (3, 4), "input2": (3, 5)}
+    path = export("by_name", dynamic=("0=batch,1=length",))
+    assert [(tensor.name, tensor.dtype, tensor.shape) for tensor in graph_inputs(load_model(path).proto)] == [
+        ("ids", "int64", ("batch", "length")),
+        ("mask", "bool", ("batch", "length")),
+    ]
+
+
+@needs_torch
+def test_nested_and_constant_examples(nets: ModuleType) -> None:
+    """The names of parameters stay as they are written; a flag decides the graph and is no input."""
+    import torch
+
+    path = export("nested")
+    assert dims(path) == {"Image": (1, 3), "pair_0": (3,), "pair_1": (3,)}
+    values = {"Image": torch.ones(1, 3), "pair_0": torch.full((3,), 4.0), "pair_1": torch.zeros(3)}
+    assert (outputs(path, values)[0] == 5).all()
+    assert dims(export("nested", dynamic=("Image:0=n",)))["Image"] == ("n", 3)
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning")  # by torch.compile itself
+def test_what_may_be_named(nets: ModuleType) -> None:
+    assert dims(export("relu", "input:2x3")) == {"input": (2, 3)}
+    assert dims(export("wide", "input:1x7", factory_args=("width=7",))) == {"input": (1, 7)}
+    assert dims(export("compiled", "input:1x4")) == {"input": (1, 4)}
+    assert dims(export("parallel", "input:1x4")) == {"input": (1, 4)}
+    file = ModelSpec(str(Path("export_nets.py").absolute()), "relu")
+    options = ExportOptions(shapes={"input": (2, 3)})
+    assert dims(export_model(file, options, Path("model.onnx")).path) == {"input": (2, 3)}
+
+
+@needs_torch
+@pytest.mark.parametrize(("precision", "dtype"), [("fp16", "fp16"), ("bf16", "bf16"), ("", "fp32")])
+def test_precision_converts_parameters_and_float_inputs(nets: ModuleType, precision: str, dtype: str) -> None:
+    path = export("Encoder", "ids:1x7", dtypes=("ids:int64",), precision=precision)
+    proto = load_model(path).proto
+    assert [tensor.dtype for tensor in graph_inputs(proto)] == ["int64"]
+    onnx_dtypes = {"fp16": onnx.TensorProto.FLOAT16, "bf16": onnx.TensorProto.BFLOAT16, "fp32": onnx.TensorProto.FLOAT}
+    assert proto.graph.output[0].type.tensor_type.elem_type == onnx_dtypes[dtype]
+    weights = [tensor.data_type for tensor in proto.graph.initializer if len(tensor.dims) == 2]
+    assert weights
+    assert set(weights) == {onnx_dtypes[dtype]}
+    path = export("Cnn", "x:1x3x16x16", path="cnn.onnx", precision=precision)
+    assert [tensor.dtype for tensor in graph_inputs(load_model(path).proto)] == [dtype]
+
+
+@needs_torch
+def test_inputs_follow_the_parameters(nets: ModuleType) -> None:
+    assert [tensor.dtype for tensor in graph_inputs(load_model(export("half", "input:1x4")).proto)] == ["fp16"]
+
+
+@needs_torch
+def test_large_weights_lie_beside_the_model(nets: ModuleType) -> None:
+    import torch
+
+    spec = ModelSpec("export_nets", "wide")
+    options = ExportOptions(shapes={"input": (1, 64)}, factory_args=("width=64",))
+    weights = (64 * 64 + 64) * 4
+    inside = export_model(spec, options, Path("inside.onnx"), external_above=weights)
+    beside = export_model(spec, options, Path("beside.onnx"), external_above=weights - 1)
+    assert inside.data is None
+    assert beside.data == Path("beside.onnx.data")
+    assert beside.data.stat().st_size >= 64 * 64 * 4
+    assert beside.path.stat().st_size < weights < inside.path.stat().st_size
+    assert load_model(beside.path).external_data
+    values = {"input": torch.randn(1, 64)}
+    np.testing.assert_array_equal(outputs(beside.path, values)[0], outputs(inside.path, values)[0])
+
+
+@needs_torch
+def test_the_opset_is_that_asked_for(nets: ModuleType) -> None:
+    assert load_model(export("Cnn", "x:1x3x16x16", opset=21)).proto.opset_import[0].version == 21
+    error = fails_in(BuildError, "Cnn", "x:1x3x16x16", opset=99)
+    assert "cannot be exported with opset 99" in error.what
+    assert re.fullmatch(r"--opset \d\d", error.fix)
+
+
+def fails_in(kind: type[TrtprofError], name: str, shapes: str = "", **options: Any) -> TrtprofError:
+    Path("model.onnx").unlink(missing_ok=True)
+    error = fails(name, shapes, **options)
+    assert type(error) is kind
+    return error
+
+
+@needs_torch
+def test_what_torch_finds_about_a_dynamic_dimension_is_said(nets: ModuleType) -> None:
+    def said(name: str, shapes: str, dynamic: str) -> list[str]:
+        options = ExportOptions(shapes=parse_shapes([shapes]), dynamic=(dynamic,))
+        return export_model(ModelSpec("export_nets", name), options, Path("model.onnx")).assumptions[1:]
+
+    assert said("Cnn", "x:1x3x16x16", "0=batch") == []
+    assert said("Positions", "x:1x7x4", "0=batch,1=length") == [
+        "the dynamic dimension 'length' is at most 32, says torch.export"
+    ]
+    assert said("Up", "x:1x3x16x16", "x:2=rows") == [
+        "the dynamic dimension 'rows' is a multiple of 2, says torch.export"
+    ]
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("name", "shapes", "dynamic", "what", "why"),
+    [
+        ("Flat", "x:1x3x4x4", "0=batch,2=rows", "'rows' of export_nets:Flat cannot be dynamic", "rows = 4 alone"),
+        ("Lstm", "x:1x5x8", "0=batch,1=length", "'length' of export_nets:Lstm cannot", "length = 5 alone"),
+        ("Product", "x:2x3x4,y:2x4x5", "x:2=k,y:1=kk", "two names for one dimension", "must always be equal"),
+        ("Product", "x:2x3x4,y:2x4x5", "x:2=k,y:0=k", "two dimensions 'k' that differ", "4 in x and 2 in y"),
+        ("Product", "x:2x3x4,y:2x4x5", "z:0=n", "z:0=n fits no input", "x with 3 dimensions, y with 3"),
+        ("Product", "x:2x3x4,y:2x4x5", "3=n", "3=n fits no input", "the first dimension is 0"),
+    ],
+)
+def test_dimensions_that_cannot_be_dynamic_are_refused(
+    nets: ModuleType, name: str, shapes: str, dynamic: str, what: str, why: str
+) -> None:
+    error = fails_in(UsageError, name, shapes, dynamic=(dynamic,))
+    assert what in error.what
+    assert why in error.why
+
+
+@needs_torch
+def test_a_batch_of_one_is_traced_as_two_and_that_is_said_where_it_fails(nets: ModuleType) -> None:
+    error = fails_in(UsageError, "Encoder", "ids:1x7,mask:1x7", dtypes=("ids:int64,mask:bool",), dynamic=("ids:0=n",))
+    assert "ids:2x7 int64, mask:1x7 bool" in error.what
+    assert "(n) is traced as 2" in error.fix
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("name", "shapes", "options", "what", "why", "fix"),
+    [
+        ("Encoder", "ids:1x7", {}, "failed on ids:1x7 fp32", r"Long.*\(export_nets.py:\d+\)", "--dtypes ids:int64"),
+        ("Flat", "x:1x3x4x5", {}, "failed on x:1x3x4x5", r"cannot be multiplied.*\(export_nets.py:\d+\)", "--shapes"),
+        ("Mixed", "x:2x4", {"precision": "fp16"}, "failed on x:2x4 fp16", "Float and Half", "leave --fp16 away"),
+        ("Cnn", "", {}, "shapes of the inputs", r"forward takes \(x\)", "--shapes x:<dims>"),
+        ("Cnn", "y:1x3", {}, "--shapes names 'y'", r"forward takes \(x\)", "--shapes x:1x128"),
+        ("Cnn", "x:1x3x8x8", {"dtypes": ("y:int64",)}, "--dtypes names 'y'", "forward takes", "--dtypes x:int64"),
+        ("Product", "x:2x3x4", {}, "input 'y' declares no shape", "", "--shapes y:<dims>"),
+        ("misfit", "", {}, "example inputs of .* do not fit", "too many positional", "in that order"),
+        ("wide", "", {}, "cannot be called", r"'width'; it takes \(width", "--factory-arg"),
+        ("wide", "", {"factory_args": ("depth=3",)}, "cannot be called", "it takes", "--factory-arg"),
+        ("wide", "", {"factory_args": ("width=3", "kind=x")}, "no PyTorch module", "of type NoneType", "nn.Module"),
+        ("wide", "input:1", {"factory_args": ("width='a'",)}, ":wide failed", r"TypeError.*\(export_nets", "factory"),
+        ("relu", "input:1", {"factory_args": ("width=3",)}, "takes no --factory-arg", "a module", "leave it away"),
+        ("empty", "input:1x4", {}, "cannot be moved to the CPU", "meta tensor", "have values"),
+        ("broken", "", {}, ":broken failed", r"ValueError: no checkpoint in this folder \(export_nets.py:", ""),
+        ("Cmn", "", {}, "has no 'Cmn'", "Cnn, Lstm, Encoder", "export_nets:Cnn"),
+    ],
+)
+def test_one_error_says_what_is_wrong_with_the_call(
+    nets: ModuleType, name: str, shapes: str, options: dict[str, Any], what: str, why: str, fix: str
+) -> None:
+    error = fails_in(UsageError, name, shapes, **options)
+    assert re.search(what, error.what)
+    assert re.search(why, error.why)
+    assert fix in error.fix
+    assert all("\n" not in line for line in (error.what, error.why, error.fix))
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("name", "shapes", "what", "why"),
+    [
+        ("Branch", "x:2x4", "cannot be captured by torch.export", r"data-dependent.*\(export_nets.py:\d+\)"),
+        ("Eigen", "x:4x4", "cannot be translated to ONNX", "aten.linalg_eig"),
+    ],
+)
+def test_what_torch_cannot_export_is_a_failed_build(
+    nets: ModuleType, capfd: pytest.CaptureFixture[str], name: str, shapes: str, what: str, why: str
+) -> None:
+    error = fails_in(BuildError, name, shapes)
+    assert what in error.what
+    assert re.search(why, error.why)
+    assert error.__cause__ is not None  # for TRTPROF_DEBUG=1
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("source", "kind", "what", "why"),
+    [
+        ("import no_such_package", MissingError, "cannot be imported", "No module named 'no_such_package'"),
+        ("from . import sibling", UsageError, "cannot be imported", "ImportError"),
+        ("def f(:", UsageError, "cannot be imported", "SyntaxError: invalid syntax"),
+        ("import sys; sys.exit('usage: net')", UsageError, "cannot be imported", r"usage: net \(net.py:1\)"),
+        ("x = 1 / 0", UsageError, "cannot be imported", r"ZeroDivisionError: division by zero \(net.py:1\)"),
+    ],
+)
+def test_files_that_cannot_be_imported(
+    nets: ModuleType, source: str, kind: type[TrtprofError], what: str, why: str
+) -> None:
+    Path("net.py").write_text(source)
+    with pytest.raises(kind, match=what) as caught:
+        export_model(ModelSpec("net.py", "make"), ExportOptions(), Path("model.onnx"))
+    assert type(caught.value) is kind
+    assert re.search(why, caught.value.why)
+
+
+@needs_torch
+def test_modules_that_are_not_there(nets: ModuleType) -> None:
+    for module in ("no_such_module", "export_nets.part", "no_such/net.py"):
+        with pytest.raises(UsageError, match=r"no module|no such file"):
+            export_model(ModelSpec(module, "make"), ExportOptions(), Path("model.onnx"))
+
+
+@needs_torch
+def test_the_import_path_is_as_before(nets: ModuleType) -> None:
+    before = list(sys.path)
+    Path("folder").mkdir()
+    Path("folder/export_helper.py").write_text("WIDTH = 3")
+    Path("folder/export_net.py").write_text(
+        "import torch, export_helper\ndef make(): return torch.nn.Linear(export_helper.WIDTH, 1)"
+    )
+    options = ExportOptions(shapes={"input": (1, 3)})
+    export_model(ModelSpec("folder/export_net.py", "make"), options, Path("model.onnx"))
+    assert sys.path == before

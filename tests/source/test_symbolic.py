@@ -1,0 +1,205 @@
+"""Tensors as polynomials of the swept dimensions: what is accepted, what is not, and that it is the truth."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.records import Tensor
+from profiler.source.load import LoadedModel, load_model, source_of
+from profiler.source.shapes import MAX_DIM, parse_sweeps
+from profiler.source.symbolic import Grid, Piece, Swept, Track, _coefficients, _comparable, _grid, sweep_source
+
+
+def loaded(folder: Path, text: str) -> LoadedModel:
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + text)
+    onnx.save(model, folder / "model.onnx")
+    return load_model(folder / "model.onnx")
+
+
+def swept(model: LoadedModel, *sweeps: str) -> Swept:
+    return sweep_source(model, parse_sweeps(sweeps))
+
+
+def tensor_at(piece: Piece, graph: str, tensor: Tensor, point: tuple[int, ...]) -> tuple[object, object]:
+    track = piece.track(graph, tensor)
+    if track is None:
+        return tensor.shape, tensor.value
+    return track.at(piece.grid.basis(piece.grid.counts(point)))
+
+
+def assert_true(model: LoadedModel, found: Swept) -> None:
+    """Every tensor of every node is at every point what binding the model there gives."""
+    assert sorted(point for piece in found.pieces for point in piece.points) == sorted(found.points)
+    for piece in found.pieces:
+        for point in piece.points:
+            symbols = {s: v for dim, v in zip(found.dims, point, strict=True) for s in dim.symbols}
+            for node, alone in zip(piece.source.nodes, source_of(model, symbols=symbols).nodes, strict=True):
+                for own, other in zip(
+                    (*node.op.inputs, *node.op.outputs), (*alone.op.inputs, *alone.op.outputs), strict=True
+                ):
+                    assert (own is None) == (other is None)
+                    if own is not None and other is not None:
+                        assert tensor_at(piece, node.graph, own, point) == (other.shape, other.value)
+
+
+# --- the arithmetic -------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(-50, 50), min_size=9, max_size=9),
+    st.integers(0, 2),
+    st.tuples(st.integers(0, 30), st.integers(0, 30)),
+)
+def test_coefficients_give_back_the_polynomial(numbers: list[int], fixed: int, at: tuple[int, int]) -> None:
+    """Of degree 2 in two of three dimensions, drawn as coefficients of 1, k, k^2 and their products."""
+
+    def polynomial(a: int, b: int) -> int:
+        return sum(c * a**i * b**j for c, (i, j) in zip(numbers, itertools.product(range(3), repeat=2), strict=True))
+
+    steps = [30, 30]
+    steps.insert(fixed, 0)
+    grid = Grid((5, 5, 5), (1, 2, 3), tuple(steps))
+    seen = [polynomial(a, b) for a, b in itertools.product(range(3), repeat=2)]
+    counts = [*at]
+    counts.insert(fixed, 0)
+    track = Track((_coefficients(grid, seen),), None)
+    assert track.at(grid.basis(counts)) == ((polynomial(*at),), None)
+
+
+@given(st.lists(st.tuples(st.integers(1, 999), st.integers(1, 999)), min_size=1, max_size=9, unique=True))
+def test_the_grid_holds_every_point(points: list[tuple[int, int]]) -> None:
+    grid = _grid(points)
+    for point in points:
+        counts = grid.counts(point)
+        assert grid.point(counts) == point
+        assert all(0 <= k <= steps for k, steps in zip(counts, grid.steps, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "order", "says"),
+    [
+        ((1, 1, 0), -1, False, True),  # n + 1 is never -1
+        ((1, 1, 0), (1, 1, 0), False, True),  # always equal
+        ((1, 1, 0), 77, False, False),  # equal at 76 alone
+        ((0, 1, 0), 0, False, False),
+        ((1, 1, 0), 77, True, True),  # less, then more: the ends tell
+        ((9, -6, 2), 5, True, False),  # falls, then rises
+    ],
+)
+def test_comparisons_that_ends_decide(
+    first: int | tuple[int, ...], second: int | tuple[int, ...], order: bool, says: bool
+) -> None:
+    assert _comparable(first, second, order=order) is says
+    assert _comparable(second, first, order=order) is says
+
+
+# --- models ---------------------------------------------------------------------------------
+
+STRIDED = (
+    "g (float[N, 1, S, S] x) => (float[N, 1, a, b] y) { y = MaxPool <kernel_shape = [2, 2], strides = [4, 4]> (x) }"
+)
+
+
+def test_a_batch_is_one_piece_that_holds_everywhere(tmp_path: Path) -> None:
+    model = loaded(tmp_path, STRIDED)
+    found = swept(model, "N=1..64:x2", "S=32")
+    (piece,) = found.pieces
+    assert (piece.proven, piece.grid.step, piece.grid.steps) == (True, (1, 1), (63, 0))
+    (node,) = piece.source.nodes
+    assert node.op.inputs[0] is not None
+    assert piece.track("", node.op.inputs[0]) == Track(((1, 1, 0), 1, 32, 32), None)
+    assert_true(model, found)
+
+
+def test_floors_are_polynomials_on_a_coarser_grid(tmp_path: Path) -> None:
+    model = loaded(tmp_path, STRIDED)
+    (piece,) = swept(model, "S=32..96:8").pieces
+    assert piece.grid.step == (8,)
+    found = swept(model, "S=30..93")
+    assert [(piece.grid.step, len(piece.points)) for piece in found.pieces] == [((4,), 16)] * 4
+    assert not any(piece.proven and len(found.pieces) == 1 for piece in found.pieces)
+    assert_true(model, found)
+
+
+def test_two_dimensions_are_one_polynomial(tmp_path: Path) -> None:
+    text = """g (float[N, S] x) => (float[a] y) <int64[1] all = {-1}> { p = Transpose (x) q = MatMul (p, x)
+        r = Reshape (q, all) y = Exp (r) }"""
+    model = loaded(tmp_path, text)
+    found = swept(model, "S=1..9:2", "N=1..4")
+    (piece,) = found.pieces
+    assert piece.proven
+    last = piece.source.nodes[-1].op.outputs[0]
+    assert last is not None
+    assert tensor_at(piece, "", last, (7, 3)) == ((49,), None)
+    assert_true(model, found)
+
+
+def test_where_two_dimensions_are_no_polynomial_each_row_is_taken_alone(tmp_path: Path) -> None:
+    model = loaded(tmp_path, STRIDED)
+    found = swept(model, "N=1,2", "S=30..53")
+    assert {len({point[0] for point in piece.points}) for piece in found.pieces} == {1}
+    assert_true(model, found)
+
+
+def test_one_is_taken_apart_where_it_broadcasts(tmp_path: Path) -> None:
+    """What has N elements has 4 where N is 1."""
+    text = """g (float[N, 4] x) => (float[a] y) <int64[1] one = {1}, int64[1] first = {0}, int64[1] four = {4}> {
+        s = Shape (x) n = Slice (s, first, one) e = Equal (n, one) t = Where (e, four, n)
+        z = ConstantOfShape (t) y = Exp (z) }"""
+    model = loaded(tmp_path, text)
+    found = swept(model, "N=1..64:x2")
+    assert [(piece.points[0], len(piece.points), piece.proven) for piece in found.pieces] == [
+        ((1,), 1, True),
+        ((2,), 6, True),
+    ]
+    assert_true(model, found)
+
+
+def test_a_refused_value_between_two_probes_is_found(tmp_path: Path) -> None:
+    """Every fourth size has a shape, and none of the probes of the first grid is one: 5, 6, 7, 34, 63."""
+    text = "g (float[N] x) => (float[a, 4] y) <int64[2] t = {-1, 4}> { r = Reshape (x, t) y = Exp (r) }"
+    model = loaded(tmp_path, text)
+    found = swept(model, "N=5,8,12,21,40,63")
+    assert not any(piece.proven for piece in found.pieces)
+    assert_true(model, found)
+
+
+def test_a_body_may_hide_a_name(tmp_path: Path) -> None:
+    """``s`` is a shape outside and a state inside; ``x`` is the same tensor in both."""
+    text = """g (float[N, 8] x) => (float[8] y) <int64 trips = {3}, float[8] start = {0, 0, 0, 0, 0, 0, 0, 0}> {
+        s = Exp (x)
+        y = Loop (trips, , start) <body = b (int64 i, bool c, float[8] s) => (bool k, float[8] u) {
+            k = Identity (c) row = Gather (x, i) u = Add (s, row) }>
+    }"""
+    model = loaded(tmp_path, text)
+    found = swept(model, "N=1..9:2")
+    assert len(found.pieces) == 1
+    assert_true(model, found)
+
+
+def test_an_equality_that_holds_once_is_not_passed_over(tmp_path: Path) -> None:
+    """Where N is 20 the target is 40, and 7 otherwise: no probe but the points themselves would show it."""
+    text = """g (float[N] x) => (float[a] y) <int64[1] twenty = {20}, int64[1] yes = {40}, int64[1] no = {7}> {
+        s = Shape (x) e = Equal (s, twenty) t = Where (e, yes, no) z = ConstantOfShape (t) y = Exp (z) }"""
+    model = loaded(tmp_path, text)
+    found = swept(model, "N=1..41:8,20")
+    assert_true(model, found)
+    at = {point: piece.source.nodes[-1].op.outputs[0] for piece in found.pieces for point in piece.points}
+    assert {point[0]: None if made is None else made.shape for point, made in at.items()} == {
+        **dict.fromkeys((1, 9, 17, 25, 33, 41), (7,)),
+        20: (40,),
+    }
+
+
+def test_probes_beyond_the_largest_dimension_are_not_made(tmp_path: Path) -> None:
+    model = loaded(tmp_path, "g (float[N] x) => (float[N] y) { y = Exp (x) }")
+    found = swept(model, f"N={MAX_DIM - 1},{MAX_DIM}")
+    assert [piece.points for piece in found.pieces] == [((MAX_DIM - 1,),), ((MAX_DIM,),)]
+    assert_true(model, found)
