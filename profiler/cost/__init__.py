@@ -96,7 +96,7 @@ class Cost(NamedTuple):
     @property
     def computes(self) -> bool:
         """Whether there is any arithmetic."""
-        return bool(self.tensor_flops or self.arithmetic.vector or self.arithmetic.special)
+        return bool(self.tensor_flops or self.arithmetic.vector or any(self.arithmetic.special.values()))
 
 
 CostFunction = Callable[[Op], Cost]

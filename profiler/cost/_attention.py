@@ -20,7 +20,7 @@ class Scores(NamedTuple):
     subtract, an exp and an add.
 
     Attributes:
-        count: Pairs of a query and a key, over batch entries and query heads.
+        pairs: Pairs of a query and a key, over batch entries and query heads.
         rows: Queries over batch entries and query heads.
         depth: Length of a query and of a key.
         value_depth: Length of a value.
@@ -28,7 +28,7 @@ class Scores(NamedTuple):
         sink: Whether each row has a sink.
     """
 
-    count: int
+    pairs: int
     rows: int
     depth: int
     value_depth: int
@@ -37,15 +37,15 @@ class Scores(NamedTuple):
 
     def flops(self, op: Op) -> tuple[int, Recipe]:
         """Tensor FLOP, and the other arithmetic."""
-        if not self.count:
+        if not self.pairs:
             return 0, NOTHING
         each = Recipe(1 + self.masks)
         if number(op, "softcap", 0.0) > 0:
             each = each.plus(Recipe(2, {"tanh": 1}))
-        rows = Recipe(4 * self.count - 2 * self.rows, {"exp": self.count})
+        rows = Recipe(4 * self.pairs - 2 * self.rows, {"exp": self.pairs})
         if self.sink:
             rows = rows.plus(Recipe(3, {"exp": 1}).times(self.rows))
-        return 2 * self.count * (self.depth + self.value_depth), each.times(self.count).plus(rows)
+        return 2 * self.pairs * (self.depth + self.value_depth), each.times(self.pairs).plus(rows)
 
 
 def finish(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from profiler.cost import Cost, Moved, UnknownShapeError
+from profiler.cost import Cost, MalformedOpError, Moved, UnknownShapeError
 from profiler.cost._recipes import NOTHING, Recipe
 from profiler.records import Op, Tensor, WorkBound
 
@@ -98,8 +98,11 @@ def work(
         note: Passed on.
 
     Raises:
-        CostError: The size of a tensor that moves is not known.
+        CostError: The size of a tensor that moves is not known, or a count came out negative.
     """
+    total = Recipe(arithmetic.vector + vector, arithmetic.special)
+    if min(tensor, total.vector, *total.special.values()) < 0:
+        raise MalformedOpError(f"{op.op_type} has shapes that do not fit each other")
     read = read or {}
     reads: dict[str, Moved] = {}
     for index, source in enumerate(op.inputs):
@@ -110,9 +113,9 @@ def work(
             elements = min(read[index], elements)
         before = reads.get(source.name)
         reads[source.name] = Moved(source, elements if before is None else max(elements, before.elements))
-    return Cost(
+    found = Cost(
         tensor_flops=tensor,
-        arithmetic=Recipe(arithmetic.vector + vector, arithmetic.special),
+        arithmetic=total,
         reads=tuple(reads.values()),
         writes=tuple(
             Moved(made, min(size(made), (write or {}).get(index, size(made))))
@@ -122,6 +125,8 @@ def work(
         bound=bound,
         note=note,
     )
+    nothing = not note and not found.computes and not any(moved.elements for moved in (*found.reads, *found.writes))
+    return found._replace(note="nothing to do: its tensors are empty") if nothing else found
 
 
 def view(op: Op, note: str = "a view: moves nothing") -> Cost:

@@ -19,10 +19,17 @@ PRODUCTS: dict[str, tuple[int, int]] = {
     "FusedConv": (0, 1), "FusedGemm": (0, 1), "FusedMatMul": (0, 1), "FusedMatMulActivation": (0, 1),
     "TransposeMatMul": (0, 1), "NhwcConv": (0, 1), "NhwcFusedConv": (0, 1), "GemmFastGelu": (0, 1),
     "GemmFloat8": (0, 1), "QAttention": (0, 1), "DynamicQuantizeLSTM": (1, 1), "Attention": (0, 1),
+    "ConvTransposeWithDynamicPads": (0, 1), "CausalConvWithState": (0, 1), "VarlenCausalConvWithState": (0, 1),
+    "MatMulInteger16": (0, 1), "SparseToDenseMatMul": (0, 1), "QOrderedMatMul": (0, 2), "MoE": (0, 2),
+    "DecoderAttention": (0, 2), "DecoderMaskedSelfAttention": (0, 1), "PackedAttention": (0, 1),
+    "LongformerAttention": (0, 1), "QOrderedAttention": (0, 5), "QOrderedLongformerAttention": (0, 2),
 }  # fmt: skip
 """Positions of the two operands that are multiplied; they decide, whatever else the op reads."""
 
-_WEIGHT_ONLY = frozenset({"MatMulNBits", "MatMulBnb4", "MatMulFpQ4"})
+_WEIGHT_ONLY = frozenset({
+    "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "MatMulNBitsMlp", "MatMulNBitsQkv", "QMoE",
+    "MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight",
+})  # fmt: skip
 _ACCURACY_LEVELS = {1: "fp32", 2: "fp16", 3: "bf16", 4: "int8"}
 """``accuracy_level`` of MatMulNBits: what the activations are converted to before the product."""
 
@@ -45,7 +52,8 @@ def compute_dtype(op: Op) -> str:
     if operands is not None and op.inputs:
         found = [op.inputs[index] for index in operands if index < len(op.inputs)]
         return product_dtype([tensor.dtype for tensor in found if tensor is not None])
-    return _first_float(op.inputs or op.outputs)
+    # Trees and linear models of ai.onnx.ml compute in floating point, whatever they read.
+    return _first_float((*op.inputs, *op.outputs) if op.domain == "ai.onnx.ml" or not op.inputs else op.inputs)
 
 
 def compute_dtypes(nodes: Sequence[Node]) -> dict[str, str]:
@@ -77,7 +85,7 @@ def quantized_products(ops: Sequence[Op]) -> dict[int, str]:
         first = op.inputs[0] if op.inputs else None
         origin = None
         if op.op_type == "DequantizeLinear":
-            origin = None if first is None else first.dtype
+            origin = None if first is None or first.dtype == "unknown" else first.dtype
         elif op.op_type in _MOVES:
             origin = None if first is None else stored.get(first.name)
         elif op.op_type in _QDQ_PRODUCTS:
@@ -99,5 +107,5 @@ def product_dtype(dtypes: Sequence[str]) -> str:
 
 
 def _first_float(tensors: Sequence[Tensor | None]) -> str:
-    dtypes = [tensor.dtype for tensor in tensors if tensor is not None]
+    dtypes = [tensor.dtype for tensor in tensors if tensor is not None and tensor.dtype != "unknown"]
     return next((dtype for dtype in dtypes if dtype.startswith(("fp", "bf"))), dtypes[0] if dtypes else "unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from profiler.cost.precision import compute_dtype, compute_dtypes, product_dtype
@@ -40,6 +41,8 @@ def op_of(kind: str, *dtypes: str | None, **attributes: Attribute) -> Op:
         (op_of("Clip", "fp32", None, "fp32"), "fp32"),
         (op_of("Resize", None, "fp32"), "fp32"),
         (op_of("RandomNormal"), "fp32"),
+        (op_of("Mul", "unknown", "fp16"), "fp16"),
+        (msgspec.structs.replace(op_of("LinearRegressor", "int64"), domain="ai.onnx.ml"), "fp32"),
     ],
 )
 def test_the_dtype_whose_peak_binds(op: Op, dtype: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.cost import Cost, cost
-from profiler.cost._recipes import ACTIVATIONS, GELU_ERF, GELU_TANH, Recipe, dequantize, quantize
+from profiler.cost._recipes import ACTIVATIONS, GELU_ERF, GELU_TANH, SILU, Recipe, dequantize, quantize
 from profiler.cost._shapes import MS, given, need, out, size, string, work
 from profiler.records import Op
 
@@ -56,3 +56,15 @@ def qlinear_activation(op: Op) -> Cost:
     recipe = ACTIVATIONS[op.op_type.removeprefix("QLinear").lower()]
     around = dequantize(given(op, 2) is not None).plus(quantize(given(op, 4) is not None))
     return _each(op, recipe.plus(around))
+
+
+@cost("ScaledSiLU", domain=MS)
+def scaled_silu(op: Op) -> Cost:
+    """Z * sigmoid(z) with z = scale * x. Inputs X, scale."""
+    return work(op, SILU.plus(Recipe(1)).times(size(out(op))))
+
+
+@cost("SwiGLU")
+def swiglu(op: Op) -> Cost:
+    """Swish of the gate, times the value. Inputs gate, value."""
+    return _each(op, ACTIVATIONS["swish"].plus(Recipe(1)))

@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from profiler.cost import Cost, Moved, cost
 from profiler.cost._shapes import need
-from profiler.records import Op
+from profiler.onnx_graph import scan_length
+from profiler.records import Op, WorkBound
+
+
+class Trips(NamedTuple):
+    """How often the body of an op runs each time that the op does."""
+
+    repeats: int
+    bound: WorkBound = "exact"
+    note: str = ""
+
+
+def trips(op: Op) -> Trips:
+    """How often the bodies of an op run; one that is not known counts once.
+
+    A Scan makes as many trips as its scan inputs are long; a Loop as many as its trip count says,
+    where that is a constant. The modifiers of FlexAttention run once on all scores.
+    """
+    if op.op_type == "If":
+        condition = op.inputs[0] if op.inputs else None
+        if condition is not None and condition.value:
+            return Trips(1)
+        return Trips(1, "upper", "of each If the branch with more work is counted")
+    if op.op_type == "FlexAttention":
+        return Trips(1)
+    if op.op_type == "Scan":
+        length = scan_length(op)
+        if length is not None:
+            return Trips(length)
+    if op.op_type == "Loop":
+        limit = op.inputs[0] if op.inputs else None
+        if limit is not None and limit.value:
+            if len(op.inputs) < 2 or op.inputs[1] is None:
+                return Trips(max(limit.value[0], 0))
+            return Trips(max(limit.value[0], 0), "upper", "each Loop is counted as long as its trip count says")
+    return Trips(1, "lower", f"the body of a {op.op_type} whose trips are not known is counted once")
 
 
 @cost("If")
@@ -16,7 +53,7 @@ def if_(op: Op) -> Cost:
     )
 
 
-@cost("Loop", "Scan")
+@cost("Loop", "Scan", "SequenceMap")
 def loop(_op: Op) -> Cost:
     """No arithmetic; a body can read its slice of a scan input and write that of a scan output in place."""
-    return Cost(note="no arithmetic of its own: its body is nodes of its own; scan slices are taken as read in place")
+    return Cost(note="no arithmetic of its own: its body is nodes of its own, which can work on slices in place")

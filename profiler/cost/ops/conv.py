@@ -76,6 +76,7 @@ def qlinear_conv(op: Op) -> Cost:
 
 @cost("ConvTranspose")
 @cost("ConvTransposeWithDynamicPads", domain=MS)
+@cost("ConvTranspose", domain=NHWC)
 def conv_transpose(op: Op) -> Cost:
     """2 * N * Cin * Hin * Win * (Cout / group) * Kh * Kw: every input element meets the whole kernel.
 
@@ -86,6 +87,18 @@ def conv_transpose(op: Op) -> Cost:
         op,
         tensor=2 * size(need(op, 0)) * math.prod(shape(need(op, 1))[1:]),
         vector=size(out(op)) if bias is not None else 0,
+        note="counted by input positions",
+    )
+
+
+@cost("QLinearConvTranspose", domain=NHWC)
+def qlinear_conv_transpose(op: Op) -> Cost:
+    """As ConvTranspose, and each accumulator requantised. Inputs as those of QLinearConv."""
+    bias = Recipe(1) if given(op, 8) is not None else NOTHING
+    return work(
+        op,
+        tensor=2 * size(need(op, 0)) * math.prod(shape(need(op, 3))[1:]),
+        vector=bias.plus(requantize()).vector * size(out(op)),
         note="counted by input positions",
     )
 
@@ -114,3 +127,25 @@ def col2im(op: Op) -> Cost:
 def reorder(op: Op) -> Cost:
     """Between NCHW and the blocked layout: moves everything, computes nothing."""
     return work(op, note="layout change; channels as padded to the block size of the layout")
+
+
+@cost("WordConvEmbedding", domain=MS)
+def word_conv_embedding(op: Op) -> Cost:
+    """Characters of each word embedded and convolved, a bias and a tanh, and the maximum over the word.
+
+    Words of the full length count; shorter ones end at a zero. Inputs Sequence [words, characters],
+    W [filters, 1, window, channels], B, C [characters known, channels]. Source: ONNX Runtime,
+    contrib_ops/cpu/word_conv_embedding.cc.
+    """
+    words, length = shape(need(op, 0))
+    filters, _, window, channels = shape(need(op, 1))
+    places = max(length - window + 1, 0)
+    values = words * places * filters
+    return work(
+        op,
+        Recipe(2, {"tanh": 1}).times(values),
+        tensor=2 * values * window * channels,
+        read={3: words * length * channels},
+        bound="upper",
+        note="words may be shorter than the longest",
+    )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from profiler.cost import Cost, UnknownShapeError, cost
 from profiler.cost._recipes import dequantize, quantize
 from profiler.cost._shapes import (
     MS,
+    NHWC,
     axis_of,
     constant,
     given,
@@ -25,15 +28,24 @@ from profiler.records import Op
 
 @cost("Concat", "Split", "Transpose", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Where", "ReverseSequence")
 @cost("MemcpyFromHost", "MemcpyToHost")
+@cost("DepthToSpace", "SpaceToDepth", domain=NHWC)
+@cost("SampleOp", "RestorePadding", domain=MS)
 def move(op: Op) -> Cost:
     """Every input read once, every output written; a select is not arithmetic."""
     return work(op)
 
 
-@cost("Slice", "CenterCropPad")
+@cost("Slice")
 def cut(op: Op) -> Cost:
     """Reads of the data only what ends up in the output."""
     return work(op, read={0: size(out(op))})
+
+
+@cost("CenterCropPad")
+def center_crop_pad(op: Op) -> Cost:
+    """Reads of every dimension what the crop leaves, writes the output with its padding."""
+    kept = map(min, shape(need(op, 0)), shape(out(op)))
+    return work(op, read={0: math.prod(kept)})
 
 
 @cost("Gather")
@@ -150,3 +162,77 @@ def qlinear_where(op: Op) -> Cost:
     for index in (1, 4):
         vector += dequantize(given(op, index + 2) is not None).vector * size(need(op, index))
     return work(op, vector=vector)
+
+
+@cost("TorchEmbedding", domain=MS)
+def torch_embedding(op: Op) -> Cost:
+    """As Gather of rows. Inputs weight, indices, padding_idx and scale_grad_by_freq, which only training looks at."""
+    repeats = size(need(op, 1)) > 1
+    return work(
+        op,
+        read={0: size(out(op)), 2: 0, 3: 0},
+        bound="upper" if repeats else "exact",
+        note="indices may repeat" if repeats else "",
+    )
+
+
+@cost("GatherBlockQuantized", domain=MS)
+def gather_block_quantized(op: Op) -> Cost:
+    """Slices as by Gather, their scales and zero points, and each value dequantised.
+
+    uint8 values are shifted even where zero points are left out. Inputs data, indices, scales,
+    zero_points.
+    """
+    data, indices = need(op, 0), need(op, 1)
+    axis = integer(op, "gather_axis", 0) % max(len(shape(data)), 1)
+    named = size(indices)
+    read = {}
+    for index in (0, 2, 3):
+        if (source := given(op, index)) is not None:
+            n = shape(source)[axis]
+            # A scale that all slices share has a dimension of 1 here.
+            read[index] = size(source) // n * min(named, n) if n else 0
+    shifted = given(op, 3) is not None or data.dtype == "uint8"
+    repeats = named > 1
+    return work(
+        op,
+        vector=dequantize(shifted).vector * size(out(op)),
+        read=read,
+        bound="upper" if repeats else "exact",
+        note="indices may repeat" if repeats else "",
+    )
+
+
+@cost("UnfoldTensor", domain=MS)
+def unfold(op: Op) -> Cost:
+    """Overlapping slices along one dimension: reads what they cover, writes each in full."""
+    dims = shape(need(op, 0))
+    dim = integer(op, "dim", -1) % max(len(dims), 1)
+    length, step = integer(op, "size", 1), integer(op, "step", 1)
+    windows = shape(out(op))[dim]
+    covered = max(windows - 1, 0) * min(step, length) + length if windows else 0
+    return work(op, read={0: math.prod(dims) // dims[dim] * covered if dims[dim] else 0})
+
+
+@cost("RemovePadding", domain=MS)
+def remove_padding(op: Op) -> Cost:
+    """Moves the tokens that are not padding; where their number is not known, all of them.
+
+    Inputs input [batch, length, hidden], sequence_token_count.
+    """
+    tokens = out(op)
+    if tokens.elements is not None:
+        return work(op, read={0: tokens.elements})
+    batch, length, hidden = shape(need(op, 0))
+    whole = msgspec.structs.replace(tokens, shape=(batch * length, hidden))
+    return work(
+        msgspec.structs.replace(op, outputs=(whole, *op.outputs[1:])),
+        bound="upper",
+        note="every token counted as not padding",
+    )
+
+
+@cost("RelativePositionBias", domain=MS)
+def relative_position_bias(op: Op) -> Cost:
+    """A value of the table for every head, query and key. Inputs bias_table [buckets, heads], two lengths."""
+    return work(op, note="the bucket of a distance is index arithmetic: not counted")

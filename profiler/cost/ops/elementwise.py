@@ -97,3 +97,32 @@ def qlinear_binary(op: Op) -> Cost:
     for index in (0, 3):
         vector += dequantize(given(op, index + 2) is not None).vector * size(need(op, index))
     return work(op, vector=vector)
+
+
+@cost("GatedAdd", domain=MS)
+def gated_add(op: Op) -> Cost:
+    """X + Y * gate: a multiply and an add per element."""
+    return work(op, vector=2 * size(out(op)))
+
+
+@cost("ComplexMul", "ComplexMulConj", domain=MS)
+def complex_multiply(op: Op) -> Cost:
+    """Four multiplies and two adds a complex number, which is two values of the last dimension.
+
+    Source: ONNX Runtime, contrib_ops/cuda/math/complex_mul.cc.
+    """
+    return work(op, vector=3 * size(out(op)))
+
+
+@cost("MulInteger", domain=MS)
+def multiply_integer(op: Op) -> Cost:
+    """(A - A_zero_point) * (B - B_zero_point), in integers. Inputs A, A_zero_point, B, B_zero_point."""
+    shifted = sum(size(need(op, index)) for index in (0, 2) if given(op, index + 1) is not None)
+    return work(op, vector=shifted + size(out(op)))
+
+
+@cost("IsAllFinite", domain=MS)
+def is_all_finite(op: Op) -> Cost:
+    """A test per element, and a logic operation per element after the first."""
+    total = sum(size(tensor) for tensor in op.inputs if tensor is not None)
+    return work(op, vector=max(2 * total - 1, 0))

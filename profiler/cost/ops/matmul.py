@@ -25,7 +25,7 @@ def _inner(op: Op, trans: bool = False, trans_batch: bool = False) -> int:
 
 
 @cost("MatMul", "MatMulInteger")
-@cost("TransposeMatMul", "FusedMatMul", "FusedMatMulActivation", domain=MS)
+@cost("TransposeMatMul", "FusedMatMul", "FusedMatMulActivation", "MatMulInteger16", domain=MS)
 def matmul(op: Op) -> Cost:
     """2 * output elements * K: batches broadcast, each operand is read once.
 
@@ -48,10 +48,13 @@ def matmul(op: Op) -> Cost:
 @cost("Gemm")
 @cost("FusedGemm", "GemmFloat8", domain=MS)
 def gemm(op: Op) -> Cost:
-    """2 * M * N * K, one add for C, one multiply for alpha and for beta where they are not 1, the activation."""
+    """2 * M * N * K, one add for C, one multiply for alpha and for beta where they are not 1, the activation.
+
+    GemmFloat8 multiplies by the scales of A and of B together, and by that of Y: inputs 3, 4 and 5.
+    """
     y = size(out(op))
     activation, note = fused_activation(op)
-    vector = 0
+    vector = y * (any(given(op, index) is not None for index in (3, 4)) + (given(op, 5) is not None))
     if number(op, "alpha", 1.0) != 1.0:
         vector += y
     c = given(op, 2)
@@ -66,6 +69,12 @@ def gemm(op: Op) -> Cost:
         bound="lower" if note else "exact",
         note=note,
     )
+
+
+@cost("SparseToDenseMatMul", domain=MS)
+def sparse_to_dense_matmul(op: Op) -> Cost:
+    """As MatMul with every element of the sparse matrix counted as not zero."""
+    return matmul(op)._replace(bound="upper", note="every element of the sparse matrix counted as not zero")
 
 
 @cost("GemmFastGelu", domain=MS)
@@ -108,19 +117,6 @@ def dynamic_quantize_matmul(op: Op) -> Cost:
     y = size(out(op))
     ranged = dynamic_quantize(size(need(op, 0))).vector
     return work(op, tensor=2 * y * _inner(op), vector=ranged + (2 + (given(op, 4) is not None)) * y)
-
-
-@cost("MatMulNBits", "MatMulBnb4", domain=MS)
-def matmul_nbits(op: Op) -> Cost:
-    """2 * rows * N * K on packed weights, each of which is converted, shifted and scaled once.
-
-    Attributes K and N are the shape of the unpacked weights. Inputs of MatMulNBits: A, B, scales,
-    zero_points, g_idx, bias.
-    """
-    k, n = integer(op, "K", _inner(op)), integer(op, "N", shape(out(op))[-1])
-    y = size(out(op))
-    bias = op.op_type == "MatMulNBits" and given(op, 5) is not None
-    return work(op, tensor=2 * y * k, vector=3 * n * k + (y if bias else 0), note="each packed weight unpacked once")
 
 
 @cost("Einsum")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from profiler.cost import Cost, cost
-from profiler.cost._recipes import NOTHING, SILU, Recipe, normalize
+from profiler.cost._recipes import NOTHING, SILU, Recipe, dequantize, normalize
 from profiler.cost._shapes import (
     MS,
     NHWC,
@@ -63,17 +63,20 @@ def skip_rms_normalization(op: Op) -> Cost:
     return _skip(op, 1, centered=False, bias=3)
 
 
-@cost("EmbedLayerNormalization", domain=MS)
+@cost("EmbedLayerNormalization", "QEmbedLayerNormalization", domain=MS)
 def embed_layer_normalization(op: Op) -> Cost:
     """Two or three embeddings gathered and added, then layer normalisation.
 
-    Inputs input_ids, segment_ids, word, position and segment embeddings, gamma, beta, mask,
-    position_ids. Positions are the same for every sequence unless they are given.
+    Inputs input_ids, segment_ids, word, position and segment embeddings, gamma, beta, mask, and
+    position_ids or, of the quantised form, scales and zero points: the rows that are gathered, gamma
+    and beta are dequantised. Positions are the same for every sequence unless they are given.
     """
+    quantized = op.op_type == "QEmbedLayerNormalization"
     batch, length = shape(need(op, 0))
     y = size(out(op))
     hidden = shape(need(op, 2))[1]
-    positions = batch * length if given(op, 8) is not None else length
+    ids = None if quantized else given(op, 8)
+    positions = size(ids) if ids is not None else length
     read = {2: y, 3: positions * hidden}
     segment = given(op, 4)
     if segment is not None:
@@ -81,6 +84,8 @@ def embed_layer_normalization(op: Op) -> Cost:
     sums = 1 if segment is None else 2
     mask = size(need(op, 7)) if given(op, 7) is not None else 0
     each = normalize(batch * length, hidden).plus(Recipe((2 + sums) * y + mask))
+    if quantized:
+        each = each.plus(dequantize(zero_point=True).times((1 + sums) * y + 2 * hidden))
     return work(
         op,
         each,

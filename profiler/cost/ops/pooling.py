@@ -88,7 +88,17 @@ def qlinear_global_average_pool(op: Op) -> Cost:
     return work(op, vector=(_global_window(op) + requantize(given(op, 4) is not None).vector) * size(out(op)))
 
 
+@cost("MaxpoolWithMask", domain=MS)
+def masked_max_pool(op: Op) -> Cost:
+    """A test of the mask and a compare per place of the window, which a zero in the mask ends.
+
+    Source: ONNX Runtime, contrib_ops/cpu/maxpool_with_mask.h.
+    """
+    return work(op, vector=2 * _window(op) * size(out(op)), bound="upper", note="the mask may end a window early")
+
+
 @cost("MaxUnpool")
+@cost("MaxUnpool", domain=NHWC)
 def max_unpool(op: Op) -> Cost:
     """Values go to the places that their indices name; the rest is zero."""
     return work(op)

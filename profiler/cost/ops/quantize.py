@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from profiler.cost import Cost, cost
-from profiler.cost._recipes import dequantize, dynamic_quantize, quantize
-from profiler.cost._shapes import MS, given, need, size, work
+from profiler.cost._recipes import Recipe, dequantize, dynamic_quantize, quantize
+from profiler.cost._shapes import MS, given, need, out, size, work
 from profiler.records import Op
 
 
@@ -26,3 +26,20 @@ def dequantize_linear(op: Op) -> Cost:
 def dynamic_quantize_linear(op: Op) -> Cost:
     """Minimum, maximum, scale and zero point, then every value quantised. The input counts as read once."""
     return work(op, vector=dynamic_quantize(size(need(op, 0))).vector)
+
+
+@cost("QuantizeBFP", domain=MS)
+def quantize_bfp(op: Op) -> Cost:
+    """Block floating point: the largest magnitude of a block is its scale, by which every value is quantised.
+
+    An absolute value and a compare, then a divide, a round and two compares. Source: B. Rouhani et al.,
+    Pushing the limits of narrow precision inferencing at cloud scale with Microsoft floating point,
+    NeurIPS 2020.
+    """
+    return work(op, quantize(zero_point=False).plus(Recipe(2)).times(size(need(op, 0))))
+
+
+@cost("DequantizeBFP", domain=MS)
+def dequantize_bfp(op: Op) -> Cost:
+    """A convert and a multiply by the scale of the block per value. Inputs the data, shape, strides."""
+    return work(op, dequantize(zero_point=False).times(size(out(op))))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from profiler.cost import Cost, cost
-from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, dynamic_quantize
+from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, dynamic_quantize, softmax
 from profiler.cost._shapes import MS, given, integer, need, number, shape, work
 from profiler.records import Op
 
@@ -78,6 +80,43 @@ def recurrent(op: Op) -> Cost:
         each,
         tensor=2 * gate_values * (x[2] + hidden),
         vector=vector,
+        bound="upper" if shorter else "lower" if note else "exact",
+        note="; ".join(part for part in notes if part),
+    )
+
+
+@cost("AttnLSTM", domain=MS)
+def attention_lstm(op: Op) -> Cost:
+    """An LSTM that reads its input with what it attended to a step before, and attends to a memory (Bahdanau).
+
+    Besides the LSTM, of which W holds the columns for both: keys from the memory once; a step, the
+    query from the hidden state, v * tanh(key + query) summed over the attention's depth for every
+    place of the memory, a softmax, the weighted memory, and the attention layer where there is one.
+    Inputs X [steps, batch, inputs], W, R, B, sequence_lens, initial_h, initial_c, P, QW [directions,
+    H, depth], MW [directions, memory depth, depth], V, M [batch, places, memory depth],
+    memory_seq_lens, AW [directions, memory depth + H, attended].
+    """
+    steps, batch = shape(need(op, 0))[:2]
+    directions, gates, hidden = shape(need(op, 2))
+    places, memory = shape(need(op, 11))[1:]
+    depth = shape(need(op, 8))[2]
+    cells = steps * batch
+    unit, note = _per_unit(op, "LSTM")
+    gate_values = directions * cells * gates
+    lstm = gate_values * (shape(need(op, 1))[2] + hidden)
+    layer = given(op, 13)
+    a_step = hidden * depth + places * depth + places * memory
+    a_step += math.prod(shape(layer)[1:]) if layer is not None else 0
+    keys = directions * batch * places * memory * depth
+    aligned = softmax(1, places).plus(Recipe(1, {"tanh": 1}).times(places * depth))
+    other = unit.times(cells * hidden).plus(aligned.times(directions * cells))
+    shorter = any(given(op, index) is not None for index in (4, 12))
+    notes = [note, "sequences may be shorter than the longest" if shorter else "", "weights read once for all steps"]
+    return work(
+        op,
+        other,
+        tensor=2 * (lstm + keys + directions * cells * a_step),
+        vector=2 * gate_values if given(op, 3) is not None else 0,
         bound="upper" if shorter else "lower" if note else "exact",
         note="; ".join(part for part in notes if part),
     )

@@ -19,16 +19,20 @@ _EACH: dict[str, tuple[Recipe, Recipe]] = {
 }
 """Arithmetic per input and per output besides combining the inputs."""
 
+_PLAIN = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumInteger"})
+"""Those of which nothing is left without axes; the others keep what they do to each value."""
+
 
 def _copies(op: Op) -> bool:
-    """Whether ``noop_with_empty_axes`` applies: no axes, neither as attribute nor as input."""
+    """Whether ``noop_with_empty_axes`` leaves a copy: no axes, neither as attribute nor as input."""
     axes = given(op, 1)
     absent = not op.attributes.get("axes") and (axes is None or axes.value == () or axes.elements == 0)
-    return bool(integer(op, "noop_with_empty_axes", 0)) and absent
+    return op.op_type in _PLAIN and bool(integer(op, "noop_with_empty_axes", 0)) and absent
 
 
 @cost("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
 @cost("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
+@cost("ReduceSumInteger", domain=MS)
 def reduce(op: Op) -> Cost:
     """One FLOP per element that disappears, and what the kind does to each input and output."""
     if _copies(op):

@@ -81,3 +81,20 @@ def grid_sample(op: Op) -> Cost:
 def affine_grid(op: Op) -> Cost:
     """Matrices theta [N, d, d + 1] times each homogeneous grid point: d + 1 MACs per coordinate."""
     return work(op, tensor=2 * size(out(op)) * shape(need(op, 0))[-1])
+
+
+@cost("CropAndResize", domain=MS)
+def crop_and_resize(op: Op) -> Cost:
+    """Four taps per output element, 4 multiplies and 3 adds; nearest copies.
+
+    Inputs X [N, C, H, W], rois [R, 4], batch_indices, crop_size; output [R, C, height, width].
+    """
+    taps = 1 if string(op, "mode", "bilinear").lower() == "nearest" else 4
+    y = size(out(op))
+    return work(
+        op,
+        vector=(2 * taps - 1) * y if taps > 1 else 0,
+        read={0: taps * y},
+        bound="upper",
+        note="regions are data and may overlap; interpolation weights not counted",
+    )

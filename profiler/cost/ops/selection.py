@@ -6,13 +6,22 @@ import math
 
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import Recipe
-from profiler.cost._shapes import MS, axis_of, constant, given, need, out, shape, size, work
+from profiler.cost._shapes import MS, axis_of, constant, given, integer, need, out, shape, size, work
 from profiler.records import Op, Tensor
 
 
 def _log2(count: int) -> int:
     """Levels of a comparison sort or a heap of ``count`` values: the ceiling of log2."""
     return max(count - 1, 0).bit_length()
+
+
+def heap_compares(n: int, k: int) -> int:
+    """Compares that find the best ``k`` of ``n`` values in order.
+
+    A heap of k: a compare with its least, and at most two per level to sift down, then its sort:
+    n * (1 + 2 log2 k) + k * log2 k.
+    """
+    return n * (1 + 2 * _log2(k)) + k * _log2(k)
 
 
 def _known(tensor: Tensor) -> bool:
@@ -39,16 +48,14 @@ def _at_most(op: Op, most: dict[int, int]) -> Op:
 
 @cost("TopK")
 def top_k(op: Op) -> Cost:
-    """A heap of k values per line: a compare with its least, and at most two per level to sift down, then its sort.
-
-    n * (1 + 2 log2 k) + k * log2 k compares.
-    """
+    """The compares of `heap_compares` per line."""
     dims = shape(need(op, 0))
     axis = axis_of(op, len(dims), -1)
     n, k = dims[axis], shape(out(op))[axis]
     rows = math.prod(dims) // n if n else 0
-    compares = n * (1 + 2 * _log2(k)) + k * _log2(k)
-    return work(op, vector=rows * compares, bound="upper", note="compares depend on the order of the data: heap of k")
+    return work(
+        op, vector=rows * heap_compares(n, k), bound="upper", note="compares depend on the order of the data: heap of k"
+    )
 
 
 @cost("NonZero")
@@ -115,4 +122,36 @@ def multinomial(op: Op) -> Cost:
         vector=batch * (classes + samples * _log2(classes)),
         bound="lower",
         note="the arithmetic of the generator is not specified",
+    )
+
+
+@cost("BifurcationDetector", domain=MS)
+def bifurcation_detector(op: Op) -> Cost:
+    """Where the prediction leaves the source, then a search of the source for the last n-gram of each length.
+
+    At most a compare per predicted token, and n per source token for n from ``min_ngram_size`` to
+    ``max_ngram_size``. Inputs src_tokens, cur_tokens, prev_suffix_match_idx, pred_tokens.
+    """
+    source, current = size(need(op, 0)), size(need(op, 1))
+    predicted = given(op, 3)
+    new = size(predicted) if predicted is not None else 0
+    lengths = range(integer(op, "min_ngram_size", 1), integer(op, "max_ngram_size", 3) + 1)
+    return work(
+        _at_most(op, {0: current + new, 1: 1}),
+        vector=new + source * sum(lengths),
+        bound="upper",
+        note="every token counted as searched",
+    )
+
+
+@cost("NGramRepeatBlock", domain=MS)
+def ngram_repeat_block(op: Op) -> Cost:
+    """Scores copied; each earlier n-gram compared with the last tokens. Inputs input_ids [batch, length], scores."""
+    batch, length = shape(need(op, 0))
+    n = integer(op, "ngram_size", 1)
+    return work(
+        op,
+        vector=batch * max(length - n + 1, 0) * max(n - 1, 0),
+        bound="upper",
+        note="a compare ends at the first token that differs",
     )

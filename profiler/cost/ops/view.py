@@ -39,7 +39,29 @@ def dropout_inference(op: Op) -> Cost:
     return _dropout(op, training=False)
 
 
+@cost("BiasDropout", "BitmaskBiasDropout", domain=MS)
+def bias_dropout(op: Op) -> Cost:
+    """Dropout of the data and its bias, and the residual added; in training a multiply per element more.
+
+    Inputs data, bias, residual, ratio, training_mode.
+    """
+    y = size(out(op))
+    added = y * (1 + (given(op, 2) is not None))
+    mode = constant(op, 4)
+    if given(op, 4) is None or mode == (0,):
+        return work(op, vector=added)
+    if mode is None:
+        return work(
+            op,
+            vector=added + y,
+            bound="mixed",
+            note="training_mode unknown: counted as training, without the random numbers",
+        )
+    return work(op, vector=added + y, bound="lower", note="the random numbers are not counted")
+
+
 @cost("Dropout", first=12)
+@cost("BitmaskDropout", domain=MS)
 def dropout(op: Op) -> Cost:
     """Training when the input ``training_mode`` is true."""
     if given(op, 2) is None:
