@@ -286,7 +286,8 @@ def sweep(
     Raises:
         TrtprofError: The model, the shapes or the sweep are not usable; see `source.shapes`.
     """
-    from profiler.source.shapes import parse_shapes, parse_sweeps
+    from profiler.source.shapes import parse_shapes
+    from profiler.source.sweeps import parse_sweeps
     from profiler.source.symbolic import sweep_source
     from profiler.sweep import sweep_of
 

@@ -4,16 +4,12 @@ The grammar is trtexec's (``a:1x3x224x224,b:8x128``; ``'Input:0':1x3`` quotes a 
 ``s:scalar`` or ``s:`` is rank 0; one ``*`` in a name matches any run of characters), and
 Polygraphy's brackets (``a:[1,3,224,224]``) are read too. Source: TensorRT
 samples/common/sampleOptions.cpp and Polygraphy's ``--input-shapes`` help.
-
-A sweep (``batch=1..64:x2``) names a dynamic dimension and the values that it takes one after the other.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,7 +23,7 @@ DEFAULT_SIGNAL = 512
 """Length of a float vector a sample, such as a waveform: speech models refuse shorter windows."""
 MAX_DIM = 2**31 - 1
 """Largest dimension: what trtexec and TensorRT's 32-bit dims can say."""
-_BATCH_NAME = re.compile(r"^(n|b|bs|batch|batch_?size|.*_batch)$", re.IGNORECASE)
+BATCH_NAME = re.compile(r"^(n|b|bs|batch|batch_?size|.*_batch)$", re.IGNORECASE)
 # Enough digits for any dimension, and few enough for int() to read them.
 _INTEGER = re.compile(r"-?[0-9]{1,30}")
 _GRAMMAR = "name:1x3x224x224[,name:...], 'na:me':8x128, name:scalar or name:[1,3,224,224]"
@@ -145,7 +141,7 @@ def bind_shapes(
         raise UsageError(f"--batch {batch} is not possible", why="a batch holds at least one sample", fix="--batch 1")
     if batch is not None and batch > MAX_DIM:
         raise UsageError(f"--batch {batch} is not possible", why=f"a dimension is at most {MAX_DIM}", fix="--batch 1")
-    chosen = _choose(inputs, given)
+    chosen = chosen_shapes(inputs, given)
     inputs = [_with_names(tensor, symbols or {}) for tensor in inputs]
     binding = Binding()
     owner: dict[str, str] = {}
@@ -231,7 +227,12 @@ def _bind_symbols(
             )
 
 
-def _choose(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def chosen_shapes(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The shapes of ``--shapes`` by input, with ``*`` resolved.
+
+    Raises:
+        UsageError: A name fits no input, or two patterns give one input two shapes.
+    """
     chosen: dict[str, tuple[int, ...]] = {}
     by_pattern: dict[str, str] = {}
     for pattern, dims in given.items():
@@ -289,17 +290,18 @@ def _check_given(tensor: Tensor, dims: tuple[int, ...], inputs: Sequence[Tensor]
             )
 
 
-def _is_batch(index: int, dim: Dim) -> bool:
-    return isinstance(dim, str) and (bool(_BATCH_NAME.match(dim)) or index == 0)
+def is_batch(index: int, dim: Dim) -> bool:
+    """Whether a dynamic dimension is a batch: by its name, or because it leads its tensor."""
+    return isinstance(dim, str) and (bool(BATCH_NAME.match(dim)) or index == 0)
 
 
 def _bind_batch(inputs: Sequence[Tensor], chosen: Mapping[str, object], batch: int, binding: Binding) -> None:
     dynamic = found = False
     for tensor in inputs:
         # A batch symbol wins over a merely leading one, so that [sequence, batch, 64] binds the batch.
-        names = [dim for dim in tensor.shape or () if isinstance(dim, str) and _BATCH_NAME.match(dim)]
+        names = [dim for dim in tensor.shape or () if isinstance(dim, str) and BATCH_NAME.match(dim)]
         for index, dim in enumerate(tensor.shape or ()):
-            if not _is_batch(index, dim) or (names and dim not in names):
+            if not is_batch(index, dim) or (names and dim not in names):
                 continue
             dynamic = True
             if tensor.name in chosen:
@@ -335,8 +337,8 @@ def _bind_dim(tensor: Tensor, index: int, dim: Dim, batch: int | None, binding: 
     if dim in binding.symbols:
         return binding.symbols[dim]
     rank = len(tensor.shape or ())
-    named_batch = any(isinstance(d, str) and _BATCH_NAME.match(d) for d in tensor.shape or ())
-    if _BATCH_NAME.match(dim) or (index == 0 and not named_batch):
+    named_batch = any(isinstance(d, str) and BATCH_NAME.match(d) for d in tensor.shape or ())
+    if BATCH_NAME.match(dim) or (index == 0 and not named_batch):
         number, place = (DEFAULT_BATCH if batch is None else batch), "a batch"
     elif rank in (4, 5) and index >= 2:
         number, place = DEFAULT_SPATIAL, "a spatial dimension"
@@ -370,7 +372,7 @@ def example(inputs: Sequence[Tensor]) -> str:
             dim
             if isinstance(dim, int)
             else DEFAULT_BATCH
-            if _is_batch(index, dim)
+            if is_batch(index, dim)
             else DEFAULT_SPATIAL
             if len(tensor.shape or ()) in (4, 5)
             else DEFAULT_LENGTH
@@ -381,232 +383,3 @@ def example(inputs: Sequence[Tensor]) -> str:
             name = f'"{name}"' if "'" in name else f"'{name}'"
         parts.append(f"{name}:" + ("x".join(map(str, dims)) or "scalar"))
     return ",".join(parts)
-
-
-# --- sweeps ---------------------------------------------------------------------------------
-
-MAX_POINTS = 10_000
-"""Rows of a sweep: more than anyone reads, and few enough to hold."""
-_SWEEP_GRAMMAR = "NAME=1..64:x2, NAME=128..1024:128, NAME=1..8 or NAME=1,2,4"
-_RANGE = re.compile(r"(?P<low>[0-9]{1,30})(?:\.\.(?P<high>[0-9]{1,30})(?::(?P<step>[x+]?)(?P<by>[0-9]{1,30}))?)?")
-_PLACE = re.compile(r"(?P<input>.+)\[(?P<axis>[0-9]{1,9})\]", re.DOTALL)
-
-
-class Axis(NamedTuple):
-    """A dynamic dimension and the values that a sweep gives it, in the order in which they were asked for."""
-
-    name: str
-    """A symbolic dimension; ``batch``, which also means what ``--batch`` does; or ``input[axis]``."""
-    values: tuple[int, ...]
-
-
-class SweptDim(NamedTuple):
-    """An axis of a sweep with its places in the inputs of a model.
-
-    Attributes:
-        name: As asked for.
-        values: As asked for.
-        symbols: What is bound: symbolic dimensions, and ``input[axis]`` for those without a name. An
-            input without a rank has none: its shape is given.
-        places: Inputs and the indices of the dimensions.
-    """
-
-    name: str
-    values: tuple[int, ...]
-    symbols: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]
-
-
-def parse_sweeps(specs: Iterable[str]) -> list[Axis]:
-    """The axes of ``--sweep`` values, one a value.
-
-    ``low..high`` counts by 1, ``low..high:8`` and ``low..high:+8`` by 8, ``low..high:x2`` doubles; the
-    end is included where it is hit. Single values and ranges can be listed with commas.
-
-    Raises:
-        UsageError: A value is not of the grammar, a number is not a dimension, a range is empty, a
-            name comes twice, or there are more than `MAX_POINTS` combinations.
-    """
-    axes: dict[str, Axis] = {}
-    for spec in specs:
-        name, equals, text = (part.strip() for part in spec.rpartition("="))
-        if not equals or not name:
-            raise _sweep_error(spec, "it needs a dimension, '=' and values")
-        if name in axes:
-            raise UsageError(
-                f"--sweep names {name!r} twice",
-                why="a dimension has one list of values",
-                fix=f"list them together: --sweep {name}=1..8,16,32",
-            )
-        values: dict[int, None] = {}
-        for item in text.split(","):
-            values.update(dict.fromkeys(_swept_values(item.strip(), spec)))
-            _check_points(len(values), spec)
-        axes[name] = Axis(name, tuple(values))
-    points = math.prod(len(axis.values) for axis in axes.values())
-    _check_points(points, " ".join(f"{axis.name} ({len(axis.values)} values)" for axis in axes.values()))
-    return list(axes.values())
-
-
-def _swept_values(item: str, spec: str) -> Iterable[int]:
-    match = _RANGE.fullmatch(item)
-    if match is None:
-        raise _sweep_error(spec, f"cannot read {item!r}" if item else "a value is missing")
-    low, high, by = int(match["low"]), int(match["high"] or match["low"]), int(match["by"] or 1)
-    for number in (low, high):
-        if not 1 <= number <= MAX_DIM:
-            raise UsageError(
-                f"--sweep {spec!r} holds the dimension {number}",
-                why=f"a dimension is at least 1 and at most {MAX_DIM}",
-                fix="the form is " + _SWEEP_GRAMMAR,
-            )
-    if high < low:
-        raise UsageError(
-            f"--sweep {spec!r} is an empty range", why=f"{high} is less than {low}", fix=f"turn it round: {high}..{low}"
-        )
-    if match["step"] == "x":
-        if by < 2:
-            raise _sweep_error(spec, f"a factor of {by} never reaches {high}")
-        values = []
-        while low <= high:
-            values.append(low)
-            low *= by
-        return values
-    if by < 1:
-        raise _sweep_error(spec, f"a step of {by} never reaches {high}")
-    steps = range(low, high + 1, by)
-    _check_points(len(steps), spec)
-    return steps
-
-
-def _check_points(points: int, what: str) -> None:
-    if points > MAX_POINTS:
-        raise UsageError(
-            f"--sweep {what}: too many points",
-            why=f"a sweep has at most {MAX_POINTS:,}; this one has {points:,} or more",
-            fix="take larger steps, for example NAME=1..1024:x2",
-        )
-
-
-def _sweep_error(spec: str, why: str) -> UsageError:
-    return UsageError(f"--sweep {spec!r} cannot be read", why=why, fix="the form is " + _SWEEP_GRAMMAR)
-
-
-def place_sweeps(
-    inputs: Sequence[Tensor], axes: Sequence[Axis], given: Mapping[str, tuple[int, ...]], batch: int | None = None
-) -> tuple[SweptDim, ...]:
-    """Find the dimensions that a sweep goes over.
-
-    Args:
-        inputs: Graph inputs, initializers left out.
-        axes: Result of `parse_sweeps`.
-        given: Result of `parse_shapes`; it says the rank of an input that declares none.
-        batch: Value of ``--batch``.
-
-    Raises:
-        UsageError: A name is no dynamic dimension of an input, or two axes, or an axis and
-            ``batch``, mean the same one.
-    """
-    chosen = _choose(inputs, given)
-    found: list[SweptDim] = []
-    owners: dict[str, str] = {}
-    if batch is not None:
-        owners |= {_symbol(inputs, place): "--batch" for place in _batch_places(inputs) if place[0] not in chosen}
-    for axis in axes:
-        places = _places(inputs, axis.name, chosen)
-        symbols = tuple(dict.fromkeys(_symbol(inputs, place) for place in places))
-        for symbol in symbols:
-            if symbol in owners:
-                raise UsageError(
-                    f"--sweep {axis.name} and {owners[symbol]} both decide dimension {symbol!r}",
-                    why="its inputs are " + describe(inputs),
-                    fix="leave one of them away",
-                )
-            owners[symbol] = f"--sweep {axis.name}"
-        ranked = {tensor.name for tensor in inputs if tensor.shape is not None}
-        bound = tuple(dict.fromkeys(_symbol(inputs, place) for place in places if place[0] in ranked))
-        found.append(SweptDim(axis.name, axis.values, bound, places))
-    return tuple(found)
-
-
-def _places(inputs: Sequence[Tensor], name: str, chosen: Mapping[str, tuple[int, ...]]) -> tuple[tuple[str, int], ...]:
-    """Inputs and indices of the dimensions that the name of an axis means."""
-    named = [(t.name, index) for t in inputs for index, dim in enumerate(t.shape or ()) if dim == name != "?"]
-    if named:
-        return tuple(named)
-    if name == "batch" and (places := _batch_places(inputs)):
-        return tuple(places)
-    match = _PLACE.fullmatch(name)
-    tensor = next((t for t in inputs if match and t.name == match["input"]), None)
-    if match is None or tensor is None:
-        raise UsageError(
-            f"--sweep names {name!r}, which is not a dynamic dimension of this model",
-            why="its inputs are " + (describe(inputs) or "none"),
-            fix=_sweep_hint(inputs),
-        )
-    index = int(match["axis"])
-    shape: Sequence[Dim] | None = tensor.shape
-    if shape is None and tensor.name in chosen:
-        shape = ("?",) * len(chosen[tensor.name])
-    if shape is None:
-        raise UsageError(
-            f"--sweep {name}: input {tensor.name!r} declares no shape",
-            why="the model does not say its rank",
-            fix=f"give one with --shapes {tensor.name}:<dims>; the sweep replaces dimension {index} of it",
-        )
-    if index >= len(shape):
-        raise UsageError(
-            f"--sweep {name}: input {tensor.name!r} has {len(shape)} dimensions",
-            why="they are counted from 0: " + describe([tensor]),
-            fix=_sweep_hint(inputs),
-        )
-    dim = shape[index]
-    if isinstance(dim, int):
-        raise UsageError(
-            f"--sweep {name}: the model fixes that dimension at {dim}",
-            why="its inputs are " + describe(inputs),
-            fix=_sweep_hint(inputs),
-        )
-    return ((tensor.name, index),) if dim == "?" else _places(inputs, dim, chosen)
-
-
-def _sweep_hint(inputs: Sequence[Tensor]) -> str:
-    for tensor in inputs:
-        for index, dim in enumerate(tensor.shape or ()):
-            if isinstance(dim, str):
-                return f"for example --sweep {_symbol(inputs, (tensor.name, index))}=1..8"
-    return "export the model with that dimension dynamic"
-
-
-def _batch_places(inputs: Sequence[Tensor]) -> list[tuple[str, int]]:
-    """The dimensions that ``--batch`` binds: batch symbols, else leading ones; see `_bind_batch`."""
-    places = []
-    for tensor in inputs:
-        dims = tensor.shape or ()
-        names = [dim for dim in dims if isinstance(dim, str) and _BATCH_NAME.match(dim)]
-        places += [
-            (tensor.name, index)
-            for index, dim in enumerate(dims)
-            if _is_batch(index, dim) and (not names or dim in names)
-        ]
-    return places
-
-
-def _symbol(inputs: Sequence[Tensor], place: tuple[str, int]) -> str:
-    """How the dimension at a place is bound: by its symbol, or as ``input[axis]`` where it has none."""
-    name, index = place
-    shape = next(tensor.shape for tensor in inputs if tensor.name == name)
-    dim = shape[index] if shape is not None else "?"
-    return f"{name}[{index}]" if dim == "?" else str(dim)
-
-
-def swept_shapes(
-    inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]], dims: Sequence[SweptDim], values: Sequence[int]
-) -> dict[str, tuple[int, ...]]:
-    """The shapes given, by full name, with the swept dimensions at the values of one point."""
-    shapes = _choose(inputs, given)
-    for dim, value in zip(dims, values, strict=True):
-        for name, index in dim.places:
-            if name in shapes and index < len(shapes[name]):
-                shapes[name] = (*shapes[name][:index], value, *shapes[name][index + 1 :])
-    return shapes

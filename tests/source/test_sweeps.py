@@ -8,15 +8,8 @@ from hypothesis import strategies as st
 
 from profiler.errors import UsageError
 from profiler.records import Dim, Tensor
-from profiler.source.shapes import (
-    MAX_DIM,
-    MAX_POINTS,
-    Axis,
-    bind_shapes,
-    parse_sweeps,
-    place_sweeps,
-    swept_shapes,
-)
+from profiler.source.shapes import MAX_DIM, bind_shapes
+from profiler.source.sweeps import MAX_POINTS, Axis, parse_sweeps, place_sweeps, swept_shapes
 
 
 def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:
