@@ -198,11 +198,20 @@ def _named(formals: Sequence[str], actuals: _Tensors, kind: str) -> list[Tensor 
 def kernel_cost(
     body: FunctionProto, attributes: Mapping[str, AttributeProto], takes: Sequence[Tensor], makes: Sequence[Tensor]
 ) -> Cost:
-    """Arithmetic of all nodes; traffic of the tensors of the call alone, for all else stays inside.
+    """The cost of a call of a function: arithmetic of all nodes, traffic of the tensors of the call alone.
 
     Control flow hides which part of a tensor is touched: where there is any, each is read in full.
+
+    Args:
+        body: The function.
+        attributes: Those of the call; where one is absent the body's own default holds.
+        takes: The inputs that are given, under the names that the body has for them.
+        makes: The outputs that are asked for, likewise.
+
+    Raises:
+        CostError: A shape stays unknown, or a node of the body has no price.
     """
-    opsets = {entry.domain: entry.version for entry in body.opset_import}
+    opsets = {_plain(entry.domain): entry.version for entry in body.opset_import}
     opsets.setdefault("", defs.onnx_opset_version())
     own = {attribute.name: attribute for attribute in body.attribute_proto}
     walk = _Walk(opsets, own | dict(attributes), {tensor.name: tensor for tensor in makes})
@@ -267,6 +276,9 @@ class _Walk:
         """
         plain: list[Op] = []
         bodies: list[tuple[Trips, Cost]] = []
+        for constant in graph.initializer if isinstance(graph, GraphProto) else ():
+            self.put(onnx_graph.tensor_from_initializer(constant), numpy_helper.to_array(constant))
+            self.settled.add(constant.name)
         for declared in graph.node:
             node = self._called(declared)
             graphs = dict(onnx_graph.subgraphs(node))
@@ -302,7 +314,7 @@ class _Walk:
 
     def _called(self, declared: NodeProto) -> NodeProto:
         """The node with attributes filled in and without inputs that the call omits."""
-        node = NodeProto(op_type=declared.op_type, domain=declared.domain, output=declared.output)
+        node = NodeProto(op_type=declared.op_type, domain=_plain(declared.domain), output=declared.output)
         node.input.extend(name if name in self.tensors else "" for name in declared.input)
         for attribute in declared.attribute:
             reference = attribute.ref_attr_name
@@ -314,12 +326,11 @@ class _Walk:
         return node
 
     def _op(self, node: NodeProto) -> Op:
-        domain = "" if node.domain == "ai.onnx" else node.domain
         attributes = {attribute.name: onnx_graph.attribute_value(attribute) for attribute in node.attribute}
         return Op(
             op_type=node.op_type,
-            domain=domain,
-            opset=self.opsets.get(domain, 1),
+            domain=node.domain,
+            opset=self.opsets.get(node.domain, 1),
             attributes={name: value for name, value in attributes.items() if value is not None},
             inputs=tuple(self.tensors[name] if name else None for name in node.input),
             outputs=tuple(self.tensors[name] if name else None for name in node.output),
@@ -378,7 +389,7 @@ class _Walk:
         try:
             with np.errstate(all="ignore"):
                 found = ReferenceEvaluator(body).run(None, {name: self.values[name] for name in given}, attributes={})
-        except Exception:
+        except Exception:  # an implementation raises whatever numpy does; the value stays unknown
             return ()
         return [value if isinstance(value, np.ndarray) else np.asarray(value) for value in found]
 
@@ -457,6 +468,10 @@ class _Walk:
         """An output of a graph that was walked, with its elements if they are known."""
         name = graph.output[at].name
         return self.tensors[name], self.values.get(name)
+
+
+def _plain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
 
 
 def _is_small(tensor: Tensor) -> bool:

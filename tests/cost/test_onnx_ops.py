@@ -102,8 +102,10 @@ def losses_of(tally: Tally, node: SingleNode) -> tuple[Any, Array]:
 def test_losses_are_those_of_the_node_tests(op_type: str) -> None:
     for node in cases_of(op_type):
         tally = Tally()
-        loss, _ = losses_of(tally, node)
+        loss, rows = losses_of(tally, node)
         assert same(loss, node.outputs[0]), node.name
+        if len(node.outputs) > 1:
+            assert same(rows, np.moveaxis(node.outputs[1], 1, -1).reshape(rows.shape)), node.name
         found = work(node.op)
         tensor_flops, vector, special = tally.flops()
         labels = node.inputs[1]
@@ -137,8 +139,9 @@ def test_a_loss_of_no_labels_is_nothing() -> None:
 
 def attend(tally: Tally, node: SingleNode) -> tuple[Array, Array]:
     """The recurrence of the schema, token by token, on states [d_k, d_v] of each key head."""
-    padded = [*node.inputs, *[None] * (6 - len(node.inputs))]
-    q, k, v, past, decay, beta = (None if array is None else tally.array(array) for array in padded)
+    inputs: list[Any] = [None if array is None else tally.array(array) for array in node.inputs]
+    inputs += [None] * (6 - len(inputs))
+    q, k, v, past, decay, beta = inputs
     heads, kv_heads = int(number(node.op, "q_num_heads")), int(number(node.op, "kv_num_heads"))
     rule = node.op.attributes.get("update_rule", "gated_delta")
     batch, length = q.shape[:2]
@@ -149,7 +152,7 @@ def attend(tally: Tally, node: SingleNode) -> tuple[Array, Array]:
     output = np.empty((batch, length, heads, dv), dtype=object)
     factors = None
     if rule in ("gated", "gated_delta"):
-        factors = np.array([value.exp() for value in decay.ravel()], dtype=object).reshape(batch, length, kv_heads, -1)
+        factors = np.vectorize(Num.exp, otypes=[object])(decay).reshape(batch, length, kv_heads, -1)
     for b, t, h in np.ndindex(batch, length, kv_heads):
         s, key = state[b, h], k[b, t, h]
         if factors is not None:
@@ -191,7 +194,8 @@ def test_linear_attention_is_that_of_the_node_tests() -> None:
 def test_a_causal_convolution_is_that_of_the_node_tests() -> None:
     for node in cases_of("CausalConvWithState"):
         tally = Tally()
-        data, weight, bias, past = [*node.inputs, *[None] * (4 - len(node.inputs))]
+        inputs: list[Any] = [*node.inputs, *[None] * (4 - len(node.inputs))]
+        data, weight, bias, past = inputs
         batch, channels, length = data.shape
         taps = weight.shape[2]
         before = np.zeros((batch, channels, taps - 1)) if past is None else past

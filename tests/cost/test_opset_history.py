@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from counting import tensor, totals, work
 
@@ -373,7 +374,7 @@ def test_the_past_of_attention_is_read_and_the_present_written() -> None:
     ],
 )
 def test_a_window_bounds_the_keys_of_a_query(attributes: dict[str, Attribute], seen: int, bound: str) -> None:
-    found = work(attention(25, **attributes))
+    found = work(msgspec.structs.replace(attention(25), attributes=attributes))
     assert found.tensor_flops == 2 * (2 * 4 * 3 * seen) * (8 + 6)
     assert (found.bound, bool(found.note)) == (bound, bound == "upper")
 
