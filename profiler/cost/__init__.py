@@ -22,6 +22,8 @@ Conventions, the same for every op:
 * ``bytes_read``: each distinct input once, at its dtype, however often an algorithm comes back to
   it, and only the part that is touched where that is known (Slice, Gather). ``bytes_parameters``
   is the part of it that is constant. ``bytes_written``: each output that is present.
+* Parameters that live in attributes (trees, linear models of ai.onnx.ml) are constants of the node
+  and count as read. Of a cache that is updated in place only the new entries are written.
 * A view (Reshape, Squeeze, Identity, ...) moves nothing.
 * What data decides is bounded: ``bound`` says from which side, ``note`` why.
 * Shapes are taken as recorded, so that a layout that pads channels counts what it pads.
