@@ -5,7 +5,7 @@ A pure function of the source artefact, like `profiler.analysis`, and needed by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from profiler.records import (
     Op,
     OpTotal,
     Source,
+    Tensor,
     Unsupported,
     Work,
     WorkBound,
@@ -46,11 +47,44 @@ def work_of_nodes(nodes: Sequence[Node]) -> tuple[dict[str, Work | None], dict[s
     works: dict[str, Work | None] = {}
     reasons: dict[str, str] = {}
     dtypes = compute_dtypes(nodes)
+    # Networks repeat themselves: what differs in the names of its tensors alone has one price.
+    kinds = _Kinds()
+    done: dict[Hashable, Work] = {}
     for node in nodes:
-        works[node.name], reason = price(node.op, dtypes.get(node.name, ""))
-        if reason:
-            reasons[node.name] = reason
+        dtype = dtypes.get(node.name, "")
+        kind = dtype, kinds.of(node.op)
+        work = done.get(kind)
+        if work is None:
+            work, reason = price(node.op, dtype)
+            if work is None:
+                reasons[node.name] = reason
+            else:
+                done[kind] = work
+        works[node.name] = work
     return works, reasons
+
+
+class _Kinds:
+    """What tells ops apart, without the names of their tensors."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[Hashable, int] = {}
+        self._seen: dict[int, int] = {}
+
+    def of(self, op: Op) -> Hashable:
+        """Equal for two ops that are equal but for names; one that reads a tensor twice is of another kind."""
+        tensors = (*op.inputs, *op.outputs)
+        names = [tensor.name if tensor else "" for tensor in tensors]
+        same = () if len(set(names)) == len(names) else tuple(map(names.index, names))
+        tokens = [self._token(tensor) if tensor else -1 for tensor in tensors]
+        return op.domain, op.op_type, op.opset, tuple(op.attributes.items()), len(op.inputs), same, *tokens
+
+    def _token(self, tensor: Tensor) -> int:
+        token = self._seen.get(id(tensor))  # the nodes share the records of their tensors
+        if token is None:
+            content = tensor.dtype, tensor.kind, tensor.constant, tensor.shape, tensor.value
+            token = self._seen[id(tensor)] = self._tokens.setdefault(content, len(self._tokens))
+        return token
 
 
 def inspection_of(source: Source) -> Inspection:
@@ -117,7 +151,11 @@ def totals(nodes: Sequence[Alike]) -> Totals:
     ]
     everything = total(op.work for op in ops)
     return Totals(
-        total=msgspec.structs.replace(everything, bound=combined(everything.bound, runs.bound), note=_note(ops, runs)),
+        total=msgspec.structs.replace(
+            everything,
+            bound=combined(everything.bound, runs.bound, "lower" if missing else "exact"),
+            note=_note(ops, runs, sum(missing.values())),
+        ),
         macs_by_dtype=_macs_by_dtype(nodes, runs.times),
         ops=tuple(sorted(ops, key=lambda op: (-op.work.flops, -op.work.bytes, op.op_type))),
         unsupported=tuple(
@@ -135,11 +173,11 @@ def _all_of(alike: Alike) -> Node:
     return msgspec.structs.replace(node, work=scaled(node.work, alike.number))
 
 
-def _note(ops: Sequence[OpTotal], runs: Runs) -> str:
+def _note(ops: Sequence[OpTotal], runs: Runs, unpriced: int) -> str:
+    missing = f"nodes without a price, which are not counted: {unpriced}" if unpriced else ""
     bounded = [f"{op.op_type} ({op.work.bound})" for op in ops if op.work.bound != "exact"]
-    return "; ".join(
-        filter(None, (runs.note, "bounded by what data decides: " + ", ".join(bounded) if bounded else ""))
-    )
+    decided = "bounded by what data decides: " + ", ".join(bounded) if bounded else ""
+    return "; ".join(filter(None, (missing, runs.note, decided)))
 
 
 def _macs_by_dtype(nodes: Sequence[Alike], times: Mapping[str, int]) -> dict[str, int]:

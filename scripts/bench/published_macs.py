@@ -198,7 +198,7 @@ def main() -> int:
         try:
             (known,) = exporter(options.python, folder / "list.log", "--list")
         except (OSError, RuntimeError, ValueError) as error:
-            say(f"networks cannot be exported: {error}\n"
+            say(f"networks cannot be exported: {str(error).strip().splitlines()[-1]}\n"
                 "  fix: python -m venv V && V/bin/pip install torch torchvision onnxscript transformers,\n"
                 f"  then {' '.join(sys.argv)} --python V/bin/python")  # fmt: skip
             return 3

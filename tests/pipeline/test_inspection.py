@@ -131,6 +131,31 @@ def test_a_quantised_model_multiplies_integers() -> None:
     assert "MAC in int8" in report.render_text(found)
 
 
+def test_nodes_without_a_price_make_the_total_a_lower_bound(tmp_path: Path) -> None:
+    nodes = [*products(1, "x", "p"), helper.make_node("Snake", ["p0"], ["y"], name="snake", domain="org.example")]
+    graph = helper.make_graph(nodes, "g", [info("x", 4, 4)], [info("y", 4, 4)])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("org.example", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
+    found = pipeline.inspect(str(tmp_path / "m.onnx"))
+    assert (found.total.tensor_flops, found.total.bound) == (PRODUCT, "lower")
+    assert "without a price, which are not counted: 1" in found.total.note
+    assert [(missing.op_type, missing.reason) for missing in found.unsupported] == [("Snake", "no cost function")]
+    assert "at least" in report.render_text(found)
+
+
+def test_alike_nodes_have_one_price_and_others_their_own(tmp_path: Path) -> None:
+    """x + x reads one tensor, x + z two; both have the same shapes."""
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["a"], name="twice"),
+        helper.make_node("Add", ["x", "z"], ["b"], name="both"),
+        helper.make_node("Add", ["z", "x"], ["c"], name="turned"),
+        helper.make_node("Sum", ["a", "b", "c"], ["y"], name="sum"),
+    ]
+    found = inspected(tmp_path, helper.make_graph(nodes, "g", [info("x", 4, 4), info("z", 4, 4)], [info("y", 4, 4)]))
+    read = {node.name: node.work.bytes_read for node in found.nodes if node.work is not None}
+    assert read == {"twice": 64, "both": 128, "turned": 128, "sum": 192}
+
+
 def test_inspection_is_the_same_twice() -> None:
     first, second = (pipeline.inspect(str(SAMPLES / "transformer_block.onnx")) for _ in range(2))
     assert report.render_json(first) == report.render_json(second)
