@@ -68,7 +68,8 @@ class _Walk:
         for node in graph.node:
             bodies = list(onnx_graph.subgraphs(node))
             names = [name for name in node.output if name]
-            if not bodies and not any(_open(own.get(name)) for name in names):
+            alone = not bodies and self._by_rule_alone(node)
+            if not bodies and not alone and not any(_open(own.get(name)) for name in names):
                 continue
             inputs = [_find(name, scopes) if name else None for name in node.input]
             if bodies:
@@ -77,7 +78,14 @@ class _Walk:
                 found = self._outputs(node, inputs, path)
             for name, tensor in found.items():
                 if name:
-                    own[name] = _merged(own.get(name), tensor, name)
+                    before = own.get(name)
+                    own[name] = _merged(tensor, before, name) if alone and before else _merged(before, tensor, name)
+
+    def _by_rule_alone(self, node: NodeProto) -> bool:
+        """Whether a rule, and not onnx, knows the op: what a file declares of its outputs may not fit what is bound."""
+        schema = self._schema(node)
+        inferred = schema is not None and schema.has_type_and_shape_inference_function
+        return not inferred and has_rule(node.op_type, "" if node.domain == "ai.onnx" else node.domain)
 
     def _outputs(self, node: NodeProto, inputs: Sequence[Tensor | None], path: str) -> Mapping[str, Tensor]:
         """What onnx infers, and what a rule says of that which stays open."""
@@ -248,8 +256,10 @@ def _type_of(tensor: Tensor) -> TypeProto:
 
 def _merged(old: Tensor | None, new: Tensor, name: str) -> Tensor:
     """Both together: what the first leaves open is taken from the second."""
-    if old is None or old.dtype == "unknown":
+    if old is None or (old.dtype == "unknown" and old.shape is None):
         return msgspec.structs.replace(new, name=name, constant=False, value=None)
+    if old.dtype == "unknown" and old.kind == new.kind:
+        old = msgspec.structs.replace(old, dtype=new.dtype)
     if new.shape is None or old.kind != new.kind:
         return old
     if old.shape is None or len(old.shape) != len(new.shape):
