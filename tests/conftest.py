@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from support import fixed_ceilings
+
+# A busy machine is no defect: no example has a deadline.
+settings.register_profile("trtprof", deadline=None)
+settings.load_profile("trtprof")
 
 
 @pytest.fixture

@@ -705,7 +705,7 @@ def _source_of(
     read = {tensor.name for node in nodes for tensor in node.op.inputs if tensor is not None}.union(wanted)
     # Outputs that nothing reads, such as the mask of an old Dropout, decide nothing.
     needed = [tensor for node in nodes for tensor in node.op.outputs if tensor is not None and tensor.name in read]
-    shaped = sum(1 for tensor in needed if tensor.elements is not None)
+    shaped = sum(map(_is_shaped, needed))
     return Source(
         model=ModelInfo(
             name=loaded.path.stem,
@@ -833,11 +833,16 @@ def _made_weights(node: onnx_graph.GraphNode) -> Iterator[Tensor]:
         yield from (tensor for tensor in node.op.outputs if tensor is not None)
 
 
+def _is_shaped(tensor: Tensor) -> bool:
+    """Whether the shape is known; a map, and a sequence of maps, has none that could be."""
+    return tensor.elements is not None or tensor.kind == "map" or (tensor.kind, tensor.dtype) == ("sequence", "unknown")
+
+
 def unknown_shapes(source: Source) -> list[str]:
     """Node outputs whose shape stays unknown before the run, as ``node: tensor``."""
     return [
         f"{node.name}: {tensor.name}"
         for node in source.nodes
         for tensor in node.op.outputs
-        if tensor is not None and tensor.elements is None
+        if tensor is not None and not _is_shaped(tensor)
     ]
