@@ -5,7 +5,7 @@ A pure function of the source artefact, like `profiler.analysis`, and needed by 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -48,7 +48,7 @@ def work_of_nodes(nodes: Sequence[Node]) -> tuple[dict[str, Work | None], dict[s
     reasons: dict[str, str] = {}
     dtypes = compute_dtypes(nodes)
     # Networks repeat themselves: what differs in the names of its tensors alone has one price.
-    kinds = _Kinds()
+    kinds = Kinds()
     done: dict[Hashable, Work] = {}
     for node in nodes:
         dtype = dtypes.get(node.name, "")
@@ -64,26 +64,35 @@ def work_of_nodes(nodes: Sequence[Node]) -> tuple[dict[str, Work | None], dict[s
     return works, reasons
 
 
-class _Kinds:
-    """What tells ops apart, without the names of their tensors."""
+class Kinds:
+    """What tells ops apart, without the names of their tensors.
 
-    def __init__(self) -> None:
+    Args:
+        varying: Given the path of a graph and a tensor of it, what stands for its shape and value
+            where these vary, else None.
+    """
+
+    def __init__(self, varying: Callable[[str, Tensor], Hashable] | None = None) -> None:
+        self._varying = varying
         self._tokens: dict[Hashable, int] = {}
-        self._seen: dict[int, int] = {}
+        self._seen: dict[tuple[str, int], int] = {}
 
-    def of(self, op: Op) -> Hashable:
+    def of(self, op: Op, graph: str = "") -> tuple[Hashable, ...]:
         """Equal for two ops that are equal but for names; one that reads a tensor twice is of another kind."""
         tensors = (*op.inputs, *op.outputs)
         names = [tensor.name if tensor else "" for tensor in tensors]
         same = () if len(set(names)) == len(names) else tuple(map(names.index, names))
-        tokens = [self._token(tensor) if tensor else -1 for tensor in tensors]
+        tokens = [self._token(tensor, graph) if tensor else -1 for tensor in tensors]
         return op.domain, op.op_type, op.opset, tuple(op.attributes.items()), len(op.inputs), same, *tokens
 
-    def _token(self, tensor: Tensor) -> int:
-        token = self._seen.get(id(tensor))  # the nodes share the records of their tensors
+    def _token(self, tensor: Tensor, graph: str) -> int:
+        place = graph, id(tensor)  # the nodes of a graph share the records of their tensors
+        token = self._seen.get(place)
         if token is None:
-            content = tensor.dtype, tensor.kind, tensor.constant, tensor.shape, tensor.value
-            token = self._seen[id(tensor)] = self._tokens.setdefault(content, len(self._tokens))
+            varying = None if self._varying is None else self._varying(graph, tensor)
+            shape = (tensor.shape, tensor.value) if varying is None else varying
+            content = tensor.dtype, tensor.kind, tensor.constant, shape
+            token = self._seen[place] = self._tokens.setdefault(content, len(self._tokens))
         return token
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from profiler.cost.precision import compute_dtypes
-from profiler.inspection import Alike, Totals, price, totals
+from profiler.inspection import Alike, Kinds, Totals, price, totals
 from profiler.records import (
     SCHEMA_VERSION,
     Node,
@@ -26,7 +26,6 @@ from profiler.records import (
     Sweep,
     SweepDim,
     SweepPoint,
-    Tensor,
     Term,
     Work,
     WorkForms,
@@ -107,7 +106,6 @@ class _Group(NamedTuple):
     dtype: str
     tracks: tuple[tuple[int, Track], ...]
     """What varies among the inputs and outputs of the op, by position."""
-    owns_bodies: bool
 
 
 class _Pricer:
@@ -122,16 +120,17 @@ class _Pricer:
         indices: dict[Hashable, int] = {}
         dtypes = compute_dtypes(piece.source.nodes)
         owners = {node.graph.rpartition("/")[0] for node in piece.source.nodes}
-        keys = _Keys(piece)
+        kinds = Kinds(piece.track)
         for node in piece.source.nodes:
             dtype, owns = dtypes.get(node.name, ""), node.name in owners
-            key: Hashable = node.name if owns else (dtype, *keys.of(node))
+            kind = node.graph, node.constant, dtype, kinds.of(node.op, node.graph)
+            key: Hashable = node.name if owns else kind
             index = indices.setdefault(key, len(self._groups))
             if index == len(self._groups):
                 tensors = (*node.op.inputs, *node.op.outputs)
                 tracks = [None if tensor is None else piece.track(node.graph, tensor) for tensor in tensors]
                 varying = tuple((position, track) for position, track in enumerate(tracks) if track is not None)
-                self._groups.append(_Group(node, dtype, varying, owns))
+                self._groups.append(_Group(node, dtype, varying))
                 self._numbers.append(0)
             self._numbers[index] += 1
 
@@ -161,42 +160,6 @@ def _op_at(group: _Group, basis: Point) -> Op:
             tensors[position] = msgspec.structs.replace(tensor, shape=shape, value=value)
     count = len(op.inputs)
     return msgspec.structs.replace(op, inputs=tuple(tensors[:count]), outputs=tuple(tensors[count:]))
-
-
-class _Keys:
-    """What tells nodes apart, without the names of their tensors."""
-
-    def __init__(self, piece: Piece) -> None:
-        self._piece = piece
-        self._tokens: dict[Hashable, int] = {}
-        self._seen: dict[tuple[str, int], int] = {}
-
-    def of(self, node: Node) -> tuple[Hashable, ...]:
-        """Equal for two nodes of a graph if their ops are equal at every point but for names.
-
-        An op that reads a tensor twice is told from one that reads two alike.
-        """
-        op = node.op
-        tensors = (*op.inputs, *op.outputs)
-        names = [tensor.name if tensor else "" for tensor in tensors]
-        same = () if len(set(names)) == len(names) else tuple(map(names.index, names))
-        return (
-            node.graph, node.constant, op.domain, op.op_type, op.opset, tuple(op.attributes.items()), len(op.inputs),
-            same, *(self._token(node.graph, tensor) for tensor in tensors),
-        )  # fmt: skip
-
-    def _token(self, graph: str, tensor: Tensor | None) -> int:
-        if tensor is None:
-            return -1
-        # Nodes of a graph share the records of their tensors.
-        place = graph, id(tensor)
-        token = self._seen.get(place)
-        if token is None:
-            track = self._piece.track(graph, tensor)
-            shape, value = (tensor.shape, tensor.value) if track is None else track
-            content = (tensor.dtype, tensor.kind, tensor.constant, shape, value)
-            token = self._seen[place] = self._tokens.setdefault(content, len(self._tokens))
-        return token
 
 
 # --- closed forms ---------------------------------------------------------------------------
