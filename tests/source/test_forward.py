@@ -84,6 +84,27 @@ def test_a_shape_that_is_divided_is_followed(tmp_path: Path) -> None:
     assert found.model.shape_coverage == 1
 
 
+@pytest.mark.parametrize(
+    ("ends", "sizes"),
+    [
+        ({"start": 1}, (6, 8)),
+        ({"start": 1, "end": 2}, (6,)),
+        ({"end": -1}, (4, 6)),
+        ({"start": -1}, (8,)),
+        ({}, (4, 6, 8)),
+    ],
+)
+def test_a_part_of_a_shape_is_that_part(tmp_path: Path, ends: dict[str, int], sizes: tuple[int, ...]) -> None:
+    """Halved, so that onnx's own propagation of values does not follow it."""
+    nodes = [
+        node("Shape", "x", "dims", **ends),
+        node("Div", "dims two", "halves"),
+        node("ConstantOfShape", "halves", "y"),
+    ]
+    found = source(tmp_path, model(nodes, [info("x", 4, 6, 8)], "y", [ints("two", 2)]))
+    assert shape(found, "y") == tuple(size // 2 for size in sizes)
+
+
 def test_where_range_and_expand_are_followed(tmp_path: Path) -> None:
     """The mask of an exporter: Range over a length, compared with itself, expanded to a Where of sizes."""
     nodes = [
