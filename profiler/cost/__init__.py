@@ -161,14 +161,28 @@ def work_of(op: Op, dtype: str = "") -> Work | None:
     found = cost_of(op)
     if found is None:
         return None
+    return as_work(found, (dtype or compute_dtype(op)) if found.computes else "")
+
+
+def as_work(found: Cost, dtype: str, dtypes: Mapping[str, str] | None = None) -> Work:
+    """A cost in FLOP and bytes.
+
+    Args:
+        found: The cost.
+        dtype: What is computed with.
+        dtypes: Tensor name -> its dtype, where that is not its own.
+
+    Raises:
+        CostError: A tensor that moves has no known width.
+    """
     return Work(
         tensor_flops=found.tensor_flops,
         vector_flops=found.arithmetic.vector,
         special=dict(found.arithmetic.special),
-        bytes_read=sum(map(moved_bytes, found.reads)),
-        bytes_written=sum(map(moved_bytes, found.writes)),
-        bytes_parameters=sum(moved_bytes(moved) for moved in found.reads if moved.tensor.constant),
-        dtype=(dtype or compute_dtype(op)) if found.computes else "",
+        bytes_read=sum(moved_bytes(moved, dtypes) for moved in found.reads),
+        bytes_written=sum(moved_bytes(moved, dtypes) for moved in found.writes),
+        bytes_parameters=sum(moved_bytes(moved, dtypes) for moved in found.reads if moved.tensor.constant),
+        dtype=dtype,
         bound=found.bound,
         note=found.note,
     )

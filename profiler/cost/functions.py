@@ -299,15 +299,9 @@ class _Walk:
             tensor_flops += repeats * body.tensor_flops
             arithmetic = arithmetic.plus(body.arithmetic.times(repeats))
         notes = [found.note, *(note for times, body in bodies for note in (times.note, body.note))]
-        views: dict[str, str] = {}
-        for op in plain:
-            priced = cost_of(op)
-            for view, source in priced.views.items() if priced is not None else ():
-                views[view] = views.get(source, source)
         return found._replace(
             tensor_flops=tensor_flops,
             arithmetic=arithmetic,
-            views=views,
             bound=combined(found.bound, *(bound for times, body in bodies for bound in (times.bound, body.bound))),
             note="; ".join(dict.fromkeys(filter(None, notes))),
         )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from profiler.cost import Cost, Moved, cost_of, moved_bytes
+from profiler.cost import Cost, Moved, as_work, cost_of
 from profiler.cost._recipes import NOTHING, merged
 from profiler.cost.precision import compute_dtype, quantized_products
 from profiler.records import Op, Work, WorkBound
@@ -34,21 +34,11 @@ def work_of_group(
     Raises:
         CostError: A node of the group has no price.
     """
-    found = group_cost(ops, outputs)
-    if found is None:
+    costs = _costs(ops)
+    if costs is None:
         return None
-    changed = dtypes or {}
-    return Work(
-        tensor_flops=found.tensor_flops,
-        vector_flops=found.arithmetic.vector,
-        special=dict(found.arithmetic.special),
-        bytes_read=sum(moved_bytes(moved, changed) for moved in found.reads),
-        bytes_written=sum(moved_bytes(moved, changed) for moved in found.writes),
-        bytes_parameters=sum(moved_bytes(moved, changed) for moved in found.reads if moved.tensor.constant),
-        dtype=(dtype or _main_dtype(ops)) if found.computes else "",
-        bound=found.bound,
-        note=found.note,
-    )
+    found = _joined(ops, costs, outputs)
+    return as_work(found, (dtype or _main_dtype(ops, costs)) if found.computes else "", dtypes)
 
 
 def group_cost(ops: Sequence[Op], outputs: Collection[str] | None = None) -> Cost | None:
@@ -60,6 +50,21 @@ def group_cost(ops: Sequence[Op], outputs: Collection[str] | None = None) -> Cos
     Raises:
         CostError: A node of the group has no price.
     """
+    costs = _costs(ops)
+    return None if costs is None else _joined(ops, costs, outputs)
+
+
+def _costs(ops: Sequence[Op]) -> list[Cost] | None:
+    costs = []
+    for op in ops:
+        found = cost_of(op)
+        if found is None:
+            return None
+        costs.append(found)
+    return costs
+
+
+def _joined(ops: Sequence[Op], costs: Sequence[Cost], outputs: Collection[str] | None) -> Cost:
     tensor_flops = 0
     arithmetic = NOTHING
     bound: WorkBound = "exact"
@@ -69,10 +74,7 @@ def group_cost(ops: Sequence[Op], outputs: Collection[str] | None = None) -> Cos
     read: dict[str, Moved] = {}
     written: dict[str, Moved] = {}
     used: set[str] = set()
-    for op in ops:
-        found = cost_of(op)
-        if found is None:
-            return None
+    for op, found in zip(ops, costs, strict=True):
         tensor_flops += found.tensor_flops
         arithmetic = arithmetic.plus(found.arithmetic)
         bound = combined(bound, found.bound)
@@ -94,6 +96,7 @@ def group_cost(ops: Sequence[Op], outputs: Collection[str] | None = None) -> Cos
         arithmetic=arithmetic,
         reads=tuple(read.values()),
         writes=tuple(moved for name, moved in written.items() if name in leaving),
+        views=origin,
         bound=bound,
         note="; ".join(notes),
     )
@@ -148,8 +151,7 @@ def _needed(ops: Sequence[Op], used: Collection[str]) -> set[str]:
     return {tensor.name for op in ops for tensor in op.outputs if tensor is not None and tensor.name not in used}
 
 
-def _main_dtype(ops: Sequence[Op]) -> str:
+def _main_dtype(ops: Sequence[Op], costs: Sequence[Cost]) -> str:
     """What the node with most arithmetic computes with; products count before all else."""
-    costs = [cost_of(op) or Cost() for op in ops]
     main = max(range(len(ops)), key=lambda index: (costs[index].tensor_flops, costs[index].arithmetic.vector))
     return quantized_products(ops).get(main) or compute_dtype(ops[main])
