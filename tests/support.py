@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 import onnx
 
+from profiler.errors import UsageError
 from profiler.records import Ceilings, Roof
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "sample_models"
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 CAPTURES = ROOT.parent / "shared" / "captures"
+
+
+def load_script(path: Path, name: str) -> ModuleType:
+    """A file of a folder that is no package on the path, as the module ``name``."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def refused(error: UsageError) -> str:
+    """The message of an error that says what, why and how."""
+    assert error.what
+    assert error.why
+    assert error.fix
+    return str(error)
 
 
 def fixed_ceilings(scale: float = 1.0, cache_bytes: int = 32 << 20) -> Ceilings:

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,8 @@ import onnxruntime as ort
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from support import load_script
+
 FOLDER = Path(__file__).resolve().parents[2] / "sample_models"
 SCRIPT = FOLDER / "generate.py"
 
@@ -24,18 +24,7 @@ Array = npt.NDArray[Any]
 Feeds = dict[str, Array]
 
 
-def _load() -> ModuleType:
-    # sample_models is a folder of files, not a package on the path.
-    spec = importlib.util.spec_from_file_location("sample_models_generate", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-generate = _load()
+generate = load_script(SCRIPT, "sample_models_generate")
 COMMITTED: dict[str, str] = {command: sample.file_name for command, sample in generate.COMMITTED.items()}
 FILES = sorted(COMMITTED.values())
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import onnx
@@ -14,21 +11,12 @@ import onnxruntime as ort
 import pytest
 
 from profiler import pipeline
+from support import load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "decoder_stack.py"
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("decoder_stack", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-stack = _load()
+stack = load_script(SCRIPT, "decoder_stack")
 
 
 @pytest.mark.parametrize(("nodes", "layers"), [(40, 0), (1_120, 9), (28_000, 233), (112_000, 933)])

@@ -9,18 +9,11 @@ from hypothesis import strategies as st
 from profiler.errors import UsageError
 from profiler.records import Dim, Tensor
 from profiler.source.shapes import DEFAULT_LENGTH, DEFAULT_SIGNAL, DEFAULT_SPATIAL, MAX_DIM, bind_shapes, parse_shapes
+from support import refused
 
 
 def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:
     return Tensor(name=name, dtype=dtype, shape=shape)
-
-
-def refused(error: UsageError) -> str:
-    """The message of an error that says what, why and how."""
-    assert error.what
-    assert error.why
-    assert error.fix
-    return str(error)
 
 
 # --- the grammar ----------------------------------------------------------------------------

@@ -10,17 +10,11 @@ from profiler.errors import UsageError
 from profiler.records import Dim, Tensor
 from profiler.source.shapes import MAX_DIM, bind_shapes
 from profiler.source.sweeps import MAX_POINTS, Axis, parse_sweeps, place_sweeps, swept_shapes
+from support import refused
 
 
 def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:
     return Tensor(name=name, dtype=dtype, shape=shape)
-
-
-def refused(error: UsageError) -> str:
-    assert error.what
-    assert error.why
-    assert error.fix
-    return str(error)
 
 
 # --- the grammar ----------------------------------------------------------------------------
