@@ -21,8 +21,8 @@ stays small (its own peak is printed).
 
 Time per node separates the fixed cost: t0 is the median wall time of the same command on the stack of no
 layers at all, 40 nodes, which is starting Python and importing; per node is (t - t0) / nodes. Only the
-112,000 / 28,000 ratio of these is a target. The file holds 7 kB of weights a node at every size, and the
-hash of the file is part of the time.
+112,000 / 28,000 ratio of these is a target. The file holds 7 kB of weights a node at every size; inspect
+passes them over.
 
 MACs of MatMul nodes are compared with the sum in closed form (`decoder_stack.matmul_macs`), which either
 tool must give: speed is not bought by leaving nodes out. Those of trtprof come from one more run with
