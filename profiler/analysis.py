@@ -73,7 +73,7 @@ def analyse(folder: RunFolder) -> Run:
     ran = [layer for layer in _in_execution_order(matched, kernels) if layer.name in alignment.matches]
     prices = _prices(ran, source.nodes)
     works = {name: work for name, (work, _) in prices.items()}
-    estimates = predict_layers(ran, works, ceilings)
+    estimates = predict_layers(ran, works, ceilings, [tensor.name for tensor in source.model.outputs])
     iterations = max(int(kernels["iteration"].nunique()), 1)
     launches = {layer.name: sum(m.count for m in alignment.matches[layer.name]) / iterations for layer in ran}
     overheads = _profiler_overheads(ran, launches, ceilings)
@@ -258,18 +258,23 @@ def _speed(ceilings: Ceilings, capture: Capture) -> float:
 def _at_speed(ceilings: Ceilings, speed: float) -> Ceilings:
     """Ceilings as attainable at a slower clock: what the cores do scales, what DRAM does not."""
     roof = ceilings.attainable
+
+    def scaled(rates: Mapping[str, float]) -> dict[str, float]:
+        return {name: rate * speed for name, rate in rates.items()}
+
     return msgspec.structs.replace(
         ceilings,
         attainable=Roof(
-            flops_per_s={dtype: rate * speed for dtype, rate in roof.flops_per_s.items()},
+            tensor_flops_per_s=scaled(roof.tensor_flops_per_s),
+            vector_flops_per_s=scaled(roof.vector_flops_per_s),
+            special_per_s=scaled(roof.special_per_s),
             dram_bytes_per_s=roof.dram_bytes_per_s,
+            dram_out_of_place_bytes_per_s=roof.dram_out_of_place_bytes_per_s,
             cache_bytes_per_s=roof.cache_bytes_per_s * speed,
         ),
         launch_ns=ceilings.launch_ns / speed,
+        # What the profiler adds is not: `_overhead_scale` finds in the run itself how much dearer it was.
         call_ns=ceilings.call_ns / speed,
-        profiler_ns=ceilings.profiler_ns / speed,
-        profiler_tensor_ns=ceilings.profiler_tensor_ns / speed,
-        profiler_gap_ns=ceilings.profiler_gap_ns / speed,
     )
 
 
@@ -310,6 +315,7 @@ def _layer_result(
         attainable_ns=None if estimate is None else estimate.attainable_ns,
         lost_ns=measured_ns if layer.role == "layout" else lost,
         bound="unknown" if estimate is None else estimate.bound,
+        runner_up="none" if estimate is None else estimate.runner_up,
         flops=None if work is None else work.flops,
         bytes=None if work is None else work.bytes,
         dtype=compute_dtype(layer.op) if work is None else work.dtype,

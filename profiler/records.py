@@ -14,7 +14,7 @@ import msgspec
 
 from profiler import units
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of every JSON file and document that trtprof writes."""
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -314,11 +314,43 @@ class Match(Record, frozen=True, kw_only=True):
 
 
 class Roof(Record, frozen=True, kw_only=True):
-    """Ceilings of one kind: peak FLOP/s per dtype and bandwidth per level of the memory."""
+    """Ceilings of one kind: what each unit of the device and each level of its memory can do.
 
-    flops_per_s: dict[str, float]
+    What has no ceiling of its own (a dtype, a function) is bounded by another one: `predict.roofline`
+    says by which.
+    """
+
+    tensor_flops_per_s: dict[str, float]
+    """Multiply-accumulates, 2 FLOP each, by the dtype of what is multiplied: on the matrix units of a
+    GPU where they take that dtype. ``tf32`` stands for fp32 rounded to TF32."""
+    vector_flops_per_s: dict[str, float]
+    """All other arithmetic by dtype: the CUDA cores of a GPU."""
+    special_per_s: dict[str, float] = {}
+    """Evaluations by special function, a key of `units.SPECIAL_FLOPS`."""
     dram_bytes_per_s: float
+    """Of any kernel."""
+    dram_out_of_place_bytes_per_s: dict[str, float] = {}
+    """Of kernels that do not write where they read: a CPU reads a line of memory before it writes to it, which
+    costs them bandwidth. By pattern: ``read`` writes nothing, ``add`` a third of its bytes, ``copy`` half.
+    Empty where that makes no difference."""
     cache_bytes_per_s: float
+    """Of the last-level cache: the L2 of a GPU."""
+
+
+class Measurement(Record, frozen=True, kw_only=True):
+    """A quantity as measured: a ceiling is the best of its repeats, a floor their median.
+
+    ``what`` names the workload behind it, ``spread`` is (max - min) / median of the repeats and None
+    for a single one.
+    """
+
+    value: float
+    unit: Literal["FLOP/s", "B/s", "1/s", "ns"]
+    what: str
+    repeats: NonNegative
+    spread: float | None = None
+    threads: NonNegative = 0
+    """Threads that it was reached with; 0 on a GPU."""
 
 
 class Ceilings(Record, frozen=True, kw_only=True):
@@ -326,13 +358,15 @@ class Ceilings(Record, frozen=True, kw_only=True):
 
     ``best`` bounds ``ideal``: the datasheet on a GPU, the best ceiling measured at any thread
     count on a CPU, which has no datasheet here. ``attainable`` holds the ceilings measured as the
-    run was made.
+    run was made; of a GPU that is not at hand, the datasheet's again.
     """
 
     device: str
     source: str
     """In words, with the date: what was measured, or which datasheet."""
     measured_at: str
+    origin: Literal["measured", "datasheet"] = "measured"
+    """What ``attainable`` is."""
     best: Roof
     attainable: Roof
     cache_bytes: NonNegative
@@ -352,26 +386,102 @@ class Ceilings(Record, frozen=True, kw_only=True):
     """Time that the profiler adds behind the event of each kernel, so inside that of its parent."""
     probe_ns: float = 0.0
     """Time of the speed probe (`ort_probe`) when the ceilings were measured; 0 where there is none."""
-    spread: dict[str, float] = {}
-    """Relative spread (max - min) / median of the repeats behind each ceiling."""
+    measurements: dict[str, Measurement] = {}
+    """All that was measured, ceilings that bound nothing included (``dram read``, ``h2d``)."""
+    clocks_mhz: dict[str, float] = {}
+    """Clock of the device ``before``, ``during`` and ``after`` the measurement, where it can be read."""
     cached: bool = False
 
 
-Bound = Literal["compute", "dram", "cache", "launch", "none", "unknown"]
+Bound = Literal["tensor", "vector", "sfu", "dram", "l2", "launch", "none", "unknown"]
+"""What a layer's time is bounded by: multiply-accumulates, other arithmetic, special functions, DRAM,
+the last-level cache (the L2 of a GPU), or the time of an empty kernel."""
+
+
+def bound_name(bound: str, device: Literal["cpu", "gpu"]) -> str:
+    """What bounds a layer, in a word: the last-level cache of a GPU is its L2, that of a CPU is not."""
+    return "llc" if bound == "l2" and device == "cpu" else bound
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """What a layer should take. ``terms`` are the times that competed for ``attainable_ns``."""
+    """What a layer should take. ``terms`` are the times in ns that competed for ``attainable_ns``."""
 
     ideal_ns: NonNegative
     attainable_ns: NonNegative
     roofline_ns: NonNegative
     """``attainable_ns`` before the launch floor."""
     bound: Bound
+    runner_up: Bound = "none"
+    """The term that ``bound`` beat."""
     terms: dict[str, int] = {}
     dram_bytes: NonNegative = 0
     cache_bytes: NonNegative = 0
     """Bytes that the cache model finds in the last-level cache; the rest is ``dram_bytes``."""
+
+
+class Figure(Record, frozen=True, kw_only=True):
+    """A number of a datasheet and how far it can be trusted.
+
+    ``published`` by the vendor, or by others who quote the vendor; ``derived`` from published numbers by
+    a formula; ``weak``: from a single source that quotes nobody, or from sources that disagree.
+    """
+
+    value: float
+    kind: Literal["published", "derived", "weak"]
+    source: str
+
+
+class GpuSpec(Record, frozen=True, kw_only=True):
+    """The datasheet of a GPU. Peaks are dense: what structured sparsity promises is never in them."""
+
+    slug: str
+    """What ``--gpu`` takes: ``rtx-4090``."""
+    name: str
+    nvml_names: tuple[str, ...] = ()
+    """What the driver calls it, exactly."""
+    architecture: str
+    compute_capability: str
+    product_class: Literal["datacenter", "workstation", "geforce", "jetson"]
+    sms: Figure
+    boost_mhz: Figure
+    tensor_mhz: Figure
+    """Clock behind the peaks of the tensor cores."""
+    memory_bytes: Figure
+    dram_bytes_per_s: Figure
+    l2_bytes: Figure
+    l2_bytes_per_s: Figure
+    tdp_w: Figure
+    vector_flops_per_s: dict[str, Figure]
+    """CUDA cores, by dtype."""
+    tensor_flops_per_s: dict[str, dict[str, Figure]]
+    """Tensor cores, by dtype of the operands, then of the accumulator."""
+    launch_ns: Figure
+    """An empty kernel in a CUDA graph."""
+    note: str = ""
+    origin: str = ""
+    """The file that it is from, or ``derived`` from the properties of a device."""
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """All its figures by what they are called: first those of the board, then peaks by dtype."""
+        board = {
+            "SMs": self.sms,
+            "boost clock": self.boost_mhz,
+            "tensor clock": self.tensor_mhz,
+            "memory": self.memory_bytes,
+            "bandwidth": self.dram_bytes_per_s,
+            "L2": self.l2_bytes,
+            "L2 bandwidth": self.l2_bytes_per_s,
+            "power": self.tdp_w,
+            "launch": self.launch_ns,
+        }
+        vector = {f"{dtype} CUDA cores": figure for dtype, figure in self.vector_flops_per_s.items()}
+        tensor = {
+            f"{dtype} tensor cores ({accumulator})": figure
+            for dtype, by in self.tensor_flops_per_s.items()
+            for accumulator, figure in by.items()
+        }
+        return board | vector | tensor
 
 
 # --- why it differs -------------------------------------------------------------------------
@@ -395,6 +505,7 @@ class LayerResult(Record, frozen=True, kw_only=True):
     attainable_ns: NonNegative | None
     lost_ns: int | None
     bound: Bound
+    runner_up: Bound = "none"
     flops: NonNegative | None
     bytes: NonNegative | None
     dtype: str = ""
@@ -557,6 +668,256 @@ class Sweep(Record, frozen=True, kw_only=True):
     """In words, for which values of the swept dimensions the closed forms hold."""
     notes: tuple[str, ...] = ()
     """What was given up for the sake of the sweep."""
+
+
+# --- which GPUs there are -------------------------------------------------------------------
+
+
+class LiveGpu(Record, frozen=True, kw_only=True):
+    """A GPU of this machine, or a slice of one, as its driver describes it now.
+
+    None is what the driver does not tell.
+    """
+
+    index: NonNegative
+    """As NVML and nvidia-smi count, which is not always CUDA's order."""
+    slice: NonNegative | None = None
+    """Which MIG slice of the GPU it is; None for a whole GPU."""
+    uuid: str = ""
+    name: str
+    compute_capability: str = ""
+    sms: NonNegative | None = None
+    memory_bytes: NonNegative | None = None
+    memory_free_bytes: NonNegative | None = None
+    l2_bytes: NonNegative | None = None
+    bus_bits: NonNegative | None = None
+    dram_bytes_per_s: float | None = None
+    """From the highest memory clock and the width of the bus."""
+    sm_clock_mhz: NonNegative | None = None
+    max_sm_clock_mhz: NonNegative | None = None
+    boost_mhz: NonNegative | None = None
+    """What the board is rated at: GeForce and workstation boards may clock above it."""
+    memory_clock_mhz: NonNegative | None = None
+    max_memory_clock_mhz: NonNegative | None = None
+    application_sm_clock_mhz: NonNegative | None = None
+    application_memory_clock_mhz: NonNegative | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    default_power_limit_w: float | None = None
+    temperature_c: NonNegative | None = None
+    clock_events: tuple[str, ...] | None = None
+    """In words, what holds the SM clock down just now."""
+    mig: bool | None = None
+    ecc: bool | None = None
+    persistence: bool | None = None
+    compute_mode: str | None = None
+    pcie_generation: NonNegative | None = None
+    max_pcie_generation: NonNegative | None = None
+    pcie_width: NonNegative | None = None
+    max_pcie_width: NonNegative | None = None
+    driver: str = ""
+    cuda: str = ""
+    """The newest CUDA that the driver runs."""
+
+
+class GpuSheet(Record, frozen=True, kw_only=True):
+    """A datasheet and what follows from it."""
+
+    spec: GpuSpec
+    roof: Roof
+    """With fp32 on the CUDA cores and, where there is a choice, sums of tensor cores kept in fp32."""
+    ridge: dict[str, float]
+    """FLOP per byte of DRAM traffic where the roofline of a dtype bends."""
+    relative: dict[str, float] = {}
+    """Its figures (`GpuSpec.figures`) over those of the first GPU, where several are compared."""
+
+
+class LiveSheet(Record, frozen=True, kw_only=True):
+    """A GPU of this machine and the datasheet taken for it."""
+
+    gpu: LiveGpu
+    sheet: GpuSheet | None
+    reason: str
+    """In words, why this datasheet, or why none."""
+
+
+class GpuListing(Record, frozen=True, kw_only=True):
+    """GPUs at hand and GPUs known: the document of `trtprof gpus --format json`."""
+
+    schema_version: int
+    live: tuple[LiveSheet, ...]
+    """Not looked for where GPUs are asked for by name."""
+    live_note: str
+    """In words, why there are none at hand, or what could not be read; empty where all is well."""
+    gpus: tuple[GpuSheet, ...]
+
+
+# --- what it would take elsewhere -----------------------------------------------------------
+
+
+class PredictedLayer(Record, frozen=True, kw_only=True):
+    """A layer as an engine might run it: one node, or nodes that are taken to be fused."""
+
+    name: str
+    """Of the node with most arithmetic, and how many others it computes: ``conv1 +2``."""
+    op_type: str
+    """Of its nodes: ``Conv + Relu``."""
+    nodes: tuple[str, ...]
+    rule: str = ""
+    """Why its nodes are taken to be one layer, in a word: a key of `predict.fusion.RULES`."""
+    graph: str = ""
+    shapes: str = ""
+    repeats: NonNegative = 1
+    """How often it runs in one inference."""
+    work: Work | None = None
+    estimate: Estimate | None = None
+    """Of one of its runs; None where the work is unknown, and ``reason`` says why."""
+    reason: str = ""
+
+
+class GpuPrediction(Record, frozen=True, kw_only=True):
+    """A model on one GPU."""
+
+    gpu: str
+    """Its slug."""
+    name: str
+    ceilings: Ceilings
+    clock_mhz: float
+    tdp_w: float
+    memory_bytes: NonNegative
+    time_ns: NonNegative
+    """Sum over the layers of what is attainable."""
+    ideal_ns: NonNegative
+    """The same without the floor of a launch."""
+    joules: float
+    """``time_ns`` at the board's power limit: an upper estimate of what one inference takes."""
+    ridge: dict[str, float]
+    """FLOP per byte of DRAM traffic where the roofline of a dtype bends."""
+    ns_by_bound: dict[str, int]
+    by_precision: dict[str, int | None]
+    """``time_ns`` at other precisions; None where the GPU has no unit for it."""
+    layers: tuple[PredictedLayer, ...]
+    """In execution order."""
+    notes: tuple[str, ...] = ()
+
+
+class Prediction(Record, frozen=True, kw_only=True):
+    """A model on GPUs that need not be at hand: the document of `trtprof predict --format json`."""
+
+    schema_version: int
+    model: ModelInfo
+    level: Literal["nodes", "groups", "layers"]
+    """What a layer is: an ONNX node, nodes that an engine may fuse, or a layer of a built engine."""
+    precision: str
+    memory_bytes: NonNegative
+    """What must be in the memory of a GPU at once: the weights, and the most that lives between layers."""
+    gpus: tuple[GpuPrediction, ...]
+    """In the order asked for."""
+    fastest: str
+    most_efficient: str
+    """Slug of the GPU that needs least time, and of that which needs least energy."""
+    unsupported: tuple[Unsupported, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+class OpSweepDim(Record, frozen=True, kw_only=True):
+    """A swept parameter of an op: its name and its values, in the order asked for.
+
+    A value is a number, or a word: a dtype, an op type, or the name of another parameter that it equals.
+    """
+
+    name: str
+    values: tuple[int | str, ...]
+
+
+class OpSweepDevice(Record, frozen=True, kw_only=True):
+    """A device that a sweep is set against, at hand or not."""
+
+    slug: str
+    name: str
+    kind: Literal["cpu", "gpu"] = "gpu"
+    ceilings: Ceilings
+
+
+class OpSweepTime(Record, frozen=True, kw_only=True):
+    """One point of a sweep on one device."""
+
+    device: str
+    """Its slug."""
+    estimate: Estimate
+    of_peak: Fraction
+    """Share of the attainable time in which the unit that works longest (tensor, vector, sfu) is busy."""
+    ridge: float | None
+    """FLOP per byte of DRAM traffic from which on this mix of arithmetic takes longer than its bytes; of
+    multiply-accumulates alone peak / bandwidth. None without arithmetic."""
+    changed: bool = False
+    """Another bound than at the value before of the first swept parameter."""
+
+
+class OpSweepPoint(Record, frozen=True, kw_only=True):
+    """An op with the swept parameters ``at`` these values, its shapes in words, and its work."""
+
+    at: dict[str, int | str]
+    shapes: str
+    work: Work
+    intensity: float | None
+    """FLOP per byte; None where nothing moves."""
+    times: tuple[OpSweepTime, ...] = ()
+    """In the order of `OpSweep.devices`."""
+
+
+class OpSweepSkip(Record, frozen=True, kw_only=True):
+    """A combination of values that makes no op."""
+
+    at: dict[str, int | str]
+    reason: str
+
+
+class OpSweepCrossing(Record, frozen=True, kw_only=True):
+    """Where something changes between two neighbouring points along the first swept parameter.
+
+    ``bound``: what bounds the time changes from ``before`` to ``after``. ``ridge``: the intensity goes
+    from one side of the ridge to the other, ``below`` and ``above``.
+    """
+
+    device: str
+    kind: Literal["bound", "ridge"]
+    at: dict[str, int | str]
+    """The other swept parameters."""
+    low: int
+    high: int
+    """Values of the two points, of which ``low`` is the lesser one."""
+    value: int | None
+    """The least value behind the change, found by pricing ops between the points; None where an op
+    between them is not possible."""
+    before: str
+    after: str
+
+
+class OpSweep(Record, frozen=True, kw_only=True):
+    """The work and time of one op over a sweep: the document of `trtprof sweep OP ... --format json`."""
+
+    schema_version: int
+    op: str
+    """The family: ``conv``."""
+    dims: tuple[OpSweepDim, ...]
+    fixed: dict[str, int | str]
+    """Parameters with one value."""
+    cold: bool
+    """Whether every byte is charged to DRAM; otherwise the op runs again and again, and finds in the
+    last-level cache what fits there."""
+    devices: tuple[OpSweepDevice, ...]
+    points: tuple[OpSweepPoint, ...]
+    """In the order asked for, the last parameter changing fastest."""
+    skipped: tuple[OpSweepSkip, ...] = ()
+    crossings: tuple[OpSweepCrossing, ...] = ()
+    shows: tuple[str, ...] = ()
+    """What the numbers say, in sentences."""
+    notes: tuple[str, ...] = ()
+    """How it was counted."""
+
+
+# --- the whole result -----------------------------------------------------------------------
 
 
 class NodeResult(Record, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -39,12 +39,20 @@ def refused(error: UsageError) -> str:
     return str(error)
 
 
+def one_unit(peaks: Mapping[str, float], *, dram: float, cache: float) -> Roof:
+    """The roof of a device that does all arithmetic on one unit: ``peaks`` in FLOP/s, bandwidths in B/s."""
+    return Roof(
+        tensor_flops_per_s=dict(peaks),
+        vector_flops_per_s=dict(peaks),
+        dram_bytes_per_s=dram,
+        cache_bytes_per_s=cache,
+    )
+
+
 def fixed_ceilings(scale: float = 1.0, cache_bytes: int = 32 << 20) -> Ceilings:
     """Plausible ceilings of a two-core machine, ``scale`` times as fast; nothing is measured."""
-    roof = Roof(
-        flops_per_s={"fp32": 5e11 * scale, "fp64": 2.5e11 * scale, "int8": 2e12 * scale},
-        dram_bytes_per_s=5e10 * scale,
-        cache_bytes_per_s=3e11 * scale,
+    roof = one_unit(
+        {"fp32": 5e11 * scale, "fp64": 2.5e11 * scale, "int8": 2e12 * scale}, dram=5e10 * scale, cache=3e11 * scale
     )
     return Ceilings(
         device="a test's fixed ceilings",

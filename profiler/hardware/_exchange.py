@@ -26,7 +26,7 @@ class MeasureRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The readings of one thread count, keyed as `Ceilings.spread` is."""
+    """The readings of one thread count, keyed as `Ceilings.measurements` is."""
 
     threads: int
     runtime: str
@@ -36,6 +36,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     others_cpus: float | None = None
     """CPUs that other processes, or other guests of the host, kept busy meanwhile."""
+    clocks_mhz: dict[str, float] = {}
+    """Clock ``before``, ``during`` and ``after``, where the system tells it."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,11 +27,15 @@ class Reading(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One way to reach a ceiling: its name, the ceiling, and FLOP or bytes a run."""
+    """One way to reach a ceiling: its name, the ceiling, and FLOP, bytes or evaluations a run.
+
+    ``part`` names what else the task tells beside the ceiling (``dram read``, ``gemm fp32 512``).
+    """
 
     ceiling: str
     name: str
     amount: int
+    part: str = ""
 
 
 def slope(short: int, short_ns: float, long: int, long_ns: float) -> float:
@@ -118,14 +122,14 @@ def race(
     *,
     longest_ns: float = 50e6,
 ) -> dict[str, Reading]:
-    """Find the best rate of every ceiling.
+    """Find the best rate of every ceiling and of every part of one.
 
     All tasks run once; then, round by round so that repeats lie apart in time, the contenders of
-    every ceiling whose two best repeats do not agree yet, until all agree or the time is up. A
-    ceiling is the highest rate; its spread is that of the task that reached it.
+    every ceiling and part whose two best repeats do not agree yet, until all agree or the time is
+    up. A ceiling is the highest rate; its spread is that of the task that reached it.
 
     Args:
-        tasks: The tasks, cheap ones of a ceiling first.
+        tasks: The tasks, cheap ones of a ceiling first; a name is unique within its ceiling.
         measure: Net time in ns of one run, or None when it is too short to be resolved.
         seconds_left: Time left; in spite of it the first round is finished and every winner
             measured twice.
@@ -133,50 +137,64 @@ def race(
             unless its ceiling has no reading yet.
 
     Returns:
-        Ceiling name to reading; a ceiling that no task resolved is absent.
+        Name of a ceiling or part to its reading; one that no task resolved is absent.
     """
-    rates: dict[str, dict[str, list[float]]] = {}
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:
+        for key in dict.fromkeys((task.ceiling, task.part or task.ceiling)):
+            groups.setdefault(key, []).append(task)
+    rates: dict[Task, list[float]] = {}
 
     def run(task: Task) -> None:
         net = measure(task)
         if net is not None and net > 0:
-            rates.setdefault(task.ceiling, {}).setdefault(task.name, []).append(task.amount / net * 1e9)
+            rates.setdefault(task, []).append(task.amount / net * 1e9)
+
+    def resolved(key: str) -> dict[Task, list[float]]:
+        return {task: rates[task] for task in groups[key] if task in rates}
 
     for task in tasks:
-        best = max((r for repeats in rates.get(task.ceiling, {}).values() for r in repeats), default=0.0)
+        best = max((rate for repeats in resolved(task.ceiling).values() for rate in repeats), default=0.0)
         if best and task.amount / best * 1e9 > longest_ns:
             continue
         run(task)
     while seconds_left() > 0:
-        todo = [task for task in tasks if task.name in _contenders(rates.get(task.ceiling, {}))]
-        if not todo:
+        chosen = {task for key in groups for task in _contenders(resolved(key))}
+        if not chosen:
             break
-        for task in todo:
+        for task in (task for task in tasks if task in chosen):
             if seconds_left() <= 0:
                 break
             run(task)
     # A single repeat says nothing about its spread: every winner gets a second, late or not.
-    for ceiling, found in rates.items():
-        while (winner := _winner(found)).repeats < 2:
-            before = sum(map(len, found.values()))
-            run(next(task for task in tasks if (task.ceiling, task.name) == (ceiling, winner.what)))
-            if sum(map(len, found.values())) == before:
+    for key in groups:
+        while found := resolved(key):
+            winner = _winner(found)
+            if len(found[winner]) > 1:
                 break
-    return {ceiling: _winner(found) for ceiling, found in rates.items()}
+            before = len(rates[winner])
+            run(winner)
+            if len(rates[winner]) == before:
+                break
+    return {key: _reading(found) for key in groups if (found := resolved(key))}
 
 
-def _contenders(found: dict[str, list[float]]) -> set[str]:
+def _contenders(found: dict[Task, list[float]]) -> list[Task]:
     if not found:
-        return set()
-    ranked = sorted(found, key=lambda name: max(found[name]), reverse=True)
+        return []
+    ranked = sorted(found, key=lambda task: max(found[task]), reverse=True)
     top = found[ranked[0]]
     if len(top) >= MIN_REPEATS and agree(top):
-        return set()
+        return []
     limit = CONTENDER * max(top)
-    return {name for name in ranked[:MAX_CONTENDERS] if max(found[name]) >= limit}
+    return [task for task in ranked[:MAX_CONTENDERS] if max(found[task]) >= limit]
 
 
-def _winner(found: dict[str, list[float]]) -> Reading:
-    name = max(found, key=lambda n: max(found[n]))
-    repeats = found[name]
-    return Reading(max(repeats), relative_spread(repeats), len(repeats), name)
+def _winner(found: dict[Task, list[float]]) -> Task:
+    return max(found, key=lambda task: max(found[task]))
+
+
+def _reading(found: dict[Task, list[float]]) -> Reading:
+    winner = _winner(found)
+    repeats = found[winner]
+    return Reading(max(repeats), relative_spread(repeats), len(repeats), winner.name)

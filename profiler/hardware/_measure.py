@@ -6,7 +6,9 @@ megabytes of buffers. The result is one JSON document, the last line of stdout.
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
+import itertools
 import json
 import statistics
 import sys
@@ -31,9 +33,12 @@ from profiler.hardware._workloads import (
     compute_workloads,
     empty_chain,
     memory_workloads,
+    numpy_workloads,
     probe,
+    special_workloads,
+    vector_workloads,
 )
-from profiler.hardware.device import busy_seconds
+from profiler.hardware.device import busy_seconds, clock_mhz
 from profiler.ort_probe import probe_ns
 from profiler.ort_session import SessionRequest, make_session
 
@@ -43,7 +48,7 @@ MAX_WORKING_SET = 512_000_000
 UNKNOWN_CACHE = 32 << 20
 """Stands in for a last-level cache of unknown size when the ladder of working sets is laid out."""
 
-SAMPLE_SECONDS = 0.03
+SAMPLE_SECONDS = 0.02
 """Time spent on one repeat of one workload."""
 
 MIN_RUNS = 3
@@ -64,6 +69,9 @@ to whole microseconds averages out."""
 
 FLOOR_REPEATS = 3
 
+PROBES = 3
+"""Speed probes before the ceilings, and as many after them: their spread shows a clock that drifted."""
+
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
@@ -83,23 +91,37 @@ def measure(request: MeasureRequest) -> Measured:
     import onnxruntime
 
     began = time.monotonic()
+    clock_before = clock_mhz()
     busy_before, own_before = busy_seconds(), time.process_time()
     with tempfile.TemporaryDirectory(prefix="trtprof-") as folder:
         bench = _Bench(request.threads, Path(folder))
+        probes = [probe_ns(request.threads) for _ in range(PROBES)]
         floors = bench.floors(with_profiler=request.with_profiler)
         bench.empty_call_ns = floors["call"].value + floors["launch"].value
 
         deadline = time.monotonic() + request.seconds
         native = [t for t in (TensorProto.FLOAT16, TensorProto.BFLOAT16) if bench.computes_in(t)]
         cached, beyond = _ladder(request)
-        sets = [*memory_workloads("cache", cached), *memory_workloads("dram", beyond)]
-        loads = [*sets, *compute_workloads([TensorProto.FLOAT, TensorProto.DOUBLE, *native])]
+        # A few MB a thread: small enough to stay in the cache, large enough for all threads to be used.
+        arithmetic = [size for size in cached if size >= 1 << 20][-2:] or cached[-1:]
+        loads = [
+            *memory_workloads("cache", cached),
+            *memory_workloads("dram", beyond),
+            *numpy_workloads(beyond[0]),
+            *compute_workloads([TensorProto.FLOAT, TensorProto.DOUBLE, *native]),
+            *vector_workloads(arithmetic),
+            *special_workloads(arithmetic),
+        ]
         by_name = {load.task: load for load in loads}
         readings = _fit.race(
             list(by_name),
             lambda task: bench.net_ns(by_name[task]),
             lambda: deadline - time.monotonic(),
         )
+        probes += [probe_ns(request.threads) for _ in range(PROBES)]
+    # The ceilings are the best of their repeats, and so is the speed that they were reached at.
+    spread = _fit.relative_spread(probes)
+    floors["probe"] = Reading(min(probes), spread, len(probes), "MatMul 512x512x512")
     seconds = time.monotonic() - began
     busy_after, own = busy_seconds(), time.process_time() - own_before
     others = None
@@ -112,7 +134,12 @@ def measure(request: MeasureRequest) -> Measured:
         working_set=max(beyond),
         seconds=seconds,
         others_cpus=others,
+        clocks_mhz=_known(before=clock_before, during=bench.clock(), after=clock_mhz()),
     )
+
+
+def _known(**clocks: float | None) -> dict[str, float]:
+    return {name: clock for name, clock in clocks.items() if clock is not None}
 
 
 def _ladder(request: MeasureRequest) -> tuple[list[int], list[int]]:
@@ -125,7 +152,7 @@ def _ladder(request: MeasureRequest) -> tuple[list[int], list[int]]:
     if request.memory_bytes:
         limit = min(limit, request.memory_bytes // 8)
     # Half of the cache at most: the other half holds the runtime and the neighbours.
-    cached = [size for size in (65_536, 262_144, 1 << 20, 2 << 20) if size <= cache // 4]
+    cached = [size for size in (262_144, 1 << 20) if size <= cache // 4]
     cached += [min(cache // 4, limit), min(cache // 2, limit)]
     beyond = [min(4 * cache, limit), min(8 * cache, limit)]
     return sorted(set(cached)), sorted(set(beyond))
@@ -148,16 +175,20 @@ class _Bound:
 
     def median_ns(self, seconds: float) -> float:
         """Median of the runs that fit into ``seconds``, at least `MIN_RUNS`, after two to warm up."""
-        clock = time.perf_counter_ns
-        for _ in range(2):
-            self.run()
-        samples: list[int] = []
-        end = clock() + int(seconds * 1e9)
-        while len(samples) < MIN_RUNS or clock() < end:
-            began = clock()
-            self.run()
-            samples.append(clock() - began)
-        return statistics.median(samples)
+        return _median_ns(self.run, seconds)
+
+
+def _median_ns(run: Callable[[], object], seconds: float) -> float:
+    clock = time.perf_counter_ns
+    for _ in range(2):
+        run()
+    samples: list[int] = []
+    end = clock() + int(seconds * 1e9)
+    while len(samples) < MIN_RUNS or clock() < end:
+        began = clock()
+        run()
+        samples.append(clock() - began)
+    return statistics.median(samples)
 
 
 class _Bench:
@@ -167,6 +198,7 @@ class _Bench:
         self._folder = folder
         self._pool: dict[str, Array] = {}
         self._kept: dict[Task, _Bound] = {}
+        self._clocks: list[float] = []
 
     # --- sessions -----------------------------------------------------------------------
 
@@ -176,6 +208,10 @@ class _Bench:
         session = make_session(SessionRequest(model=str(path), threads=self.threads), profile_prefix=profile_prefix)
         inputs = [self._buffer(f"in{i}", port.element_type, port.nbytes) for i, port in enumerate(graph.inputs)]
         outputs = [self._buffer(f"out{i}", port.element_type, port.nbytes) for i, port in enumerate(graph.outputs)]
+        if graph.fill is not None:
+            for port, buffer in zip(graph.inputs, inputs, strict=True):
+                values = buffer[: port.nbytes].view(helper.tensor_dtype_to_np_dtype(port.element_type))
+                values[:] = graph.fill
         outputs = inputs[:1] if graph.in_place else outputs
         return _Bound(session, graph, inputs, outputs)
 
@@ -203,12 +239,40 @@ class _Bench:
 
         None where the call takes longer than the work: the difference would be noise.
         """
+        if load.kind.startswith("numpy "):
+            return self._numpy_ns(load)
         bound = self._kept.pop(load.task, None) or self.bind(load.build())
         net = bound.median_ns(SAMPLE_SECONDS) - self.empty_call_ns
-        if load.task.ceiling.endswith("_flops"):
+        if load.task.ceiling.startswith("tensor "):
             # Packing the weights takes longer than the sample; streaming sessions are quick to make.
             self._kept[load.task] = bound
+            if (clock := clock_mhz()) is not None:
+                self._clocks.append(clock)
         return net if net >= self.empty_call_ns else None
+
+    def clock(self) -> float | None:
+        """Median of the clocks right after each product, in MHz; None where the system does not tell."""
+        return statistics.median(self._clocks) if self._clocks else None
+
+    def _numpy_ns(self, load: Workload) -> float:
+        """Time of NumPy's pass over an array in ns, a part of it in each thread: NumPy lets go of the GIL."""
+        (elements,) = load.size
+        pattern = load.kind.removeprefix("numpy ")
+        arrays = [self._buffer(role, TensorProto.FLOAT, 4 * elements) for role in ("in0", "out0")]
+        source, target = (array[: 4 * elements].view(np.float32) for array in arrays)
+        edges = [elements * part // self.threads for part in range(self.threads + 1)]
+        parts = [slice(first, last) for first, last in itertools.pairwise(edges)]
+
+        def work(part: slice) -> None:
+            if pattern == "copy":
+                np.copyto(target[part], source[part])
+            elif pattern == "read":
+                source[part].max()
+            else:
+                target[part].fill(1)
+
+        with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:
+            return _median_ns(lambda: list(pool.map(work, parts)), SAMPLE_SECONDS)
 
     def computes_in(self, element_type: int) -> bool:
         """Whether a MatMul of this type runs as such, without casts to another type around it."""
@@ -228,13 +292,12 @@ class _Bench:
             launch = self._per_node_ns(CHAIN, empty_chain)
             found.setdefault("launch", []).append(launch)
             found.setdefault("call", []).append(max(one.median_ns(SAMPLE_SECONDS) - launch, 0.0))
-            found.setdefault("probe", []).append(probe_ns(self.threads))
             if with_profiler:
                 each_tensor = self._profiler_tensor_ns()
                 event = self._empty_event_ns()
-                found.setdefault("profiler_tensor", []).append(each_tensor)
+                found.setdefault("profiler tensor", []).append(each_tensor)
                 found.setdefault("profiler", []).append(_fit.profiler_base(event, launch, 2, each_tensor))
-                found.setdefault("profiler_gap", []).append(max(self._event_step_ns() - event, 0.0))
+                found.setdefault("profiler gap", []).append(max(self._event_step_ns() - event, 0.0))
         return {key: _fit.floor_reading(values, "empty nodes") for key, values in found.items()}
 
     def _per_node_ns(self, lengths: tuple[int, int], build: Callable[[int], Graph]) -> float:

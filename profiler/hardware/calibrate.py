@@ -3,14 +3,31 @@
 A CPU has no datasheet here: what it can do at best is the best that it was seen doing, at any of
 the thread counts tried (one, the run's own, all usable cores). Every ceiling is the highest of a
 few repeats, each the median of many runs; floors are medians. The work is done in child processes.
+
+What each ceiling is:
+
+* Multiply-accumulates by dtype: the best of products and convolutions of several shapes.
+* Other arithmetic by dtype: the best elementwise rate that was measured (quantisation, pooling), but
+  never below that of multiply-accumulates. Both run on the same vector units, where a fused
+  multiply-add counts two and any other instruction at most one for each value. Half of it would be
+  no bound: a kernel does less than the definition that is counted (one fused multiply-add and a
+  saturating pack where quantisation counts divide, round, add and two compares).
+* Special functions: the best of every op that evaluates the function, on tensors in the cache.
+* DRAM and last-level cache: the best of reading, copying, adding and writing, so that no pattern is
+  faster; what each of them reaches is kept beside it. Bytes are counted as for a model, so that
+  the read of a line before a write to it (write-allocate) lowers the rate of the patterns that need
+  it. Those that write in place, or only write zeros, do not; the others have ceilings of
+  their own, `Roof.dram_out_of_place_bytes_per_s`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -18,14 +35,14 @@ from profiler import child
 from profiler.errors import CaptureError, MissingError, UsageError
 from profiler.hardware import _fit
 from profiler.hardware._exchange import Failure, Measured, MeasureRequest
-from profiler.hardware.device import host_cpu, llc_instance_bytes
-from profiler.records import Ceilings, Device, Roof
+from profiler.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
+from profiler.records import Ceilings, Device, Measurement, Roof
 from profiler.units import format_bytes, format_ns, format_rate
 
 Progress = Callable[[str], None]
 Measure = Callable[[MeasureRequest], Measured]
 
-SECONDS = 8.0
+SECONDS = 11.0
 """At most this for the ceilings of one thread count, except that every one is measured twice."""
 
 FLOOR_SECONDS = 4.0
@@ -37,7 +54,17 @@ TIMEOUT_SECONDS = 600.0
 BUSY_SHARE = 0.05
 """Others that keep more than this share of the usable CPUs busy disturb the measurement."""
 
-_FLOPS = "_flops"
+Unit = Literal["FLOP/s", "B/s", "1/s", "ns"]
+
+_MEMORY = ("cache", "dram")
+_OUT_OF_PLACE = {"read": ("dram read",), "add": ("dram add", "dram cast"), "copy": ("dram copy",)}
+"""Patterns by the share of their bytes that they write; see `Roof.dram_out_of_place_bytes_per_s`."""
+"""Patterns whose kernels read, and write to other memory than they read."""
+_UNITS: dict[str, Unit] = {
+    "tensor": "FLOP/s", "gemm": "FLOP/s", "conv": "FLOP/s", "vector": "FLOP/s", "special": "1/s",
+    "dram": "B/s", "cache": "B/s",
+}  # fmt: skip
+"""Unit by the first word of a measurement's name; all others are times."""
 
 
 def calibrate(
@@ -51,8 +78,10 @@ def calibrate(
     """Measure the ceilings of this host.
 
     ``attainable`` is what was reached with ``threads`` threads, ``best`` the highest at one
-    thread, ``threads`` threads and all usable cores. ``flops_per_s`` has a key for every type in
-    which the runtime computes; int8 and uint8 share one measurement, a product of both.
+    thread, ``threads`` threads and all usable cores. The peaks have a key for every type in which
+    the runtime computes; int8 and uint8 share one measurement, a product of both. ``measurements``
+    holds all that ``threads`` threads reached, and as ``best NAME`` the ceilings that another
+    thread count reached.
 
     Args:
         threads: Threads inside an op; 0 takes one a usable core, as the runtime does.
@@ -117,11 +146,10 @@ def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now
         if _is_ceiling(key)
     }
     best = {key: measured[count].readings[key] for key, count in winners.items()}
-    # One repeat has no spread, which is not the same as none.
-    spread = {key: reading.spread for key, reading in sorted(own.readings.items()) if reading.repeats > 1}
-    for key, count in sorted(winners.items()):
-        if count != threads and best[key].repeats > 1:
-            spread[f"best_{key}"] = best[key].spread
+    measurements = {key: _measurement(key, own.readings[key], threads) for key in _ordered(own.readings)}
+    for key in _ordered(winners):
+        if winners[key] != threads:
+            measurements[f"best {key}"] = _measurement(key, best[key], winners[key])
     return Ceilings(
         device=device.name,
         source=_source(device, threads, measured, winners, now),
@@ -130,15 +158,21 @@ def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now
         attainable=_roof(own.readings),
         cache_bytes=_reachable_cache(device, threads),
         threads=threads,
-        fp32_flops_by_threads={str(count): measured[count].readings["fp32_flops"].value for count in sorted(measured)},
+        fp32_flops_by_threads={str(count): measured[count].readings["tensor fp32"].value for count in sorted(measured)},
         launch_ns=own.readings["launch"].value,
         call_ns=own.readings["call"].value,
         profiler_ns=own.readings["profiler"].value,
-        profiler_tensor_ns=own.readings["profiler_tensor"].value,
-        profiler_gap_ns=own.readings["profiler_gap"].value,
+        profiler_tensor_ns=own.readings["profiler tensor"].value,
+        profiler_gap_ns=own.readings["profiler gap"].value,
         probe_ns=own.readings["probe"].value,
-        spread=spread,
+        measurements=measurements,
+        clocks_mhz=_clocks(list(measured.values())),
     )
+
+
+def ridge_points(roof: Roof) -> dict[str, float]:
+    """Ridge point by dtype: the FLOP per byte of DRAM traffic from which on multiply-accumulates bound the time."""
+    return {dtype: rate / roof.dram_bytes_per_s for dtype, rate in roof.tensor_flops_per_s.items()}
 
 
 def measure_in_child(request: MeasureRequest) -> Measured:
@@ -203,11 +237,11 @@ def _disturbed(result: Measured, device: Device) -> bool:
     return result.others_cpus is not None and result.others_cpus > BUSY_SHARE * usable
 
 
-_PROFILER = ["profiler", "profiler_tensor", "profiler_gap"]
+_PROFILER = ["profiler", "profiler tensor", "profiler gap"]
 
 
 def _complete(result: Measured, *, with_profiler: bool) -> None:
-    needed = ["fp32_flops", "dram", "cache", "launch", "call", "probe", *(_PROFILER * with_profiler)]
+    needed = ["tensor fp32", "special exp", "dram", "cache", "launch", "call", "probe", *(_PROFILER * with_profiler)]
     lacking = [key for key in needed if key not in result.readings]
     if lacking:
         raise CaptureError(
@@ -224,7 +258,22 @@ def _reachable_cache(device: Device, threads: int) -> int:
 
 
 def _is_ceiling(key: str) -> bool:
-    return key.endswith(_FLOPS) or key in ("dram", "cache")
+    """Whether it is one of the ceilings of a `Roof`, no part of one and no floor."""
+    return key.startswith(("tensor ", "vector ", "special ")) or key in _MEMORY
+
+
+def _ordered(keys: Iterable[str]) -> list[str]:
+    """Names in the order in which they are shown: arithmetic, memory, floors; sizes by number."""
+    words = list(dict.fromkeys([*_UNITS, "launch", "call", "probe", "profiler"]))
+
+    def rank(key: str) -> tuple[int, list[tuple[int, str]]]:
+        first, *rest = key.split()
+        return (
+            words.index(first) if first in words else len(words),
+            [(int(word) if word.isdigit() else 0, word) for word in rest],
+        )
+
+    return sorted(keys, key=rank)
 
 
 def _value(measured: Measured, key: str) -> float:
@@ -232,23 +281,60 @@ def _value(measured: Measured, key: str) -> float:
 
 
 def _roof(readings: Mapping[str, _fit.Reading]) -> Roof:
-    flops = {key.removesuffix(_FLOPS): r.value for key, r in sorted(readings.items()) if key.endswith(_FLOPS)}
-    if "int8" in flops:
-        flops["uint8"] = flops["int8"]
+    rates = {
+        kind: {
+            key.removeprefix(kind): readings[key].value for key in sorted(readings) if key.startswith(kind)
+        }
+        for kind in ("tensor ", "vector ", "special ")
+    }  # fmt: skip
+    tensor = rates["tensor "]
+    vector = {dtype: max(tensor[dtype], rates["vector "].get(dtype, 0.0)) for dtype in tensor}
+    for peaks in (tensor, vector):
+        if "int8" in peaks:
+            peaks["uint8"] = peaks["int8"]
     return Roof(
-        flops_per_s=flops,
+        tensor_flops_per_s=tensor,
+        vector_flops_per_s=vector,
+        special_per_s=rates["special "],
         dram_bytes_per_s=readings["dram"].value,
+        dram_out_of_place_bytes_per_s={
+            pattern: max(readings[key].value for key in keys if key in readings)
+            for pattern, keys in _OUT_OF_PLACE.items()
+            if any(key in readings for key in keys)
+        },
         cache_bytes_per_s=readings["cache"].value,
     )
 
 
-def _rate(key: str, value: float) -> str:
-    return format_rate(value, "FLOP/s" if key.endswith(_FLOPS) else "B/s")
+def _clocks(measured: Sequence[Measured]) -> dict[str, float]:
+    """The first clock before, the median of those during, the last one after; in the order measured."""
+    found = {name: [m.clocks_mhz[name] for m in measured if name in m.clocks_mhz] for name in ("before", "after")}
+    during = [m.clocks_mhz["during"] for m in measured if "during" in m.clocks_mhz]
+    return {
+        **({"before": found["before"][0]} if found["before"] else {}),
+        **({"during": statistics.median(during)} if during else {}),
+        **({"after": found["after"][-1]} if found["after"] else {}),
+    }
+
+
+def _measurement(key: str, reading: _fit.Reading, threads: int) -> Measurement:
+    # One repeat has no spread, which is not the same as none.
+    spread = reading.spread if reading.repeats > 1 else None
+    return Measurement(
+        value=reading.value, unit=_unit(key), what=reading.what, repeats=reading.repeats, spread=spread, threads=threads
+    )
+
+
+def _unit(key: str) -> Unit:
+    return _UNITS.get(key.split(maxsplit=1)[0], "ns")
 
 
 def _summary(result: Measured) -> str:
-    keys = ("fp32_flops", "dram", "cache")
-    rates = [f"{key.removesuffix(_FLOPS)} {_rate(key, result.readings[key].value)}" for key in keys]
+    keys = {"fp32": "tensor fp32", "exp": "special exp", "dram": "dram", "cache": "cache"}
+    rates = [
+        f"{name} {format_rate(result.readings[key].value, _unit(key).replace('1/s', 'eval/s'))}"
+        for name, key in keys.items()
+    ]
     return f"{', '.join(rates)}, an empty node {format_ns(result.readings['launch'].value)}"
 
 
@@ -261,14 +347,15 @@ def _source(
 ) -> str:
     own = measured[threads]
     parts = []
-    for key in sorted(winners, key=lambda k: (not k.endswith(_FLOPS), k)):
+    for key in (key for key in _ordered(winners) if _is_named(key)):
         reading = measured[winners[key]].readings[key]
         where = f"{reading.what}, {_threads(winners[key])}"
-        parts.append(f"{key.removesuffix(_FLOPS)} {_rate(key, reading.value)} ({where})")
+        parts.append(f"{key.removeprefix('tensor ')} {format_rate(reading.value, _unit(key))} ({where})")
     text = (
         f"Measured on this host on {now:%Y-%m-%d} through ONNX Runtime {own.runtime} (CPU) with {_threads(threads)}. "
         f"A CPU has no datasheet here: ideal is the best ceiling measured on it, at {_list(sorted(measured))} threads: "
-        f"{'; '.join(parts)}. Last-level cache: {device.detail.get('llc', 'unknown')}."
+        f"{'; '.join(parts)}. Other arithmetic than products is bounded by its own "
+        f"rate or, where that is higher, by theirs. Last-level cache: {device.detail.get('llc', 'unknown')}."
     )
     cache = _reachable_cache(device, threads)
     if cache and own.working_set < 4 * cache:
@@ -276,16 +363,28 @@ def _source(
             f" The largest working set, {format_bytes(own.working_set)}, is less than four times the cache: "
             "the DRAM bandwidth may hold some of the cache's."
         )
-    loose = sorted(
-        key for key, r in own.readings.items() if _is_ceiling(key) and (r.repeats < 2 or r.spread > 2 * _fit.AGREEMENT)
-    )
+    loose = [
+        key.removeprefix("tensor ")
+        for key in _ordered(own.readings)
+        if _is_named(key) and (own.readings[key].repeats < 2 or own.readings[key].spread > 2 * _fit.AGREEMENT)
+    ]
     if loose:
-        named = _list([key.removesuffix(_FLOPS) for key in loose])
+        named = _list(loose)
         text += f" Repeats lie more than {2 * _fit.AGREEMENT:.0%} apart, or there is but one, for {named}."
     busy = max((m.others_cpus or 0.0 for m in measured.values() if _disturbed(m, device)), default=0.0)
     if busy:
         text += f" Other processes kept {busy:.1f} CPUs busy meanwhile: the ceilings may be low (--recalibrate)."
+    clocks = _clocks(list(measured.values()))
+    if not clocks:
+        text += " The system does not tell the clock."
+    elif clock_is_stated(device):
+        text += " The clock is the one that the hypervisor states, no reading; the speed probe shows how it moved."
     return text
+
+
+def _is_named(key: str) -> bool:
+    """Whether the source text names it; all others are in the measurements."""
+    return key.startswith("tensor ") or key in _MEMORY
 
 
 def _threads(count: int) -> str:

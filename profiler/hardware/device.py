@@ -74,6 +74,30 @@ def busy_seconds(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -
     return ticks / os.sysconf("SC_CLK_TCK") if seen else None
 
 
+def clock_mhz(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> float | None:
+    """Clock of the usable CPUs just now in MHz, the mean of them; None where the system does not tell.
+
+    ``cpufreq`` where there is one, else what ``/proc/cpuinfo`` says; see `clock_is_stated`.
+    """
+    allowed = sorted(cpus) if cpus is not None else _affinity()
+    folder = root / "sys/devices/system/cpu"
+    clocks = [_khz(folder / f"cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in allowed]
+    if not any(clocks):
+        wanted = {str(cpu) for cpu in allowed}
+        clocks = [_mhz(block.get("cpu MHz")) for block in _cpuinfo_blocks(root) if block.get("processor") in wanted]
+    known = [clock for clock in clocks if clock]
+    return sum(known) / len(known) if known else None
+
+
+def clock_is_stated(device: Device, root: Path = Path("/")) -> bool:
+    """Whether the clock is a number that a hypervisor states once, and no reading of the clock.
+
+    A guest has no cpufreq, and its kernel shows the nominal clock of the time-stamp counter.
+    """
+    virtual = device.detail.get("hypervisor", "none seen") != "none seen"
+    return virtual and not any((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
+
+
 def _affinity() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
@@ -135,14 +159,20 @@ def _linux(root: Path, allowed: list[int]) -> Device:
 
 def _cpuinfo(root: Path, allowed: list[int]) -> dict[str, str]:
     """Fields of the first usable CPU in /proc/cpuinfo, and those of the file's tail block (Arm)."""
-    blocks: list[dict[str, str]] = []
-    for block in re.split(r"\n\s*\n", _read(root / "proc/cpuinfo")):
-        pairs = (line.split(":", 1) for line in block.splitlines() if ":" in line)
-        blocks.append({key.strip(): value.strip() for key, value in pairs})
+    blocks = _cpuinfo_blocks(root)
     wanted = str(allowed[0]) if allowed else "0"
     chosen = next((b for b in blocks if b.get("processor") == wanted), blocks[0] if blocks else {})
     tail = next((b for b in reversed(blocks) if b and "processor" not in b), {})
     return {**tail, **chosen}
+
+
+def _cpuinfo_blocks(root: Path) -> list[dict[str, str]]:
+    """The paragraphs of /proc/cpuinfo, one a CPU, as fields."""
+    blocks: list[dict[str, str]] = []
+    for block in re.split(r"\n\s*\n", _read(root / "proc/cpuinfo")):
+        pairs = (line.split(":", 1) for line in block.splitlines() if ":" in line)
+        blocks.append({key.strip(): value.strip() for key, value in pairs})
+    return blocks
 
 
 def _cpu_name(root: Path, info: dict[str, str]) -> str:

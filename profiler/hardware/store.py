@@ -1,4 +1,7 @@
-"""Ceilings kept between runs: one JSON file a host, thread count and runtime version."""
+"""Ceilings kept between runs: one JSON file a host, thread count and runtime version, or a GPU and driver.
+
+`Ceilings.measured_at` says when; a file of another method or of another device is measured anew.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from profiler.errors import MissingError
 from profiler.hardware.calibrate import Progress, calibrate, resolve_threads
 from profiler.hardware.device import host_cpu
-from profiler.records import SCHEMA_VERSION, Ceilings, Device
+from profiler.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
 
-METHOD_VERSION = 4
+METHOD_VERSION = 8
 """Raised when calibration measures something else, so that older files are measured anew."""
 
 
@@ -68,16 +72,63 @@ def load_or_calibrate(
     say = progress or _silent
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
-    host = _host_key(device, threads, runtime or runtime_version())
-    path = (cache_dir or default_cache_dir()) / _file_name(host)
+    shelf = of_host(threads, cache_dir=cache_dir, device=device, runtime=runtime)
     if not recalibrate:
-        held = _read(path, host, say)
+        held = shelf.read(say)
         if held is not None:
             say(f"ceilings of {held.device} measured {held.measured_at} (--recalibrate measures them again)")
             return held
     ceilings = measure(threads) if measure is not None else calibrate(threads, progress=progress, device=device)
-    _write(path, host, ceilings, say)
+    shelf.write(ceilings, say)
     return ceilings
+
+
+class Shelf(NamedTuple):
+    """Where the ceilings of one device are kept."""
+
+    path: Path
+    key: dict[str, str]
+    """What they depend on, as far as it can be known before they are measured."""
+
+    def read(self, say: Progress) -> Ceilings | None:
+        """The kept ceilings; None where there are none for this key, with the reason said if there is a file."""
+        return _read(self.path, self.key, say)
+
+    def write(self, ceilings: Ceilings, say: Progress) -> None:
+        """Keep them, in place of any others of this key; that they cannot be written is said."""
+        _write(self.path, self.key, ceilings, say)
+
+
+def of_host(
+    threads: int, *, cache_dir: Path | None = None, device: Device | None = None, runtime: str | None = None
+) -> Shelf:
+    """Where the ceilings of this host are kept.
+
+    Args:
+        threads: Threads inside an op; 0 takes one a usable core.
+        cache_dir: Folder of the files; None takes `default_cache_dir`.
+        device: The host, when the caller has described it already.
+        runtime: Version of the runtime, None asks the installed one.
+
+    Raises:
+        UsageError: ``threads`` is negative.
+        MissingError: The runtime is not installed.
+    """
+    device = device or host_cpu()
+    threads = resolve_threads(threads, device)
+    key = _host_key(device, threads, runtime or runtime_version())
+    return Shelf((cache_dir or default_cache_dir()) / _file_name(key["cpu"], f"{threads}t", key), key)
+
+
+def of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Shelf:
+    """Where the ceilings of a GPU are kept: they depend on its driver and on what limits its clock and memory."""
+    words = {
+        "gpu": gpu.name, "uuid": gpu.uuid, "slice": gpu.slice, "driver": gpu.driver, "ecc": gpu.ecc,
+        "power_limit_w": gpu.power_limit_w, "sm_clock_mhz": gpu.application_sm_clock_mhz,
+        "memory_clock_mhz": gpu.application_memory_clock_mhz,
+    }  # fmt: skip
+    key = {name: "" if value is None else str(value) for name, value in words.items()}
+    return Shelf((cache_dir or default_cache_dir()) / _file_name(gpu.name, "gpu", key), key)
 
 
 def default_cache_dir() -> Path:
@@ -132,10 +183,10 @@ def _host_key(device: Device, threads: int, runtime: str) -> dict[str, str]:
     return {"cpu": device.name, "threads": str(threads), "onnxruntime": runtime, **shape, **detail}
 
 
-def _file_name(host: dict[str, str]) -> str:
-    digest = hashlib.sha256(msgspec.json.encode(host, order="sorted")).hexdigest()[:12]
-    slug = re.sub(r"[^a-z0-9]+", "-", host["cpu"].lower()).strip("-")[:40] or "cpu"
-    return f"ceilings-{slug}-{host['threads']}t-{digest}.json"
+def _file_name(device: str, kind: str, key: dict[str, str]) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(key, order="sorted")).hexdigest()[:12]
+    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")[:40] or "device"
+    return f"ceilings-{slug}-{kind}-{digest}.json"
 
 
 def _read(path: Path, host: dict[str, str], say: Progress) -> Ceilings | None:

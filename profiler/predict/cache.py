@@ -1,23 +1,66 @@
 """A tensor-level model of the last-level cache over one steady-state inference.
 
-Layers touch whole tensors in execution order; the cache keeps the most recently used ones. The
-second of two simulated inferences is the steady state: weights and inputs that survive from one
-inference to the next are hits. A tensor is found there when it and the distinct tensors touched
-since its last use fit together (R. L. Mattson et al., Evaluation techniques for storage
-hierarchies, IBM Systems Journal 9(2), 1970), so a larger cache never misses more. It is a lower
-bound of the traffic: real caches are set-associative, shared with neighbours, and write dirty lines
-back.
+Layers touch whole tensors in execution order: what a layer reads, then what it writes, each tensor
+once and from its first byte to its last. The cache is fully associative, replaces what was used
+least recently (LRU) and writes back. A tensor at a time gives the same, byte for byte, as LRU over
+lines of one byte: only the least recently used tensor can be there in part, with its last bytes, and
+when it is touched its first bytes either fit into free room or push out the rest just before it is
+reached. So nothing is ever found of a tensor that is larger than the cache.
+
+What a touch costs:
+
+- A read is found in the cache or comes from DRAM.
+- A write lands in the cache and fetches nothing. The bytes of it that are pushed out while somebody
+  still needs the value go to DRAM, once, and are charged to the layer that wrote them, so that the
+  traffic of a layer is always the bytes that it touches. A value is needed until its last read
+  before that tensor is written again, at least while the layer that writes it runs; an output of the
+  graph until it is overwritten in the next inference.
+- A value that nobody needs costs nothing when it is pushed out, and leaves its room when the layer
+  that used it last is over: its buffer is reused.
+
+Some of this can only make the traffic smaller, as a lower bound may: the dead leave at once, whole
+lines are written without a fetch, the host touches neither inputs nor outputs between inferences,
+no neighbour uses the cache, and none of it is lost to sets or lines. LRU itself is no bound: of a
+scan that is a little larger than the cache, a policy that keeps a part of it does better. No policy
+can avoid to fetch, in each inference, what is read before it is written, less the size of the cache.
+
+A larger cache never costs more: resident are always the most recently used of the living bytes, so a
+larger cache holds all that a smaller one holds (R. L. Mattson et al., Evaluation techniques for
+storage hierarchies, IBM Systems Journal 9(2), 1970).
+
+The second inference is the steady state. Bytes that the running inference has touched are not pushed
+out while there are older ones, so which of them are there does not depend on what it started with.
+It touches every tensor, so that at its end nothing older is left: all inferences end alike.
+
+An example by hand: three layers, 6 bytes of cache, ``y`` is the output. Least recently used first::
+
+    layer  touches    found  DRAM  what happens                                  there afterwards
+                                                                                 y, 2 free
+    one    read x 2       0     2  into the free room                            y x
+           write a 2      2     0  2 of y must go, which nobody overwrote yet:   2 of y, x a
+                                   they are charged to three, which wrote them
+    two    read a 2       2     0                                                2 of y, x a
+           read w 4       0     4  the rest of y must go, likewise; x goes       a w
+           write b 2      2     0  a goes, read for the last time: for nothing   w b
+    three  read b 2       2     0                                                w b
+           write y 4      0     4  w goes; all of y will be pushed out           b y
+                                   b is dead and leaves                          y, 2 free
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """What one layer touches: tensor names and their sizes in bytes."""
+    """What one run of a layer touches: tensor names and their sizes in bytes.
+
+    A tensor that a layer uses twice is read once. A name in both ``reads`` and ``writes`` is changed in
+    place. A tensor is as large as the largest of its sizes; a smaller one stands for a part, such as
+    Gather takes. Which part is not known: always its last bytes, so that as much as can be is there.
+    """
 
     layer: str
     reads: Mapping[str, int]
@@ -31,53 +74,225 @@ class Traffic(NamedTuple):
     dram_bytes: int
 
 
-def steady_state_traffic(accesses: Sequence[Access], capacity: int) -> dict[str, Traffic]:
-    """Traffic of each layer in the second of two inferences that run one after the other.
+def steady_state_traffic(
+    accesses: Sequence[Access], capacity: int, *, outputs: Collection[str] | None = None
+) -> dict[str, Traffic]:
+    """Traffic of each layer in one of many inferences that run one after the other.
+
+    A layer that runs several times (the body of a Loop) has the sum of its runs; `traffic_of_accesses`
+    keeps them apart.
 
     Args:
-        accesses: Layers in execution order.
-        capacity: Size of the cache in bytes; 0 makes every byte a miss.
+        accesses: In execution order.
+        capacity: Size of the cache in bytes. With 0 every byte goes to DRAM; with room for all
+            tensors none does, weights and inputs included.
+        outputs: Tensors whose last value is needed until it is overwritten. By default those that are
+            not read after they were last written; name those that are read as well.
 
     Returns:
-        For each layer ``cache_bytes + dram_bytes`` equals the bytes that it touches.
+        By layer; ``cache_bytes + dram_bytes`` equals the bytes that it touches.
+
+    Raises:
+        ValueError: ``capacity`` or a size is negative.
     """
-    resident: OrderedDict[str, int] = OrderedDict()
-    used = 0
     result: dict[str, Traffic] = {}
-
-    def touch(name: str, size: int) -> bool:
-        nonlocal used
-        hit = name in resident
-        if hit:
-            resident.move_to_end(name)
-            return True
-        if size > capacity:
-            # Streamed: it passes through and evicts what was there.
-            resident.clear()
-            used = 0
-            return False
-        resident[name] = size
-        used += size
-        while used > capacity:
-            _, evicted = resident.popitem(last=False)
-            used -= evicted
-        return False
-
-    for inference in range(2):
-        for access in accesses:
-            hits = misses = 0
-            for name, size in access.reads.items():
-                if touch(name, size):
-                    hits += size
-                else:
-                    misses += size
-            for name, size in access.writes.items():
-                touch(name, size)
-                # A write that fits stays in the cache for its reader, wherever the line was before.
-                if size <= capacity:
-                    hits += size
-                else:
-                    misses += size
-            if inference == 1:
-                result[access.layer] = Traffic(hits, misses)
+    for access, traffic in zip(accesses, traffic_of_accesses(accesses, capacity, outputs=outputs), strict=True):
+        before = result.get(access.layer, Traffic(0, 0))
+        result[access.layer] = Traffic(before.cache_bytes + traffic.cache_bytes, before.dram_bytes + traffic.dram_bytes)
     return result
+
+
+def traffic_of_accesses(
+    accesses: Sequence[Access], capacity: int, *, outputs: Collection[str] | None = None, inferences: int = 2
+) -> list[Traffic]:
+    """Traffic of each access in the last of ``inferences``; see `steady_state_traffic`.
+
+    From the second inference on they are the same. The work is linear in the number of touches, times
+    that of the sizes that a tensor is touched at.
+    """
+    if capacity < 0:
+        raise ValueError(f"the capacity of a cache is not negative: {capacity}")
+    program = _Program(accesses, outputs)
+    cache = _Lru(program.sizes, capacity)
+    hits = [0] * len(accesses)
+    written_back: list[dict[int, int]] = [{} for _ in accesses]
+    """By the access that wrote the value and its tensor."""
+    writer = [-1] * len(program.sizes)
+    """The access that wrote the value which a tensor has now, -1 where nobody needs it in DRAM."""
+
+    def settle(tensor: int) -> None:
+        """Nobody needs the value any more: what was pushed out of it until now is all that goes to DRAM."""
+        if writer[tensor] >= 0:
+            written_back[writer[tensor]][tensor] = cache.lost[tensor]
+            writer[tensor] = -1
+
+    for _ in range(inferences):
+        for number, layer in enumerate(program.layers):
+            hits[number] = 0
+            for tensor, last in layer.reads:
+                hits[number] += cache.touch(tensor)
+                if last:
+                    settle(tensor)
+            for tensor in layer.writes:
+                cache.touch(tensor)
+                settle(tensor)
+                writer[tensor] = number
+                # What has no room even while it is written.
+                cache.lost[tensor] = max(0, program.sizes[tensor] - capacity)
+            for tensor in layer.dead:
+                settle(tensor)
+                cache.drop(tensor)
+    result = []
+    for layer, found, back in zip(program.layers, hits, written_back, strict=True):
+        read = sum(program.sizes[tensor] for tensor, _ in layer.reads)
+        written = sum(program.sizes[tensor] for tensor in layer.writes)
+        dram = read - found + sum(back.values())
+        result.append(Traffic(read + written - dram, dram))
+    return result
+
+
+class _Touches(NamedTuple):
+    """What one access touches, in this order; tensors as numbers.
+
+    Attributes:
+        reads: Tensor, and whether its value is read for the last time.
+        writes: Tensors.
+        dead: Tensors whose value nobody needs when the access is over.
+    """
+
+    reads: list[tuple[int, bool]]
+    writes: list[int]
+    dead: list[int]
+
+
+class _Program:
+    """One inference with tensors as numbers, and where each value is needed for the last time.
+
+    A tensor that is touched at several sizes is as many tensors here, each the part by which one size
+    exceeds the next smaller one.
+
+    Attributes:
+        sizes: Of each tensor in bytes.
+        layers: The touches of each access.
+    """
+
+    def __init__(self, accesses: Sequence[Access], outputs: Collection[str] | None) -> None:
+        touches = {item for access in accesses for tensors in access[1:] for item in tensors.items()}
+        self.sizes: list[int] = []
+        parts: dict[tuple[str, int], list[int]] = {}
+        """By name and size, first byte first."""
+        name_before, size_before = "", 0
+        for name, size in sorted(touches):
+            if size < 0:
+                raise ValueError(f"the size of a tensor is not negative: {name} has {size} bytes")
+            if name != name_before or not parts:
+                parts[name, size] = [len(self.sizes)]
+                self.sizes.append(size)
+            else:
+                parts[name, size] = [len(self.sizes), *parts[name, size_before]]
+                self.sizes.append(size - size_before)
+            name_before, size_before = name, size
+
+        layers = [
+            (
+                [part for item in access.reads.items() for part in parts[item]],
+                [part for item in access.writes.items() for part in parts[item]],
+            )
+            for access in accesses
+        ]
+        # Whether anybody needs the value that each tensor has after the layer: another layer, the first
+        # that touches it in the next inference, or whoever takes the outputs of the graph.
+        needed = [False] * len(self.sizes)
+        for reads, writes in reversed(layers):
+            _step_back(needed, reads, writes)
+        if outputs is None:
+            outputs = never_read(accesses)
+        for (name, _), (part, *_) in parts.items():
+            needed[part] = needed[part] or name in outputs
+        self.layers: list[_Touches] = []
+        for reads, writes in reversed(layers):
+            self.layers.append(
+                _Touches(
+                    [(tensor, tensor in writes or not needed[tensor]) for tensor in reads],
+                    writes,
+                    [tensor for tensor in reads if not needed[tensor] and tensor not in writes]
+                    + [tensor for tensor in writes if not needed[tensor]],
+                )
+            )
+            _step_back(needed, reads, writes)
+        self.layers.reverse()
+
+
+def _step_back(needed: list[bool], reads: Sequence[int], writes: Sequence[int]) -> None:
+    """From what is needed after a layer to what is needed before it."""
+    for tensor in writes:
+        needed[tensor] = False
+    for tensor in reads:
+        needed[tensor] = True
+
+
+def never_read(accesses: Sequence[Access]) -> set[str]:
+    """Tensors that are not read after they were last written."""
+    names: set[str] = set()
+    for access in accesses:
+        names -= access.reads.keys()
+        names |= access.writes.keys()
+    return names
+
+
+class _Lru:
+    """The cache: how many of its last bytes are resident of each tensor, least recently used first.
+
+    Only the first can be resident in part.
+
+    Attributes:
+        lost: Bytes of each tensor that were pushed out at least once since it was written.
+    """
+
+    def __init__(self, sizes: Sequence[int], capacity: int) -> None:
+        self.lost = [0] * len(sizes)
+        self._sizes = sizes
+        self._capacity = capacity
+        self._free = capacity
+        self._resident: OrderedDict[int, int] = OrderedDict()
+
+    def touch(self, tensor: int) -> int:
+        """Bytes of it that are found; afterwards it is the most recently used."""
+        size = self._sizes[tensor]
+        there = self._resident.get(tensor, 0)
+        missing = size - there
+        if missing <= self._free:
+            self._free -= missing
+            self._resident[tensor] = size
+            self._resident.move_to_end(tensor)
+            return there
+        if there:
+            # The least recently used: its first bytes push out the rest of it before that is reached.
+            self.lost[tensor] = size
+            self.drop(tensor)
+        needed = min(size, self._capacity)
+        if self._free < needed:
+            self._make_room(needed)
+        self._free -= needed
+        self._resident[tensor] = needed
+        return 0
+
+    def drop(self, tensor: int) -> None:
+        """Nobody needs what is resident of it."""
+        self._free += self._resident.pop(tensor, 0)
+
+    def _make_room(self, needed: int) -> None:
+        resident, free = self._resident, self._free
+        while free < needed:
+            tensor, there = resident.popitem(last=False)
+            left = there - (needed - free)
+            if left > 0:
+                resident[tensor] = left
+                resident.move_to_end(tensor, last=False)
+                there -= left
+            else:
+                left = 0
+            free += there
+            if (gone := self._sizes[tensor] - left) > self.lost[tensor]:
+                self.lost[tensor] = gone
+        self._free = free

@@ -14,7 +14,7 @@ from profiler.report import ReportOptions, reporter
 
 COLUMNS = (
     "rank", "name", "op_type", "role", "nodes", "measured_ns", "ideal_ns", "attainable_ns", "lost_ns",
-    "bound", "flops", "bytes", "dtype", "shapes", "match", "reason", "constant", "kernels", "launches",
+    "bound", "runner_up", "flops", "bytes", "dtype", "shapes", "match", "reason", "constant", "kernels", "launches",
     "tensor_flops", "vector_flops", "special_flops", "bytes_read", "bytes_written", "bytes_parameters",
     "work_bound", "work_note",
 )  # fmt: skip
@@ -49,6 +49,7 @@ def _cells(rank: int, layer: LayerResult) -> tuple[Cell, ...]:
         layer.attainable_ns,
         layer.lost_ns,
         layer.bound,
+        layer.runner_up,
         layer.flops,
         layer.bytes,
         layer.dtype,

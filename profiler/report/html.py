@@ -150,4 +150,4 @@ def _fates(run: Run) -> dict[str, int]:
 def _page_data(run: Run) -> dict[str, Any]:
     """What the script draws from; the rest of the run is in the page already."""
     data = plain(run)
-    return {key: data[key] for key in ("ceilings", "layers", "nodes", "kernels_unattributed")}
+    return {key: data[key] for key in ("ceilings", "device", "layers", "nodes", "kernels_unattributed")}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from profiler.records import SCHEMA_VERSION, Run
+from profiler.records import SCHEMA_VERSION, Record, Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import plain
 
@@ -27,13 +27,18 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - a documen
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema (Draft 2020-12) of the document.
+    """JSON Schema (Draft 2020-12) of the document; see `schema_of`."""
+    return schema_of(Run, "trtprof run")
+
+
+def schema_of(document: type[Record], title: str) -> dict[str, Any]:
+    """JSON Schema (Draft 2020-12) of a document with a ``schema_version``.
 
     Fields with a default are not required, and unknown ones are allowed: a reader of version N
     reads every document of version N, those with later additions included.
     """
-    (root,), components = msgspec.json.schema_components((Run,), ref_template="#/$defs/{name}")
-    version = components["Run"]["properties"]["schema_version"]
+    (root,), components = msgspec.json.schema_components((document,), ref_template="#/$defs/{name}")
+    version = components[document.__name__]["properties"]["schema_version"]
     version["const"] = SCHEMA_VERSION
     for component in components.values():
         # Python 3.13 takes the indentation out of docstrings, older ones leave it in.
@@ -41,7 +46,7 @@ def schema() -> dict[str, Any]:
             component["description"] = inspect.cleandoc(component["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "trtprof run",
+        "title": title,
         "description": "Times in ns, work in FLOP and bytes, rates per second, fractions 0 to 1.",
         "version": SCHEMA_VERSION,
         **root,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler import units
-from profiler.records import Finding, LayerResult, LedgerRow, Run
+from profiler.records import Finding, LayerResult, LedgerRow, Run, bound_name
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import count, efficiency, headline, ledger_gap_ns, tensor_text, visible
 
@@ -164,7 +164,7 @@ class _Page:
             return [(_Span("no layers", "bold"),)]
         what = f"of {count(len(layers), 'layer')}, by time lost"
         wide = self.width >= 64
-        head = f"{'lost':>10} {'measured':>9} {'allows':>9}" + (f" {'eff':>7}  bound  " if wide else "")
+        head = f"{'lost':>10} {'measured':>9} {'allows':>9}" + (f" {'eff':>7}  bound " if wide else "")
         rest = self._elide(f"{min(shown, len(layers)):,} {what}", self.width - len(head) - 2)
         lines: list[_Line] = [(_Span(head, "bold"), _Span("  " + rest, "dim"))]
         return lines + [self._layer(layer, len(head), wide=wide) for layer in layers[:shown]]
@@ -181,7 +181,7 @@ class _Page:
         ]
         if wide:
             percent = "-" if of_roof is None else f"~{100 * of_roof:.0f} %"
-            spans.append(_Span(f" {percent:>7}  {layer.bound:<7}", "estimate"))
+            spans.append(_Span(f" {percent:>7}  {bound_name(layer.bound, self.run.device.kind):<6}", "estimate"))
         spans.append(_Span("  " + self._layer_name(layer, self.width - used - 2)))
         return tuple(spans)
 

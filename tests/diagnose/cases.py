@@ -23,19 +23,17 @@ from profiler.records import (
     LayerResult,
     MatchConfidence,
     Op,
-    Roof,
     Tensor,
     Work,
 )
+from support import one_unit
 
 CEILINGS = Ceilings(
     device="an invented device",
     source="a test",
     measured_at="2026-01-01T00:00:00+00:00",
-    best=Roof(flops_per_s={"fp32": 110e9, "fp64": 55e9, "int8": 440e9}, dram_bytes_per_s=11e9, cache_bytes_per_s=44e9),
-    attainable=Roof(
-        flops_per_s={"fp32": 100e9, "fp64": 50e9, "int8": 400e9}, dram_bytes_per_s=10e9, cache_bytes_per_s=40e9
-    ),
+    best=one_unit({"fp32": 110e9, "fp64": 55e9, "int8": 440e9}, dram=11e9, cache=44e9),
+    attainable=one_unit({"fp32": 100e9, "fp64": 50e9, "int8": 400e9}, dram=10e9, cache=40e9),
     cache_bytes=1_000_000,
     threads=2,
     launch_ns=500.0,
@@ -46,8 +44,8 @@ RTX_4090 = Ceilings(
     device="RTX 4090",
     source="the story of DESIGN.md: the datasheet, and what was measured",
     measured_at="2026-01-01T00:00:00+00:00",
-    best=Roof(flops_per_s={"fp32": 82.58e12}, dram_bytes_per_s=1.01e12, cache_bytes_per_s=1.01e12),
-    attainable=Roof(flops_per_s={"fp32": 78.65e12}, dram_bytes_per_s=0.92e12, cache_bytes_per_s=5e12),
+    best=one_unit({"fp32": 82.58e12}, dram=1.01e12, cache=1.01e12),
+    attainable=one_unit({"fp32": 78.65e12}, dram=0.92e12, cache=5e12),
     # The tensors of the story are streamed: the cache would hold some of them from run to run.
     cache_bytes=0,
     threads=1,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.hardware.device import busy_seconds, host_cpu, llc_instance_bytes
+from profiler.hardware.device import busy_seconds, clock_is_stated, clock_mhz, host_cpu, llc_instance_bytes
 from profiler.records import Device
 
 EPYC = """processor	: {cpu}
@@ -145,6 +145,25 @@ def test_clocks_governor_and_hypervisor_are_read(epyc: Path) -> None:
     assert device.detail["hypervisor"] == "yes (Standard VM)"
 
 
+def test_the_clock_is_the_mean_of_the_usable_cpus(epyc: Path) -> None:
+    # A guest without cpufreq shows what the hypervisor stated.
+    assert clock_mhz(epyc, cpus=range(8)) == pytest.approx(2596.124)
+    guest = host_cpu(epyc, system="Linux", cpus=range(8))
+    assert clock_is_stated(guest, epyc)
+    for cpu, khz in ((0, 3_000_000), (1, 4_000_000), (2, 5_000_000)):
+        write(epyc, {f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq": str(khz)})
+    assert clock_mhz(epyc, cpus=[0, 1]) == pytest.approx(3500)
+    assert not clock_is_stated(guest, epyc)
+
+
+def test_bare_metal_without_cpufreq_reads_its_clock(epyc: Path) -> None:
+    text = (epyc / "proc/cpuinfo").read_text().replace(" hypervisor", "").replace("2596.124", "1500.5", 1)
+    write(epyc, {"proc/cpuinfo": text})
+    assert not clock_is_stated(host_cpu(epyc, system="Linux", cpus=range(8)), epyc)
+    assert clock_mhz(epyc, cpus=[0]) == pytest.approx(1500.5)
+    assert clock_mhz(epyc, cpus=[0, 1]) == pytest.approx((1500.5 + 2596.124) / 2)
+
+
 def test_an_arm_board_is_named_by_its_part_and_tree(tmp_path: Path) -> None:
     write(tmp_path, {"proc/cpuinfo": ARM_TAIL, "proc/device-tree/model": "Raspberry Pi 5\0"})
     device = linux(tmp_path, [0])
@@ -159,6 +178,12 @@ def test_an_empty_tree_gives_unknowns_and_says_so(tmp_path: Path) -> None:
     assert device.detail["llc"].startswith("unknown")
     assert device.detail["cores_from"].startswith("logical CPUs")
     assert llc_instance_bytes(device) == 0
+
+
+def test_a_clock_that_nobody_tells_is_none(tmp_path: Path) -> None:
+    assert clock_mhz(tmp_path, cpus=[0]) is None
+    write(tmp_path, {"proc/cpuinfo": ARM_TAIL, "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "fast"})
+    assert clock_mhz(tmp_path, cpus=[0]) is None
 
 
 def test_garbage_in_every_file_is_survived(tmp_path: Path) -> None:

@@ -136,3 +136,33 @@ def test_a_task_that_would_take_too_long_is_left_out_unless_it_is_the_first() ->
 def test_unresolved_times_give_no_ceiling() -> None:
     script = Script({"a": [None]})
     assert _fit.race([Task("cache", "a", 1)], script, script.clock(10)) == {}
+
+
+def test_a_part_is_won_within_the_part_and_counts_for_the_ceiling() -> None:
+    tasks = [
+        Task("dram", "read", 1000, "dram read"),
+        Task("dram", "copy", 1000, "dram copy"),
+        Task("dram", "odd", 1000),
+    ]
+    script = Script({"read": [200.0], "copy": [100.0], "odd": [400.0]})
+    result = _fit.race(tasks, script, script.clock(1000))
+    assert {key: (reading.what, reading.value) for key, reading in result.items()} == {
+        "dram": ("copy", 1e10),
+        "dram read": ("read", 5e9),
+        "dram copy": ("copy", 1e10),
+    }
+    # The read is no contender for the ceiling, but repeated until it agrees as a part.
+    assert [script.asked.count(name) for name in ("read", "copy", "odd")] == [3, 3, 1]
+
+
+def test_late_or_not_the_winner_of_every_part_is_measured_twice() -> None:
+    tasks = [Task("t", "512", 10, "gemm 512"), Task("t", "256", 10, "gemm 256")]
+    script = Script({"512": [100.0], "256": [200.0]})
+    result = _fit.race(tasks, script, lambda: 0.0)
+    assert {key: reading.repeats for key, reading in result.items()} == {"t": 2, "gemm 512": 2, "gemm 256": 2}
+
+
+def test_names_are_unique_within_a_ceiling_only() -> None:
+    script = Script({"Neg 1 MB": [100.0]})
+    result = _fit.race([Task("cache", "Neg 1 MB", 1000), Task("dram", "Neg 1 MB", 10)], script, lambda: 0.0)
+    assert (result["cache"].value, result["dram"].value) == (1e10, 1e8)

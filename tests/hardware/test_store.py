@@ -9,11 +9,18 @@ import msgspec
 import pytest
 
 from profiler.errors import UsageError
-from profiler.hardware.store import default_cache_dir, load_or_calibrate, runtime_version
-from profiler.records import Ceilings, Device, Roof
+from profiler.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, of_host, runtime_version
+from profiler.records import Ceilings, Device, LiveGpu, Measurement, Roof
 
 DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
-ROOF = Roof(flops_per_s={"fp32": 1e11}, dram_bytes_per_s=1e10, cache_bytes_per_s=1e11)
+ROOF = Roof(
+    tensor_flops_per_s={"fp32": 1e11},
+    vector_flops_per_s={"fp32": 1e11},
+    special_per_s={"exp": 1e10},
+    dram_bytes_per_s=1e10,
+    cache_bytes_per_s=1e11,
+)
+GPU = LiveGpu(index=0, uuid="GPU-1", name="NVIDIA Fake 4090", driver="575.57", power_limit_w=450.0)
 
 
 class Bench:
@@ -34,7 +41,10 @@ class Bench:
             threads=threads,
             launch_ns=1000.0 + len(self.calls),
             call_ns=1500.0,
-            spread={"dram": 0.01},
+            measurements={
+                "dram": Measurement(value=1e10, unit="B/s", what="a test", repeats=3, spread=0.01, threads=threads)
+            },
+            clocks_mhz={"before": 3000.0},
         )
 
 
@@ -92,6 +102,32 @@ def test_threads_runtime_and_shape_are_kept_apart(bench: Bench, tmp_path: Path) 
     load(bench, tmp_path, device=msgspec.structs.replace(DEVICE, detail={"isa": "avx2"}))
     assert bench.calls == [2, 1, 2, 2, 2]
     assert len(files(tmp_path)) == 5
+
+
+def test_the_shelf_of_a_host_is_the_file_that_a_run_takes(bench: Bench, tmp_path: Path) -> None:
+    said: list[str] = []
+    shelf = of_host(0, cache_dir=tmp_path, device=DEVICE, runtime="1.2.3")
+    assert shelf.read(said.append) is None
+    assert said == []
+    kept = load(bench, tmp_path, 2)
+    assert shelf.read(said.append) == msgspec.structs.replace(kept, cached=True)
+    assert files(tmp_path) == [shelf.path]
+    with pytest.raises(UsageError, match="-3"):
+        of_host(-3, cache_dir=tmp_path, device=DEVICE, runtime="1.2.3")
+
+
+def test_the_ceilings_of_a_gpu_are_kept_by_driver_and_limits(bench: Bench, tmp_path: Path) -> None:
+    said: list[str] = []
+    shelf = of_gpu(GPU, cache_dir=tmp_path)
+    shelf.write(bench(0), said.append)
+    assert shelf.path.name.startswith("ceilings-nvidia-fake-4090-gpu-")
+    held = of_gpu(msgspec.structs.replace(GPU, temperature_c=60), cache_dir=tmp_path).read(said.append)
+    assert held is not None
+    assert held.cached
+    for changed in ({"driver": "580.1"}, {"uuid": "GPU-2"}, {"power_limit_w": 300.0}, {"ecc": True}, {"slice": 1}):
+        other = msgspec.structs.replace(GPU, **changed)
+        assert of_gpu(other, cache_dir=tmp_path).read(said.append) is None
+    assert said == []
 
 
 def test_zero_threads_share_the_file_of_all_cores(bench: Bench, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
     before = {layer.name: layer for layer in then.layers}
     for layer in now.layers:
         assert layer.ideal_ns == before[layer.name].ideal_ns
-        if layer.bound == before[layer.name].bound == "compute":
+        if layer.bound == before[layer.name].bound == "tensor":
             assert layer.attainable_ns == pytest.approx(2 * (before[layer.name].attainable_ns or 0), abs=2)
     assert sum(row.ns for row in now.ledger) == now.latency.median_ns
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from profiler.records import (
     SCHEMA_VERSION,
@@ -19,14 +19,15 @@ from profiler.records import (
     LedgerRow,
     Match,
     MatchConfidence,
+    Measurement,
     ModelInfo,
     NodeResult,
-    Roof,
     Run,
     Tensor,
     Unsupported,
     Work,
 )
+from support import one_unit
 
 FLOPS_PER_S = 80e9
 DRAM = 12e9
@@ -49,13 +50,15 @@ def layer(
 ) -> LayerResult:
     """A layer that takes ``slow`` times what the ceilings of this module allow."""
     terms = {
-        "compute": round(flops / FLOPS_PER_S * 1e9),
-        "cache": round(nbytes / CACHE * 1e9) if cached else 0,
-        "dram": 0 if cached else round(nbytes / DRAM * 1e9),
         "launch": LAUNCH_NS,
+        "tensor": round(flops / FLOPS_PER_S * 1e9),
+        "vector": 0,
+        "sfu": 0,
+        "dram": 0 if cached else round(nbytes / DRAM * 1e9),
+        "l2": round(nbytes / CACHE * 1e9),
     }
     attainable = max(terms.values())
-    bounds: dict[str, Bound] = {"compute": "compute", "cache": "cache", "dram": "dram", "launch": "launch"}
+    bound, runner_up = sorted(terms, key=lambda name: -terms[name])[:2]
     measured = round(attainable * slow)
     nodes = (name,) if nodes is None else nodes
     kernel = Match(
@@ -77,7 +80,8 @@ def layer(
         ideal_ns=round(max(flops / (FLOPS_PER_S * 1.15), nbytes / (DRAM * 1.2)) * 1e9),
         attainable_ns=attainable,
         lost_ns=measured - attainable,
-        bound=bounds[max(terms, key=lambda term: terms[term])],
+        bound=cast("Bound", bound),
+        runner_up=cast("Bound", runner_up),
         flops=flops,
         bytes=nbytes,
         dtype=dtype,
@@ -118,12 +122,8 @@ def make_run(layers: tuple[LayerResult, ...] = (), **changes: Any) -> Run:
     layers = tuple(sorted(layers, key=lambda one: -(one.lost_ns if one.lost_ns is not None else -(10**18))))
     measured = sum(one.measured_ns for one in layers)
     median = round(measured * 1.06)
-    roof = Roof(flops_per_s={"fp32": FLOPS_PER_S, "int8": 190e9}, dram_bytes_per_s=DRAM, cache_bytes_per_s=CACHE)
-    best = Roof(
-        flops_per_s={"fp32": FLOPS_PER_S * 1.15, "int8": 220e9},
-        dram_bytes_per_s=DRAM * 1.2,
-        cache_bytes_per_s=CACHE * 1.3,
-    )
+    roof = one_unit({"fp32": FLOPS_PER_S, "int8": 190e9}, dram=DRAM, cache=CACHE)
+    best = one_unit({"fp32": FLOPS_PER_S * 1.15, "int8": 220e9}, dram=DRAM * 1.2, cache=CACHE * 1.3)
     homes: dict[str, list[LayerResult]] = {}
     for one in layers:
         for node in one.nodes:
@@ -182,7 +182,12 @@ def make_run(layers: tuple[LayerResult, ...] = (), **changes: Any) -> Run:
             profiler_ns=310.0,
             profiler_tensor_ns=120.0,
             profiler_gap_ns=450.0,
-            spread={"dram": 0.03, "fp32": 0.01},
+            measurements={
+                "dram": Measurement(value=DRAM, unit="B/s", what="Add 128 MB", repeats=4, spread=0.03, threads=2),
+                "fp32_flops": Measurement(
+                    value=FLOPS_PER_S, unit="FLOP/s", what="matmul 512", repeats=3, spread=0.01, threads=2
+                ),
+            },
         ),
         "latency": Latency(
             median_ns=median,

@@ -10,7 +10,7 @@ import pytest
 from factory import CASES, HOSTILE_NAMES, hostile, many, typical
 
 from profiler import units
-from profiler.records import Run
+from profiler.records import Run, bound_name
 from profiler.report import ReportOptions, get
 
 pytestmark = pytest.mark.browser
@@ -126,8 +126,8 @@ def test_filters_by_every_word_and_says_how_many(open_page: Open) -> None:
     run = typical()
     page = open_page(run)
     page.keyboard.press("/")
-    page.keyboard.type("RELU compute")
-    expected = [one.name for one in run.layers if "Relu" in "".join(one.nodes) and one.bound == "compute"]
+    page.keyboard.type("RELU tensor")
+    expected = [one.name for one in run.layers if "Relu" in "".join(one.nodes) and one.bound == "tensor"]
     assert expected
     wait_for_rows(page, len(expected))
     assert names(page) == expected
@@ -148,7 +148,14 @@ def test_a_row_unfolds_by_key_to_kernels_nodes_terms_and_reason(open_page: Open)
     assert button.get_attribute("aria-expanded") == "true"
     words = page.locator("#layers-table tr.detail").text_content()
     one = run.layers[at]
-    for expected in (*one.nodes, one.kernels[0].kernel, one.kernels[0].reason, one.reason, *one.terms, one.shapes):
+    for expected in (
+        *one.nodes,
+        one.kernels[0].kernel,
+        one.kernels[0].reason,
+        one.reason,
+        *(bound_name(term, "cpu") for term in one.terms),
+        one.shapes,
+    ):
         assert expected in words
     page.keyboard.press("Enter")
     assert page.locator("#layers-table tr.detail").count() == 0
@@ -165,7 +172,7 @@ def test_a_dot_explains_itself_and_leads_to_its_row(open_page: Open) -> None:
     dot.hover()
     tip = page.locator("#tip")
     assert tip.is_visible()
-    for expected in (alone.name, alone.op_type, units.format_ns(alone.measured_ns), alone.bound):
+    for expected in (alone.name, alone.op_type, units.format_ns(alone.measured_ns), bound_name(alone.bound, "cpu")):
         assert expected in tip.text_content()
     dot.dispatch_event("click")
     assert page.locator(f"#layer-{rank + 1}.open").is_visible()

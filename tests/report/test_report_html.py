@@ -59,7 +59,7 @@ def test_the_page_is_whole_and_asks_for_nothing(case: str) -> None:
     style, data, script = (body for _, body in page.bodies)
     assert "@import" not in style
     assert not re.search(r"url\((?!#)", style)
-    assert set(json.loads(data)) == {"ceilings", "layers", "nodes", "kernels_unattributed"}
+    assert set(json.loads(data)) == {"ceilings", "device", "layers", "nodes", "kernels_unattributed"}
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy") or ""
     assert "default-src 'none'" in policy
     assert f"script-src '{digest(script)}'" in policy

@@ -7,7 +7,7 @@ What:
 Why:
     Few or odd channels leave vector lanes empty; a depthwise or grouped convolution has little
     reuse; a recurrent layer runs one thin product a step; the batch is too small for all threads;
-    special functions (exp, erf, tanh) cost more than the FLOPs that they count as.
+    special functions (exp, erf, tanh) come from a scalar library.
 
 Try:
     Pad channels to the vector width, raise the batch, merge parallel products into one, use the
@@ -26,23 +26,36 @@ from profiler.units import format_flops, format_ns, format_percent, format_rate
 @rule("RL102", "compute-bound op far under peak", order=60)
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by arithmetic whose efficiency is under the threshold, by op type and remedy."""
-    far = [layer for layer in case.unclaimed if layer.bound == "compute" and case.far_from_roof(layer)]
+    far = [
+        layer for layer in case.unclaimed if layer.bound in ("tensor", "vector", "sfu") and case.far_from_roof(layer)
+    ]
     for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
         worst = layers[0]
-        flops, measured = worst.flops or 0, worst.measured_ns
         yield Claim(
             where=place(layers),
-            evidence=(
-                f"{format_flops(flops)} in {format_ns(measured)} is {format_rate(flops / measured * 1e9, 'FLOP/s')}, "
-                f"{format_percent((worst.attainable_ns or 0) / measured)} of the {worst.dtype} peak measured here"
-            ),
+            evidence=_evidence(worst),
             remedy=remedy,
             layers={layer.name: layer.lost_ns or 0 for layer in layers},
             confidence=0.7,
         )
 
 
+def _evidence(layer: LayerResult) -> str:
+    measured, flops = layer.measured_ns, layer.flops or 0
+    share = format_percent((layer.attainable_ns or 0) / measured)
+    if layer.bound == "sfu" and layer.work is not None:
+        counts = ", ".join(f"{count:,} {name}" for name, count in sorted(layer.work.special.items()))
+        return f"{counts} in {format_ns(measured)}, {share} of the rate of special functions measured here"
+    unit = "" if layer.bound == "tensor" else "vector "
+    return (
+        f"{format_flops(flops)} in {format_ns(measured)} is {format_rate(flops / measured * 1e9, 'FLOP/s')}, "
+        f"{share} of the {layer.dtype} {unit}peak measured here"
+    )
+
+
 def _remedy(layer: LayerResult, case: Case) -> str:
+    if layer.bound == "sfu":
+        return "special functions dominate: use a fused or approximate form (FastGelu, a table), or a lower precision"
     op = case.engine[layer.name].op
     group = op.attributes.get("group", 1)
     if "Conv" in layer.op_type:
@@ -53,6 +66,4 @@ def _remedy(layer: LayerResult, case: Case) -> str:
         return "pad its channels to a multiple of the vector width, or raise the batch"
     if layer.op_type in ("LSTM", "GRU", "RNN"):
         return "each step is one thin product: batch more sequences together, or split the input product off"
-    if layer.work is not None and layer.work.special_flops * 2 > layer.work.flops:
-        return "special functions dominate: use a fused or approximate form (FastGelu, a table), or a lower precision"
     return "raise the batch, or merge products that share an input"

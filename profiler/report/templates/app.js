@@ -195,7 +195,7 @@ const layerColumns = [
   { label: "Layer", key: (layer) => layer.name, css: () => "name",
     cell: (layer) => [bdi(elided(layer.name, 70), { title: elided(layer.name, 400) }), layer.role === "compute" ? null : el("span", { class: "role" }, visible(layer.role)), layer.constant ? el("span", { class: "role" }, "constant") : null] },
   { label: "Op", width: 138, key: (layer) => layer.op_type, cell: (layer) => bdi(elided(layer.op_type, 40)) },
-  { label: "Bound", width: 100, key: (layer) => layer.bound, cell: (layer) => el("span", { class: `tag b-${layer.bound}` }, layer.bound) },
+  { label: "Bound", width: 100, key: (layer) => layer.bound, cell: (layer) => el("span", { class: `tag b-${layer.bound}`, title: meaningOf(layer) }, boundName(layer.bound)) },
   { label: "Work", width: 102, num: true, title: "1 multiply-accumulate = 2 FLOP", key: (layer) => layer.flops, css: () => "est", cell: (layer) => known(layer.flops, flop) },
   { label: "Bytes", width: 84, num: true, title: "Distinct bytes read and written", key: (layer) => layer.bytes, css: () => "est", cell: (layer) => known(layer.bytes, bytes) },
   { label: "Type", width: 62, key: (layer) => layer.dtype, cell: (layer) => visible(layer.dtype) },
@@ -211,11 +211,19 @@ function kernelTable(kernels) {
     el("table", { class: "plain" }, el("thead", null, el("tr", null, head)), el("tbody", null, rows)));
 }
 
+const BOUNDS = {
+  tensor: "multiply-accumulates", vector: "all other arithmetic", sfu: "special functions: exp, erf, sqrt, ...",
+  dram: "bytes that cross to DRAM", l2: "all bytes, through the last-level cache", launch: "an empty kernel",
+};
+// The last-level cache of a GPU is its L2; that of a CPU is not.
+const boundName = (bound) => (bound === "l2" && data.device.kind === "cpu" ? "llc" : visible(bound));
+const meaningOf = (layer) => [BOUNDS[layer.bound], BOUNDS[layer.runner_up] ? `next: ${boundName(layer.runner_up)}` : null].filter(Boolean).join("; ");
+
 function termTable(layer) {
   const terms = Object.entries(layer.terms).sort((a, b) => b[1] - a[1]);
   const top = Math.max(layer.measured_ns, ...terms.map(([, value]) => value), 1);
   const rows = [["measured", layer.measured_ns, "t m", ""], ...terms.map(([name, value]) => [name, value, "t", "~"])].map(([name, value, css, mark], at) =>
-    el("tr", { class: at === 1 ? "wins" : null }, el("td", null, bdi(name)), el("td", null, bar(css, value / top)), el("td", { class: mark ? "num est" : "num" }, mark + ns(value))));
+    el("tr", { class: at === 1 ? "wins" : null, title: BOUNDS[name] }, el("td", null, bdi(boundName(name))), el("td", null, bar(css, value / top)), el("td", { class: mark ? "num est" : "num" }, mark + ns(value))));
   return el("table", { class: "terms" }, el("tbody", null, rows));
 }
 
@@ -243,7 +251,7 @@ function layerDetail(layer) {
 
 const layerTable = table(document.getElementById("layers-table"), {
   noun: "layer", hint: "Filter layers by name, op, bound, kernel \u2026", id: "layer", label: "Layers", rows: layers, columns: layerColumns, detail: layerDetail,
-  text: (layer) => [layer.name, layer.op_type, layer.bound, layer.dtype, layer.role, layer.match, ...layer.nodes, ...layer.kernels.map((kernel) => kernel.kernel)],
+  text: (layer) => [layer.name, layer.op_type, boundName(layer.bound), layer.dtype, layer.role, layer.match, ...layer.nodes, ...layer.kernels.map((kernel) => kernel.kernel)],
   onOpen: (index, opened) => dots.get(index)?.classList.toggle("picked", opened),
 });
 
@@ -276,7 +284,7 @@ const tip = document.getElementById("tip");
 
 function showTip(event, layer) {
   tip.replaceChildren(el("b", null, bdi(elided(layer.name, 160))), bdi(`${elided(layer.op_type, 60)}${layer.nodes.length ? ` \u00b7 ${elided(layer.nodes.join(", "), 160)}` : ""}`),
-    facts([["measured", ns(layer.measured_ns)], ["allowed", known(layer.attainable_ns, ns, "~")], ["lost", known(layer.lost_ns, ns, "~")], ["bound", layer.bound],
+    facts([["measured", ns(layer.measured_ns)], ["allowed", known(layer.attainable_ns, ns, "~")], ["lost", known(layer.lost_ns, ns, "~")], ["bound", boundName(layer.bound)], ["next", BOUNDS[layer.runner_up] ? boundName(layer.runner_up) : "-"],
       ["intensity", `${digits(layer.flops / layer.bytes)} FLOP/B`], ["achieved", scaled(layer.flops / layer.measured_ns * 1e9, si("FLOP/s"))]]));
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
@@ -290,10 +298,10 @@ function scatter(root) {
     .sort((a, b) => b.layer.measured_ns - a.layer.measured_ns);
   const { attainable, best } = data.ceilings;
   const used = new Set(layers.map((layer) => layer.dtype));
-  const priced = Object.keys(attainable.flops_per_s).filter((dtype) => attainable.flops_per_s[dtype] > 0);
+  const priced = Object.keys(attainable.tensor_flops_per_s).filter((dtype) => attainable.tensor_flops_per_s[dtype] > 0);
   const dtypes = priced.some((dtype) => used.has(dtype)) ? priced.filter((dtype) => used.has(dtype)) : priced;
   const levels = [["DRAM", "dram_bytes_per_s"], ["cache", "cache_bytes_per_s"]].filter(([, key]) => attainable[key] > 0);
-  const peaks = dtypes.flatMap((dtype) => [attainable.flops_per_s[dtype], best.flops_per_s[dtype] || 0]);
+  const peaks = dtypes.flatMap((dtype) => [attainable.tensor_flops_per_s[dtype], best.tensor_flops_per_s[dtype] || 0]);
   const bands = levels.flatMap(([, key]) => [attainable[key], best[key] || 0]);
   const spanOf = (values, pad) => {
     const logs = values.filter((value) => value > 0 && Number.isFinite(value)).map(Math.log10);
@@ -301,7 +309,7 @@ function scatter(root) {
     if (logs.length) { low = logs.reduce((a, b) => Math.min(a, b)); high = logs.reduce((a, b) => Math.max(a, b)); }
     return [low - pad, Math.max(high, low + 1) + pad];
   };
-  const ridges = levels.flatMap(([, key]) => dtypes.map((dtype) => attainable.flops_per_s[dtype] / attainable[key]));
+  const ridges = levels.flatMap(([, key]) => dtypes.map((dtype) => attainable.tensor_flops_per_s[dtype] / attainable[key]));
   const [x0, x1] = spanOf([...points.map((point) => point.x), ...ridges], 0.45);
   const [y0, y1] = spanOf([...points.map((point) => point.y), ...peaks], 0.28);
   const W = Math.max(root.clientWidth, 320), H = Math.max(320, Math.min(540, W * 0.46));
@@ -318,7 +326,7 @@ function scatter(root) {
   plot.append(svg("text", { class: "axis", x: (left + W - right) / 2, y: H - 6, "text-anchor": "middle" }, "arithmetic intensity, FLOP per byte"));
 
   const labels = svg("g");
-  const peakOf = (roof) => Math.max(...dtypes.map((dtype) => roof.flops_per_s[dtype] || 0));
+  const peakOf = (roof) => Math.max(...dtypes.map((dtype) => roof.tensor_flops_per_s[dtype] || 0));
   const bandOf = (roof) => Math.max(...levels.map(([, key]) => roof[key] || 0));
   const slope = Math.atan2(-(Y(1) - Y(0)), X(1) - X(0)) * -180 / Math.PI;
   const draw = (roof, css) => {
@@ -327,9 +335,9 @@ function scatter(root) {
       const from = Math.max(x0, y0 - L(roof[key])), to = Math.min(x1, L(peakOf(roof) / roof[key]));
       if (to > from) plot.append(svg("line", { class: css, x1: X(from), y1: Y(from + L(roof[key])), x2: X(to), y2: Y(to + L(roof[key])) }));
     }
-    for (const dtype of dtypes) if (roof.flops_per_s[dtype] > 0) {
-      const y = Y(L(roof.flops_per_s[dtype]));
-      plot.append(svg("line", { class: css, x1: X(Math.max(x0, L(roof.flops_per_s[dtype] / bandOf(roof)))), y1: y, x2: W - right, y2: y }));
+    for (const dtype of dtypes) if (roof.tensor_flops_per_s[dtype] > 0) {
+      const y = Y(L(roof.tensor_flops_per_s[dtype]));
+      plot.append(svg("line", { class: css, x1: X(Math.max(x0, L(roof.tensor_flops_per_s[dtype] / bandOf(roof)))), y1: y, x2: W - right, y2: y }));
     }
   };
   const alsoBest = (now, then, show) => (W >= 620 && then > 0 && Math.abs(then / now - 1) > 0.01 ? ` (best ${show(then)})` : "");
@@ -340,11 +348,11 @@ function scatter(root) {
     labels.append(svg("text", { class: "roof-label", transform: `translate(${X(log)} ${Y(log + L(Math.max(attainable[key], best[key] || 0)))}) rotate(${slope}) translate(0 -6)` }, `${name} ${rate(attainable[key])}${alsoBest(attainable[key], best[key], rate)}`));
   }
   const placed = [];
-  for (const dtype of [...dtypes].sort((a, b) => attainable.flops_per_s[b] - attainable.flops_per_s[a])) {
-    const value = attainable.flops_per_s[dtype], rate = (one) => scaled(one, si("FLOP/s")), y = Y(L(Math.max(value, best.flops_per_s[dtype] || 0)));
+  for (const dtype of [...dtypes].sort((a, b) => attainable.tensor_flops_per_s[b] - attainable.tensor_flops_per_s[a])) {
+    const value = attainable.tensor_flops_per_s[dtype], rate = (one) => scaled(one, si("FLOP/s")), y = Y(L(Math.max(value, best.tensor_flops_per_s[dtype] || 0)));
     const near = placed.filter((other) => Math.abs(other - y) < 15).length;
     placed.push(y);
-    labels.append(svg("text", { class: "roof-label", x: W - right - 4 - near * 230, y: y - 6, "text-anchor": "end" }, `${visible(dtype)} ${rate(value)}${alsoBest(value, best.flops_per_s[dtype], rate)}`));
+    labels.append(svg("text", { class: "roof-label", x: W - right - 4 - near * 230, y: y - 6, "text-anchor": "end" }, `${visible(dtype)} ${rate(value)}${alsoBest(value, best.tensor_flops_per_s[dtype], rate)}`));
   }
 
   const longest = points.length ? points[0].layer.measured_ns : 1;
@@ -369,7 +377,7 @@ function scatter(root) {
   const absent = layers.length - points.length;
   const absentNs = layers.reduce((sum, layer) => sum + layer.measured_ns, 0) - points.reduce((sum, point) => sum + point.layer.measured_ns, 0);
   const legend = el("div", { class: "bounds" },
-    [...counts].sort((a, b) => b[1] - a[1]).map(([bound, n]) => el("span", { class: `b-${bound}` }, `bound by ${bound}: ${whole(n)}`)),
+    [...counts].sort((a, b) => b[1] - a[1]).map(([bound, n]) => el("span", { class: `b-${bound}` }, `bound by ${boundName(bound)}: ${whole(n)}`)),
     points.length ? el("span", null, `largest dot: ${ns(longest)}`) : null,
     absent ? el("span", null, `not drawn: ${plural(absent, "layer")} without arithmetic or without known work, ${ns(absentNs)}`) : null);
   root.replaceChildren(plot, legend);
