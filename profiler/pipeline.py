@@ -11,7 +11,7 @@ import datetime as dt
 import gc
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -21,12 +21,24 @@ import msgspec
 from profiler import __version__, run_folder
 from profiler.errors import MissingError, UsageError
 from profiler.ort_session import SessionRequest
-from profiler.records import SCHEMA_VERSION, Device, Engine, Inspection, Run, Source, Sweep, Tensor
+from profiler.records import (
+    SCHEMA_VERSION,
+    Device,
+    Engine,
+    GpuSpec,
+    Inspection,
+    Prediction,
+    Run,
+    Source,
+    Sweep,
+    Tensor,
+)
 from profiler.run_folder import Request, RunFolder
 from profiler.source.spec import ExportOptions, parse_spec
 from profiler.units import format_ns
 
 if TYPE_CHECKING:
+    from profiler.prediction import Settings
     from profiler.source.load import LoadedModel
 
 
@@ -266,6 +278,30 @@ def inspect(
     how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
     with opened_model(model, how, Silent()) as loaded, _without_collector():
         return inspection_of(_as_asked(source_of(loaded, given, batch, feed=False), model))
+
+
+def predict(
+    model: str,
+    gpus: Sequence[GpuSpec],
+    settings: Settings,
+    shapes: Iterable[str] = (),
+    batch: int | None = None,
+    how: ExportOptions | None = None,
+) -> Prediction:
+    """Predict what a model takes on GPUs that need not be at hand; see `inspect`.
+
+    Raises:
+        UsageError: The settings are not possible; see `prediction.predict_source`.
+        TrtprofError: The model or the shapes are not usable; see `source.load`.
+    """
+    from profiler.prediction import predict_source
+    from profiler.source.load import source_of
+    from profiler.source.shapes import parse_shapes
+
+    given = parse_shapes(shapes)
+    how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
+    with opened_model(model, how, Silent()) as loaded, _without_collector():
+        return predict_source(_as_asked(source_of(loaded, given, batch, feed=False), model), gpus, settings)
 
 
 @contextmanager

@@ -3,8 +3,8 @@
     python scripts/record_example.py [--keep-run]
 
 Runs ``sample_models/resnet_tiny.onnx`` into ``reports/example`` (``--keep-run`` renders the run that
-is there), takes a picture of its page in Chromium, and writes the text report, the head of a sweep and
-the list of rules between the markers in README.md. A test holds the README against all three.
+is there), takes a picture of its page in Chromium, and writes what the commands of the README print
+and the list of rules between the markers in README.md. A test holds the README against all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from pathlib import Path
 
 from profiler import pipeline
 from profiler.diagnose import RULES
-from profiler.report import sweep
+from profiler.hardware import gpus
+from profiler.op_sweep import parse_options, sweep_op
+from profiler.prediction import Settings
+from profiler.records import OpSweepDevice
+from profiler.report import op_sweep, prediction, sweep
 from profiler.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,17 +50,47 @@ def sweep_text() -> str:
     return "".join(lines[: forms + 7])
 
 
+def predict_text() -> str:
+    """The story on a GPU that is not here: up to its layer."""
+    how = Settings(overrides={"dram": 0.92e12, "fp32": 78.65e12})
+    found = pipeline.predict(str(ROOT / "sample_models/gemv.onnx"), [gpus.find("rtx-4090")], how)
+    return _until(prediction.render_text(found), "\nroofline of")
+
+
+def compare_text() -> str:
+    """One model on several GPUs: up to their layers."""
+    specs = [gpus.find(name) for name in ("rtx-4090", "l4", "t4", "jetson-agx-orin-64gb")]
+    found = pipeline.predict(str(ROOT / "sample_models/resnet_tiny.onnx"), specs, Settings(), batch=64)
+    return _until(prediction.render_text(found), "\nlayers of")
+
+
+def op_sweep_text() -> str:
+    """The table of a sweep of a convolution."""
+    spec = gpus.find("rtx-3080")
+    device = OpSweepDevice(slug=spec.slug, name=spec.name, ceilings=gpus.ceilings(spec))
+    values = parse_options("conv", {"kernel": "1,3,5,7", "cin": "64", "cout": "64", "hw": "56"})
+    return _until(op_sweep.render_text(sweep_op("conv", values, [device])), "\nintensity")
+
+
+def _until(text: str, end: str) -> str:
+    return text[: text.index(end)].rstrip() + "\n"
+
+
+PRINTED = {
+    "example": example_text,
+    "sweep": sweep_text,
+    "predict": predict_text,
+    "compare": compare_text,
+    "op sweep": op_sweep_text,
+}
+"""What stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``."""
+
+
 def updated(readme: str) -> str:
-    """The README with the example, the sweep and the rules of today."""
-    readme = re.sub(
-        r"(<!-- sweep -->\n```text\n).*?(```\n<!-- /sweep -->)",
-        lambda m: m[1] + sweep_text() + m[2],
-        readme,
-        flags=re.DOTALL,
-    )
-    readme = re.sub(
-        r"(<!-- example: text -->\n```text\n).*?(```)", lambda m: m[1] + example_text() + m[2], readme, flags=re.DOTALL
-    )
+    """The README with what the commands print and the rules of today."""
+    for name, text in PRINTED.items():
+        block = re.compile(rf"(<!-- {name} -->\n```text\n).*?(```\n<!-- /{name} -->)", re.DOTALL)
+        readme = block.sub(lambda match, text=text: match[1] + text() + match[2], readme)  # type: ignore[misc]
     return re.sub(
         r"(<!-- rules -->\n).*?(\n<!-- /rules -->)", lambda m: m[1] + rule_table() + m[2], readme, flags=re.DOTALL
     )

@@ -6,7 +6,7 @@ import importlib.util
 import re
 from types import ModuleType
 
-from profiler.cli import app, commands
+from profiler.cli import app, commands, gpus, predict, sweep
 from support import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -21,15 +21,19 @@ def recorder() -> ModuleType:
     return module
 
 
-def test_example_sweep_and_rules_are_those_of_the_code() -> None:
+def test_what_commands_print_and_the_rules_are_those_of_the_code() -> None:
     """After an intended change: python scripts/record_example.py --keep-run."""
     assert recorder().updated(README) == README
-    assert "measured" in README.split("<!-- example: text -->")[1].split("```")[1]
-    assert "*batch" in README.split("<!-- sweep -->")[1].split("```")[1]
+    for name, expected in (
+        ("example", "measured"), ("sweep", "*batch"), ("predict", "dram 273 us"),
+        ("compare", "fastest"), ("op sweep", "116 M"),
+    ):  # fmt: skip
+        assert name in recorder().PRINTED
+        assert expected in README.split(f"<!-- {name} -->")[1].split("```")[1], name
 
 
 def test_every_command_is_listed() -> None:
-    assert commands.run is not None
+    assert all((commands, gpus, predict, sweep))  # importing them registers their commands
     names = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
     assert set(re.findall(r"^\| `trtprof (\w+)", README, re.MULTILINE)) == names
 

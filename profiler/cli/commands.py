@@ -4,52 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from profiler.cli import app
+from profiler.cli.files import refuse_existing, write
+from profiler.cli.options import (
+    BatchOption,
+    DtypesOption,
+    DynamicOption,
+    FactoryOption,
+    ForceOption,
+    ModelArgument,
+    OnnxOption,
+    ShapesOption,
+    TopOption,
+    export_options,
+    one_model,
+)
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width, wants_color
 from profiler.errors import MissingError, UsageError
 
-ModelArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="MODEL",
-        help="The ONNX model, or a PyTorch one as package.module:factory or file.py:factory.",
-        show_default=False,
-    ),
-]
-OnnxOption = Annotated[
-    str | None, typer.Option("--onnx", metavar="FILE", help="The same as the argument, as trtexec spells it.")
-]
-ShapesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--shapes", metavar="NAME:DIMS,...", help="Input shapes, such as x:1x3x224x224,mask:1x128; may be repeated."
-    ),
-]
-BatchOption = Annotated[int | None, typer.Option("--batch", metavar="N", help="Number for dynamic batch dimensions.")]
-DtypesOption = Annotated[
-    list[str] | None,
-    typer.Option("--dtypes", metavar="NAME:DTYPE,...", help="PyTorch: dtypes of inputs, such as ids:int64,mask:bool."),
-]
-DynamicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dynamic",
-        metavar="[NAME:]AXIS=DIM,...",
-        help="PyTorch: dimensions to keep dynamic, such as x:0=batch,x:2=height; 0=batch is that of every input.",
-    ),
-]
-FactoryOption = Annotated[
-    list[str] | None,
-    typer.Option("--factory-arg", metavar="NAME=VALUE", help="PyTorch: an argument of the factory; may be repeated."),
-]
-ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")]
-TopOption = Annotated[
-    int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
-]
+if TYPE_CHECKING:
+    from profiler.records import LiveGpu
 
 
 @app.command()
@@ -100,14 +78,13 @@ def run(
     its roofline, and ranks what is lost. All of it is kept in the run folder.
     """
     from profiler import pipeline
-    from profiler.source.spec import ExportOptions
 
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
         _known_format(format_name)
         folder = pipeline.execute(
             pipeline.RunOptions(
-                model=_model(model, onnx),
+                model=one_model(model, onnx),
                 shapes=tuple(shapes or ()),
                 batch=batch,
                 load_inputs=tuple(load_inputs or ()),
@@ -119,9 +96,7 @@ def run(
                 duration_s=duration,
                 profile_iterations=profile_iterations,
                 recalibrate=recalibrate,
-                export=ExportOptions(
-                    dtypes=tuple(dtypes or ()), dynamic=tuple(dynamic or ()), factory_args=tuple(factory_arg or ())
-                ),
+                export=export_options(dtypes, dynamic, factory_arg),
                 output=output,
                 force=force,
                 resume=resume,
@@ -165,7 +140,6 @@ def inspect(
         from profiler import pipeline
         from profiler.report import inspection
         from profiler.report import sweep as sweeps
-        from profiler.source.spec import ExportOptions
 
         known = ("text", "json", "csv") if sweep else ("text", "json")
         if format_name not in known:
@@ -174,11 +148,9 @@ def inspect(
                 why="known: " + ", ".join(known),
                 fix="--format json",
             )
-        how = ExportOptions(
-            dtypes=tuple(dtypes or ()), dynamic=tuple(dynamic or ()), factory_args=tuple(factory_arg or ())
-        )
+        how = export_options(dtypes, dynamic, factory_arg)
         if sweep:
-            table = pipeline.sweep(_model(model, onnx), sweep, shapes or (), batch, how)
+            table = pipeline.sweep(one_model(model, onnx), sweep, shapes or (), batch, how)
             if format_name == "json":
                 result(sweeps.render_json(table))
             elif format_name == "csv":
@@ -186,7 +158,7 @@ def inspect(
             else:
                 result(sweeps.render_text(table, terminal_width(sys.stdout)))
             return
-        found = pipeline.inspect(_model(model, onnx), shapes or (), batch, how)
+        found = pipeline.inspect(one_model(model, onnx), shapes or (), batch, how)
         if format_name == "json":
             result(inspection.render_json(found))
         else:
@@ -289,14 +261,8 @@ def report(
             result(text)
             return
         path = Path(output)
-        if path.exists() and not force:
-            raise UsageError(f"{path} exists and will not be overwritten", fix="choose another file, or say --force")
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise MissingError(
-                f"{path} cannot be written", why=error.strerror or "", fix="choose another path"
-            ) from None
+        refuse_existing(path, force=force)
+        write(path, text.encode())
         say(f"wrote {path}")
 
 
@@ -334,6 +300,7 @@ def doctor() -> None:
 
         from profiler import __version__
         from profiler.engine.backends import backends, onnxruntime_version
+        from profiler.hardware import nvml
         from profiler.hardware.device import host_cpu
         from profiler.hardware.store import default_cache_dir
         from profiler.units import format_bytes
@@ -346,6 +313,7 @@ def doctor() -> None:
                 f"device       {device.name}, {device.cores} cores, {format_bytes(device.memory_bytes)} memory, "
                 f"{format_bytes(device.cache_bytes)} last-level cache"
             ),
+            *_gpu_lines(*nvml.gpus()),
             f"ceilings     {_ceilings_kept(default_cache_dir())}",
             "backends, in the order of --backend auto:",
         ]
@@ -359,20 +327,27 @@ def doctor() -> None:
             raise MissingError("no backend can run here", fix="see the fixes above")
 
 
+def _gpu_lines(gpus: tuple[LiveGpu, ...], why_not: str) -> list[str]:
+    lines = []
+    for gpu in gpus:
+        place = f"{gpu.index}" + (f".{gpu.slice}" if gpu.slice is not None else "")
+        known = [
+            f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "",
+            f"{gpu.sms} SMs" if gpu.sms else "",
+            f"driver {gpu.driver}" if gpu.driver else "",
+            f"CUDA {gpu.cuda}" if gpu.cuda else "",
+        ]
+        lines.append(f"gpu {place:<9}" + ", ".join([gpu.name, *filter(None, known)]))
+    if why_not:
+        lines.append(f"gpu          {why_not}" if gpus else f"gpu          none: {why_not}")
+    return lines
+
+
 def _ceilings_kept(folder: Path) -> str:
     files = sorted(folder.glob("*.json")) if folder.is_dir() else []
     if not files:
         return f"none measured yet; the first run does it and keeps them in {folder}"
-    return f"{len(files)} kept in {folder}; `trtprof run ... --recalibrate` measures again"
-
-
-def _model(argument: str | None, option: str | None) -> str:
-    if argument and option:
-        raise UsageError("the model is named twice", why=f"{argument} and --onnx {option}", fix="leave one away")
-    model = argument or option
-    if not model:
-        raise UsageError("no model is named", fix="trtprof run model.onnx")
-    return model
+    return f"{len(files)} kept in {folder}; `trtprof calibrate` measures again"
 
 
 def _known_format(name: str) -> None:

@@ -16,6 +16,7 @@ from profiler.source.shapes import BATCH_NAME, MAX_DIM, chosen_shapes, describe,
 
 MAX_POINTS = 10_000
 """Rows of a sweep: more than anyone reads, and few enough to hold."""
+_VALUES_GRAMMAR = "1..64:x2, 128..1024:128, 1..8 or 1,2,4"
 _SWEEP_GRAMMAR = "NAME=1..64:x2, NAME=128..1024:128, NAME=1..8 or NAME=1,2,4"
 _RANGE = re.compile(r"(?P<low>[0-9]{1,30})(?:\.\.(?P<high>[0-9]{1,30})(?::(?P<step>[x+]?)(?P<by>[0-9]{1,30}))?)?")
 _PLACE = re.compile(r"(?P<input>.+)\[(?P<axis>[0-9]{1,9})\]", re.DOTALL)
@@ -59,66 +60,95 @@ def parse_sweeps(specs: Iterable[str]) -> list[Axis]:
     axes: dict[str, Axis] = {}
     for spec in specs:
         name, equals, text = (part.strip() for part in spec.rpartition("="))
+        given = f"--sweep {spec!r}"
         if not equals or not name:
-            raise _sweep_error(spec, "it needs a dimension, '=' and values")
+            raise _values_error(given, "it needs a dimension, '=' and values", _SWEEP_GRAMMAR)
         if name in axes:
             raise UsageError(
                 f"--sweep names {name!r} twice",
                 why="a dimension has one list of values",
                 fix=f"list them together: --sweep {name}=1..8,16,32",
             )
-        values: dict[int, None] = {}
-        for item in text.split(","):
-            values.update(dict.fromkeys(_swept_values(item.strip(), spec)))
-            _check_points(len(values), spec)
-        axes[name] = Axis(name, tuple(values))
-    points = math.prod(len(axis.values) for axis in axes.values())
-    _check_points(points, " ".join(f"{axis.name} ({len(axis.values)} values)" for axis in axes.values()))
+        axes[name] = Axis(name, parse_values(text, given, _SWEEP_GRAMMAR))
+    check_points({axis.name: len(axis.values) for axis in axes.values()}, "--sweep")
     return list(axes.values())
 
 
-def _swept_values(item: str, spec: str) -> Iterable[int]:
+def parse_values(text: str, given: str, grammar: str = _VALUES_GRAMMAR) -> tuple[int, ...]:
+    """The values of ``1..64:x2,128``, each once, in the order asked for; see `parse_sweeps`.
+
+    Args:
+        text: The values.
+        given: What messages call it: the option with its value.
+        grammar: The form that messages ask for.
+
+    Raises:
+        UsageError: It is not of the grammar, a number is not a dimension, a range is empty, or there
+            are more than `MAX_POINTS` values.
+    """
+    values: dict[int, None] = {}
+    for item in text.split(","):
+        values.update(dict.fromkeys(_range_values(item.strip(), given, grammar)))
+        _check_number(len(values), given)
+    return tuple(values)
+
+
+def _range_values(item: str, given: str, grammar: str) -> Iterable[int]:
     match = _RANGE.fullmatch(item)
     if match is None:
-        raise _sweep_error(spec, f"cannot read {item!r}" if item else "a value is missing")
+        raise _values_error(given, f"cannot read {item!r}" if item else "a value is missing", grammar)
     low, high, by = int(match["low"]), int(match["high"] or match["low"]), int(match["by"] or 1)
     for number in (low, high):
         if not 1 <= number <= MAX_DIM:
             raise UsageError(
-                f"--sweep {spec!r} holds the dimension {number}",
+                f"{given} holds the dimension {number}",
                 why=f"a dimension is at least 1 and at most {MAX_DIM}",
-                fix="the form is " + _SWEEP_GRAMMAR,
+                fix="the form is " + grammar,
             )
     if high < low:
         raise UsageError(
-            f"--sweep {spec!r} is an empty range", why=f"{high} is less than {low}", fix=f"turn it round: {high}..{low}"
+            f"{given} is an empty range", why=f"{high} is less than {low}", fix=f"turn it round: {high}..{low}"
         )
     if match["step"] == "x":
         if by < 2:
-            raise _sweep_error(spec, f"a factor of {by} never reaches {high}")
+            raise _values_error(given, f"a factor of {by} never reaches {high}", grammar)
         values = []
         while low <= high:
             values.append(low)
             low *= by
         return values
     if by < 1:
-        raise _sweep_error(spec, f"a step of {by} never reaches {high}")
+        raise _values_error(given, f"a step of {by} never reaches {high}", grammar)
     steps = range(low, high + 1, by)
-    _check_points(len(steps), spec)
+    _check_number(len(steps), given)
     return steps
 
 
-def _check_points(points: int, what: str) -> None:
+def check_points(values: Mapping[str, int], option: str) -> None:
+    """Refuse more than `MAX_POINTS` combinations.
+
+    Args:
+        values: Name of a dimension -> the number of its values.
+        option: What messages call the sweep.
+
+    Raises:
+        UsageError: There are more.
+    """
+    words = " ".join(f"{name} ({number} values)" for name, number in values.items())
+    _check_number(math.prod(values.values()), f"{option} {words}")
+
+
+def _check_number(points: int, what: str) -> None:
     if points > MAX_POINTS:
         raise UsageError(
-            f"--sweep {what}: too many points",
+            f"{what}: too many points",
             why=f"a sweep has at most {MAX_POINTS:,}; this one has {points:,} or more",
-            fix="take larger steps, for example NAME=1..1024:x2",
+            fix="take larger steps, for example 1..1024:x2",
         )
 
 
-def _sweep_error(spec: str, why: str) -> UsageError:
-    return UsageError(f"--sweep {spec!r} cannot be read", why=why, fix="the form is " + _SWEEP_GRAMMAR)
+def _values_error(given: str, why: str, grammar: str) -> UsageError:
+    return UsageError(f"{given} cannot be read", why=why, fix="the form is " + grammar)
 
 
 def place_sweeps(

@@ -1,0 +1,68 @@
+"""``trtprof gpus``: the datasheets, listed and compared."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from profiler.cli import app
+from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
+from profiler.errors import UsageError
+
+FORMATS = ("text", "json", "csv", "markdown")
+
+
+@app.command()
+def gpus(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Slug, name or TOML file: one in full, several compared.", show_default=False
+        ),
+    ] = None,
+    arch: Annotated[str, typer.Option("--arch", metavar="NAME", help="List those of an architecture: Ada.")] = "",
+    cc: Annotated[str, typer.Option("--cc", metavar="CC", help="List those of a compute capability: 8.9.")] = "",
+    class_: Annotated[
+        str, typer.Option("--class", metavar="CLASS", help="List datacenter, workstation, geforce or jetson.")
+    ] = "",
+    min_memory: Annotated[
+        float | None, typer.Option("--min-memory", metavar="GIB", min=0, help="List those with so much memory.")
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option("--dtype", metavar="DTYPE", help="List those whose tensor cores multiply it: fp8.")
+    ] = "",
+    format_name: Annotated[str, typer.Option("--format", help="text, json, csv or markdown.")] = "text",
+) -> None:
+    """List the GPUs that are known, show one, or compare several.
+
+    The GPUs of this machine come first. Every figure of a datasheet says whether it is published,
+    derived or weak, and its source; peaks are dense.
+    """
+    with errors_shown():
+        from profiler.hardware import listing
+        from profiler.report import gpus as reporter
+
+        filters = listing.Filters(arch, cc, class_, min_memory, dtype)
+        if format_name not in FORMATS:
+            raise UsageError(
+                f"gpus has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
+            )
+        if names and filters != listing.Filters():
+            raise UsageError(
+                "GPUs are named and filtered", why="a filter chooses from the list of all", fix="leave one away"
+            )
+        found = listing.named(names) if names else listing.known(filters)
+        view: reporter.View = "table" if not names else "sheet" if len(found.gpus) == 1 else "comparison"
+        if found.live_note:
+            say(f"gpus here: {found.live_note}")
+        if format_name == "json":
+            result(reporter.render_json(found))
+        elif format_name == "csv":
+            result(reporter.render_csv(found))
+        elif format_name == "markdown":
+            result(reporter.render_markdown(found, view))
+        else:
+            out = sys.stdout
+            result(reporter.render_text(found, view, terminal_width(out), ascii_only=ascii_only(out)))

@@ -1,0 +1,76 @@
+"""Options that several commands take, spelled once; trtexec's spellings are accepted beside kebab-case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from profiler.source.spec import ExportOptions
+
+ModelArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="The ONNX model, or a PyTorch one as package.module:factory or file.py:factory.",
+        show_default=False,
+    ),
+]
+OnnxOption = Annotated[
+    str | None, typer.Option("--onnx", metavar="FILE", help="The same as the argument, as trtexec spells it.")
+]
+ShapesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shapes", metavar="NAME:DIMS,...", help="Input shapes, such as x:1x3x224x224,mask:1x128; may be repeated."
+    ),
+]
+BatchOption = Annotated[int | None, typer.Option("--batch", metavar="N", help="Number for dynamic batch dimensions.")]
+DtypesOption = Annotated[
+    list[str] | None,
+    typer.Option("--dtypes", metavar="NAME:DTYPE,...", help="PyTorch: dtypes of inputs, such as ids:int64,mask:bool."),
+]
+DynamicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dynamic",
+        metavar="[NAME:]AXIS=DIM,...",
+        help="PyTorch: dimensions to keep dynamic, such as x:0=batch,x:2=height; 0=batch is that of every input.",
+    ),
+]
+FactoryOption = Annotated[
+    list[str] | None,
+    typer.Option("--factory-arg", metavar="NAME=VALUE", help="PyTorch: an argument of the factory; may be repeated."),
+]
+ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")]
+TopOption = Annotated[
+    int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
+]
+
+
+def one_model(argument: str | None, option: str | None) -> str:
+    """The model, named by the argument or by ``--onnx``.
+
+    Raises:
+        UsageError: It is named twice, or not at all.
+    """
+    if argument and option:
+        raise UsageError("the model is named twice", why=f"{argument} and --onnx {option}", fix="leave one away")
+    model = argument or option
+    if not model:
+        raise UsageError("no model is named", fix="trtprof run model.onnx")
+    return model
+
+
+def export_options(
+    dtypes: list[str] | None, dynamic: list[str] | None, factory_args: list[str] | None
+) -> ExportOptions:
+    """How a PyTorch module that is named in place of a file is exported."""
+    from profiler.source.spec import ExportOptions
+
+    return ExportOptions(
+        dtypes=tuple(dtypes or ()), dynamic=tuple(dynamic or ()), factory_args=tuple(factory_args or ())
+    )

@@ -1,0 +1,158 @@
+"""``trtprof predict``: what a model should take on GPUs that need not be at hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from profiler.cli import app
+from profiler.cli.files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
+from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
+from profiler.cli.options import (
+    BatchOption,
+    DtypesOption,
+    DynamicOption,
+    FactoryOption,
+    ForceOption,
+    ModelArgument,
+    OnnxOption,
+    ShapesOption,
+    TopOption,
+    export_options,
+    one_model,
+)
+from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
+from profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from profiler.records import GpuSpec, Prediction
+
+
+@app.command()
+def predict(
+    model: ModelArgument = None,
+    onnx: OnnxOption = None,
+    shapes: ShapesOption = None,
+    batch: BatchOption = None,
+    dtypes: DtypesOption = None,
+    dynamic: DynamicOption = None,
+    factory_arg: FactoryOption = None,
+    gpu: GpuOption = None,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            "--dtype",
+            metavar="PRECISION",
+            help="model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
+        ),
+    ] = "model",
+    level: Annotated[
+        str, typer.Option("--level", help="groups: fuse nodes as an engine may; nodes: each node by itself.")
+    ] = "groups",
+    accumulate: AccumulateOption = "fp32",
+    clock: ClockOption = None,
+    ceiling: CeilingOption = None,
+    cold: Annotated[
+        bool,
+        typer.Option("--cold/--warm", help="Charge every byte to DRAM, or let the last-level cache keep what fits."),
+    ] = False,
+    output: OutputsOption = None,
+    force: ForceOption = False,
+    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, csv or markdown.")] = "text",
+    top: TopOption = None,
+) -> None:
+    """Predict a model on GPUs that need not be at hand.
+
+    Time, bound and energy on each GPU, at each precision, layer by layer under its roofline. No
+    engine is built: which nodes become one kernel is estimated. No weights are read, nothing runs.
+
+    Example: trtprof predict model.onnx --gpu rtx-4090,l4 --dtype fp16 -o roofline.svg
+    """
+    with errors_shown():
+        check_format("predict", format_name)
+        if accumulate not in ("fp32", "fp16"):
+            raise UsageError(
+                f"--accumulate {accumulate} is not possible",
+                why="tensor cores add in fp32 or fp16",
+                fix="--accumulate fp32",
+            )
+        paths = writable(output, force=force)
+        named = one_model(model, onnx)
+        overrides = parse_ceilings(ceiling)
+        specs = _specs(gpu)
+
+        from profiler import pipeline
+        from profiler.prediction import Settings
+
+        found = pipeline.predict(
+            named,
+            specs,
+            Settings(
+                level=cast("Literal['groups', 'nodes']", level),
+                precision=dtype,
+                accumulate=cast("Literal['fp32', 'fp16']", accumulate),
+                clock_mhz=clock,
+                overrides=overrides,
+                cold=cold,
+            ),
+            shapes or (),
+            batch,
+            export_options(dtypes, dynamic, factory_arg),
+        )
+        written = [(path, _rendered(found, path, top)) for path in paths]
+        result(_text(found, format_name, terminal_width(sys.stdout), top, ascii_only(sys.stdout)))
+        for path, content in written:
+            write(path, content)
+            say(f"wrote {path}")
+        if not paths:
+            say("next: the same command with -o FILE.svg draws the roofline")
+
+
+def _specs(asked: list[str] | None) -> list[GpuSpec]:
+    """The GPUs that are asked for, or the first that is here.
+
+    Raises:
+        UsageError: One is not known, or none is asked for and none is here.
+    """
+    from profiler.hardware import gpus
+
+    found = {spec.slug: spec for spec in map(gpus.find, names(asked))}
+    if found:
+        return list(found.values())
+    from profiler.hardware import nvml
+
+    live, why = nvml.gpus()
+    if not live:
+        few = ", ".join(sorted(gpus.specs())[:5])
+        raise UsageError(
+            "which GPU? none is named with --gpu, and none is here",
+            why=why,
+            fix=f"--gpu NAME, such as {few}; `trtprof gpus` lists them all",
+        )
+    spec, reason = nvml.spec_of(live[0])
+    say(f"{live[0].name}: {reason}")
+    return [spec]
+
+
+def _text(found: Prediction, name: str, width: int, top: int | None, ascii_text: bool) -> str:
+    from profiler.report import prediction
+
+    if name == "json":
+        return prediction.render_json(found)
+    if name == "csv":
+        return prediction.render_csv(found)
+    if name == "markdown":
+        return prediction.render_markdown(found, top)
+    return prediction.render_text(found, width, top, ascii_only=ascii_text)
+
+
+def _rendered(found: Prediction, path: Path, top: int | None) -> bytes:
+    from profiler.report import prediction
+
+    suffix = path.suffix.lower()
+    if SUFFIXES[suffix] == "image":
+        return prediction.render_image(found, suffix)
+    return _text(found, SUFFIXES[suffix], WIDTH, top, ascii_text=False).encode()
