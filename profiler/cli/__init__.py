@@ -47,7 +47,7 @@ def _root(
 def main() -> None:
     """Entry point of the ``trtprof`` command."""
     try:
-        from profiler.cli import commands, gpus, predict, sweep  # noqa: F401 - they register themselves
+        from profiler.cli import calibrate, commands, gpus, predict, sweep  # noqa: F401 - they register themselves
 
         app()
     except KeyboardInterrupt:

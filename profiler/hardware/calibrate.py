@@ -32,9 +32,9 @@ from typing import Literal
 import msgspec
 
 from profiler import child
-from profiler.errors import CaptureError, MissingError, UsageError
+from profiler.errors import CaptureError, UsageError
 from profiler.hardware import _fit
-from profiler.hardware._exchange import Failure, Measured, MeasureRequest
+from profiler.hardware._exchange import Measured, MeasureRequest, result_of
 from profiler.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
 from profiler.records import Ceilings, Device, Measurement, Roof
 from profiler.units import format_bytes, format_ns, format_rate
@@ -201,34 +201,8 @@ def measure_in_child(request: MeasureRequest) -> Measured:
         raise CaptureError(what, why=f"no result after {TIMEOUT_SECONDS:.0f} s", fix=fix) from None
     except OSError as error:
         raise CaptureError(what, why=f"the process did not start: {error}", fix=fix) from None
-    return read_result(done.returncode, done.stdout, done.stderr, what=what, fix=fix)
-
-
-def read_result(code: int, stdout: str, stderr: str, *, what: str, fix: str) -> Measured:
-    """The child's result from its output, or the error that its output tells.
-
-    Raises:
-        MissingError: The child says that something is missing, or could not import a package.
-        CaptureError: It failed in another way.
-    """
-    lines = stdout.strip().splitlines()
-    result = lines[-1] if lines else ""
-    why = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
-    if code == 0:
-        try:
-            return msgspec.json.decode(result, type=Measured)
-        except msgspec.DecodeError as error:
-            raise CaptureError(what, why=f"unreadable result: {error}", fix=fix) from None
-    try:
-        failure = msgspec.json.decode(result, type=Failure)
-    except msgspec.DecodeError:
-        if why.startswith(("ModuleNotFoundError", "ImportError")):
-            raise MissingError(what, why=why, fix="pip install onnxruntime") from None
-        ended = f"the process was ended by signal {-code}" if code < 0 else f"exit code {code}"
-        raise CaptureError(what, why=why or ended, fix=fix) from None
-    error_type = MissingError if code == MissingError.exit_code else CaptureError
-    raise error_type(
-        what, why=f"{failure.what}: {failure.why}" if failure.why else failure.what, fix=failure.fix or fix
+    return result_of(
+        done.returncode, done.stdout, done.stderr, Measured, what=what, fix=fix, install="pip install onnxruntime"
     )
 
 

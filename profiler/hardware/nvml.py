@@ -14,7 +14,8 @@ from typing import Any, Literal
 import msgspec
 
 from profiler.errors import MissingError
-from profiler.hardware import cuda_driver, throughput
+from profiler.hardware import throughput
+from profiler.hardware.cuda import _properties
 from profiler.records import Device, GpuSpec, LiveGpu
 from profiler.units import format_bytes, format_rate
 
@@ -77,7 +78,7 @@ def gpus() -> tuple[tuple[LiveGpu, ...], str]:
             return (), f"the NVIDIA driver {driver} finds no GPU".replace("  ", " ")
         cuda = _ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")
         versions = (driver, f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "")
-        properties = cuda_driver.properties()
+        properties = _properties.properties()
         found: list[LiveGpu] = []
         lost: list[str] = []
         for index in range(count):
@@ -372,7 +373,7 @@ def _read(
     handle: Any,
     index: int,
     versions: tuple[str, str],
-    properties: dict[str, cuda_driver.CudaProperties],
+    properties: dict[str, _properties.CudaProperties],
 ) -> LiveGpu:
     def ask(function: str, *arguments: Any) -> Any:
         return _ask(nvml, function, handle, *arguments)
@@ -424,7 +425,7 @@ def _read(
 
 
 def _slices(
-    nvml: Any, handle: Any, board: LiveGpu, properties: dict[str, cuda_driver.CudaProperties]
+    nvml: Any, handle: Any, board: LiveGpu, properties: dict[str, _properties.CudaProperties]
 ) -> Iterator[LiveGpu]:
     """The MIG slices of a GPU. Clocks, power and temperature are the board's, which they share."""
     if not board.mig:

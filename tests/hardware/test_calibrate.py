@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 from profiler.errors import CaptureError, MissingError, UsageError
-from profiler.hardware._exchange import Failure, Measured, MeasureRequest
+from profiler.hardware._exchange import Failure, Measured, MeasureRequest, result_of
 from profiler.hardware._fit import Reading
 from profiler.hardware._measure import _ladder
 from profiler.hardware._workloads import (
@@ -29,7 +30,6 @@ from profiler.hardware.calibrate import (
     calibrate,
     measure_in_child,
     merge,
-    read_result,
     ridge_points,
 )
 from profiler.inspection import inspection_of
@@ -198,6 +198,7 @@ def test_a_missing_ceiling_is_an_error_and_never_zero() -> None:
 
 
 def test_the_childs_failures_become_one_clear_error() -> None:
+    read_result = functools.partial(result_of, kind=Measured, install="pip install onnxruntime")
     result = measured(1)
     text = msgspec.json.encode(result).decode()
     assert read_result(0, f"noise\n{text}\n", "", what="w", fix="f") == result

@@ -18,11 +18,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from profiler.errors import MissingError, TrtprofError
-from profiler.hardware import cuda_driver, gpus, nvml
+from profiler.hardware import gpus, nvml
+from profiler.hardware.cuda import _properties
 from profiler.records import GpuSpec, LiveGpu
 
 GIB = 1 << 30
-CUDA_PROPERTIES = cuda_driver.properties
+CUDA_PROPERTIES = _properties.properties
 """The real one, whatever a fixture puts in its place."""
 UUID = "d5b3a1c0-4e5f-4a6b-8c7d-9e0f1a2b3c4d"
 
@@ -133,7 +134,7 @@ class FakeNvml:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeNvml]]:
     """Put a driver with these devices in place of this machine's; it must be closed again in the end."""
-    monkeypatch.setattr(cuda_driver, "properties", dict)
+    monkeypatch.setattr(_properties, "properties", dict)
     made: list[FakeNvml] = []
 
     def put(*devices: Mapping[Any, Any], **named: Any) -> FakeNvml:
@@ -555,11 +556,11 @@ def test_the_cuda_driver_tells_what_nvml_does_not(
 ) -> None:
     told = {13: 1410000, 16: 108, 36: 1215000, 37: 5120, 38: 41943040, 75: 8, 76: 0}
     properties = CUDA_PROPERTIES(FakeCuda({}, told))
-    assert properties[str(uuid.UUID(int=1))] == cuda_driver.CudaProperties(108, "8.0", 1410, 1215, 5120, 41943040)
+    assert properties[str(uuid.UUID(int=1))] == _properties.CudaProperties(108, "8.0", 1410, 1215, 5120, 41943040)
     assert properties[str(uuid.UUID(int=0))].sms is None
 
     driver({"nvmlDeviceGetUUID": f"GPU-{uuid.UUID(int=1)}", "nvmlDeviceGetName": "NVIDIA A100-SXM4-40GB"})
-    monkeypatch.setattr(cuda_driver, "properties", lambda: properties)
+    monkeypatch.setattr(_properties, "properties", lambda: properties)
     gpu = only()
     assert (gpu.sms, gpu.compute_capability, gpu.boost_mhz, gpu.l2_bytes) == (108, "8.0", 1410, 41943040)
     assert gpu.dram_bytes_per_s == pytest.approx(1555.2e9)
@@ -567,4 +568,4 @@ def test_the_cuda_driver_tells_what_nvml_does_not(
 
 @pytest.mark.parametrize("fails", ["cuInit", "cuDeviceGetUuid_v2"])
 def test_a_cuda_driver_that_fails_tells_nothing(fails: str) -> None:
-    assert cuda_driver.properties(FakeCuda({16: 1}, fails=fails)) == {}
+    assert _properties.properties(FakeCuda({16: 1}, fails=fails)) == {}

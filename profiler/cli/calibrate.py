@@ -1,0 +1,161 @@
+"""``trtprof calibrate``: the ceilings of the device at hand, measured."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli import app
+from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
+from profiler.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from profiler.hardware.store import Shelf
+    from profiler.records import Ceilings
+
+FORMATS = ("text", "json")
+_GPU = re.compile(r"gpu(?::(\d+))?")
+
+
+@app.command()
+def calibrate(
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="cpu, gpu:0, or auto, which is the CPU.")
+    ] = "auto",
+    threads: Annotated[
+        int,
+        typer.Option("--threads", envvar="TRTPROF_THREADS", help="Of a CPU: threads inside an op; 0: one a core."),
+    ] = 0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--seconds", metavar="S", min=0, help="Time for the ceilings of each thread count, or of the GPU."
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Measure nothing: print what is kept.")] = False,
+    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+) -> None:
+    """Measure what this device can do at best, and keep it for the runs to come.
+
+    Arithmetic by dtype and size, special functions, DRAM and cache by pattern, the floors of a
+    kernel and a call; each with the spread of its repeats and what reached it. It always measures
+    and replaces what is kept; a run takes the kept ceilings.
+    """
+    with errors_shown():
+        from profiler.hardware.calibrate import ridge_points
+        from profiler.records import SCHEMA_VERSION
+        from profiler.report import ceilings as reporter
+
+        if format_name not in FORMATS:
+            raise UsageError(
+                f"calibrate has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
+            )
+        gpu = _gpu_index(device)
+        if device == "auto":
+            say("device auto: the CPU (--device gpu:0 measures a GPU)")
+        if show and seconds is not None:
+            raise UsageError("--show and --seconds", why="what is kept is not measured again", fix="leave one away")
+        found, shelf = _of_cpu(threads, seconds, show) if gpu is None else _of_gpu(gpu, seconds, show)
+        document = reporter.CeilingsDocument(
+            schema_version=SCHEMA_VERSION,
+            ceilings=found,
+            ridge_flop_per_byte=ridge_points(found.attainable),
+            kept_in=str(shelf.path) if shelf.path.is_file() else "",
+            age_days=_age_days(found.measured_at) if show else None,
+        )
+        if format_name == "json":
+            result(reporter.render_json(document))
+        else:
+            out = sys.stdout
+            result(reporter.render_text(document, terminal_width(out), ascii_only=ascii_only(out)))
+
+
+def _gpu_index(device: str) -> int | None:
+    """Number of the GPU, None for the CPU.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if device in ("auto", "cpu"):
+        return None
+    found = _GPU.fullmatch(device)
+    if found is None:
+        raise UsageError(
+            f"there is no device {device!r}", why="known: auto, cpu, gpu:0, gpu:1, ...", fix="--device cpu"
+        )
+    return int(found[1] or 0)
+
+
+def _of_cpu(threads: int, seconds: float | None, show: bool) -> tuple[Ceilings, Shelf]:
+    from profiler.hardware import store
+    from profiler.hardware.calibrate import SECONDS
+    from profiler.hardware.calibrate import calibrate as measured
+    from profiler.hardware.device import host_cpu
+
+    host = host_cpu()
+    shelf = store.of_host(threads, device=host)
+    if show:
+        count = shelf.key["threads"]
+        return _kept(shelf, f"{host.name} at {count} thread{'s' * (count != '1')}", f"--threads {count}"), shelf
+    budget = SECONDS if seconds is None else seconds
+    found = store.load_or_calibrate(
+        threads,
+        recalibrate=True,
+        progress=say,
+        device=host,
+        measure=lambda count: measured(count, progress=say, seconds=budget, device=host),
+    )
+    return found, shelf
+
+
+def _of_gpu(index: int, seconds: float | None, show: bool) -> tuple[Ceilings, Shelf]:
+    from profiler.hardware import nvml, store
+
+    gpus, why = nvml.gpus()
+    gpu = next((gpu for gpu in gpus if gpu.index == index and gpu.slice is None), None)
+    if gpu is None:
+        known = ", ".join(f"gpu:{gpu.index} {gpu.name}" for gpu in gpus if gpu.slice is None)
+        raise MissingError(
+            f"there is no GPU {index} here",
+            why=why or f"the driver sees {known}",
+            fix="--device cpu measures the CPU; `trtprof gpus` lists the GPUs of this machine and all that are known",
+        )
+    shelf = store.of_gpu(gpu)
+    if show:
+        return _kept(shelf, gpu.name, f"--device gpu:{index}"), shelf
+    from profiler.hardware.cuda.calibrate import SECONDS, calibrate_gpu
+
+    found = calibrate_gpu(index, progress=say, seconds=SECONDS if seconds is None else seconds)
+    shelf.write(found, say)
+    return found, shelf
+
+
+def _kept(shelf: Shelf, what: str, options: str) -> Ceilings:
+    """The kept ceilings.
+
+    Raises:
+        MissingError: There are none.
+    """
+    found = shelf.read(say)
+    if found is None:
+        raise MissingError(
+            f"no ceilings are kept of {what}",
+            why=f"{shelf.path} is not there, or not of this version of trtprof",
+            fix=f"trtprof calibrate {options}",
+        )
+    return found
+
+
+def _age_days(measured_at: str) -> int | None:
+    import datetime as dt
+
+    try:
+        then = dt.datetime.fromisoformat(measured_at)
+    except ValueError:
+        return None
+    if then.tzinfo is None:
+        return None
+    return max((dt.datetime.now(dt.UTC) - then).days, 0)

@@ -1,0 +1,55 @@
+"""What the caller and the child process that measures a GPU say to each other, without heavy imports."""
+
+from __future__ import annotations
+
+import msgspec
+
+from profiler.hardware._fit import Reading
+
+
+class GpuRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure.
+
+    Attributes:
+        ordinal: Of the device, as CUDA counts those that the child may use.
+        uuid: Of the device, as NVML writes it; empty when it is not known.
+        nvml_index: Of the GPU whose clock is read.
+        seconds: Time for the ceilings; compiling, warming up and the floors come on top.
+    """
+
+    ordinal: int
+    seconds: float
+    uuid: str = ""
+    nvml_index: int = 0
+
+
+class GpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
+    """The readings of a GPU.
+
+    Attributes:
+        name: What the driver calls it.
+        architecture: What the kernels were compiled for.
+        nvrtc: Version of the compiler.
+        cublas: Version of cuBLASLt, empty where there is none.
+        l2_bytes: Size of the L2, 0 when the driver does not tell.
+        pool_bytes: Memory that the working sets were taken from.
+        readings: By the name of the ceiling, part or floor.
+        errors: Relative error of the product behind each kind of GEMM, the largest of its sizes.
+        clocks_mhz: SM clock ``before``, ``during`` and ``after``, where NVML tells it.
+        held_down: By reason, the share of the samples in which the clock was held down.
+        notes: What could not be measured, and why.
+        seconds: How long all took.
+    """
+
+    name: str
+    architecture: str
+    nvrtc: str
+    cublas: str
+    l2_bytes: int
+    pool_bytes: int
+    readings: dict[str, Reading]
+    errors: dict[str, float] = {}
+    clocks_mhz: dict[str, float] = {}
+    held_down: dict[str, float] = {}
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
