@@ -225,6 +225,13 @@ def test_a_gpu_newer_than_nvrtc_gets_ptx_and_one_too_old_a_clear_error() -> None
     assert "trtprof[gpu-cu12]" in refused.value.fix
 
 
+def test_an_empty_log_is_not_written_over_a_byte_of_python() -> None:
+    """A kernel without a word to say has a log of one byte, and the interpreter shares bytes of one byte."""
+    assert _driver.compile_source(b'extern "C" __global__ void empty() {}', "compute_90").log == ""
+    assert bytes([32]) == b"\x20"
+    assert [bytes([value])[0] for value in range(256)] == list(range(256))
+
+
 def test_what_does_not_compile_is_told_with_the_compilers_words() -> None:
     with pytest.raises(_driver.CudaError, match="nonsense"):
         _driver.compile_source(b"nonsense", "sm_90")

@@ -72,7 +72,7 @@ def compile_source(source: bytes, architecture: str) -> Compiled:
     (code,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
 
     def text(size: Any, get: Any) -> bytes:
-        buffer: bytes = b" " * _nvrtc(nvrtc, size(program))
+        buffer = _room(_nvrtc(nvrtc, size(program)))
         _nvrtc(nvrtc, get(program, buffer))
         return buffer.rstrip(b"\0")
 
@@ -83,9 +83,14 @@ def compile_source(source: bytes, architecture: str) -> Compiled:
     if architecture.startswith("compute_"):
         return Compiled(ptx + b"\0", ptx.decode(), log)
     size = _nvrtc(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
-    image = b" " * size
+    image = _room(size)
     _nvrtc(nvrtc, nvrtc.nvrtcGetCUBIN(program, image))
-    return Compiled(image, ptx.decode(), log)
+    return Compiled(image[:size], ptx.decode(), log)
+
+
+def _room(size: int) -> bytes:
+    """Bytes that NVRTC may write over: more than one, because Python has a single object for each of one byte."""
+    return bytes(size + 1)
 
 
 def nvrtc_version() -> tuple[int, int]:
