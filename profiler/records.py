@@ -259,6 +259,200 @@ class Engine(Record, frozen=True, kw_only=True):
     build_ns: NonNegative
 
 
+IDLE_KINDS = frozenset({"NoOp", "Constant"})
+"""Kinds of layers of a plan that have tensors and run nothing: a NoOp passes on a tensor that already has the
+format asked for, a Constant lies in memory before the run."""
+
+
+class PlanTensor(Record, frozen=True, kw_only=True):
+    """A tensor as a layer of a TensorRT plan reads or writes it.
+
+    ``dims`` are the logical ones, -1 where they depend on the input; None where the plan does not tell.
+    ``dtype`` is a key of `units.DTYPE_BITS`, or ``""`` where the plan does not tell.
+    """
+
+    name: str
+    dims: tuple[int, ...] | None
+    dtype: str
+    format: str = ""
+    """As the plan has it: ``Channel major FP16 format where channel % 8 == 0``."""
+    vector_axis: int | None = None
+    """The dimension that the format pads: that of the channels."""
+    vector: Annotated[int, msgspec.Meta(gt=0)] = 1
+    """To a multiple of this many elements."""
+    strides: tuple[int, ...] | None = None
+    """In elements; TensorRT 11 and TensorRT-RTX tell them. 0 where one element serves a whole dimension."""
+    location: str = ""
+
+    @property
+    def elements(self) -> int | None:
+        """Number of elements in memory, padding included, or None while a dimension is not known."""
+        if self.dims is None:
+            return None
+        count = 1
+        for axis, dim in enumerate(self.dims):
+            if dim < 0:
+                return None
+            if self.strides is not None and axis < len(self.strides) and self.strides[axis] == 0:
+                continue
+            count *= -(-dim // self.vector) * self.vector if axis == self.vector_axis else dim
+        return count
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes in memory, padding included, or None while a dimension or the dtype is not known."""
+        elements = self.elements
+        if elements is None or self.dtype not in units.DTYPE_BITS:
+            return None
+        return units.dtype_bytes(self.dtype, elements)
+
+
+class PlanWeights(Record, frozen=True, kw_only=True):
+    """Weights or a bias that a layer of a plan holds: ``count`` values of ``dtype``, without padding."""
+
+    dtype: str
+    count: NonNegative
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes, or None where the plan does not tell the dtype."""
+        return units.dtype_bytes(self.dtype, self.count) if self.dtype in units.DTYPE_BITS else None
+
+
+class PlanLayer(Record, frozen=True, kw_only=True):
+    """One layer of a TensorRT plan, in the words of TensorRT's engine inspector.
+
+    ``onnx_nodes`` are names of ONNX nodes in the order given, each once. Of a range
+    ``{ForeignNode[first...last]}`` they are only the two ends, and ``onnx_range`` is True.
+    """
+
+    name: str
+    kind: str
+    """LayerType: ``CaskConvolution``, ``gemm``, ``kgen``, ``Reformat``, ..."""
+    parameter_type: str = ""
+    inputs: tuple[PlanTensor, ...] = ()
+    outputs: tuple[PlanTensor, ...] = ()
+    constants: tuple[PlanTensor, ...] = ()
+    """Weights that are listed like inputs: TensorRT 11 and TensorRT-RTX do that."""
+    tactic: str = ""
+    """TacticName: what the kernel is called, as far as the plan knows."""
+    tactic_value: str = ""
+    stream: int | None = None
+    onnx_nodes: tuple[str, ...] = ()
+    nodes_from: Literal["metadata", "name", "none"] = "none"
+    """Where ``onnx_nodes`` are from: TensorRT's own ``Metadata``, or the name of the layer, which also holds
+    names of weights and of helpers; ``none`` where neither tells."""
+    onnx_range: bool = False
+    serves: str = ""
+    """Of a reformat or a copy: the layer that it is made for."""
+    origin: str = ""
+    """Why a reformat is there: ``REFORMAT``, ``QDQ``."""
+    weights: PlanWeights | None = None
+    bias: PlanWeights | None = None
+    profile: NonNegative = 0
+    """Index of the optimisation profile that it belongs to."""
+    attributes: dict[str, Attribute] = {}
+    """All else that the plan tells of it: ``Kernel``, ``Stride``, ``Groups``, ``PluginType``, ..."""
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes that it must move: each distinct tensor read and each written once, weights included.
+
+        None while the size of a tensor is not known; 0 for the `IDLE_KINDS`. A lower bound for the ``gemm``
+        and ``kgen`` layers of TensorRT 8 to 10, whose weights the plan may leave out.
+        """
+        total = 0
+        if self.kind in IDLE_KINDS:
+            return total
+        for tensors in ((*self.inputs, *self.constants), self.outputs):
+            sizes: dict[str, int] = {}
+            for tensor in tensors:
+                if tensor.nbytes is None:
+                    return None
+                # Listed twice where a layer reads two views of it: the larger one counts.
+                sizes[tensor.name] = max(sizes.get(tensor.name, 0), tensor.nbytes)
+            total += sum(sizes.values())
+        for held in (self.weights, self.bias):
+            if held is not None:
+                if held.nbytes is None:
+                    return None
+                total += held.nbytes
+        return total
+
+
+class PlanShapes(Record, frozen=True, kw_only=True):
+    """What a binding may be in one optimisation profile; None where the profile does not bound it."""
+
+    min: tuple[int, ...] | None = None
+    opt: tuple[int, ...] | None = None
+    max: tuple[int, ...] | None = None
+    format: str = ""
+
+
+class PlanBinding(Record, frozen=True, kw_only=True):
+    """An input or output of a plan.
+
+    Before TensorRT 11 a plan lists names alone: mode, dtype and dims are then those of the layers that
+    read or write a tensor of that name.
+    """
+
+    name: str
+    mode: Literal["input", "output", "unknown"] = "unknown"
+    dtype: str = ""
+    dims: tuple[int, ...] | None = None
+    format: str = ""
+    location: str = ""
+    profiles: tuple[PlanShapes, ...] = ()
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """A TensorRT engine as its inspector, or the log of its build, describes it."""
+
+    era: str
+    """In words: which TensorRT writes such a description, and where it was found."""
+    layers: tuple[PlanLayer, ...]
+    """In execution order; those of a second optimisation profile follow those of the first."""
+    bindings: tuple[PlanBinding, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is missing from the description, and what was mended."""
+
+
+class LayerTime(Record, frozen=True, kw_only=True):
+    """Time of a layer as TensorRT's profiler sums it up, which runs the layers one after the other."""
+
+    name: str
+    total_ns: NonNegative
+    """Over all iterations."""
+    average_ns: NonNegative
+    median_ns: NonNegative | None = None
+    fraction: Fraction
+    """Of the time of all layers."""
+
+
+class LayerTimes(Record, frozen=True, kw_only=True):
+    """A profile of layers, as trtexec exports or prints it.
+
+    ``complete`` is False of a printed table, which leaves out layers that took no time.
+    """
+
+    iterations: NonNegative
+    layers: tuple[LayerTime, ...]
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+
+
+class InferenceTimes(Record, frozen=True, kw_only=True):
+    """Times of every inference, as trtexec exports them: one entry an inference, all of the same length."""
+
+    latency_ns: tuple[int, ...]
+    compute_ns: tuple[int, ...]
+    """On the GPU, from the first kernel to the last."""
+    enqueue_ns: tuple[int, ...]
+    """On the CPU."""
+    h2d_ns: tuple[int, ...]
+    d2h_ns: tuple[int, ...]
+
+
 # --- what the device did --------------------------------------------------------------------
 
 

@@ -1,0 +1,218 @@
+"""Layer information of TensorRT engines, from any file that people have of it.
+
+What TensorRT's engine inspector writes differs from version to version, and comes as JSON
+(``trtexec --exportLayerInfo``), as JSON objects one behind the other (``get_layer_information`` in a loop),
+as text with one line a layer (``LayerInformationFormat.ONELINE``), or within the verbose log of a build.
+Profiles and times are read by `profile_files`. Nothing here needs TensorRT.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from profiler.engine._plan_layers import make_plan
+from profiler.engine._plan_text import Text, parse_layer_line, read_text
+from profiler.engine._read_file import decode_json, read_file
+from profiler.engine.profile_files import join_profile, read_profile, read_times
+from profiler.errors import UsageError
+from profiler.records import Plan, PlanLayer
+
+__all__ = ["join_profile", "parse_one_line", "read_layer_info", "read_profile", "read_times"]
+
+REBUILD = (
+    "build the engine again with --profilingVerbosity=detailed (in Python:"
+    " config.profiling_verbosity = ProfilingVerbosity.DETAILED) and export with trtexec --exportLayerInfo=layers.json"
+)
+"""What mends a plan without detail."""
+
+_EXPORT = "export it with trtexec --loadEngine=model.plan --exportLayerInfo=layers.json"
+_BUILT = "Engine generation completed"
+_ERROR = "[E]"
+_LAYER_KEYS = ("Layers", "layers", "LayerInfo", "layerInfo")
+_BINDING_KEYS = ("I/O Tensors", "Bindings", "bindings")
+_DOCUMENT = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\[\]{\"])")
+"""The beginning of JSON: a log may begin with a bracket too, and a name with a brace."""
+_OBJECT_START = re.compile(r"^[ \t]*(?=\{\s*\"|\[\s*\{)", re.MULTILINE)
+
+
+def read_layer_info(path: Path) -> Plan:
+    """Read the layers of a TensorRT engine from a file; what kind of file it is shows in its content.
+
+    Args:
+        path: JSON or text of the engine inspector of TensorRT 8.2 to 11 or TensorRT-RTX, or a log of
+            ``trtexec`` or of a build that holds such text. Of several plans in one log the last is taken, and
+            a note says so.
+
+    Returns:
+        The plan, at least one layer long. Bytes and names are as far as the file tells, and its notes say
+        what it does not tell.
+
+    Raises:
+        MissingError: The file does not exist or cannot be read.
+        UsageError: It holds no layers, or only their names; or it is something else: an engine, a profile,
+            JSON cut short.
+    """
+    text = read_file(path, what="layer information", fix=_EXPORT)
+    if _DOCUMENT.match(text):
+        try:
+            return _from_json(path, text)
+        except _NotOneDocumentError:
+            return _from_objects(path, text)
+    found = read_text(text)
+    if found.sections or found.old_layers:
+        return _from_text(path, found)
+    if '"LayerType"' in text or '"Layers"' in text:
+        return _from_objects(path, text)
+    raise _nothing_in(path, text)
+
+
+def _nothing_in(path: Path, text: str) -> UsageError:
+    """Why a text holds no layers, by the signs that other files of TensorRT leave in it."""
+    why = "it is neither JSON nor text with a line for every layer, nor a log with a line 'Layers:'"
+    fix = _EXPORT
+    if _BUILT in text:
+        why = "it is the log of a build that printed no layers: without detailed profiling verbosity, or not verbose"
+        fix = REBUILD
+    elif (error := text.rfind(_ERROR)) >= 0:
+        message = text[error + len(_ERROR) :].partition("\n")[0].strip()
+        why = f"it is a log that ends without an engine: {message}"
+    elif "=== Profile (" in text:
+        why = "it holds the times of layers, as trtexec --dumpProfile prints them, but not what the layers are"
+    return UsageError(f"{path} holds no layer information", why=why, fix=fix)
+
+
+def parse_one_line(text: str) -> PlanLayer | None:
+    """One layer of a line ``Name: X, LayerType: Y, Inputs: [...], ...``, log prefixes before it ignored.
+
+    None for a line that is no layer.
+    """
+    start = text.find("Name: ")
+    raw = parse_layer_line(text[start:].rstrip("\r\n")) if start >= 0 else None
+    if raw is None:
+        return None
+    return make_plan([raw], (), found_in="", era="", notes=()).layers[0]
+
+
+class _NotOneDocumentError(Exception):
+    """The text begins with a JSON document, but does not end with it."""
+
+
+def _from_json(path: Path, text: str) -> Plan:
+    document, end = decode_json(path, text, 0)
+    if text[end:].strip():
+        raise _NotOneDocumentError
+    layers, bindings = _layers_of(path, document)
+    return _plan(path, layers, bindings, found_in="JSON")
+
+
+def _from_objects(path: Path, text: str) -> Plan:
+    """JSON objects one behind the other, with headers such as ``--- Layer 0 ---`` between them."""
+    objects = []
+    at = 0
+    while start := _OBJECT_START.search(text, at):
+        document, at = decode_json(path, text, start.end())
+        objects.append(document)
+    whole = [one for one in objects if isinstance(one, Mapping) and any(key in one for key in _LAYER_KEYS)]
+    if whole:
+        layers, bindings = _layers_of(path, whole[-1])
+        notes = [f"{len(whole)} plans in the file: the last one is taken"] if len(whole) > 1 else []
+        return _plan(path, layers, bindings, found_in="JSON amid other text", notes=notes)
+    layers, bindings = _layers_of(path, [one for one in objects if not _is_bindings(one)])
+    found: Mapping[str, Any] = next((one for one in objects if _is_bindings(one)), {})
+    bindings = bindings or next((found[key] for key in _BINDING_KEYS if key in found), [])
+    return _plan(path, layers, bindings, found_in="JSON objects of single layers")
+
+
+def _is_bindings(value: Any) -> bool:
+    return isinstance(value, Mapping) and "LayerType" not in value and any(key in value for key in _BINDING_KEYS)
+
+
+def _layers_of(path: Path, document: Any) -> tuple[list[Any], list[Any]]:
+    """The lists of layers and of bindings in a JSON document."""
+    if isinstance(document, list):
+        if any(_is_profile(one) for one in document):
+            raise UsageError(
+                f"{path} is no layer information",
+                why="it holds times, as trtexec --exportProfile or --exportTimes writes them",
+                fix="give it with --profile or --times, and the file of --exportLayerInfo as layer information",
+            )
+        return document, []
+    if isinstance(document, Mapping):
+        for key in _LAYER_KEYS:
+            if isinstance(document.get(key), list):
+                bindings: list[Any] = next(
+                    (document[name] for name in _BINDING_KEYS if isinstance(document.get(name), list)), []
+                )
+                return document[key], bindings
+        if "LayerType" in document:
+            return [document], []
+    raise UsageError(
+        f"{path} is no layer information",
+        why=f"its JSON has no list under any of {', '.join(_LAYER_KEYS)}",
+        fix=_EXPORT,
+    )
+
+
+def _is_profile(value: Any) -> bool:
+    return isinstance(value, Mapping) and "LayerType" not in value and ("averageMs" in value or "latencyMs" in value)
+
+
+def _plan(
+    path: Path,
+    layers: list[Any],
+    bindings: list[Any],
+    *,
+    found_in: str,
+    era: str = "",
+    notes: list[str] | None = None,
+) -> Plan:
+    notes = notes or []
+    if not layers:
+        raise UsageError(
+            f"{path} describes no layers",
+            why="its list of layers is empty, as that of an engine is that was built with --profilingVerbosity=none",
+            fix=REBUILD,
+        )
+    detailed = [one for one in layers if isinstance(one, Mapping) and ("LayerType" in one or "Outputs" in one)]
+    if not detailed:
+        if all(isinstance(one, str) or (isinstance(one, Mapping) and set(one) == {"Name"}) for one in layers):
+            raise _names_only(path, len(layers))
+        raise UsageError(
+            f"{path} is no layer information", why="none of the entries of its list is a layer", fix=_EXPORT
+        )
+    if len(detailed) < len(layers):
+        notes = [*notes, f"{len(layers) - len(detailed)} of {len(layers)} entries are no layers and are left out"]
+    return make_plan(detailed, bindings, found_in=found_in, era=era, notes=notes)
+
+
+def _names_only(path: Path, count: int) -> UsageError:
+    return UsageError(
+        f"{path} holds only the names of its {count} layers",
+        why="the engine was built without detailed profiling verbosity: no types, tensors or formats are kept in it",
+        fix=REBUILD,
+    )
+
+
+def _from_text(path: Path, found: Text) -> Plan:
+    era = f"TensorRT {found.version}" if found.version else ""
+    filled = [section for section in found.sections if section.layers]
+    if filled:
+        layers, _, bindings = filled[-1]
+        notes = [f"{len(filled)} plans in the file: the last one is taken"] if len(filled) > 1 else []
+        return _plan(path, layers, bindings, found_in="text of one line a layer", era=era, notes=notes)
+    if found.old_layers:
+        return _plan(
+            path,
+            found.old_layers,
+            [],
+            found_in="the 'Engine Layer Information' of a verbose log",
+            era=era or "TensorRT of an unknown version",
+            notes=[f"no attributes or weights of the layers, and all that Myelin compiles is one layer: {REBUILD}"],
+        )
+    names = max((len(section.names) for section in found.sections), default=0)
+    if names:
+        raise _names_only(path, names)
+    return _plan(path, [], [], found_in="")
