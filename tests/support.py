@@ -11,7 +11,7 @@ from types import ModuleType
 
 import onnx
 
-from profiler.errors import UsageError
+from profiler.errors import TrtprofError
 from profiler.records import Ceilings, Roof
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +31,7 @@ def load_script(path: Path, name: str) -> ModuleType:
     return module
 
 
-def refused(error: UsageError) -> str:
+def refused(error: TrtprofError) -> str:
     """The message of an error that says what, why and how."""
     assert error.what
     assert error.why

@@ -7,6 +7,8 @@ import importlib.metadata
 import importlib.util
 from typing import NamedTuple
 
+from profiler.engine.dialect import PRODUCTS, Product, installed_version
+
 
 class BackendStatus(NamedTuple):
     """A backend as this machine has it. ``fix`` says what to do about ``reason``."""
@@ -18,6 +20,7 @@ class BackendStatus(NamedTuple):
 
 
 _NOT_YET = "this version of trtprof cannot drive it yet"
+_NOT_RUN = "this version of trtprof cannot run its engines yet"
 
 
 def backends() -> list[BackendStatus]:
@@ -25,15 +28,23 @@ def backends() -> list[BackendStatus]:
     driver = ctypes.util.find_library("cuda") is not None
     gpu = "" if driver else "; no NVIDIA driver (libcuda) here"
     return [
-        BackendStatus("tensorrt", False, _NOT_YET + gpu + _package("tensorrt"), "use --backend ort-cpu"),
-        BackendStatus("tensorrt-rtx", False, _NOT_YET + gpu + _package("tensorrt_rtx"), "use --backend ort-cpu"),
+        _tensorrt(PRODUCTS["tensorrt"], driver=driver, gpu=gpu),
+        _tensorrt(PRODUCTS["tensorrt-rtx"], driver=driver, gpu=gpu),
         BackendStatus("ort-cuda", False, _NOT_YET + gpu, "use --backend ort-cpu"),
         _ort_cpu(),
     ]
 
 
-def _package(module: str) -> str:
-    return "" if importlib.util.find_spec(module) else f"; the package {module} is not installed"
+def _tensorrt(product: Product, *, driver: bool, gpu: str) -> BackendStatus:
+    """What it can do here: TensorRT-RTX builds without a GPU, TensorRT does not, and neither runs yet."""
+    version = installed_version(product)
+    if version is None:
+        reason = f"{_NOT_RUN}{gpu}; the package {product.module} is not installed"
+        return BackendStatus(product.backend, False, reason, f"use --backend ort-cpu; to build: {product.install}")
+    title = f"{product.title} {version}".strip()
+    builds = driver or product.backend == "tensorrt-rtx"
+    can = "builds and shows the plan, cannot run here" if builds else "cannot build here"
+    return BackendStatus(product.backend, False, f"{title} {can}: {_NOT_RUN}{gpu}", "use --backend ort-cpu")
 
 
 def _ort_cpu() -> BackendStatus:

@@ -52,6 +52,26 @@ def test_a_missing_driver_and_package_are_named(driver: str | None, monkeypatch:
     assert found["ort-cpu"].available, "it needs neither"
 
 
+@pytest.mark.parametrize(
+    ("backend", "driver", "can"),
+    [
+        ("tensorrt-rtx", None, "TensorRT-RTX 1.7.1 builds and shows the plan, cannot run here"),
+        ("tensorrt-rtx", "libcuda.so.1", "TensorRT-RTX 1.7.1 builds and shows the plan, cannot run here"),
+        ("tensorrt", None, "TensorRT 1.7.1 cannot build here"),
+        ("tensorrt", "libcuda.so.1", "TensorRT 1.7.1 builds and shows the plan, cannot run here"),
+    ],
+)
+def test_what_is_installed_says_what_it_can_do_without_a_gpu(
+    backend: str, driver: str | None, can: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
+    monkeypatch.setattr("profiler.engine.backends.installed_version", lambda _product: "1.7.1")
+    (found,) = (status for status in backends() if status.name == backend)
+    assert not found.available, "it cannot run a model yet"
+    assert found.reason.startswith(can)
+    assert found.fix
+
+
 def test_without_onnxruntime_nothing_pretends_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "onnxruntime")
     found = {status.name: status for status in backends()}

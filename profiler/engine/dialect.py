@@ -1,0 +1,475 @@
+"""What differs between TensorRT 8.6, 10, 11 and TensorRT-RTX: the only place that knows.
+
+A `Dialect` is made of the imported module and asks the module itself what it has: enum values moved
+between versions (``STRONGLY_TYPED`` is 1 in 10 and 0 in 11), flags and methods went. `NAMES` lists every
+name of the module that trtprof uses and the versions that have it; a test checks the list against the
+real bindings of each version, and that no build uses a name which is not on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from profiler.errors import BuildError, MissingError, UsageError
+
+Version = tuple[int, ...]
+
+
+class Product(NamedTuple):
+    """A library that builds engines, as it is packaged."""
+
+    backend: str
+    module: str
+    title: str
+    oldest: Version
+    packages: tuple[str, ...]
+    """Names under which it is distributed; the first that is installed tells the version."""
+    install: str
+    command_line: str
+    """Its own command line tool."""
+
+
+PRODUCTS: Mapping[str, Product] = {
+    product.backend: product
+    for product in (
+        Product(
+            "tensorrt", "tensorrt", "TensorRT", (8, 6), ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"),
+            "pip install 'trtprof[tensorrt]'", "trtexec",
+        ),
+        Product(
+            "tensorrt-rtx", "tensorrt_rtx", "TensorRT-RTX", (1, 5),
+            ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
+            "pip install 'trtprof[rtx]'", "tensorrt_rtx",
+        ),
+    )
+}  # fmt: skip
+"""By the name of the backend."""
+
+
+def product_of(backend: str) -> Product:
+    """The product that a backend is.
+
+    Raises:
+        UsageError: No such backend builds engines with TensorRT.
+    """
+    try:
+        return PRODUCTS[backend]
+    except KeyError:
+        raise UsageError(
+            f"the backend {backend!r} builds no TensorRT engine", why=f"those that do: {', '.join(PRODUCTS)}",
+            fix=f"--backend {next(iter(PRODUCTS))}",
+        ) from None  # fmt: skip
+
+
+def installed_version(product: Product) -> str | None:
+    """The version that the package metadata tells, without an import; ``""`` unknown, None not installed."""
+    if importlib.util.find_spec(product.module) is None:
+        return None
+    for name in product.packages:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+def parse_version(text: str) -> Version:
+    """The leading numbers of a version: ``10.16.1.11`` and ``10.0.0b6`` are (10, 16, 1, 11) and (10, 0, 0)."""
+    return tuple(int(number) for number in re.findall(r"(?:^|\.)(\d+)", text))
+
+
+class Name(NamedTuple):
+    """A name of the module, and which versions have it."""
+
+    path: str
+    """``Class.member``, or a name of the module itself."""
+    since: Version | None = (8, 6)
+    """First TensorRT that has it; None has none of them."""
+    until: Version | None = None
+    """First TensorRT that lacks it again."""
+    rtx: bool = True
+    """Whether TensorRT-RTX 1.5 and later have it."""
+
+    def expected(self, version: Version, *, rtx: bool) -> bool:
+        """Whether a version should have it."""
+        if rtx:
+            return self.rtx
+        return self.since is not None and self.since <= version and (self.until is None or version < self.until)
+
+
+_SEVERITIES = ("INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE")
+
+NAMES: tuple[Name, ...] = (
+    *(Name(f"ILogger.{name}") for name in _SEVERITIES),
+    Name("Builder.build_serialized_network"),
+    Name("Builder.create_builder_config"),
+    Name("Builder.create_network"),
+    Name("Builder.create_optimization_profile"),
+    Name("Builder.get_plugin_registry"),
+    Name("IPluginRegistry.load_library"),
+    Name("init_libnvinfer_plugins"),
+    Name("NetworkDefinitionCreationFlag.EXPLICIT_BATCH", until=(11,), rtx=False),
+    Name("NetworkDefinitionCreationFlag.STRONGLY_TYPED", since=(10,)),
+    Name("INetworkDefinition.get_input"),
+    Name("INetworkDefinition.num_inputs"),
+    Name("INetworkDefinition.num_layers"),
+    Name("ITensor.is_shape_tensor"),
+    Name("ITensor.name"),
+    Name("ITensor.shape"),
+    Name("OnnxParser.get_error"),
+    Name("OnnxParser.num_errors"),
+    Name("OnnxParser.parse"),
+    Name("OnnxParser.parse_from_file"),
+    Name("ParserError.code"),
+    Name("ParserError.desc"),
+    Name("ParserError.func"),
+    Name("ParserError.node"),
+    Name("ParserError.node_name", since=(10,)),
+    Name("ParserError.node_operator", since=(10,)),
+    Name("BuilderFlag.BF16", since=(10,), until=(11,), rtx=False),
+    Name("BuilderFlag.FP16", until=(11,), rtx=False),
+    Name("BuilderFlag.TF32"),
+    Name("MemoryPoolType.WORKSPACE"),
+    Name("ProfilingVerbosity.DETAILED"),
+    Name("IBuilderConfig.add_optimization_profile"),
+    Name("IBuilderConfig.builder_optimization_level"),
+    Name("IBuilderConfig.clear_flag"),
+    Name("IBuilderConfig.create_timing_cache"),
+    Name("IBuilderConfig.get_timing_cache"),
+    Name("IBuilderConfig.max_aux_streams"),
+    Name("IBuilderConfig.num_compute_capabilities", since=None),
+    Name("IBuilderConfig.profiling_verbosity"),
+    Name("IBuilderConfig.progress_monitor", since=(10,)),
+    Name("IBuilderConfig.set_compute_capability", since=None),
+    Name("IBuilderConfig.set_flag"),
+    Name("IBuilderConfig.set_memory_pool_limit"),
+    Name("IBuilderConfig.set_timing_cache"),
+    Name("ITimingCache.serialize"),
+    Name("IOptimizationProfile.set_shape"),
+    Name("IOptimizationProfile.set_shape_input"),
+    Name("IProgressMonitor.phase_finish", since=(10,)),
+    Name("IProgressMonitor.phase_start", since=(10,)),
+    Name("IProgressMonitor.step_complete", since=(10,)),
+    Name("ComputeCapability.CURRENT", since=None),
+    Name("ComputeCapability.NONE", since=None),
+    *(Name(f"ComputeCapability.SM{number}", since=None) for number in (75, 80, 86, 89, 120)),
+    Name("Runtime.deserialize_cuda_engine"),
+    Name("ICudaEngine.create_engine_inspector"),
+    Name("ICudaEngine.create_execution_context"),
+    Name("ICudaEngine.get_tensor_mode"),
+    Name("ICudaEngine.get_tensor_name"),
+    Name("ICudaEngine.get_tensor_profile_shape"),
+    Name("ICudaEngine.get_tensor_shape"),
+    Name("ICudaEngine.num_io_tensors"),
+    Name("TensorIOMode.INPUT"),
+    Name("IExecutionContext.set_input_shape"),
+    Name("EngineInspector.execution_context"),
+    Name("EngineInspector.get_engine_information"),
+    Name("LayerInformationFormat.JSON"),
+)  # fmt: skip
+"""Every name of the module that trtprof uses. Classes need no line of their own; ``__version__`` all have."""
+
+
+class ParseFailure(NamedTuple):
+    """One error of the ONNX parser."""
+
+    place: int
+    """Place of the node in its graph, -1 where it is none's fault."""
+    node: str
+    """Name of the node; ``""`` before TensorRT 10, which tells the place alone."""
+    op: str
+    reason: str
+    no_plugin: bool
+    """It took the op for a plugin's, as it has none of that name itself."""
+
+
+class Dialect:
+    """One installed TensorRT.
+
+    Attributes:
+        trt: The module.
+        product: What it is.
+        version: Its version as text.
+        numbers: Its version as numbers.
+    """
+
+    def __init__(self, trt: Any, product: Product, version: str) -> None:
+        self.trt = trt
+        self.product = product
+        self.version = version
+        self.numbers = parse_version(version)
+
+    @classmethod
+    def of(cls, module: ModuleType | Any) -> Dialect:
+        """The dialect of an imported module.
+
+        Raises:
+            MissingError: The module is none of the products, or too old.
+        """
+        name = str(module.__name__).removesuffix("_bindings")
+        product = next((product for product in PRODUCTS.values() if product.module == name), None)
+        if product is None:
+            raise MissingError(f"{module.__name__} is no TensorRT", fix=PRODUCTS["tensorrt"].install)
+        dialect = cls(module, product, str(module.__version__))
+        if dialect.numbers < product.oldest:
+            oldest = ".".join(map(str, product.oldest))
+            raise MissingError(
+                f"{dialect.title} is too old", why=f"trtprof speaks {product.title} {oldest} and later",
+                fix=f"pip install -U {product.packages[0]}",
+            )  # fmt: skip
+        return dialect
+
+    @property
+    def title(self) -> str:
+        return f"{self.product.title} {self.version}"
+
+    @property
+    def is_rtx(self) -> bool:
+        return self.product.module == "tensorrt_rtx"
+
+    @property
+    def takes_precision_flags(self) -> bool:
+        """Whether the builder chooses the precision by flags; otherwise it is that of the ONNX file."""
+        return hasattr(self.trt.BuilderFlag, "FP16")
+
+    @property
+    def has_timing_cache(self) -> bool:
+        """Whether a timing cache serves: TensorRT-RTX times nothing at the build."""
+        return not self.is_rtx
+
+    def network_flags(self, *, strongly_typed: bool) -> int:
+        """The flags of ``create_network``.
+
+        Raises:
+            UsageError: A strongly typed network is asked of a TensorRT that has none.
+        """
+        flag = self.trt.NetworkDefinitionCreationFlag
+        flags = 0
+        if hasattr(flag, "EXPLICIT_BATCH"):
+            flags |= 1 << int(flag.EXPLICIT_BATCH)
+        if not strongly_typed:
+            return flags
+        if not hasattr(flag, "STRONGLY_TYPED"):
+            raise UsageError(
+                f"{self.title} has no strongly typed networks", why="they came with TensorRT 10",
+                fix="leave --stronglyTyped out, or update TensorRT",
+            )  # fmt: skip
+        return flags | 1 << int(flag.STRONGLY_TYPED)
+
+    def create_network(self, builder: Any, *, strongly_typed: bool) -> Any:
+        """An empty network; see `network_flags`."""
+        return builder.create_network(self.network_flags(strongly_typed=strongly_typed))
+
+    def set_precision_flag(self, config: Any, precision: str) -> None:
+        """Let the builder compute in ``fp16`` or ``bf16`` where it finds that faster.
+
+        Raises:
+            UsageError: It has no flag for the type.
+        """
+        flag = getattr(self.trt.BuilderFlag, precision.upper(), None)
+        if flag is None:
+            raise UsageError(
+                f"{self.title} cannot choose {precision} by a flag",
+                why="its builder has no such flag",
+                fix="use --fp16, or another version of TensorRT",
+            )
+        config.set_flag(flag)
+
+    def set_tf32(self, config: Any, *, on: bool) -> None:
+        """Let fp32 products run in TF32 on tensor cores, or not; all versions do unless told."""
+        (config.set_flag if on else config.clear_flag)(self.trt.BuilderFlag.TF32)
+
+    def set_workspace(self, config: Any, size: int) -> None:
+        """Limit the memory for intermediate results inside a layer, in bytes."""
+        config.set_memory_pool_limit(self.trt.MemoryPoolType.WORKSPACE, size)
+
+    def set_detailed(self, config: Any) -> None:
+        """Keep everything about the layers in the engine, for the inspector and for NVTX."""
+        config.profiling_verbosity = self.trt.ProfilingVerbosity.DETAILED
+
+    def compute_capabilities(self) -> dict[str, Any]:
+        """What an engine can be built for: ``8.9`` -> member, and ``current``; empty where it is always this GPU."""
+        members = getattr(getattr(self.trt, "ComputeCapability", None), "__members__", {})
+        found = {}
+        for name, member in members.items():
+            match = re.fullmatch(r"SM(\d+)(\d)", name)
+            if match is not None:
+                found[f"{match[1]}.{match[2]}"] = member
+            elif name == "CURRENT":
+                found["current"] = member
+        return found
+
+    def set_compute_capabilities(self, config: Any, wanted: Sequence[str]) -> None:
+        """Build for these compute capabilities: ``("8.9", "12.0")``.
+
+        Raises:
+            UsageError: The library always builds for this GPU, or not for one of them.
+        """
+        known = self.compute_capabilities()
+        if not known:
+            raise UsageError(
+                f"{self.title} cannot build for compute capability {', '.join(wanted)}",
+                why="it builds for the GPU that it runs on, and no other",
+                fix="leave --computeCapabilities out, or use --backend tensorrt-rtx",
+            )
+        strange = [name for name in wanted if name not in known]
+        if strange:
+            raise UsageError(
+                f"{self.title} does not build for compute capability {', '.join(strange)}",
+                why=f"it knows {', '.join(known)}",
+                fix=f"--computeCapabilities {next(iter(known))}",
+            )
+        config.num_compute_capabilities = len(wanted)
+        for index, name in enumerate(wanted):
+            if not config.set_compute_capability(known[name], index):
+                raise BuildError(
+                    f"{self.title} refuses compute capability {name}",
+                    why="the GPU is not there" if name == "current" else "its own check of the number failed",
+                    fix="leave --computeCapabilities out: the engine then serves all GPUs that it can",
+                )
+
+    def set_progress(self, config: Any, report: Callable[[str, str, int, int], None]) -> Any:
+        """Have ``report(phase, parent phase, step, steps)`` called while the builder works.
+
+        Returns:
+            What must be kept until the build is done; None where the version tells no progress.
+        """
+        if not hasattr(self.trt, "IProgressMonitor"):
+            return None
+        config.progress_monitor = monitor = _monitor_class(self.trt)(report)
+        return monitor
+
+    def logger(self, sink: Callable[[str, str], None]) -> Any:
+        """A logger that hands ``sink`` every message, from VERBOSE on, with the name of its severity."""
+        return _logger_class(self.trt)(sink)
+
+    def load_plugins(self, builder: Any, logger: Any, libraries: Sequence[str]) -> None:
+        """Make TensorRT's own plugins and those of the libraries known.
+
+        Raises:
+            UsageError: TensorRT-RTX is given any: its parser aborts at a plugin.
+            BuildError: A library cannot be loaded or holds no plugin.
+        """
+        if self.is_rtx:
+            if libraries:
+                raise UsageError(
+                    f"{self.title} has no plugins", why=f"--staticPlugins names {', '.join(libraries)}",
+                    fix="use --backend tensorrt, or replace the ops by ones that it knows",
+                )  # fmt: skip
+            return
+        self.trt.init_libnvinfer_plugins(logger, "")
+        registry = builder.get_plugin_registry()
+        for library in libraries:
+            if registry.load_library(library) is None:
+                raise BuildError(
+                    f"the plugin library {library} cannot be loaded",
+                    why="it is no library of TensorRT plugins, or needs another library that is not found",
+                    fix=f"ldd {library} lists what it needs; it must be built against {self.title}",
+                )
+
+    def use_timing_cache(self, config: Any, stored: bytes) -> bool:
+        """Attach a timing cache made of ``stored``; an empty one if that is of another version or device.
+
+        Returns:
+            Whether ``stored`` was taken.
+
+        Raises:
+            UsageError: The library has no timing cache.
+        """
+        if not self.has_timing_cache:
+            raise UsageError(
+                f"{self.title} has no use for a timing cache", why="it times no kernels while it builds",
+                fix="leave --timingCacheFile out",
+            )  # fmt: skip
+        cache = config.create_timing_cache(stored)
+        if cache is not None and config.set_timing_cache(cache, False):  # ignore_mismatch
+            return True
+        config.set_timing_cache(config.create_timing_cache(b""), False)
+        return False
+
+    def timing_cache(self, config: Any) -> bytes:
+        """The timing cache as the build left it."""
+        return bytes(config.get_timing_cache().serialize())
+
+    def parse_failure(self, error: Any) -> ParseFailure:
+        """An error of the parser in words; TensorRT 8 does not tell the node's name and op."""
+        named = hasattr(error, "node_name")
+        text = " ".join(str(error.desc()).split())
+        code = str(error.code()).rpartition(".")[2]
+        no_plugin = "Plugin not found" in text
+        if no_plugin:
+            reason = "it has no op of this name, and no plugin"
+        elif text in {"", "false"}:  # an assertion without a message prints its condition
+            reason = "it does not take this op"
+        else:
+            reason = text.removeprefix("Assertion failed: ")
+        return ParseFailure(
+            place=int(error.node()),
+            node=str(error.node_name()) if named else "",
+            op=str(error.node_operator()) if named else "",
+            reason=f"{reason} ({code}, in {error.func()})",
+            no_plugin=no_plugin,
+        )
+
+    def layer_information(self, engine: Any) -> str:
+        """What the inspector says of all layers, as JSON text.
+
+        An engine with dynamic dimensions is described at the optimal shapes of its first profile:
+        without shapes the inspector leaves out formats.
+        """
+        names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+        inputs = [name for name in names if engine.get_tensor_mode(name) == self.trt.TensorIOMode.INPUT]
+        dynamic = [name for name in inputs if -1 in tuple(engine.get_tensor_shape(name))]
+        inspector = engine.create_engine_inspector()
+        if dynamic:
+            context = engine.create_execution_context()
+            for name in dynamic:
+                context.set_input_shape(name, engine.get_tensor_profile_shape(name, 0)[1])
+            inspector.execution_context = context
+        return str(inspector.get_engine_information(self.trt.LayerInformationFormat.JSON))
+
+
+@functools.cache
+def _logger_class(trt: Any) -> Any:
+    class Logger(trt.ILogger):  # type: ignore[misc]
+        """Hands on what the library says."""
+
+        def __init__(self, sink: Callable[[str, str], None]) -> None:
+            trt.ILogger.__init__(self)
+            self._sink = sink
+
+        def log(self, severity: Any, message: str) -> None:
+            self._sink(severity.name, message)
+
+    return Logger
+
+
+@functools.cache
+def _monitor_class(trt: Any) -> Any:
+    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]
+        """Hands on where the builder is."""
+
+        def __init__(self, report: Callable[[str, str, int, int], None]) -> None:
+            trt.IProgressMonitor.__init__(self)
+            self._report = report
+            self._phases: dict[str, tuple[str, int]] = {}
+
+        def phase_start(self, phase: str, parent: str | None, steps: int) -> None:
+            self._phases[phase] = (parent or "", steps)
+            self._report(phase, parent or "", 0, steps)
+
+        def step_complete(self, phase: str, step: int) -> bool:
+            parent, steps = self._phases.get(phase, ("", 0))
+            self._report(phase, parent, step + 1, steps)
+            return True
+
+        def phase_finish(self, phase: str) -> None:
+            self._phases.pop(phase, None)
+
+    return Monitor
