@@ -65,7 +65,8 @@ def analyse(folder: RunFolder) -> Run:
     capture = folder.read(run_folder.CAPTURE, Capture)
     kept = folder.read(run_folder.CEILINGS, Ceilings)
     speed = _speed(kept, capture)
-    ceilings = _at_speed(kept, min(speed, 1.0))
+    stream = _stream(kept, capture)
+    ceilings = _at_speed(kept, min(speed, 1.0), stream)
     kernels = folder.table(run_folder.KERNELS)
 
     matched, fates = match_layers(source.nodes, _as_run(engine.layers, capture))
@@ -125,7 +126,7 @@ def analyse(folder: RunFolder) -> Run:
         captured_ns=alignment.captured_ns,
         speed=speed,
         kernels_unattributed=alignment.unattributed,
-        assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed)),
+        assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed, stream)),
         created=request.created,
     )
 
@@ -255,9 +256,25 @@ def _speed(ceilings: Ceilings, capture: Capture) -> float:
     return ceilings.probe_ns / statistics.median(capture.probe_ns)
 
 
-def _at_speed(ceilings: Ceilings, speed: float) -> Ceilings:
-    """Ceilings as attainable at a slower clock: what the cores do scales, what DRAM does not."""
+def _stream(ceilings: Ceilings, capture: Capture) -> float:
+    """DRAM bandwidth of an Add around the run over that at calibration; 1 where nothing was probed.
+
+    Neighbours on a shared machine move it within seconds, up as well as down.
+    """
+    calibrated = ceilings.attainable.dram_out_of_place_bytes_per_s.get("add", 0.0)
+    if not capture.stream_bytes_per_s or calibrated <= 0:
+        return 1.0
+    return statistics.median(capture.stream_bytes_per_s) / calibrated
+
+
+def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
+    """Ceilings as attainable while the run was made: what the cores do at their speed, DRAM at its own.
+
+    No DRAM bandwidth is above the best that was ever measured, which bounds ``ideal``.
+    """
     roof = ceilings.attainable
+
+    best = ceilings.best.dram_bytes_per_s
 
     def scaled(rates: Mapping[str, float]) -> dict[str, float]:
         return {name: rate * speed for name, rate in rates.items()}
@@ -268,8 +285,10 @@ def _at_speed(ceilings: Ceilings, speed: float) -> Ceilings:
             tensor_flops_per_s=scaled(roof.tensor_flops_per_s),
             vector_flops_per_s=scaled(roof.vector_flops_per_s),
             special_per_s=scaled(roof.special_per_s),
-            dram_bytes_per_s=roof.dram_bytes_per_s,
-            dram_out_of_place_bytes_per_s=roof.dram_out_of_place_bytes_per_s,
+            dram_bytes_per_s=min(roof.dram_bytes_per_s * stream, best),
+            dram_out_of_place_bytes_per_s={
+                pattern: min(rate * stream, best) for pattern, rate in roof.dram_out_of_place_bytes_per_s.items()
+            },
             cache_bytes_per_s=roof.cache_bytes_per_s * speed,
         ),
         launch_ns=ceilings.launch_ns / speed,
@@ -377,7 +396,7 @@ def _unsupported(
     )
 
 
-def _assumptions(capture: Capture, ceilings: Ceilings, scale: float, speed: float) -> list[str]:
+def _assumptions(capture: Capture, ceilings: Ceilings, scale: float, speed: float, stream: float) -> list[str]:
     notes = [
         "1 MAC = 2 FLOP; bytes: each distinct external tensor of a layer once, at its dtype in the engine, weights too",
         f"what stays in the last-level cache ({format_bytes(ceilings.cache_bytes)}) is charged at its bandwidth",
@@ -385,7 +404,12 @@ def _assumptions(capture: Capture, ceilings: Ceilings, scale: float, speed: floa
     if speed < 1:
         notes.append(
             f"the machine ran at {format_percent(speed)} of the speed at which its ceilings were measured: "
-            "peaks and cache bandwidth that count as attainable are scaled by it, DRAM bandwidth is not"
+            "peaks and cache bandwidth that count as attainable are scaled by it"
+        )
+    if stream != 1:
+        notes.append(
+            f"memory streamed at {format_percent(stream)} of the bandwidth at which its ceilings were measured: "
+            "DRAM bandwidth that counts as attainable is scaled by it"
         )
     if capture.clock_resolution_ns > 1:
         notes.append(

@@ -488,6 +488,8 @@ class Capture(Record, frozen=True, kw_only=True):
     """Step of the profiler's clock; every kernel time is known to within this."""
     probe_ns: tuple[float, ...] = ()
     """Times of the speed probe (`ort_probe`) before, between and after the two measurements."""
+    stream_bytes_per_s: tuple[float, ...] = ()
+    """DRAM bandwidth of an Add (`ort_probe`) at the same moments."""
     runtime_shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
     """Layer name -> tensors in and out with the shapes seen while it ran."""
 

@@ -21,7 +21,7 @@ from profiler import child
 from profiler.capture import ort
 from profiler.capture.statistics import latency_of
 from profiler.errors import CaptureError, TrtprofError
-from profiler.ort_probe import probe_ns
+from profiler.ort_probe import probe_ns, stream_bytes_per_s
 from profiler.ort_session import SessionRequest, clean_message, make_session, name_layers
 from profiler.records import Capture, InputTensor
 from profiler.units import NUMPY_DTYPES
@@ -87,7 +87,7 @@ def capture(request: WorkerRequest) -> None:
     folder = Path(request.folder)
     feeds = make_inputs(request.inputs, request.seed)
     threads = request.session.threads
-    probes = [probe_ns(threads)]
+    probes, streams = [probe_ns(threads)], [stream_bytes_per_s(threads)]
     say("clean latency")
     session = make_session(request.session)
     run = bind(session, feeds)
@@ -97,6 +97,7 @@ def capture(request: WorkerRequest) -> None:
     pd.DataFrame({"latency_ns": samples}).to_parquet(folder / LATENCY_FILE, index=False)
 
     probes.append(probe_ns(threads))
+    streams.append(stream_bytes_per_s(threads))
     nodes = max(request.layers, 1)
     profiled_runs = max(3, min(request.profile_iterations, EVENT_LIMIT // nodes))
     say(f"profile of {profiled_runs} iterations")
@@ -115,6 +116,7 @@ def capture(request: WorkerRequest) -> None:
     profile_path = Path(session.end_profiling())
     del session, run
     probes.append(probe_ns(threads))
+    streams.append(stream_bytes_per_s(threads))
     say("reading the profile")
     profile = ort.read_profile(profile_path, profiled_runs, scheduled)
     profile_path.unlink()
@@ -128,6 +130,7 @@ def capture(request: WorkerRequest) -> None:
         inputs=request.inputs,
         clock_resolution_ns=ort.CLOCK_RESOLUTION_NS,
         probe_ns=tuple(probes),
+        stream_bytes_per_s=tuple(streams),
         runtime_shapes=profile.shapes,
     )
     # Written last: its presence says that the capture is whole.

@@ -118,7 +118,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
     folder = pipeline.execute(pipeline.RunOptions(model=str(model), output=str(tmp_path / "run"), **QUICK))  # type: ignore[arg-type]
     capture = folder.read(run_folder.CAPTURE, Capture)
-    assert len(capture.probe_ns) == 3
+    assert len(capture.probe_ns) == len(capture.stream_bytes_per_s) == 3
     then = folder.report()
     half = msgspec.structs.replace(fixed_ceilings(), probe_ns=statistics.median(capture.probe_ns) / 2)
     folder.write(run_folder.CEILINGS, half)
@@ -132,6 +132,27 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
         if layer.bound == before[layer.name].bound == "tensor":
             assert layer.attainable_ns == pytest.approx(2 * (before[layer.name].attainable_ns or 0), abs=2)
     assert sum(row.ns for row in now.ledger) == now.latency.median_ns
+
+    bandwidth = statistics.median(capture.stream_bytes_per_s)
+    for factor in (0.25, 4.0):
+        fixed = fixed_ceilings()
+        roof = msgspec.structs.replace(
+            fixed.attainable,
+            dram_bytes_per_s=2e9,
+            dram_out_of_place_bytes_per_s={"add": bandwidth / factor, "copy": 1e9},
+        )
+        folder.write(run_folder.CEILINGS, msgspec.structs.replace(fixed, attainable=roof))
+        streamed = analysis.analyse(folder)
+        assert any(f"memory streamed at {100 * factor:.1f} % of the bandwidth" in note for note in streamed.assumptions)
+        scaled = streamed.ceilings.attainable
+        best = fixed.best.dram_bytes_per_s
+        assert scaled.dram_bytes_per_s == pytest.approx(2e9 * factor)
+        assert scaled.dram_out_of_place_bytes_per_s["copy"] == pytest.approx(1e9 * factor)
+        assert scaled.dram_out_of_place_bytes_per_s["add"] == pytest.approx(min(bandwidth, best))
+        assert scaled.tensor_flops_per_s == then.ceilings.attainable.tensor_flops_per_s
+        assert [layer.ideal_ns for layer in streamed.layers] == [
+            before[layer.name].ideal_ns for layer in streamed.layers
+        ]
 
 
 @pytest.mark.usefixtures("no_calibration")
