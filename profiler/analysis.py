@@ -259,12 +259,13 @@ def _speed(ceilings: Ceilings, capture: Capture) -> float:
 def _stream(ceilings: Ceilings, capture: Capture) -> float:
     """DRAM bandwidth of an Add around the run over that at calibration; 1 where nothing was probed.
 
-    Neighbours on a shared machine move it within seconds, up as well as down.
+    Neighbours on a shared machine move it within seconds, up as well as down; what the run could have had is
+    the best of the moments that were looked at.
     """
     calibrated = ceilings.attainable.dram_out_of_place_bytes_per_s.get("add", 0.0)
     if not capture.stream_bytes_per_s or calibrated <= 0:
         return 1.0
-    return statistics.median(capture.stream_bytes_per_s) / calibrated
+    return max(capture.stream_bytes_per_s) / calibrated
 
 
 def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
