@@ -7,6 +7,7 @@ import re
 from types import ModuleType
 
 from profiler.cli import app, calibrate, commands, gpus, predict, sweep
+from profiler.hardware.gpus import specs
 from support import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -43,6 +44,10 @@ def test_every_path_it_names_exists() -> None:
     named |= set(re.findall(r"^(profiler/[\w/.]+)", README, re.MULTILINE))
     assert len(named) > 8
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_it_counts_the_datasheets_that_there_are() -> None:
+    assert re.findall(r"datasheets of (\d+) GPUs", README) == [str(len(specs()))]
 
 
 def test_quick_start_is_exactly_two_commands() -> None:
