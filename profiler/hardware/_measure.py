@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from onnx import TensorProto, helper
 
+from profiler import child
 from profiler.errors import BuildError, MissingError, TrtprofError
 from profiler.hardware import _fit
 from profiler.hardware._exchange import Failure, Measured, MeasureRequest
@@ -362,4 +363,5 @@ class _Bench:
 
 
 if __name__ == "__main__":
+    child.end_with_parent()
     sys.exit(main(sys.argv))

@@ -23,6 +23,7 @@ What each ceiling is:
 from __future__ import annotations
 
 import datetime as dt
+import os
 import statistics
 import subprocess
 import tempfile
@@ -185,11 +186,14 @@ def measure_in_child(request: MeasureRequest) -> Measured:
     command = child.command("profiler.hardware._measure", msgspec.json.encode(request).decode())
     what = f"the ceilings of this host could not be measured with {_threads(request.threads)}"
     fix = "try fewer threads, or report this with the output of `trtprof doctor`"
+    # The child ends when this pipe closes: a Ctrl-C before its start is noted would orphan it.
+    reader, writer = os.pipe()
     try:
         # The folder is the parent's, so that it goes away even when the child is killed.
         with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
             done = subprocess.run(
                 command,
+                stdin=reader,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -201,6 +205,9 @@ def measure_in_child(request: MeasureRequest) -> Measured:
         raise CaptureError(what, why=f"no result after {TIMEOUT_SECONDS:.0f} s", fix=fix) from None
     except OSError as error:
         raise CaptureError(what, why=f"the process did not start: {error}", fix=fix) from None
+    finally:
+        os.close(reader)
+        os.close(writer)
     return result_of(
         done.returncode, done.stdout, done.stderr, Measured, what=what, fix=fix, install="pip install onnxruntime"
     )
