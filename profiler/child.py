@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -21,6 +23,17 @@ def environment() -> dict[str, str]:
     home = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def lifeline() -> Iterator[int]:
+    """A pipe for the stdin of a child that calls `end_with_parent`: it closes when the block ends, however it does."""
+    reader, writer = os.pipe()
+    try:
+        yield reader
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def end_with_parent() -> None:

@@ -45,7 +45,7 @@ def calibrate(
     and replaces what is kept; a run takes the kept ceilings.
     """
     with errors_shown():
-        from profiler.hardware.calibrate import ridge_points
+        from profiler.hardware.gpus import ridge_points
         from profiler.records import SCHEMA_VERSION
         from profiler.report import ceilings as reporter
 

@@ -23,7 +23,6 @@ What each ceiling is:
 from __future__ import annotations
 
 import datetime as dt
-import os
 import statistics
 import subprocess
 import tempfile
@@ -171,11 +170,6 @@ def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now
     )
 
 
-def ridge_points(roof: Roof) -> dict[str, float]:
-    """Ridge point by dtype: the FLOP per byte of DRAM traffic from which on multiply-accumulates bound the time."""
-    return {dtype: rate / roof.dram_bytes_per_s for dtype, rate in roof.tensor_flops_per_s.items()}
-
-
 def measure_in_child(request: MeasureRequest) -> Measured:
     """Measure one thread count in a fresh Python process.
 
@@ -186,14 +180,12 @@ def measure_in_child(request: MeasureRequest) -> Measured:
     command = child.command("profiler.hardware._measure", msgspec.json.encode(request).decode())
     what = f"the ceilings of this host could not be measured with {_threads(request.threads)}"
     fix = "try fewer threads, or report this with the output of `trtprof doctor`"
-    # The child ends when this pipe closes: a Ctrl-C before its start is noted would orphan it.
-    reader, writer = os.pipe()
     try:
         # The folder is the parent's, so that it goes away even when the child is killed.
-        with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch, child.lifeline() as stdin:
             done = subprocess.run(
                 command,
-                stdin=reader,
+                stdin=stdin,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -205,9 +197,6 @@ def measure_in_child(request: MeasureRequest) -> Measured:
         raise CaptureError(what, why=f"no result after {TIMEOUT_SECONDS:.0f} s", fix=fix) from None
     except OSError as error:
         raise CaptureError(what, why=f"the process did not start: {error}", fix=fix) from None
-    finally:
-        os.close(reader)
-        os.close(writer)
     return result_of(
         done.returncode, done.stdout, done.stderr, Measured, what=what, fix=fix, install="pip install onnxruntime"
     )

@@ -30,8 +30,8 @@ from profiler.hardware.calibrate import (
     calibrate,
     measure_in_child,
     merge,
-    ridge_points,
 )
+from profiler.hardware.gpus import ridge_points
 from profiler.inspection import inspection_of
 from profiler.records import Ceilings, Device, Work
 from profiler.source.load import load_model, source_of

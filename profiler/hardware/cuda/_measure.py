@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from profiler import child
 from profiler.errors import CaptureError, MissingError, TrtprofError
 from profiler.hardware import _fit, nvml
 from profiler.hardware._exchange import Failure
@@ -434,4 +435,5 @@ def watch(clock: Clock) -> Iterator[Watched]:
 
 
 if __name__ == "__main__":
+    child.end_with_parent()
     sys.exit(main(sys.argv))

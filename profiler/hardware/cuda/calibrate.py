@@ -140,26 +140,27 @@ def measure_in_child(wanted: GpuRequest) -> GpuMeasured:
     command = child.command("profiler.hardware.cuda._measure", msgspec.json.encode(wanted).decode())
     limit = 5 * wanted.seconds + GRACE_SECONDS
     what = f"the ceilings of GPU {wanted.nvml_index} could not be measured"
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=environment(wanted),
-        )
-    except OSError as error:
-        raise CaptureError(what, why=f"the process did not start: {error}", fix=FIX) from None
-    try:
-        stdout, stderr = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        raise CaptureError(
-            what, why=f"no result after {limit:.0f} s", fix="nvidia-smi tells whether the GPU still answers"
-        ) from None
-    finally:
-        _end(process)
+    with child.lifeline() as stdin:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=environment(wanted),
+            )
+        except OSError as error:
+            raise CaptureError(what, why=f"the process did not start: {error}", fix=FIX) from None
+        try:
+            stdout, stderr = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise CaptureError(
+                what, why=f"no result after {limit:.0f} s", fix="nvidia-smi tells whether the GPU still answers"
+            ) from None
+        finally:
+            _end(process)
     return result_of(process.returncode, stdout, stderr, GpuMeasured, what=what, fix=FIX, install=INSTALL)
 
 
