@@ -34,8 +34,6 @@ from profiler.records import (
     LayerResult,
     Match,
     Node,
-    NodeFate,
-    NodeResult,
     Op,
     Roof,
     Run,
@@ -44,6 +42,7 @@ from profiler.records import (
     Unsupported,
     Work,
 )
+from profiler.results import by_loss, node_results
 from profiler.run_folder import Request, RunFolder
 from profiler.units import format_bytes, format_ns, format_percent
 
@@ -119,8 +118,8 @@ def analyse(folder: RunFolder) -> Run:
         coverage=alignment.coverage,
         verdict=verdict(case, findings, attainable),
         ledger=ledger,
-        layers=tuple(sorted(results, key=_by_loss)),
-        nodes=_node_results(source.nodes, fates),
+        layers=tuple(sorted(results, key=by_loss)),
+        nodes=node_results(source.nodes, {node.name: node.work for node in source.nodes}, fates),
         findings=findings,
         unsupported=_unsupported(results, prices, {layer.name: layer.op.domain for layer in ran}),
         captured_ns=alignment.captured_ns,
@@ -157,12 +156,6 @@ def _price_of_nodes(layer: Layer, ops: Sequence[Op], reason: str) -> tuple[Work 
     if work is None:
         return None, reason
     return msgspec.structs.replace(work, note="; ".join(filter(None, ("that of its ONNX nodes", work.note)))), ""
-
-
-def _by_loss(result: LayerResult) -> tuple[int, str]:
-    """Largest loss first. A layer without a price may be all loss; a layout layer is."""
-    lost = result.measured_ns if result.lost_ns is None else result.lost_ns
-    return (-lost, result.name)
 
 
 def _as_run(layers: Sequence[Layer], capture: Capture) -> list[Layer]:
@@ -357,22 +350,6 @@ def _shapes_text(op: Op) -> str:
         )
 
     return f"{text(op.inputs)} -> {text(op.outputs)}"
-
-
-def _node_results(nodes: Sequence[Node], fates: Sequence[NodeFate]) -> tuple[NodeResult, ...]:
-    return tuple(
-        NodeResult(
-            name=node.name,
-            op_type=node.op.op_type,
-            graph=node.graph,
-            fate=fate.fate,
-            layers=fate.layers,
-            flops=None if node.work is None else node.work.flops,
-            bytes=None if node.work is None else node.work.bytes,
-            reason=fate.reason,
-        )
-        for node, fate in zip(nodes, fates, strict=True)
-    )
 
 
 def _unsupported(

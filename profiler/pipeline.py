@@ -8,7 +8,6 @@ missing.
 from __future__ import annotations
 
 import datetime as dt
-import gc
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from profiler import __version__, run_folder
-from profiler.errors import MissingError, UsageError
+from profiler.collector import without_collector
+from profiler.errors import MissingError, TrtprofError, UsageError
 from profiler.ort_session import SessionRequest
 from profiler.records import (
     SCHEMA_VERSION,
@@ -38,6 +38,9 @@ from profiler.source.spec import ExportOptions, parse_spec
 from profiler.units import format_ns
 
 if TYPE_CHECKING:
+    from profiler.engine.tensorrt import BuildOptions
+    from profiler.engine_build import EngineBuild
+    from profiler.engine_plan import PricedPlan
     from profiler.prediction import Settings
     from profiler.source.load import LoadedModel
 
@@ -260,12 +263,136 @@ def export(
     )
 
 
-def inspect(
-    model: str, shapes: Iterable[str] = (), batch: int | None = None, how: ExportOptions | None = None
-) -> Inspection:
-    """Look at a model alone: its ops, shapes, parameters and work; nothing is built or run.
+def build(
+    model: str,
+    options: BuildOptions,
+    shapes: Iterable[str] = (),
+    batch: int | None = None,
+    how: ExportOptions | None = None,
+    progress: Progress | None = None,
+    *,
+    rebuild: bool = False,
+) -> EngineBuild:
+    """Build an engine of a model, and lead its layers back to ONNX nodes.
 
-    ``how`` says how a spec in place of a file is exported; its shapes are those of ``shapes``.
+    Args:
+        model: An ONNX file, or a spec.
+        options: How to build; every dynamic input gets a shape from ``shapes`` and ``batch``, or from the
+            profiles in here.
+        shapes: ``--shapes`` values.
+        batch: Value of ``--batch``.
+        how: How a spec is exported; its shapes are those of ``shapes``.
+        progress: Told what is being done.
+        rebuild: Build even if an engine is kept.
+
+    Raises:
+        TrtprofError: The model or the shapes are not usable, the library is missing, or it refuses the model;
+            see `engine.tensorrt.build`.
+    """
+    from profiler.engine_build import bound, engine_of
+    from profiler.source.shapes import parse_shapes
+
+    say = progress or Silent()
+    given = parse_shapes(shapes)
+    how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
+    say.stage("source")
+    with opened_model(model, how, say) as loaded, without_collector():
+        say.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
+        source, options = bound(loaded, options, given, batch)
+        say.stage("engine")
+        found = engine_of(loaded, _as_asked(source, model), options, say.detail, rebuild=rebuild)
+        say.detail(_built(found))
+        return found
+
+
+def build_command(
+    model: str, options: BuildOptions, shapes: Iterable[str] = (), batch: int | None = None, engine: str = ""
+) -> str:
+    """The command lines of TensorRT's own tool that do what `build` does; nothing is built.
+
+    Args:
+        model: An ONNX file.
+        options: See `build`.
+        shapes: See `build`.
+        batch: See `build`.
+        engine: Where the tool is to save the engine; by default beside nothing, under the name of the model.
+
+    Raises:
+        UsageError: A spec is named, which has no file; the shapes or options are not usable.
+        TrtprofError: The model is not usable; see `source.load`.
+    """
+    from profiler.engine_build import bound, command_of
+    from profiler.source.load import load_model
+    from profiler.source.shapes import parse_shapes
+
+    if parse_spec(model) is not None:
+        raise UsageError(
+            f"{model} is no ONNX file", why="TensorRT's own tool takes no other", fix=f"trtprof export {model}, first"
+        )
+    loaded = load_model(model)
+    _, options = bound(loaded, options, parse_shapes(shapes), batch)
+    return command_of(loaded, options, engine or f"{loaded.path.stem}.engine")
+
+
+def load_engine(
+    engine: Path,
+    backend: str,
+    model: str = "",
+    shapes: Iterable[str] = (),
+    batch: int | None = None,
+    how: ExportOptions | None = None,
+    progress: Progress | None = None,
+    *,
+    static_plugins: tuple[str, ...] = (),
+) -> EngineBuild:
+    """The layers of an engine made elsewhere, led back to the model where one is given.
+
+    Raises:
+        MissingError: There is no driver to load the engine with, or no library.
+        TrtprofError: See `engine.tensorrt.load_engine`, and `build` for the model.
+    """
+    from profiler.engine_build import engine_from
+    from profiler.source.load import source_of
+    from profiler.source.shapes import parse_shapes
+
+    say = progress or Silent()
+    source = None
+    if model:
+        given = parse_shapes(shapes)
+        how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
+        say.stage("source")
+        with opened_model(model, how, say) as loaded:
+            source = _as_asked(source_of(loaded, given, batch, feed=False), model)
+    say.stage("engine")
+    found = engine_from(engine, backend, source, say.detail, static_plugins=static_plugins)
+    say.detail(_built(found))
+    return found
+
+
+def _built(found: EngineBuild) -> str:
+    """What came of a build, in a line."""
+    facts, launches = found.priced.document.facts, found.priced.document.summary.launches
+    layers = f"{launches} layer{'s' * (launches != 1)}"
+    if facts.cached:
+        layers += ", kept from an earlier build"
+    elif facts.build_ns:
+        layers += f" in {format_ns(facts.build_ns)}"
+    return f"{facts.backend} {facts.versions.get(facts.backend, '')}".strip() + f": {layers}"
+
+
+def inspect(
+    model: str,
+    shapes: Iterable[str] = (),
+    batch: int | None = None,
+    how: ExportOptions | None = None,
+    progress: Progress | None = None,
+    *,
+    engine: bool = False,
+) -> Inspection:
+    """Look at a model alone: its ops, shapes, parameters and work; nothing is run.
+
+    ``how`` says how a spec in place of a file is exported; its shapes are those of ``shapes``. With ``engine``
+    the plan of TensorRT-RTX is there too, where that is installed; a model that it refuses has a note instead.
 
     Raises:
         TrtprofError: The model or the shapes are not usable; see `source.load`.
@@ -276,8 +403,46 @@ def inspect(
 
     given = parse_shapes(shapes)
     how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
-    with opened_model(model, how, Silent()) as loaded, _without_collector():
-        return inspection_of(_as_asked(source_of(loaded, given, batch, feed=False), model))
+    with opened_model(model, how, Silent()) as loaded, without_collector():
+        source = _as_asked(source_of(loaded, given, batch, feed=False), model)
+        found = inspection_of(source)
+        return _with_plan(found, loaded, source, progress or Silent()) if engine else found
+
+
+def _with_plan(found: Inspection, loaded: LoadedModel, source: Source, say: Progress) -> Inspection:
+    from profiler.engine_build import in_one_line, why_no_engine
+
+    if why_no_engine():
+        return found
+    try:
+        plan = _plan_at(loaded, source, "model", say).document
+    except TrtprofError as error:
+        say.detail("none was built")
+        return msgspec.structs.replace(found, notes=(*found.notes, f"no engine was built: {in_one_line(error)}"))
+    return msgspec.structs.replace(found, plan=plan)
+
+
+def _plan_at(loaded: LoadedModel, source: Source, precision: str, say: Progress) -> PricedPlan:
+    """The plan of the engine that TensorRT-RTX builds at a precision of a prediction.
+
+    Raises:
+        UsageError: It computes at another one, because the file does.
+        TrtprofError: See `engine.tensorrt.build`.
+    """
+    from profiler.engine_build import engine_at
+    from profiler.plan_prediction import computes_otherwise
+
+    say.stage("engine")
+    found = engine_at(loaded, source, precision, say.detail)
+    otherwise = computes_otherwise(found.priced, precision)
+    if otherwise:
+        raise UsageError(
+            f"the engine does not tell what {source.model.name} takes at {precision}",
+            why=otherwise,
+            fix="--level groups, or leave --dtype away",
+        )
+    say.detail(_built(found))
+    return found.priced
 
 
 def predict(
@@ -287,33 +452,52 @@ def predict(
     shapes: Iterable[str] = (),
     batch: int | None = None,
     how: ExportOptions | None = None,
+    progress: Progress | None = None,
 ) -> Prediction:
     """Predict what a model takes on GPUs that need not be at hand; see `inspect`.
 
+    The level ``layers`` builds an engine with TensorRT-RTX; ``auto`` does where that is installed and takes the
+    model, and else says in the assumptions why it took groups.
+
     Raises:
         UsageError: The settings are not possible; see `prediction.predict_source`.
-        TrtprofError: The model or the shapes are not usable; see `source.load`.
+        TrtprofError: The model or the shapes are not usable; see `source.load`. At the level ``layers``, no
+            engine can be built; see `engine.tensorrt.build`.
     """
-    from profiler.prediction import predict_source
+    from profiler import on_gpus
     from profiler.source.load import source_of
     from profiler.source.shapes import parse_shapes
 
+    on_gpus.check(settings)
     given = parse_shapes(shapes)
     how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
-    with opened_model(model, how, Silent()) as loaded, _without_collector():
-        return predict_source(_as_asked(source_of(loaded, given, batch, feed=False), model), gpus, settings)
+    with opened_model(model, how, Silent()) as loaded, without_collector():
+        source = _as_asked(source_of(loaded, given, batch, feed=False), model)
+        return _predicted(loaded, source, gpus, settings, progress or Silent())
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """No search for cycles: records hold none, and walking all of them again and again takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+def _predicted(
+    loaded: LoadedModel, source: Source, gpus: Sequence[GpuSpec], settings: Settings, say: Progress
+) -> Prediction:
+    from profiler.engine_build import in_one_line, why_no_engine
+    from profiler.plan_prediction import predict_plan
+    from profiler.prediction import predict_source
+
+    if settings.level not in ("auto", "layers"):
+        return predict_source(source, gpus, settings)
+    why = why_no_engine() if settings.level == "auto" else ""
+    if not why:
+        try:
+            priced = _plan_at(loaded, source, settings.precision, say)
+        except TrtprofError as error:
+            if settings.level == "layers":
+                raise
+            why = in_one_line(error)
+            say.detail("none was built: groups are estimated instead")
+        else:
+            return predict_plan(priced, source, gpus, settings)
+    found = predict_source(source, gpus, msgspec.structs.replace(settings, level="groups"))
+    return msgspec.structs.replace(found, assumptions=(*found.assumptions, f"--level auto took groups: {why}"))
 
 
 def sweep(
@@ -342,7 +526,7 @@ def sweep(
 
     axes, given = parse_sweeps(sweeps), parse_shapes(shapes)
     how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
-    with opened_model(model, how, Silent()) as loaded, _without_collector():
+    with opened_model(model, how, Silent()) as loaded, without_collector():
         found = sweep_of(sweep_source(loaded, axes, given, batch))
     if parse_spec(model) is None:
         return found
@@ -465,13 +649,11 @@ def _device(folder: RunFolder, options: RunOptions) -> tuple[Device, int]:
 
 
 def _session_request(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest:
-    if not loaded.changed:
-        return SessionRequest(model=str(loaded.path.resolve()), threads=threads)
-    # The runtime must see the unique names; weights beside the model stay where they are.
-    named = scratch / loaded.path.name
-    named.write_bytes(loaded.full().SerializeToString())
-    external = str(loaded.path.resolve().parent) if loaded.external_data else ""
-    return SessionRequest(model=str(named), threads=threads, external_data=external)
+    from profiler.engine_build import named_file
+
+    file, external = named_file(loaded, scratch)
+    beside = str(external) if external is not None and file != loaded.path.resolve() else ""
+    return SessionRequest(model=str(file), threads=threads, external_data=beside)
 
 
 def _build(folder: RunFolder, session: SessionRequest, scratch: Path, reason: str, say: Progress) -> Engine:

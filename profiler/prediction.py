@@ -12,18 +12,18 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from profiler import on_gpus
 from profiler.cost import as_work, moved_bytes
 from profiler.cost.fused import group_cost
 from profiler.cost.precision import compute_dtype, compute_dtypes
 from profiler.cost.recast import NARROW, PRECISIONS, narrow_tensors, recast
 from profiler.errors import UsageError
-from profiler.hardware import gpus
 from profiler.inspection import Kinds, count_runs, price, work_of_nodes
+from profiler.on_gpus import Settings, ceilings_of, has_unit, live_bytes
 from profiler.predict.cache import Access, Traffic, never_read, traffic_of_accesses
 from profiler.predict.fusion import Group, fuse
 from profiler.predict.roofline import estimate
 from profiler.records import (
-    SCHEMA_VERSION,
     Ceilings,
     Estimate,
     GpuPrediction,
@@ -37,32 +37,11 @@ from profiler.records import (
     Unsupported,
     Work,
 )
-from profiler.units import format_bytes
+
+__all__ = ["Settings", "predict_source"]
 
 Key = tuple[str, str]
 """A tensor: path of the graph that makes it, and its name."""
-
-LEVELS = ("groups", "nodes")
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be asked of a prediction.
-
-    Attributes:
-        level: ``groups``: nodes that an engine may fuse are one layer; ``nodes``: each is one.
-        precision: One of `cost.recast.PRECISIONS`.
-        accumulate: See `hardware.gpus.ceilings`.
-        clock_mhz: See `hardware.gpus.ceilings`.
-        overrides: See `hardware.gpus.ceilings`.
-        cold: Charge every byte to DRAM, as if the last-level cache kept nothing.
-    """
-
-    level: Literal["groups", "nodes"] = "groups"
-    precision: str = "model"
-    accumulate: Literal["fp32", "fp16"] = "fp32"
-    clock_mhz: float | None = None
-    overrides: dict[str, float] = {}
-    cold: bool = False
 
 
 def predict_source(source: Source, specs: Sequence[GpuSpec], how: Settings) -> Prediction:
@@ -74,32 +53,26 @@ def predict_source(source: Source, specs: Sequence[GpuSpec], how: Settings) -> P
         how: What is asked.
 
     Raises:
-        UsageError: The precision or the level is not known, or a ceiling is not possible.
+        UsageError: The precision or the level is not known, the level needs an engine, or a ceiling is
+            not possible.
     """
-    _check(how)
+    on_gpus.check(how)
+    if how.level not in ("groups", "nodes"):
+        raise UsageError(
+            f"--level {how.level} is not possible here",
+            why="it needs an engine, and there is none",
+            fix="--level groups, or pipeline.predict, which builds one",
+        )
     plan = _Plan(source, how.level)
-    found = tuple(_on_gpu(plan, spec, how) for spec in specs)
-    return Prediction(
-        schema_version=SCHEMA_VERSION,
-        model=source.model,
-        level=how.level,
-        precision=how.precision,
-        memory_bytes=plan.moves(how.precision).memory_bytes,
-        gpus=found,
-        fastest=min(found, key=lambda gpu: gpu.time_ns).gpu,
-        # A board whose limit is not known cannot be compared.
-        most_efficient=min(found, key=lambda gpu: (not gpu.tdp_w, gpu.joules)).gpu,
-        unsupported=plan.unsupported,
-        assumptions=(*source.model.assumptions, *_assumptions(plan, how)),
+    return on_gpus.prediction(
+        source,
+        how.level,
+        how,
+        plan.moves(how.precision).memory_bytes,
+        tuple(_on_gpu(plan, spec, how) for spec in specs),
+        plan.unsupported,
+        tuple(_assumptions(plan, how)),
     )
-
-
-def _check(how: Settings) -> None:
-    for option, value, known in (("--dtype", how.precision, PRECISIONS), ("--level", how.level, LEVELS)):
-        if value not in known:
-            raise UsageError(
-                f"{option} {value} is not possible", why="known: " + ", ".join(known), fix=f"{option} {known[0]}"
-            )
 
 
 # --- what does not depend on the GPU --------------------------------------------------------
@@ -382,34 +355,8 @@ class _Plan:
             for name in constants:
                 full = names.get(name) or f"{own} ({name})"
                 weights[full] = max(weights.get(full, 0), constants[name])
-        return _Moves(accesses, sum(weights.values()) + self._live(accesses, weights))
-
-    def _live(self, accesses: Sequence[Access], weights: Mapping[str, int]) -> int:
-        """The most bytes of activations that are needed at one time, inputs and outputs of the model included."""
         kept = {f"/{name}" for name in self.outputs} | {f"/{tensor.name}" for tensor in self.source.model.inputs}
-        last: dict[str, int] = {}
-        sizes: dict[str, int] = {}
-        for at, access in enumerate(accesses):
-            for name, size in (*access.reads.items(), *access.writes.items()):
-                if name not in weights:
-                    last[name] = at
-                    sizes[name] = max(size, sizes.get(name, 0))
-        dies: dict[int, list[str]] = {}
-        for name, at in last.items():
-            if name not in kept:
-                dies.setdefault(at, []).append(name)
-        live = {name for name in kept if name in sizes}
-        now = most = sum(sizes[name] for name in live)
-        for at, access in enumerate(accesses):
-            for name in (*access.reads, *access.writes):
-                if name in sizes and name not in live:
-                    live.add(name)
-                    now += sizes[name]
-            most = max(most, now)
-            for name in dies.get(at, ()):
-                live.discard(name)
-                now -= sizes[name]
-        return most
+        return _Moves(accesses, sum(weights.values()) + live_bytes(accesses, weights, kept))
 
     def traffic(self, precision: str, capacity: int) -> list[Traffic]:
         """What each layer finds in a cache of this size."""
@@ -474,7 +421,7 @@ def _shapes(kind: _Kind) -> str:
 
 
 def _on_gpu(plan: _Plan, spec: GpuSpec, how: Settings) -> GpuPrediction:
-    ceilings = _ceilings(spec, how, how.precision)
+    ceilings = ceilings_of(spec, how, how.precision)
     estimates = _estimates(plan, ceilings, how.precision)
     layers = tuple(
         msgspec.structs.replace(
@@ -485,43 +432,12 @@ def _on_gpu(plan: _Plan, spec: GpuSpec, how: Settings) -> GpuPrediction:
         )
         for layer, found in zip(plan.layers, estimates, strict=True)
     )
-    by_bound: dict[str, int] = {}
-    for layer in layers:
-        if layer.estimate is not None:
-            ns = layer.estimate.attainable_ns * layer.repeats
-            by_bound[layer.estimate.bound] = by_bound.get(layer.estimate.bound, 0) + ns
-    time_ns = sum(by_bound.values())
-    return GpuPrediction(
-        gpu=spec.slug,
-        name=spec.name,
-        ceilings=ceilings,
-        clock_mhz=how.clock_mhz or spec.boost_mhz.value,
-        tdp_w=spec.tdp_w.value,
-        memory_bytes=int(spec.memory_bytes.value),
-        time_ns=time_ns,
-        ideal_ns=sum(layer.estimate.roofline_ns * layer.repeats for layer in layers if layer.estimate is not None),
-        joules=time_ns / 1e9 * spec.tdp_w.value,
-        ridge=gpus.ridge_points(ceilings.attainable),
-        ns_by_bound=dict(sorted(by_bound.items(), key=lambda item: -item[1])),
-        by_precision={
-            precision: _time(plan, _ceilings(spec, how, precision), precision) if _has(spec, precision) else None
-            for precision in PRECISIONS
-            if precision != "model"
-        },
-        layers=layers,
-        notes=tuple(_notes(plan, spec, how)),
-    )
-
-
-def _ceilings(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:
-    found = gpus.ceilings(
-        spec,
-        tf32=precision != "fp32",
-        accumulate=how.accumulate,
-        clock_mhz=how.clock_mhz,
-        overrides=how.overrides,
-    )
-    return msgspec.structs.replace(found, cache_bytes=0) if how.cold else found
+    by_precision = {
+        precision: _time(plan, ceilings_of(spec, how, precision), precision) if has_unit(spec, precision) else None
+        for precision in PRECISIONS
+        if precision != "model"
+    }
+    return on_gpus.gpu_prediction(spec, how, ceilings, layers, by_precision, plan.moves(how.precision).memory_bytes)
 
 
 def _estimates(plan: _Plan, ceilings: Ceilings, precision: str) -> list[Estimate | None]:
@@ -547,26 +463,7 @@ def _time(plan: _Plan, ceilings: Ceilings, precision: str) -> int:
     )
 
 
-def _has(spec: GpuSpec, precision: str) -> bool:
-    """Whether the GPU has a unit for a precision: of 8 bits and TF32 only tensor cores count."""
-    if precision in ("model", "fp32"):
-        return True
-    dtype = NARROW.get(precision, precision)
-    return dtype in spec.tensor_flops_per_s or (precision in ("fp16", "bf16") and dtype in spec.vector_flops_per_s)
-
-
 # --- in words -------------------------------------------------------------------------------
-
-
-def _notes(plan: _Plan, spec: GpuSpec, how: Settings) -> Iterator[str]:
-    needed, there = plan.moves(how.precision).memory_bytes, int(spec.memory_bytes.value)
-    if needed > there:
-        yield f"does not fit: at least {format_bytes(needed)} of {format_bytes(there)} of memory"
-    if not _has(spec, how.precision):
-        yield f"no unit for {how.precision}: multiplied as the next wider type that it has one for"
-    weak = [name for name, figure in spec.figures.items() if figure.kind == "weak"]
-    if weak:
-        yield "weak figures of its datasheet: " + ", ".join(weak)
 
 
 def _assumptions(plan: _Plan, how: Settings) -> Iterator[str]:
@@ -576,17 +473,9 @@ def _assumptions(plan: _Plan, how: Settings) -> Iterator[str]:
         yield "each node is a kernel: an engine would fuse many"
     if plan.free:
         yield f"nodes that launch nothing (views, control flow, what shapes and constants alone decide): {plan.free}"
-    yield "the ceilings of a datasheet are not reached: these times are lower bounds, and a good engine takes longer"
-    if how.precision in ("model", "tf32"):
-        yield "fp32 products run as TF32 where a GPU has it, as TensorRT lets them by default"
+    yield from on_gpus.assumptions(how, tf32=how.precision in ("model", "tf32"))
     if how.precision in NARROW:
         yield f"operands of products are {how.precision}, all else that floats is fp16; what is quantised stays so"
-    if how.cold:
-        yield "every byte comes from DRAM"
-    else:
-        yield "inferences follow one another: the last-level cache holds what the one before left there"
-    yield "energy is time at the power limit of the board, an upper estimate"
-    yield "memory is the weights and the most that lives between layers, without what the runtime itself takes"
     if plan.bound_note:
         yield plan.bound_note
     unpriced = sum(1 for layer in plan.layers if layer.kind in plan.reasons)

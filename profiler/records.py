@@ -14,7 +14,7 @@ import msgspec
 
 from profiler import units
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of every JSON file and document that trtprof writes."""
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -453,6 +453,151 @@ class InferenceTimes(Record, frozen=True, kw_only=True):
     d2h_ns: tuple[int, ...]
 
 
+PlanRole = Literal["compute", "layout", "shape", "sync", "idle"]
+"""What a layer of a plan is for.
+
+``compute`` does the work of ONNX nodes, ``layout`` reformats, casts or copies for other layers, ``shape``
+computes shapes on the host, ``sync`` makes streams wait for one another, ``idle`` has tensors and launches
+nothing (constants, NoOps, views).
+"""
+
+
+class MatchedLayer(Record, frozen=True, kw_only=True):
+    """A layer of a plan, led back to the ONNX nodes that it computes.
+
+    ``nodes`` are unique names of nodes of the model, in graph order; ``shared`` are those of them that other
+    layers compute too (the product and the bias of one Gemm). ``added`` are casts that the conversion to
+    another precision put in, which the model does not have. ``match`` says how sure that is and ``reason``
+    by which evidence, in words. A layer that needs no node (`PlanRole` other than compute) has ``match``
+    exact where it is known what it is made for.
+    """
+
+    layer: PlanLayer
+    role: PlanRole = "compute"
+    nodes: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    match: MatchConfidence = "none"
+    reason: str = ""
+
+
+class PlanShare(Record, frozen=True, kw_only=True):
+    """A part of the layers of a plan that have something in common: a kind, a precision.
+
+    ``fraction`` is of the time of all layers where times are known, else of their bytes.
+    """
+
+    what: str
+    layers: NonNegative
+    bytes: NonNegative
+    ns: NonNegative | None = None
+    fraction: Fraction
+
+
+class PlanReformat(Record, frozen=True, kw_only=True):
+    """A layer that only brings a tensor into another dtype, order or padding.
+
+    ``origin`` says why it is there: the plan's own word (``REFORMAT``, ``QDQ``) or, where it has none,
+    ``input``, ``output`` or ``between layers``.
+    """
+
+    layer: str
+    origin: str
+    serves: str
+    """The layer, or the binding, that it is made for."""
+    change: str
+    """In words: ``fp32 Linear -> fp16 NHWC8``."""
+    bytes: NonNegative | None
+    ns: NonNegative | None = None
+
+
+class PlanEdge(Record, frozen=True, kw_only=True):
+    """A tensor that one layer leaves in memory and others read again: what a fusion would have saved.
+
+    ``kind`` tells what would have to fuse: ``epilogue`` (pointwise work behind a product), ``prologue``
+    (pointwise work before one), ``pointwise`` (two layers without products), ``products`` (two products),
+    ``layout`` (a reformat).
+    """
+
+    tensor: str
+    maker: str
+    readers: tuple[str, ...]
+    kind: Literal["epilogue", "prologue", "pointwise", "products", "layout"]
+    expected: bool
+    """Whether engines fuse such nodes as a rule (`predict.fusion`)."""
+    reason: str = ""
+    """In words, why it is expected, or what stands against it."""
+    bytes: NonNegative
+    """Written once and read by every reader."""
+    saved_ns: NonNegative | None = None
+    """What the layers would take less as one; None where no GPU was asked about."""
+
+
+class PlanLint(Record, frozen=True, kw_only=True):
+    """Something in a plan that is worth a look, found without any time: dims that a tensor core cannot use."""
+
+    code: str
+    layer: str
+    what: str
+    evidence: str
+    try_: str = msgspec.field(name="try")
+
+
+class PlanSummary(Record, frozen=True, kw_only=True):
+    """A plan in figures. Times are measured ones, or those attainable on a GPU, or there are none."""
+
+    layers: NonNegative
+    launches: NonNegative
+    """Layers that run something on the GPU: all but those for shapes, synchronisation and views."""
+    by_kind: tuple[PlanShare, ...]
+    by_precision: tuple[PlanShare, ...]
+    """By what a layer computes with, or moves where it computes nothing."""
+    by_match: tuple[PlanShare, ...]
+    """By how surely layers were led back to ONNX nodes: exact, inferred, none."""
+    reformats: tuple[PlanReformat, ...] = ()
+    edges: tuple[PlanEdge, ...] = ()
+    """Fusions that did not happen, those that would save most first."""
+    lints: tuple[PlanLint, ...] = ()
+    fates: dict[str, NonNegative] = {}
+    """ONNX nodes by what became of them (`NodeFate.fate`)."""
+
+
+class EngineFacts(Record, frozen=True, kw_only=True):
+    """How an engine came about, as far as is known."""
+
+    backend: str = ""
+    versions: dict[str, str] = {}
+    device: str = ""
+    """The GPU that it was built on, or ``no GPU``."""
+    era: str = ""
+    """See `Plan.era`."""
+    precision: str = ""
+    """In words: as in the file, or which converter made it fp16."""
+    build_ns: NonNegative | None = None
+    network_layers: NonNegative = 0
+    """Before the builder fused them."""
+    cached: bool = False
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is missing from the plan, and what was taken for granted."""
+
+
+class EnginePlan(Record, frozen=True, kw_only=True):
+    """What a TensorRT made of a model: the document of `trtprof build --format json`, a part of others."""
+
+    facts: EngineFacts
+    bindings: tuple[PlanBinding, ...]
+    layers: tuple[MatchedLayer, ...]
+    """In execution order."""
+    works: tuple[Work | None, ...]
+    """The work of each layer in one inference, all its runs together; None where it is unknown."""
+    fates: tuple[NodeFate, ...]
+    """One for every ONNX node, in graph order; empty where no model was given."""
+    op_types: dict[str, str] = {}
+    """ONNX node -> its op type, ``domain::type`` outside of ai.onnx."""
+    summary: PlanSummary
+
+
 # --- what the device did --------------------------------------------------------------------
 
 
@@ -792,6 +937,10 @@ class Inspection(Record, frozen=True, kw_only=True):
     ops: tuple[OpTotal, ...]
     nodes: tuple[Node, ...]
     unsupported: tuple[Unsupported, ...]
+    plan: EnginePlan | None = None
+    """What TensorRT-RTX makes of it, where that is installed."""
+    notes: tuple[str, ...] = ()
+    """In words, why there is no plan, where one was looked for."""
 
 
 class Term(Record, frozen=True, kw_only=True):
@@ -969,6 +1118,11 @@ class PredictedLayer(Record, frozen=True, kw_only=True):
     estimate: Estimate | None = None
     """Of one of its runs; None where the work is unknown, and ``reason`` says why."""
     reason: str = ""
+    kind: str = ""
+    """Of a layer of a built engine: its LayerType (``gemm``); empty of estimated groups."""
+    role: PlanRole = "compute"
+    match: MatchConfidence | None = None
+    """Of a layer of a built engine: how surely it was led back to its nodes."""
 
 
 class GpuPrediction(Record, frozen=True, kw_only=True):
@@ -994,6 +1148,8 @@ class GpuPrediction(Record, frozen=True, kw_only=True):
     """``time_ns`` at other precisions; None where the GPU has no unit for it."""
     layers: tuple[PredictedLayer, ...]
     """In execution order."""
+    plan: PlanSummary | None = None
+    """Of a built engine, with the times attainable on this GPU."""
     notes: tuple[str, ...] = ()
 
 
@@ -1013,6 +1169,10 @@ class Prediction(Record, frozen=True, kw_only=True):
     most_efficient: str
     """Slug of the GPU that needs least time, and of that which needs least energy."""
     unsupported: tuple[Unsupported, ...]
+    engine: EngineFacts | None = None
+    """Where ``level`` is ``layers``: the engine that they are of."""
+    fates: tuple[NodeFate, ...] = ()
+    """Where ``level`` is ``layers``: what became of every ONNX node in the engine."""
     assumptions: tuple[str, ...] = ()
 
 
@@ -1149,9 +1309,13 @@ class Run(Record, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     unsupported: tuple[Unsupported, ...]
     captured_ns: NonNegative
-    """Kernel time of all profiled iterations: matched plus unmatched, to the ns."""
+    """Kernel time of all profiled iterations, matched plus unmatched, to the ns; of a profile that has only the
+    times of layers (`Capture` is not there), that of one inference."""
     speed: float = 1.0
     """Speed of the device during the run over that when its ceilings were measured (`ort_probe`)."""
     kernels_unattributed: tuple[Match, ...] = ()
+    engine: EngineFacts | None = None
+    plan: PlanSummary | None = None
+    """Of a TensorRT engine, with the measured times."""
     assumptions: tuple[str, ...] = ()
     created: str = ""

@@ -6,10 +6,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
 import onnx
+import pytest
 
 from profiler.errors import TrtprofError
 from profiler.records import Ceilings, Roof
@@ -29,6 +31,16 @@ def load_script(path: Path, name: str) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def hide_modules(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Make packages look as if they were not installed."""
+    real = importlib.util.find_spec
+
+    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name in modules else real(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
 
 
 def refused(error: TrtprofError) -> str:

@@ -56,6 +56,9 @@ class SourceGraph:
         self.producer: dict[Key, Node] = {}
         self.readers: dict[Key, list[Node]] = defaultdict(list)
         self._known: set[Key] = set()
+        self._main: dict[str, Key] = {}
+        self._read: dict[str, list[Key]] = {}
+        self._made: dict[str, list[Key]] = {}
         self._index()
 
     # --- scopes -----------------------------------------------------------------------------
@@ -103,22 +106,45 @@ class SourceGraph:
 
     def _index(self) -> None:
         for node in self.nodes:
-            if node.name in self.inlined:
-                continue
-            for key in self.outputs(node):
-                self.producer[key] = node
-                self._known.add(key)
+            place = self._place[node.graph]
+            made = [self._key_at(place, tensor.name) for tensor in node.op.outputs if tensor is not None]
+            made = self._made[node.name] = [self._alias.get(key, key) for key in made] if self._alias else made
+            if node.name not in self.inlined:
+                for key in made:
+                    self.producer[key] = node
+        self._known.update(self.producer)
+        main = self._main
         for node in self.nodes:
-            for key in self.inputs(node):
-                self._known.add(key)
-                if node.graph not in self.never:
+            graph = node.graph
+            plain = not graph and not self._alias
+            read = self._read[node.name] = [
+                (plain and main.get(tensor.name)) or self.key(graph, tensor.name)
+                for tensor in node.op.inputs
+                if tensor is not None
+            ]
+            if graph not in self.never:
+                for key in read:
                     self.readers[key].append(node)
+            else:
+                self._known.update(read)
+        self._known.update(self.readers)
+
+    def _key_at(self, place: str, name: str) -> Key:
+        """A key, made once for each tensor of the main graph: large models have tens of thousands."""
+        if place:
+            return Key(place, name)
+        found = self._main.get(name)
+        if found is None:
+            found = self._main[name] = Key("", name)
+        return found
 
     def key(self, graph: str, name: str) -> Key:
         """The tensor that a node of this graph means by a name: its own graph's, or one around it."""
         place = at = self._place.get(graph, graph)
+        if not at and not self._alias:
+            return self._key_at("", name)
         while True:
-            found = Key(at, name)
+            found = self._key_at(at, name)
             found = self._alias.get(found, found)
             if found in self.producer:
                 return found
@@ -127,12 +153,12 @@ class SourceGraph:
             at = self._parent.get(at, "")
 
     def outputs(self, node: Node) -> list[Key]:
-        place = self._place[node.graph]
-        keys = [Key(place, tensor.name) for tensor in present(node.op.outputs)]
-        return [self._alias.get(key, key) for key in keys]
+        """The tensors that a node makes, those omitted left out."""
+        return self._made[node.name]
 
     def inputs(self, node: Node) -> list[Key]:
-        return [self.key(node.graph, tensor.name) for tensor in present(node.op.inputs)]
+        """The tensors that a node reads, those omitted left out."""
+        return self._read[node.name]
 
     def find(self, graph: str, name: str) -> Key | None:
         """The ONNX tensor that an engine tensor of this name in this graph is, if there is one."""
@@ -143,11 +169,13 @@ class SourceGraph:
 
     # --- tensors with the same values -------------------------------------------------------
 
-    def classes(self, *, strict: bool) -> dict[Key, int]:
+    def classes(self, *, strict: bool, fills_alike: bool = False) -> dict[Key, int]:
         """Tensors of one class are made in the same way from the same tensors.
 
         Strict classes hold the same values for sure. The others take constants of one shape and
-        type for the same, because weights are not read: they may hold the same values.
+        type for the same, because weights are not read: they may hold the same values. Between the
+        two are strict classes with ``fills_alike``: only what a ConstantOfShape fills is taken for
+        the same, whose value is not read either.
         """
         owners = {path.rpartition("/")[0] for path in self._place if path}
         numbers: dict[Hashable, int] = {}
@@ -167,7 +195,8 @@ class SourceGraph:
             outputs = list(present(op.outputs))
             if op.op_type in _VALUE_IN_ATTRIBUTE and outputs:
                 value = outputs[0].value
-                way = node.name if strict and value is None else (outputs[0].dtype, outputs[0].shape, value)
+                known = value is not None or (fills_alike and op.op_type == "ConstantOfShape")
+                way = node.name if strict and not known else (outputs[0].dtype, outputs[0].shape, value)
             elif op.op_type in _RANDOM or node.name in owners:
                 way = node.name
             for index, key in enumerate(self.outputs(node)):

@@ -20,20 +20,14 @@ from typing import Literal
 
 import msgspec
 
+from profiler.align._fates import PASS_THROUGH, is_shape_arithmetic, settled_before_run
 from profiler.align._graph import SAME_VALUES, Key, SourceGraph, present
 from profiler.records import Layer, MatchConfidence, Node, NodeFate, Tensor
 
-_SHAPE_OPS = frozenset(
-    {"Shape", "Size", "Gather", "Concat", "Unsqueeze", "Squeeze", "Slice", "Cast", "Range", "ConstantOfShape", "Add",
-     "Sub", "Mul", "Div", "Mod", "Min", "Max", "Neg", "Reshape", "Floor", "Ceil", "Where", "Equal", "Expand",
-     "Identity", "ReduceProd", "Transpose", "Split"}
-)  # fmt: skip
-_PASS_THROUGH = frozenset({"Identity", "Dropout", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
 _MOVERS = frozenset({"Transpose", "Cast"})
 """What a backend inserts between layers on its own account."""
 _FOLDS_INTO_WEIGHTS = frozenset({"BatchNormalization", "Mul", "Add", "Sub", "Div"})
 _HAS_WEIGHTS = ("Conv", "Gemm", "MatMul")
-_INTEGER = ("int", "uint", "bool")
 _FUSED_TO_ONNX_ACTIVATION = {"Clip": {"Clip", "Relu6"}, "Relu": {"Relu"}, "LeakyRelu": {"LeakyRelu"}}
 
 
@@ -193,7 +187,7 @@ class _Matcher:
             return False
         end = self.graph.producer.get(self.holds.get((layer.graph, output.name), Key("", "")))
         before = self.maker.get((layer.graph, entry.name))
-        if end is None or before is None or (layer.graph, entry.name) in self.holds or end.op.op_type in _PASS_THROUGH:
+        if end is None or before is None or (layer.graph, entry.name) in self.holds or end.op.op_type in PASS_THROUGH:
             return False
         named = self.layers[before]
         return bool(self._anchors(named) or named.output_hints or named.op.op_type == end.op.op_type)
@@ -363,7 +357,7 @@ class _Matcher:
             # An input that the walk did not meet, but its likeness: the backend merged the two.
             # Weights were not compared, so that is no more than likely.
             found, closed = self._walk(index, ends, values, doubles)[0], False
-        kept = [node for node in found.values() if node in ends or not _is_shape_arithmetic(node)]
+        kept = [node for node in found.values() if node in ends or not is_shape_arithmetic(node)]
         return sorted((node.name for node in kept), key=self.graph.position.__getitem__), closed
 
     def _walk(
@@ -425,23 +419,20 @@ class _Matcher:
         self, node: Node, owners: dict[str, list[int]], strict: dict[int, Node], loose: dict[int, Node]
     ) -> NodeFate:
         name = node.name
-        if node.graph in self.graph.never:
-            return NodeFate(node=name, fate="eliminated", reason="its branch is never taken")
-        if node.constant:
-            return NodeFate(node=name, fate="folded", reason="its inputs are constant: computed before the run")
-        if name in self.graph.inlined:
-            return NodeFate(node=name, fate="folded", reason="decided before the run: its branch runs in its place")
+        settled = settled_before_run(
+            self.graph, node, lambda key: bool(self.graph.readers.get(key) or key in self.own_name)
+        )
+        if settled is not None:
+            return settled
         outputs = self.graph.outputs(node)
-        if not any(self.graph.readers.get(key) or key in self.own_name for key in outputs):
-            return NodeFate(node=name, fate="eliminated", reason="its result is never read")
-        if _is_shape_arithmetic(node):
+        if is_shape_arithmetic(node):
             return NodeFate(node=name, fate="folded", reason="shape arithmetic, known before the run")
         # An Identity has the values of what it reads, so that its double would be just that.
         found = (strict.get(self.strict[key]) or loose.get(self.loose[key]) for key in outputs)
         double = next(filter(None, found), None) if node.op.op_type not in SAME_VALUES else None
         if double is not None:
             return self._claim(node, owners, owners[double.name], f"computed once, together with {double.name!r}")
-        if node.op.op_type in _PASS_THROUGH:
+        if node.op.op_type in PASS_THROUGH:
             return NodeFate(node=name, fate="eliminated", reason="it changes no values, so the backend dropped it")
         readers = [after.name for key in outputs for after in self.graph.readers.get(key, ())]
         makers = [self.graph.producer[key].name for key in self.graph.inputs(node) if key in self.graph.producer]
@@ -462,8 +453,3 @@ def _names(layer: Layer) -> Iterable[str]:
     yield layer.name
     for tensor in (*present(layer.op.inputs), *present(layer.op.outputs)):
         yield tensor.name
-
-
-def _is_shape_arithmetic(node: Node) -> bool:
-    outputs = list(present(node.op.outputs))
-    return node.op.op_type in _SHAPE_OPS and all(tensor.dtype.startswith(_INTEGER) for tensor in outputs)

@@ -47,7 +47,8 @@ def _root(
 def main() -> None:
     """Entry point of the ``trtprof`` command."""
     try:
-        from profiler.cli import calibrate, commands, gpus, predict, sweep  # noqa: F401 - they register themselves
+        # They register themselves.
+        from profiler.cli import analyze, build, calibrate, commands, gpus, predict, sweep  # noqa: F401
 
         app()
     except KeyboardInterrupt:

@@ -129,14 +129,19 @@ def inspect(
             help="Work over a dynamic dimension: batch=1..64:x2, x[2]=128..1024:128, n=1,2,4; may be repeated.",
         ),
     ] = None,
+    no_engine: Annotated[
+        bool, typer.Option("--no-engine", help="Build no engine, even where TensorRT-RTX is installed.")
+    ] = False,
     format_name: Annotated[str, typer.Option("--format", help="text or json; of a sweep csv too.")] = "text",
 ) -> None:
-    """Look at a model alone: ops, shapes, work.
+    """Look at a model alone: ops, shapes, work, and the layers that TensorRT-RTX makes of them.
 
-    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is built or run.
+    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is run. Where
+    TensorRT-RTX is installed an engine is built, without a GPU, to see what becomes one kernel.
     With --sweep a table over sizes, and closed forms of what they cost.
     """
-    with errors_shown():
+    progress = StageLines()
+    with errors_shown(progress):
         from profiler import pipeline
         from profiler.report import inspection
         from profiler.report import sweep as sweeps
@@ -158,7 +163,8 @@ def inspect(
             else:
                 result(sweeps.render_text(table, terminal_width(sys.stdout)))
             return
-        found = pipeline.inspect(one_model(model, onnx), shapes or (), batch, how)
+        with progress:
+            found = pipeline.inspect(one_model(model, onnx), shapes or (), batch, how, progress, engine=not no_engine)
         if format_name == "json":
             result(inspection.render_json(found))
         else:

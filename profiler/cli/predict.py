@@ -24,10 +24,11 @@ from profiler.cli.options import (
     export_options,
     one_model,
 )
-from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
+from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
 from profiler.errors import UsageError
 
 if TYPE_CHECKING:
+    from profiler.on_gpus import Level
     from profiler.records import GpuSpec, Prediction
 
 
@@ -50,8 +51,13 @@ def predict(
         ),
     ] = "model",
     level: Annotated[
-        str, typer.Option("--level", help="groups: fuse nodes as an engine may; nodes: each node by itself.")
-    ] = "groups",
+        str,
+        typer.Option(
+            "--level",
+            help="layers: of an engine that TensorRT-RTX builds, without a GPU; groups: nodes that an engine may fuse; "
+            "nodes: each by itself; auto: layers where that is installed and takes the model, else groups.",
+        ),
+    ] = "auto",
     accumulate: AccumulateOption = "fp32",
     clock: ClockOption = None,
     ceiling: CeilingOption = None,
@@ -66,12 +72,14 @@ def predict(
 ) -> None:
     """Predict a model on GPUs that need not be at hand.
 
-    Time, bound and energy on each GPU, at each precision, layer by layer under its roofline. No
-    engine is built: which nodes become one kernel is estimated. No weights are read, nothing runs.
+    Time, bound and energy on each GPU, at each precision, layer by layer under its roofline. Where
+    TensorRT-RTX is installed an engine is built, without a GPU, and its layers are predicted; else which
+    nodes become one kernel is estimated, and no weights are read. Nothing runs.
 
     Example: trtprof predict model.onnx --gpu rtx-4090,l4 --dtype fp16 -o roofline.svg
     """
-    with errors_shown():
+    progress = StageLines()
+    with errors_shown(progress):
         check_format("predict", format_name)
         if accumulate not in ("fp32", "fp16"):
             raise UsageError(
@@ -85,23 +93,19 @@ def predict(
         specs = _specs(gpu)
 
         from profiler import pipeline
-        from profiler.prediction import Settings
+        from profiler.on_gpus import Settings
 
-        found = pipeline.predict(
-            named,
-            specs,
-            Settings(
-                level=cast("Literal['groups', 'nodes']", level),
-                precision=dtype,
-                accumulate=cast("Literal['fp32', 'fp16']", accumulate),
-                clock_mhz=clock,
-                overrides=overrides,
-                cold=cold,
-            ),
-            shapes or (),
-            batch,
-            export_options(dtypes, dynamic, factory_arg),
+        how = Settings(
+            level=cast("Level", level),
+            precision=dtype,
+            accumulate=cast("Literal['fp32', 'fp16']", accumulate),
+            clock_mhz=clock,
+            overrides=overrides,
+            cold=cold,
         )
+        exported = export_options(dtypes, dynamic, factory_arg)
+        with progress:
+            found = pipeline.predict(named, specs, how, shapes or (), batch, exported, progress)
         written = [(path, _rendered(found, path, top)) for path in paths]
         result(_text(found, format_name, terminal_width(sys.stdout), top, ascii_only(sys.stdout)))
         for path, content in written:

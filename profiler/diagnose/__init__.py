@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from profiler.diagnose.ledger import HOST, UNEXPLAINED
-from profiler.records import Ceilings, Coverage, Latency, Layer, LayerResult, LedgerRow
+from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
+from profiler.records import Ceilings, Coverage, Latency, Layer, LayerResult, LedgerRow, PlanEdge
 from profiler.registry import Registry
 from profiler.units import format_ns, format_percent
 
@@ -26,6 +26,9 @@ class Thresholds(NamedTuple):
         efficiency: Attainable / measured under which a layer is far from its roof. A calibrated
             roof leaves healthy kernels between 0.7 and 1 (the calibration's own checks); half of
             that is not noise.
+        of_datasheet: What a healthy kernel attains of a roof that is a datasheet's: 1 / 1.42, the median
+            of measured over roofline time over 54 inferences on 7 GPUs (data published with Lee et al.,
+            NeuSight, ASPLOS 2025). ``efficiency`` is multiplied by it there.
         min_share: Share of latency under which a single finding is not worth a person's time.
         launch_share: Share of latency in launch-bound layers from which the model is launch-bound.
         host_share: Share of latency outside kernels from which the host is named as a cause.
@@ -38,10 +41,12 @@ class Thresholds(NamedTuple):
         noise_cv: Coefficient of variation of latency from which small findings are doubtful.
         warning_share: Share of latency from which a finding is a warning.
         critical_share: Share of latency from which a finding is critical.
-        doubt: What confidence is multiplied by for an inferred match, and again for noise.
+        doubt: What confidence is multiplied by for an inferred match, and again for noise, for a
+            datasheet in place of measured ceilings, and for a profile of one inference.
     """
 
     efficiency: float = 0.5
+    of_datasheet: float = 0.7
     min_share: float = 0.01
     launch_share: float = 0.1
     host_share: float = 0.1
@@ -78,6 +83,20 @@ class Case(NamedTuple):
     thresholds: Thresholds = THRESHOLDS
     claimed: frozenset[str] = frozenset()
     """Layers whose time a more specific rule has claimed already."""
+    tensorrt: bool = False
+    """Whether the layers are those of a TensorRT engine, and its remedies are wanted."""
+    partial: frozenset[str] = frozenset()
+    """Layers of whose work only a part is known: what they take beyond it is not lost, but unknown."""
+    edges: tuple[PlanEdge, ...] = ()
+    """Fusions that did not happen in a TensorRT engine, priced."""
+    tactics: Mapping[str, str] = {}
+    """What kernel a TensorRT engine chose, by layer, as far as it tells."""
+    end_to_end: bool = True
+    """Whether the latency was measured; otherwise it is the sum of the layers."""
+    enqueue_ns: int = 0
+    """Time of the host to put one inference into the queue; 0 where it was not measured."""
+    lacking: tuple[str, ...] = ()
+    """In a few words each, what makes the verdict less sure."""
 
     @property
     def unclaimed(self) -> tuple[LayerResult, ...]:
@@ -90,8 +109,8 @@ class Case(NamedTuple):
         Where the profiled kernels take longer than the latency leaves room for beside the host's
         call (the remainder of the ledger is negative), each shrinks in proportion.
         """
-        kernels = sum(row.ns for row in self.ledger if row.cause not in (HOST, UNEXPLAINED))
-        room = self.latency.median_ns - self.row(HOST)
+        kernels = sum(row.ns for row in self.ledger if row.cause not in OUTSIDE)
+        room = self.latency.median_ns - sum(self.row(cause) for cause in OUTSIDE if cause != UNEXPLAINED)
         return ns if kernels <= room else ns * room // kernels
 
     def share(self, ns: float) -> float:
@@ -102,8 +121,36 @@ class Case(NamedTuple):
         """Whether a layer that does the model's work is under the efficiency threshold, beyond the clock's step."""
         if layer.role != "compute" or layer.attainable_ns is None or layer.lost_ns is None or not layer.measured_ns:
             return False
+        if layer.name in self.partial:
+            return False
         efficiency = layer.attainable_ns / layer.measured_ns
-        return efficiency < self.thresholds.efficiency and layer.lost_ns > self.clock_resolution_ns
+        least = self.thresholds.efficiency * (self.thresholds.of_datasheet if self.from_datasheet else 1.0)
+        return efficiency < least and layer.lost_ns > self.clock_resolution_ns
+
+    @property
+    def from_datasheet(self) -> bool:
+        """Whether what counts as attainable is a datasheet's and not measured."""
+        return self.ceilings.origin == "datasheet"
+
+    @property
+    def time_of(self) -> str:
+        """What it is whose time was measured: kernels, or the layers of a TensorRT engine."""
+        return "layer" if self.tensorrt else "kernel"
+
+    @property
+    def cache_name(self) -> str:
+        """What the last-level cache is called."""
+        return "the L2" if self.tensorrt else "the last-level cache"
+
+    @property
+    def peaks_from(self) -> str:
+        """Where peaks are from, to be said behind one."""
+        return "of the datasheet" if self.from_datasheet else "measured here"
+
+    def tactic(self, layer: LayerResult) -> str:
+        """The kernel that the engine chose, to be said at the end of evidence; empty where it is not known."""
+        tactic = self.tactics.get(layer.name)
+        return f"; its tactic is {tactic}" if tactic else ""
 
     def row(self, cause: str) -> int:
         """The ns of a ledger row, 0 where there is none."""

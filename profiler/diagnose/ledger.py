@@ -6,7 +6,8 @@ what has no name is the row ``unexplained``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from profiler.records import Ceilings, Estimate, Latency, LayerResult, LedgerRow
 
@@ -14,10 +15,52 @@ IDEAL = "ideal"
 CEILING = "ceiling"
 LAUNCH = "launch floor"
 LAYOUT = "layout conversions"
+IDLE = "waits and shapes"
 INEFFICIENCY = "kernel inefficiency"
 UNPRICED = "kernels without a price"
 HOST = "host call"
+TO_DEVICE = "copies to the GPU"
+FROM_DEVICE = "copies from the GPU"
 UNEXPLAINED = "unexplained"
+
+OUTSIDE = (HOST, TO_DEVICE, FROM_DEVICE, UNEXPLAINED)
+"""Rows that are no time of layers."""
+
+IDLE_ROLES = ("shape", "sync", "idle")
+"""Roles of layers that launch no work of the model (`records.PlanRole`)."""
+
+_MEANING = {
+    IDEAL: "the work at the best ceilings of this device",
+    CEILING: "the ceilings as measured for this run: its threads, and DRAM where the cache is too small",
+    LAUNCH: "layers shorter than an empty kernel takes here",
+    LAYOUT: "layers that only reorder or cast for the backend",
+    IDLE: "layers that wait for other streams, or work out shapes",
+    INEFFICIENCY: "kernels measured, less what is attainable",
+    UNPRICED: "kernels whose work is not known, or that have no layer",
+    HOST: "an inference call around an all but empty graph",
+    TO_DEVICE: "inputs, before the first kernel",
+    FROM_DEVICE: "outputs, after the last kernel",
+    UNEXPLAINED: "gaps between kernels, and what the profiler changed while it watched",
+}
+_MEANING_OF_PLAN = _MEANING | {
+    IDEAL: "the work at the best peaks of the datasheet",
+    CEILING: "the peaks as asked for: accumulator and ceilings set by hand, and DRAM where the L2 is too small",
+    LAUNCH: "layers shorter than an empty kernel takes on this GPU",
+    LAYOUT: "reformats, casts and copies that the engine makes for its own layers",
+    INEFFICIENCY: "layers as profiled, less what is attainable",
+    UNPRICED: "what layers took beyond the part of their work that is known",
+    UNEXPLAINED: (
+        "GPU time of an inference less the sum of its layers: below 0 where streams overlap, and by the time that "
+        "the profiler adds, which runs the layers one after the other; above 0 for gaps between kernels"
+    ),
+}
+
+
+class Around(NamedTuple):
+    """What trtexec measures around the layers of a TensorRT engine, in ns; the host's call is not in its latency."""
+
+    to_device_ns: int = 0
+    from_device_ns: int = 0
 
 
 def build_ledger(
@@ -26,6 +69,9 @@ def build_ledger(
     latency: Latency,
     ceilings: Ceilings,
     unattributed_ns: int = 0,
+    *,
+    around: Around | None = None,
+    partial: Collection[str] = (),
 ) -> tuple[LedgerRow, ...]:
     """Rows from ideal to the measured median.
 
@@ -35,55 +81,49 @@ def build_ledger(
         latency: Measured without the profiler.
         ceilings: For the cost of an inference call.
         unattributed_ns: Kernel time of one inference that no layer owns.
+        around: Of a TensorRT engine whose layers and latency trtexec measured; None where the latency holds
+            the host's call.
+        partial: Layers of whose work only a part is known: what they took beyond it is unpriced.
 
     Returns:
         Rows whose ``ns`` sum to ``latency.median_ns`` exactly.
     """
-    ideal = ceiling = launch = layout = inefficiency = unpriced = 0
+    ideal = ceiling = launch = layout = idle = inefficiency = unpriced = 0
     for layer in layers:
         estimate = estimates.get(layer.name)
         if layer.role == "layout":
             layout += layer.measured_ns
+        elif layer.role in IDLE_ROLES:
+            idle += layer.measured_ns
         elif estimate is None:
             unpriced += layer.measured_ns
         else:
             ideal += estimate.ideal_ns
             ceiling += estimate.roofline_ns - estimate.ideal_ns
             launch += estimate.attainable_ns - estimate.roofline_ns
-            inefficiency += layer.measured_ns - estimate.attainable_ns
+            if layer.name in partial:
+                unpriced += layer.measured_ns - estimate.attainable_ns
+            else:
+                inefficiency += layer.measured_ns - estimate.attainable_ns
     unpriced += unattributed_ns
-    host = min(round(ceilings.call_ns), latency.median_ns)
+    host = 0 if around is not None else min(round(ceilings.call_ns), latency.median_ns)
+    copies = around or Around()
+    meaning = _MEANING if around is None else _MEANING_OF_PLAN
+
+    def row(cause: str, ns: int, kind: Literal["fact", "estimate", "remainder"]) -> LedgerRow:
+        return LedgerRow(cause=cause, ns=ns, kind=kind, meaning=meaning[cause])
+
     rows = [
-        LedgerRow(
-            cause=IDEAL, ns=ideal, kind="estimate", meaning="the work at the best ceilings of this device"
-        ),
-        LedgerRow(
-            cause=CEILING, ns=ceiling, kind="estimate",
-            meaning="the ceilings as measured for this run: its threads, and DRAM where the cache is too small",
-        ),
-        LedgerRow(
-            cause=LAUNCH, ns=launch, kind="estimate", meaning="layers shorter than an empty kernel takes here"
-        ),
-        LedgerRow(
-            cause=LAYOUT, ns=layout, kind="fact", meaning="layers that only reorder or cast for the backend"
-        ),
-        LedgerRow(
-            cause=INEFFICIENCY, ns=inefficiency, kind="estimate", meaning="kernels measured, less what is attainable"
-        ),
-        LedgerRow(
-            cause=UNPRICED, ns=unpriced, kind="fact", meaning="kernels whose work is not known, or that have no layer"
-        ),
-        LedgerRow(
-            cause=HOST, ns=host, kind="estimate", meaning="an inference call around an all but empty graph"
-        ),
-    ]  # fmt: skip
-    rest = latency.median_ns - sum(row.ns for row in rows)
-    rows.append(
-        LedgerRow(
-            cause=UNEXPLAINED,
-            ns=rest,
-            kind="remainder",
-            meaning="gaps between kernels, and what the profiler changed while it watched",
-        )
-    )
+        row(IDEAL, ideal, "estimate"),
+        row(CEILING, ceiling, "estimate"),
+        row(LAUNCH, launch, "estimate"),
+        row(LAYOUT, layout, "fact"),
+        row(IDLE, idle, "fact"),
+        row(INEFFICIENCY, inefficiency, "estimate"),
+        row(UNPRICED, unpriced, "estimate" if partial else "fact"),
+        row(HOST, host, "estimate"),
+        row(TO_DEVICE, copies.to_device_ns, "fact"),
+        row(FROM_DEVICE, copies.from_device_ns, "fact"),
+    ]
+    rows.append(row(UNEXPLAINED, latency.median_ns - sum(row.ns for row in rows), "remainder"))
     return tuple(row for row in rows if row.ns or row.cause in (IDEAL, INEFFICIENCY, UNEXPLAINED))

@@ -4,7 +4,7 @@ What all hypotheses together claim is never more than the latency measured witho
 
 * a layer is claimed by one finding, for no more than it took, and as part of that latency where
   the profiled kernels outlast it (`Case.in_latency`);
-* time outside layers is claimed once, and only what the ledger's host and unexplained rows hold;
+* time outside layers is claimed once, and only what the ledger's rows of host, copies and unexplained hold;
   a negative remainder is no time to claim.
 
 Where no layer beats its ideal and the remainder is not negative, rules that claim time above the
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from profiler.diagnose import RULES, Case, Claim, Rule
-from profiler.diagnose.ledger import HOST, UNEXPLAINED, UNPRICED
+from profiler.diagnose.ledger import OUTSIDE, UNPRICED
 from profiler.records import Finding
 from profiler.units import format_ns, format_percent
 
@@ -37,7 +37,7 @@ def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, 
         rules: Defaults to every registered rule.
     """
     measured = {layer.name: layer.measured_ns for layer in case.layers}
-    outside = max(case.row(HOST), 0) + max(case.row(UNEXPLAINED), 0)
+    outside = sum(max(case.row(cause), 0) for cause in OUTSIDE)
     claimed: set[str] = set(case.claimed)
     findings: list[Finding] = []
     for found in sorted(RULES.values() if rules is None else rules, key=lambda r: (r.order, r.code)):
@@ -68,7 +68,9 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
     if claim.kind != "trust":
         if any(layer.match != "exact" for layer in case.layers if layer.name in layers):
             confidence *= case.thresholds.doubt
-        if case.latency.cv > case.thresholds.noise_cv:
+        if case.latency.cv > case.thresholds.noise_cv or (case.tensorrt and case.profiled.n == 1):
+            confidence *= case.thresholds.doubt
+        if case.from_datasheet:
             confidence *= case.thresholds.doubt
     return Finding(
         code=found.code,
@@ -94,21 +96,30 @@ def _severity(claim: Claim, case: Case, lost: int) -> Literal["info", "warning",
 
 
 def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
-    """One sentence: how far from the roof, and the first cause. Withheld when coverage is too low."""
+    """One sentence: how far from the roof, and the first cause. Withheld when coverage is too low.
+
+    What is lacking is said behind it.
+    """
+    unsure = f"; less sure for: {', '.join(case.lacking)}" if case.lacking else ""
     attributed = case.coverage.exact + case.coverage.inferred
     if attributed < case.thresholds.coverage:
         return (
-            f"no verdict: only {format_percent(attributed)} of kernel time is attributed, "
-            f"{format_percent(case.thresholds.coverage)} are needed"
+            f"no verdict: only {format_percent(attributed)} of {case.time_of} time is attributed, "
+            f"{format_percent(case.thresholds.coverage)} are needed{unsure}"
         )
     measured = case.latency.median_ns
     if not measured:
         return "no verdict: no latency was measured"
-    head = f"{format_percent(attainable_ns / measured)} of what this device attains"
+    if case.tensorrt and not attainable_ns:
+        return f"no verdict: the work of no layer is known{unsure}"
+    roof = f"the datasheet of {case.ceilings.device} allows" if case.from_datasheet else "this device attains"
+    head = f"{format_percent(attainable_ns / measured)} of what {roof}"
     unpriced = case.share(case.row(UNPRICED))
     if unpriced >= case.thresholds.min_share:
         head = f"at least {head} ({format_percent(unpriced)} of latency has no price)"
+    if not case.end_to_end:
+        head = f"of the layers alone, not end to end: {head}"
     first = next((finding for finding in findings if finding.kind == "hypothesis"), None)
     if first is None:
-        return f"{head}: no single cause stands out"
-    return f"{head}; first suspect {first.code} ({first.title}), {format_ns(first.lost_ns)}"
+        return f"{head}: no single cause stands out{unsure}"
+    return f"{head}; first suspect {first.code} ({first.title}), {format_ns(first.lost_ns)}{unsure}"

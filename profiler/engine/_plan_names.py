@@ -41,6 +41,8 @@ def metadata_nodes(metadata: str) -> tuple[str, ...]:
         item = _SEPARATORS.split(rest, maxsplit=1)[0].rstrip()
         if foreign := _NEXT_TAG.search(item):
             item = item[: foreign.start() + 1]
+        if not item.endswith("]") and (made := item.rfind("]__")) > 0:
+            item = item[:made]  # what Myelin made of the node: ``[ONNX Layer: Relu_84]__gemm_from_conv1x1``
         names.setdefault(item.removesuffix("]"))
     names.pop("", None)
     return tuple(names)

@@ -13,14 +13,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from profiler.engine._plan_layers import make_plan
 from profiler.engine._plan_text import Text, parse_layer_line, read_text
 from profiler.engine._read_file import decode_json, read_file
 from profiler.engine.profile_files import join_profile, read_profile, read_times
 from profiler.errors import UsageError
-from profiler.records import Plan, PlanLayer
+from profiler.records import EnginePlan, Plan, PlanLayer
 
-__all__ = ["join_profile", "parse_one_line", "read_layer_info", "read_profile", "read_times"]
+__all__ = ["join_profile", "parse_layer_info", "parse_one_line", "read_layer_info", "read_profile", "read_times"]
 
 REBUILD = (
     "build the engine again with --profilingVerbosity=detailed (in Python:"
@@ -42,9 +44,9 @@ def read_layer_info(path: Path) -> Plan:
     """Read the layers of a TensorRT engine from a file; what kind of file it is shows in its content.
 
     Args:
-        path: JSON or text of the engine inspector of TensorRT 8.2 to 11 or TensorRT-RTX, or a log of
-            ``trtexec`` or of a build that holds such text. Of several plans in one log the last is taken, and
-            a note says so.
+        path: JSON or text of the engine inspector of TensorRT 8.2 to 11 or TensorRT-RTX, a log of ``trtexec`` or
+            of a build that holds such text, or a document of ``trtprof build``. Of several plans in one log the
+            last is taken, and a note says so.
 
     Returns:
         The plan, at least one layer long. Bytes and names are as far as the file tells, and its notes say
@@ -55,7 +57,15 @@ def read_layer_info(path: Path) -> Plan:
         UsageError: It holds no layers, or only their names; or it is something else: an engine, a profile,
             JSON cut short.
     """
-    text = read_file(path, what="layer information", fix=_EXPORT)
+    return parse_layer_info(read_file(path, what="layer information", fix=_EXPORT), path)
+
+
+def parse_layer_info(text: str, path: Path) -> Plan:
+    """The same of a text at hand, which the messages call ``path``.
+
+    Raises:
+        UsageError: See `read_layer_info`.
+    """
     if _DOCUMENT.match(text):
         try:
             return _from_json(path, text)
@@ -104,8 +114,28 @@ def _from_json(path: Path, text: str) -> Plan:
     document, end = decode_json(path, text, 0)
     if text[end:].strip():
         raise _NotOneDocumentError
+    if isinstance(document, Mapping) and "facts" in document and "layers" in document:
+        return _our_own(path, document)
     layers, bindings = _layers_of(path, document)
     return _plan(path, layers, bindings, found_in="JSON")
+
+
+def _our_own(path: Path, document: Mapping[str, Any]) -> Plan:
+    """The plan in a document of ``trtprof build``: what was read when it was written, the nodes not."""
+    try:
+        found = msgspec.convert(document, EnginePlan)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"{path} is no document of this version of trtprof",
+            why=str(error),
+            fix="write it again with trtprof build --exportLayerInfo, or give the engine's own layer information",
+        ) from None
+    return Plan(
+        era=found.facts.era,
+        layers=tuple(matched.layer for matched in found.layers),
+        bindings=found.bindings,
+        notes=found.facts.notes,
+    )
 
 
 def _from_objects(path: Path, text: str) -> Plan:

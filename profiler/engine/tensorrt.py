@@ -51,6 +51,7 @@ __all__ = [
     "Precision",
     "ShapeRange",
     "build",
+    "engine_backend",
     "load_engine",
     "precision_way",
     "trtexec_command",
@@ -182,6 +183,25 @@ def load_engine(
         request = Request(folder=scratch, scratch=scratch, options=options, plan=str(path.absolute()), inspect=True)
         result = _run_child(request, product, Path(scratch), progress or _silent)
         return _loaded(path, backend, result, _text(Path(scratch) / LAYER_INFO_FILE))
+
+
+def engine_backend(path: Path) -> str:
+    """Which product an engine file is of, by its first bytes; `load_engine` says what else is wrong with it.
+
+    Raises:
+        MissingError: There is no such file.
+    """
+    try:
+        with path.open("rb") as file:
+            return "tensorrt-rtx" if file.read(len(_SIZED_TAG)) == _SIZED_TAG else "tensorrt"
+    except OSError as error:
+        raise _unread(path, error) from None
+
+
+def _unread(path: Path, error: OSError) -> MissingError:
+    return MissingError(
+        f"the engine {path} cannot be read", why=error.strerror or str(error), fix="check the path of --loadEngine"
+    )
 
 
 _NOT_HERE = "the engine cannot be loaded here, so its layers are not known: no NVIDIA driver (libcuda) is installed"
@@ -461,9 +481,7 @@ def _check_plan(path: Path, product: Product) -> dict[str, str]:
         with path.open("rb") as file:
             head = file.read(_VERSION_AT.stop)
     except OSError as error:
-        raise MissingError(
-            f"the engine {path} cannot be read", why=error.strerror or str(error), fix="check the path of --loadEngine"
-        ) from None
+        raise _unread(path, error) from None
     if len(head) < _VERSION_AT.stop or not _PLAN_TAG.match(head):
         raise UsageError(
             f"{path} is no TensorRT engine", why=f"it begins with {head[:8]!r}",

@@ -31,19 +31,35 @@ class Headline(NamedTuple):
 def headline(run: Run) -> Headline:
     """Add up the estimates of the layers that do the model's work and set them against the latency.
 
-    Layers that only change a layout are not asked for by the model, so the roof allows them nothing.
+    Layers that only change a layout are not asked for by the model, so the roof allows them nothing; nor does it
+    allow anything to layers that wait. Of layers whose work is known in part, that part counts, and they are unpriced.
     """
-    working = [layer for layer in run.layers if layer.role != "layout"]
+    working = [layer for layer in run.layers if layer.role in ("compute", "control")]
     priced = [layer for layer in working if layer.attainable_ns is not None]
-    unpriced_ns = sum(layer.measured_ns for layer in working if layer.attainable_ns is None)
+    unpriced = [layer for layer in working if layer.attainable_ns is None or layer.lost_ns is None]
+    unpriced_ns = sum(layer.measured_ns for layer in unpriced)
     layers_ns = sum(layer.measured_ns for layer in run.layers)
     share = unpriced_ns / layers_ns if layers_ns else 0.0
     if not priced:
-        return Headline(None, None, None, len(working), share)
+        return Headline(None, None, None, len(unpriced), share)
     attainable = sum(layer.attainable_ns or 0 for layer in priced)
     ideal = sum(layer.ideal_ns or 0 for layer in priced)
     of_roof = attainable / run.latency.median_ns if run.latency.median_ns else None
-    return Headline(attainable, ideal, of_roof, len(working) - len(priced), share)
+    return Headline(attainable, ideal, of_roof, len(unpriced), share)
+
+
+def time_of(run: Run) -> str:
+    """What it is whose time was measured: kernels, or the layers of a TensorRT engine."""
+    return "layer" if run.plan is not None else "kernel"
+
+
+def plan_names(run: Run) -> dict[str, str]:
+    """What to call layers of an engine in a summary of it: the last of their ONNX nodes, and how many others."""
+    return {
+        layer.name: layer.nodes[-1] + (f" +{len(layer.nodes) - 1}" if len(layer.nodes) > 1 else "")
+        for layer in run.layers
+        if layer.nodes
+    }
 
 
 def efficiency(layer: LayerResult) -> float | None:
@@ -60,6 +76,8 @@ def ledger_gap_ns(run: Run) -> int:
 
 def tensor_text(tensor: InputTensor | Tensor) -> str:
     """A tensor in words: ``x 1x3x224x224 fp32``."""
+    if tensor.shape is None and isinstance(tensor, InputTensor) and tensor.declared:
+        return f"{tensor.name} {'x'.join(map(str, tensor.declared))} {tensor.dtype}"
     if tensor.shape is None:
         return f"{tensor.name} of unknown rank {tensor.dtype}"
     return f"{tensor.name} {'x'.join(map(str, tensor.shape)) or 'scalar'} {tensor.dtype}"

@@ -20,6 +20,9 @@ from profiler.records import Latency, LedgerRow, Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import KIND_WORDS, count, headline, ledger_gap_ns, plain, tensor_text, visible
 
+PLAN_ROWS = 200
+"""Rows of each table of an engine's plan; the JSON document has all."""
+
 FINDINGS_SHOWN = 12
 """Finding cards that are open when the page is; the others unfold."""
 
@@ -72,6 +75,7 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - the page 
         layer_rank=layers,
         kind_words=KIND_WORDS,
         findings_shown=FINDINGS_SHOWN,
+        plan_rows=PLAN_ROWS,
     )
 
 
@@ -125,7 +129,7 @@ def ledger_bars(rows: Sequence[LedgerRow]) -> tuple[Bar, ...]:
 
 def perturbation(latency: Latency, profiled: Latency) -> float | None:
     """How much longer an inference takes while the profiler runs, as a fraction."""
-    if not latency.median_ns or not profiled.n:
+    if not latency.median_ns or not latency.n or not profiled.n:
         return None
     return profiled.median_ns / latency.median_ns - 1
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from profiler.records import Inspection
-from profiler.report._format import input_text
+from profiler.report._format import input_text, visible
+from profiler.report.plan import note_lines, plan_lines
 from profiler.units import format_bytes, format_flops
 
 
@@ -14,8 +15,15 @@ def render_json(found: Inspection) -> str:
     return msgspec.json.format(msgspec.json.encode(found, order="deterministic"), indent=1).decode() + "\n"
 
 
-def render_text(found: Inspection, width: int = 80) -> str:
-    """The model, its totals, and its ops by work, at most ``width`` columns wide."""
+def render_text(found: Inspection, width: int = 80, top: int | None = None, *, ascii_only: bool = False) -> str:
+    """The model, its totals, its ops by work, and the plan of an engine, at most ``width`` columns wide.
+
+    Args:
+        found: The inspection.
+        width: Columns.
+        top: Layers of the engine and fusions that did not happen; by default as many as fit a page.
+        ascii_only: Write ASCII only.
+    """
     model, total = found.model, found.total
     opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(model.opsets.items()))
     lines = [
@@ -41,7 +49,13 @@ def render_text(found: Inspection, width: int = 80) -> str:
     if total.note:
         lines.append(f"bound: {total.note}")
     lines += [f"assumed: {note}" for note in model.assumptions]
-    return "\n".join(line if len(line) <= width else line[: width - 3] + "..." for line in lines) + "\n"
+    lines = [visible(line, ascii_only=ascii_only) for line in lines]
+    lines = [line if len(line) <= width else line[: width - 3] + "..." for line in lines]
+    if found.plan is not None:
+        title = "what TensorRT-RTX makes of it"
+        lines += ["", title[:width], "", *plan_lines(found.plan, width, top, ascii_only=ascii_only)]
+    lines += note_lines(found.notes, width, ascii_only=ascii_only)
+    return "\n".join(lines) + "\n"
 
 
 _WORDS = {"exact": "", "upper": "at most ", "lower": "at least ", "mixed": "about "}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -14,8 +13,23 @@ from profiler.errors import UsageError
 from profiler.records import GpuPrediction, PredictedLayer, Prediction
 from profiler.report import _roofline
 from profiler.report._format import count, input_text, visible
+from profiler.report._markdown import plain, table
 from profiler.report.csv_ import safe
 from profiler.report.json_ import schema_of
+from profiler.report.plan import (
+    NAMED,
+    engine_text,
+    fates_of,
+    fates_text,
+    layer_title,
+    layers_text,
+    lost_lines,
+    node_lines,
+    op_runs,
+    summary_lines,
+    summary_markdown,
+    worth_a_look,
+)
 from profiler.units import format_bytes, format_flops, format_ns, format_percent
 
 COLUMNS = (
@@ -25,6 +39,8 @@ COLUMNS = (
     "bytes_parameters", "dtype", "work_bound", "shapes", "reason",
 )  # fmt: skip
 """Columns of the CSV: one row a layer and GPU, longest first; ``*_ns`` are of one of its ``repeats``."""
+ENGINE_COLUMNS = ("kind", "role", "match")
+"""Further columns where the layers are those of a built engine."""
 
 LAYERS = 10
 """Layers that a report for people shows of one GPU unless asked for more or less."""
@@ -52,7 +68,8 @@ def render_csv(found: Prediction) -> str:
     """All layers of all GPUs with a header row, exact numbers."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    built = found.level == "layers"
+    writer.writerow((*COLUMNS, *(ENGINE_COLUMNS if built else ())))
     for gpu in found.gpus:
         for rank, layer in enumerate(longest(gpu), 1):
             work, estimate = layer.work, layer.estimate
@@ -66,6 +83,7 @@ def render_csv(found: Prediction) -> str:
                 *((work.tensor_flops, work.vector_flops, work.special_flops, work.bytes_read, work.bytes_written,
                    work.bytes_parameters, work.dtype, work.bound) if work else [None] * 8),
                 layer.shapes, layer.reason,
+                *((layer.kind, layer.role, layer.match) if built else ()),
             )  # fmt: skip
             writer.writerow(map(safe, cells))
     return out.getvalue()
@@ -99,9 +117,16 @@ def render_text(found: Prediction, width: int = 80, top: int | None = None, *, a
         lines += ["", *_table(_comparison(found)), *_verdict(found)]
     else:
         lines += ["", *_summary(found.gpus[0], found, width)]
-    lines += ["", f"time by precision (here: {found.precision})", *_table(_precisions(found))]
+    lines += _look(found.gpus[0], width)
+    if _precision_names(found):
+        lines += ["", f"time by precision (here: {found.precision})", *_table(_precisions(found))]
     for gpu in found.gpus:
-        lines += ["", *_layers(gpu, shown, width, rest=not many)]
+        lines += ["", *_layers(gpu, shown, width, rest=not many, ascii_only=ascii_only)]
+    lines += _lost(found, width, ascii_only=ascii_only)
+    plan = found.gpus[0].plan
+    if plan is not None:
+        lines += ["", f"the engine on {found.gpus[0].name}", ""]
+        lines += summary_lines(plan, width, ascii_only=ascii_only, top=top, names=_names(found.gpus[0]))
     for gpu in found.gpus[:PICTURES]:
         plot = _roofline.plot_of(gpu)
         if plot is not None:
@@ -123,6 +148,37 @@ def _head(found: Prediction) -> Iterator[str]:
     what = {"groups": "estimated groups, no engine built", "nodes": "node by node", "layers": "layers of the engine"}
     yield f"{model.name}   {count(model.nodes, 'node')}   precision {found.precision}   {what[found.level]}"
     yield from (f"  in   {input_text(tensor)}" for tensor in model.inputs)
+    yield from (f"  {label:<7}{text}" for label, text in _engine(found))
+
+
+def _engine(found: Prediction) -> Iterator[tuple[str, str]]:
+    """Of a built engine: what it is, what it has of layers, and what became of the nodes."""
+    if found.engine is not None:
+        yield "engine", engine_text(found.engine)
+        if found.engine.precision:
+            yield "built", found.engine.precision
+        if found.gpus[0].plan is not None:
+            yield "layers", layers_text(found.engine, found.gpus[0].plan)
+    if found.fates:
+        yield "nodes", fates_text(fates_of(found.fates))
+
+
+def _look(gpu: GpuPrediction, width: int) -> Iterator[str]:
+    """What stands out in the plan of a built engine."""
+    for index, text in enumerate(worth_a_look(gpu.plan, _names(gpu)) if gpu.plan is not None else ()):
+        first = f"{'' if index else 'look at':<12}"
+        yield from textwrap.wrap(visible(text), width, initial_indent=first, subsequent_indent=" " * 12)
+
+
+def _lost(found: Prediction, width: int, *, ascii_only: bool) -> Iterator[str]:
+    lost = [fate for fate in found.fates if fate.fate == "lost"]
+    if lost:
+        yield from ("", "nodes that are lost", *lost_lines(lost, {}, width, NAMED, ascii_only=ascii_only))
+
+
+def _names(gpu: GpuPrediction) -> dict[str, str]:
+    """What to call the layers of a built engine, by their names in its plan."""
+    return {layer.name: layer_title(layer.name, layer.nodes) for layer in gpu.layers}
 
 
 def _summary(gpu: GpuPrediction, found: Prediction, width: int) -> Iterator[str]:
@@ -188,12 +244,17 @@ def _verdict(found: Prediction) -> Iterator[str]:
     yield f"most efficient per watt: {frugal.name}, {_energy(frugal)} an inference"
 
 
+def _precision_names(found: Prediction) -> list[str]:
+    """The precisions that are told of at least one GPU: of a built engine not all of them are."""
+    return list(dict.fromkeys(name for gpu in found.gpus for name in gpu.by_precision))
+
+
 def _precisions(found: Prediction) -> list[tuple[str, ...]]:
-    names = list(found.gpus[0].by_precision)
+    names = _precision_names(found)
     rows: list[tuple[str, ...]] = [("GPU", *names)]
     for gpu in found.gpus:
-        times = (gpu.by_precision[name] for name in names)
-        rows.append((gpu.gpu, *("no unit" if ns is None else format_ns(ns) for ns in times)))
+        times = (gpu.by_precision.get(name, 0) for name in names)
+        rows.append((gpu.gpu, *("no unit" if ns is None else format_ns(ns) if ns else "-" for ns in times)))
     return rows
 
 
@@ -205,18 +266,19 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield f"{row[0]:<{widths[0]}}  {'  '.join(cells)}".rstrip()
 
 
-def _layers(gpu: GpuPrediction, top: int, width: int, *, rest: bool) -> Iterator[str]:
+def _layers(gpu: GpuPrediction, top: int, width: int, *, rest: bool, ascii_only: bool) -> Iterator[str]:
     ordered = longest(gpu)
     launches = sum(1 for layer in gpu.layers if layer.estimate is not None)
     yield f"layers of {gpu.name}, longest first ({min(top, len(ordered))} of {launches})"
     yield f"{'time':>8}  {'share':>6}  {'bound, and the next it beat':<30}  layer"
     for layer in ordered[:top]:
-        yield from _layer(layer, gpu, width, rest=rest)
+        yield from _layer(layer, gpu, width, rest=rest, ascii_only=ascii_only)
 
 
-def _layer(layer: PredictedLayer, gpu: GpuPrediction, width: int, *, rest: bool) -> Iterator[str]:
+def _layer(layer: PredictedLayer, gpu: GpuPrediction, width: int, *, rest: bool, ascii_only: bool) -> Iterator[str]:
     times = f"{layer.repeats} x " if layer.repeats != 1 else ""
-    name = f"{times}{visible(layer.name)}"
+    title = layer_title(layer.name, layer.nodes) if layer.kind else layer.name
+    name = f"{times}{visible(title)}"
     room = max(width - 50, 16)
     name = name if len(name) <= room else "..." + name[3 - room :]
     if layer.estimate is None:
@@ -225,12 +287,24 @@ def _layer(layer: PredictedLayer, gpu: GpuPrediction, width: int, *, rest: bool)
         return
     share = format_percent(_ns(layer) / gpu.time_ns) if gpu.time_ns else "-"
     yield f"{format_ns(_ns(layer)):>8}  {share:>6}  {_terms(layer):<30}  {name}"
-    yield f"{'':>18}{_kinds(layer)}  {_work(layer)}  {visible(layer.shapes)}"
+    # The types of several nodes of an engine's layer stand before their names.
+    kinds = visible(layer.kind) if layer.kind and len(layer.nodes) > 1 else _kinds(layer)
+    yield f"{'':>18}{kinds}  {_work(layer)}  {visible(layer.shapes)}"
+    yield from (f"{'':>18}{line}" for line in _origin(layer, width - 18, ascii_only=ascii_only))
     others = [
         f"{name} {format_ns(ns)}" for name, ns in sorted(layer.estimate.terms.items(), key=lambda it: -it[1]) if ns
     ]
     if rest and others[2:]:
         yield f"{'':>18}then {', '.join(others[2:])}"
+
+
+def _origin(layer: PredictedLayer, width: int, *, ascii_only: bool) -> Iterator[str]:
+    """Of a layer of a built engine: its nodes, and how they were found where that is not sure."""
+    if layer.kind and len(layer.nodes) > 1:
+        yield from node_lines(layer.nodes, width, ascii_only=ascii_only, before=f"{_few(op_runs(_types(layer)), 3)}:")
+    if layer.match in ("inferred", "none"):
+        sure = {"inferred": "nodes inferred", "none": "no node found"}[layer.match]
+        yield f"{sure}: {visible(layer.reason)}" if layer.reason else sure
 
 
 def _terms(layer: PredictedLayer) -> str:
@@ -252,13 +326,22 @@ def _work(layer: PredictedLayer) -> str:
     return f"{computed}{format_bytes(work.bytes)}"
 
 
+def _types(layer: PredictedLayer) -> list[str]:
+    return layer.op_type.split(" + ")
+
+
+def _few(words: Sequence[str], most: int) -> str:
+    more = [f"{len(words) - most} more"] if len(words) > most else []
+    return " + ".join((*words[:most], *more))
+
+
 def _kinds(layer: PredictedLayer) -> str:
     """Op types in order: ``Conv + Relu``, ``attention: 3 Transpose + MatMul + Div + Add + 3 more``."""
-    runs = [(kind, len(list(same))) for kind, same in itertools.groupby(layer.op_type.split(" + "))]
-    words = [kind if number == 1 else f"{number} {kind}" for kind, number in runs]
-    if len(words) <= 4:
-        return visible(" + ".join(words))
-    return visible(f"{layer.rule}: {' + '.join(words[:4])} + {len(words) - 4} more")
+    words = op_runs(_types(layer))
+    if layer.kind:
+        # A layer without nodes has its kind for a type.
+        return visible(layer.kind if words == [layer.kind] else f"{layer.kind}: {_few(words, 4)}")
+    return visible(_few(words, 4) if len(words) <= 4 else f"{layer.rule}: {_few(words, 4)}")
 
 
 def _cut(line: str, width: int) -> str:
@@ -271,38 +354,35 @@ def _cut(line: str, width: int) -> str:
 def render_markdown(found: Prediction, top: int | None = None) -> str:
     """The same tables in Markdown."""
     shown = top if top is not None else LAYERS
-    lines = [f"# {_plain(found.model.name)}, precision {found.precision}", ""]
-    lines += [f"- {_plain(input_text(tensor))}" for tensor in found.model.inputs]
-    lines += ["", *_markdown(_comparison(found)), "", *(f"- {_plain(line)}" for line in _verdict(found))]
-    lines += ["", "## Time by precision", "", *_markdown(_precisions(found))]
+    lines = [f"# {plain(found.model.name)}, precision {found.precision}", ""]
+    lines += [f"- {plain(input_text(tensor))}" for tensor in found.model.inputs]
+    lines += [f"- {label}: {plain(text)}" for label, text in _engine(found)]
+    lines += ["", *table(_comparison(found)), "", *(f"- {plain(line)}" for line in _verdict(found))]
+    plan = found.gpus[0].plan
+    if plan is not None:
+        lines += [f"- {plain(line)}" for line in worth_a_look(plan, _names(found.gpus[0]))]
+    if _precision_names(found):
+        lines += ["", "## Time by precision", "", *table(_precisions(found))]
     for gpu in found.gpus:
-        lines += ["", f"## {_plain(gpu.name)}", "", f"Ridge points in FLOP/byte: {_ridges(gpu)}.", ""]
+        lines += ["", f"## {plain(gpu.name)}", "", f"Ridge points in FLOP/byte: {_ridges(gpu)}.", ""]
         rows: list[tuple[str, ...]] = [
             ("layer", "ops", "time", "share", "bound, and the next it beat", "work", "shapes")
         ]
+        if found.level == "layers":
+            rows = [(*rows[0], "nodes", "match")]
         for layer in longest(gpu)[:shown]:
             share = format_percent(_ns(layer) / gpu.time_ns) if gpu.time_ns and layer.estimate else "-"
-            rows.append((layer.name, _kinds(layer), format_ns(_ns(layer)) if layer.estimate else "-", share,
-                         _terms(layer), _work(layer), layer.shapes))  # fmt: skip
-        lines += [*_markdown(rows), *(f"- {_plain(note)}" for note in ("", *gpu.notes) if note)]
-    lines += ["", "## Assumed", "", *(f"- {_plain(note)}" for note in found.assumptions)]
+            rows.append((
+                layer.name, _kinds(layer), format_ns(_ns(layer)) if layer.estimate else "-", share,
+                _terms(layer), _work(layer), layer.shapes,
+                *((", ".join(layer.nodes), layer.match or "") if found.level == "layers" else ()),
+            ))  # fmt: skip
+        lines += [*table(rows), *(f"- {plain(note)}" for note in ("", *gpu.notes) if note)]
+    if plan is not None:
+        lines += ["", f"## The engine on {plain(found.gpus[0].name)}", ""]
+        lines += summary_markdown(plan, top, names=_names(found.gpus[0]), level=3)
+    lines += ["", "## Assumed", "", *(f"- {plain(note)}" for note in found.assumptions)]
     return "\n".join(lines) + "\n"
-
-
-def _markdown(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    head, *rest = rows
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + " --- |" * len(head)
-    for row in rest:
-        yield "| " + " | ".join(map(_plain, row)) + " |"
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is; names come from files by others."""
-    text = visible(text)
-    for char in "\\`*_{}[]<>|#":
-        text = text.replace(char, "\\" + char)
-    return text
 
 
 # --- the picture ----------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The report for a terminal: at most 25 lines, ranked by time lost, coverage always shown.
 
+Of a TensorRT engine follows what its plan shows: fusions that did not happen, reformats, shares.
+
 Facts stand as they are, estimates carry a ``~``, causes a ``?``. Paths are cut at their start, where
 they are like their neighbours, other names in the middle; control characters are escaped, so that no
 name steers the terminal.
@@ -7,14 +9,24 @@ name steers the terminal.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler import units
 from profiler.records import Finding, LayerResult, LedgerRow, Run, bound_name
 from profiler.report import ReportOptions, reporter
-from profiler.report._format import count, efficiency, headline, ledger_gap_ns, tensor_text, visible
+from profiler.report._cells import cells, elide, head, pad, wrapped
+from profiler.report._format import (
+    count,
+    efficiency,
+    headline,
+    ledger_gap_ns,
+    plan_names,
+    tensor_text,
+    time_of,
+    visible,
+)
+from profiler.report.plan import summary_lines
 
 LINES = 25
 """Most lines of a report when the reader did not choose how many rows to see."""
@@ -43,7 +55,7 @@ def render(run: Run, options: ReportOptions) -> str:
     """The run as lines of at most ``options.width`` columns."""
     page = _Page(run, options)
     lines = page.fitted() if options.top is None else page.lines(options.top, options.top, blanks=True)
-    return "".join(page.paint(line) + "\n" for line in lines)
+    return "".join(page.paint(line) + "\n" for line in [*lines, *page.plan()])
 
 
 class _Page:
@@ -84,21 +96,34 @@ class _Page:
         run = self.run
         inputs = ", ".join(tensor_text(tensor) for tensor in run.model.inputs)
         name = self._elide(run.model.name, self.width // 2)
-        backend = f"{run.backend.name} on {run.device.name}, {count(run.ceilings.threads, 'thread')}"
+        backend = f"{run.backend.name} on {run.device.name}"
+        if run.device.kind == "cpu":
+            backend += f", {count(run.ceilings.threads, 'thread')}"
         # The runtime first: it is what the times belong to.
         known = sorted(run.versions.items(), key=lambda item: (item[0] != "onnxruntime", item[0] != "trtprof", item[0]))
         versions = ", ".join(f"{name} {version}" for name, version in known)
         backend = self._elide(backend, self.width - min(len(versions), self.width // 3) - 2)
         return [
-            (_Span(name, "bold"), _Span("  " + self._elide(inputs, self.width - _cells(name) - 2))),
-            (_Span(backend), _Span("  " + self._end(versions, self.width - _cells(backend) - 2), "dim")),
+            (_Span(name, "bold"), _Span("  " + self._elide(inputs, self.width - cells(name) - 2))),
+            (_Span(backend), _Span("  " + self._end(versions, self.width - cells(backend) - 2), "dim")),
             self._labelled("measured", *self._measured()),
             self._labelled("allowed", *self._allowed()),
             self._labelled("coverage", *self._coverage()),
+            *self._ceilings(),
         ]
+
+    def _ceilings(self) -> list[_Line]:
+        """Where the ceilings are from, where they were not measured."""
+        ceilings = self.run.ceilings
+        if ceilings.origin == "measured":
+            return []
+        return [self._labelled("ceilings", _Span(self._end(ceilings.source, self.width - _LABEL)))]
 
     def _measured(self) -> list[_Span]:
         latency = self.run.latency
+        if not latency.n and latency.median_ns:
+            total = _Span(f"{units.format_ns(latency.median_ns)} in layers", "bold")
+            return [total, _Span("  their sum, not an end-to-end latency", "trust")]
         if not latency.n:
             return [_Span("nothing: no sample of the latency was taken")]
         spread = f"  p99 {units.format_ns(latency.p99_ns)}, cv {units.format_percent(latency.cv)}, n {latency.n}"
@@ -126,7 +151,7 @@ class _Page:
             _Span(f"exact {units.format_percent(share.exact)}, "),
             _Span(f"inferred ~{units.format_percent(share.inferred)}, ", "estimate" if share.inferred else ""),
             _Span(f"unattributed {units.format_percent(share.unattributed)}", "critical" if share.unattributed else ""),
-            _Span(" of kernel time"),
+            _Span(f" of {time_of(self.run)} time"),
         ]
 
     # --- ledger -----------------------------------------------------------------------------
@@ -136,16 +161,20 @@ class _Page:
         if not rows:
             return []
         gap = ledger_gap_ns(self.run)
-        closes = "adds up to the measured median" if not gap else f"misses the median by {units.format_ns(gap)}"
-        title: _Line = (_Span(_pad("ledger", _LABEL), "bold"), _Span(f"from ideal to measured; {closes}", "dim"))
+        layers_only = not self.run.latency.n and self.run.latency.median_ns
+        whole = "sum of the layers" if layers_only else "measured median"
+        closes = f"adds up to the {whole}"
+        if gap:
+            closes = f"misses the {whole.removeprefix('measured ')} by {units.format_ns(gap)}"
+        title: _Line = (_Span(pad("ledger", _LABEL), "bold"), _Span(f"from ideal to measured; {closes}", "dim"))
         columns = 2 if self.width >= 76 else 1
         rows = _largest(rows, 12 if columns == 2 else 8)
         width = (self.width - 2 * (columns - 1)) // columns
         depth = -(-len(rows) // columns)
         lines: list[_Line] = [title]
         for index in range(depth):
-            cells = [self._ledger_cell(row, width) for row in rows[index::depth]]
-            lines.append(tuple(span for cell in cells for span in (*cell, _Span("  "))))
+            row_cells = [self._ledger_cell(row, width) for row in rows[index::depth]]
+            lines.append(tuple(span for cell in row_cells for span in (*cell, _Span("  "))))
         return lines
 
     def _ledger_cell(self, row: LedgerRow, width: int) -> _Line:
@@ -154,7 +183,7 @@ class _Page:
         share = f"{round(100 * row.ns / median)} %" if median else "-"
         style = "" if row.kind == "fact" else "estimate" if row.kind == "estimate" else "dim"
         room = width - 17
-        return _Span(f"{time:>9} {share:>5}  ", style), _Span(_pad(self._elide(row.cause, room), room))
+        return _Span(f"{time:>9} {share:>5}  ", style), _Span(pad(self._elide(row.cause, room), room))
 
     # --- layers -----------------------------------------------------------------------------
 
@@ -164,10 +193,10 @@ class _Page:
             return [(_Span("no layers", "bold"),)]
         what = f"of {count(len(layers), 'layer')}, by time lost"
         wide = self.width >= 64
-        head = f"{'lost':>10} {'measured':>9} {'allows':>9}" + (f" {'eff':>7}  bound " if wide else "")
-        rest = self._elide(f"{min(shown, len(layers)):,} {what}", self.width - len(head) - 2)
-        lines: list[_Line] = [(_Span(head, "bold"), _Span("  " + rest, "dim"))]
-        return lines + [self._layer(layer, len(head), wide=wide) for layer in layers[:shown]]
+        title = f"{'lost':>10} {'measured':>9} {'allows':>9}" + (f" {'eff':>7}  bound " if wide else "")
+        rest = self._elide(f"{min(shown, len(layers)):,} {what}", self.width - len(title) - 2)
+        lines: list[_Line] = [(_Span(title, "bold"), _Span("  " + rest, "dim"))]
+        return lines + [self._layer(layer, len(title), wide=wide) for layer in layers[:shown]]
 
     def _layer(self, layer: LayerResult, used: int, *, wide: bool) -> _Line:
         def estimate(ns: int | None) -> str:
@@ -187,25 +216,25 @@ class _Page:
 
     def _layer_name(self, layer: LayerResult, width: int) -> str:
         """The op type, then the last ONNX node that the layer computes: the end of its path tells most."""
-        if layer.role == "layout":
-            op, name, more = f"{layer.op_type} (layout)", layer.name, ""
+        if layer.role not in ("compute", "control"):
+            op, name, more = f"{layer.op_type} ({layer.role})", layer.name, ""
         else:
             op = layer.op_type if layer.match != "none" else f"{layer.op_type} (no node)"
             name = layer.nodes[-1] if layer.nodes else layer.name
             more = f" +{len(layer.nodes) - 1}" if len(layer.nodes) > 1 else ""
         op = self._elide(("~" if layer.match == "inferred" else "") + op, width // 2)
-        return f"{op} {self._tail(name, width - _cells(op) - len(more) - 1)}{more}"
+        return f"{op} {self._tail(name, width - cells(op) - len(more) - 1)}{more}"
 
     # --- findings ---------------------------------------------------------------------------
 
     def _findings(self, shown: int) -> list[_Line]:
         findings = self.run.findings
         if not findings:
-            return [(_Span(_pad("findings", _LABEL), "bold"), _Span("none: no rule fired", "dim"))]
+            return [(_Span(pad("findings", _LABEL), "bold"), _Span("none: no rule fired", "dim"))]
         # A critical doubt comes first: it says whether the rest can be believed.
         first = sorted(findings, key=lambda f: (f.kind != "trust" or f.severity != "critical", -f.lost_ns))[:shown]
         title = f"{len(first)} of {len(findings)}, by time lost"
-        lines: list[_Line] = [(_Span(_pad("findings", _LABEL), "bold"), _Span(title, "dim"))]
+        lines: list[_Line] = [(_Span(pad("findings", _LABEL), "bold"), _Span(title, "dim"))]
         for finding in first:
             lines += self._finding(finding)
         return lines
@@ -220,7 +249,7 @@ class _Page:
         indent = _Span(" " * _LABEL)
         lines: list[_Line] = [
             (
-                _Span(f"{_pad(code, _LABEL)}{sure:>5}", style),
+                _Span(f"{pad(code, _LABEL)}{sure:>5}", style),
                 _Span(f" {lost:>9}  ", "estimate"),
                 _Span(self._end(finding.title, self.width - _LABEL - 17), style),
             )
@@ -235,24 +264,30 @@ class _Page:
         if not ops:
             return []
         share = units.format_percent(sum(op.share for op in ops))
-        names = ", ".join(f"{op.domain}{'.' if op.domain else ''}{op.op_type} x{op.count}" for op in ops)
-        text = f"{count(len(ops), 'op')} without a cost function, {share} of kernel time: "
+        engine = self.run.plan is not None
+        names = ", ".join(f"{'' if engine or not op.domain else f'{op.domain}.'}{op.op_type} x{op.count}" for op in ops)
+        if engine:
+            text = f"{count(len(ops), 'kind')} of layer whose work is not all known, {share} of time: "
+        else:
+            text = f"{count(len(ops), 'op')} without a cost function, {share} of kernel time: "
         room = self.width - _LABEL - len(text)
-        return [(_Span(_pad("unpriced", _LABEL), "trust"), _Span(text), _Span(self._end(names, room)))]
+        return [(_Span(pad("unpriced", _LABEL), "trust"), _Span(text), _Span(self._end(names, room)))]
 
     def _verdict(self) -> list[_Line]:
-        lines = _wrapped(self._safe(self.run.verdict), self.width - _LABEL, self.dots)
-        if self.options.top is None and len(lines) > 3:
-            lines = [*lines[:2], self._end(" ".join(lines[2:]), self.width - _LABEL)]
+        lines = wrapped(self._safe(self.run.verdict), self.width - _LABEL, self.dots)
+        # What makes the verdict on an engine less sure is said in it.
+        most = 3 if self.run.plan is None else 5
+        if self.options.top is None and len(lines) > most:
+            lines = [*lines[: most - 1], self._end(" ".join(lines[most - 1 :]), self.width - _LABEL)]
         words = ["verdict", *[""] * len(lines)]
         return [
-            (_Span(_pad(word, _LABEL), "bold"), _Span(line, "bold"))
+            (_Span(pad(word, _LABEL), "bold"), _Span(line, "bold"))
             for word, line in zip(words, lines or [""], strict=False)
         ]
 
     def _legend(self) -> _Line:
         return (
-            _Span(_pad("marks", _LABEL), "dim"),
+            _Span(pad("marks", _LABEL), "dim"),
             _Span("none: measured  ", "dim"),
             _Span("~ estimate", "estimate"),
             _Span("  = remainder  ", "dim"),
@@ -260,39 +295,57 @@ class _Page:
             _Span("  ! doubt", "trust"),
         )
 
+    # --- the plan of an engine --------------------------------------------------------------
+
+    def plan(self) -> list[_Line]:
+        """What the plan shows, behind an empty line; nothing where there is none."""
+        # It draws with the helpers of this module.
+        summary = self.run.plan
+        if summary is None:
+            return []
+        lines = summary_lines(
+            summary,
+            max(self.width, 60),
+            ascii_only=self.options.ascii,
+            top=self.options.top,
+            measured=True,
+            names=plan_names(self.run),
+        )
+        return [(), *((_Span(line),) for line in lines)]
+
     # --- fitting ----------------------------------------------------------------------------
 
     def _labelled(self, label: str, *spans: _Span) -> _Line:
-        return (_Span(_pad(label, _LABEL), "bold"), *spans)
+        return (_Span(pad(label, _LABEL), "bold"), *spans)
 
     def _safe(self, text: str) -> str:
         return visible(text, ascii_only=self.options.ascii)
 
     def _elide(self, text: str, width: int) -> str:
-        return _elide(self._safe(text), width, self.dots)
+        return elide(self._safe(text), width, self.dots)
 
     def _tail(self, text: str, width: int) -> str:
         """Cut a path at its start, where it is like the others."""
         text = self._safe(text)
-        if _cells(text) <= width:
+        if cells(text) <= width:
             return text
-        return self.dots + _head(text[::-1], width - len(self.dots))[::-1]
+        return self.dots + head(text[::-1], width - len(self.dots))[::-1]
 
     def _end(self, text: str, width: int) -> str:
         """Cut prose at its end, where names are cut in the middle."""
         text = self._safe(text)
-        return text if _cells(text) <= width else _head(text, width - len(self.dots)) + self.dots
+        return text if cells(text) <= width else head(text, width - len(self.dots)) + self.dots
 
     def paint(self, line: Sequence[_Span]) -> str:
         """One line, clipped to the width and coloured."""
         spans = self._trimmed(line)
         left = max(self.options.width, 1)
-        clipped = sum(_cells(span.text) for span in spans) > left
+        clipped = sum(cells(span.text) for span in spans) > left
         left -= len(self.dots) if clipped else 0
         out = []
         for span in spans:
-            text = _head(span.text, left)
-            left -= _cells(text)
+            text = head(span.text, left)
+            left -= cells(text)
             out.append(self._colored(text, span.style))
             if text != span.text:
                 break
@@ -323,55 +376,3 @@ def _largest(rows: list[LedgerRow], most: int) -> list[LedgerRow]:
     total = sum(row.ns for row in small)
     rest = LedgerRow(cause=f"{len(small)} smaller rows", ns=total, kind="fact" if facts else "estimate")
     return [*(rows[index] for index in sorted(kept)), rest]
-
-
-def _cell(char: str) -> int:
-    """Columns of a terminal that a printable character takes."""
-    if char < "\u0300":
-        return 1
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
-
-
-def _cells(text: str) -> int:
-    return len(text) if text.isascii() else sum(map(_cell, text))
-
-
-def _pad(text: str, width: int) -> str:
-    return text + " " * (width - _cells(text))
-
-
-def _head(text: str, width: int) -> str:
-    """The longest start of ``text`` that fits."""
-    if text.isascii():
-        return text[: max(width, 0)]
-    used = 0
-    for index, char in enumerate(text):
-        used += _cell(char)
-        if used > width:
-            return text[:index]
-    return text
-
-
-def _elide(text: str, width: int, dots: str) -> str:
-    """``text`` in at most ``width`` columns, its middle replaced by dots."""
-    if _cells(text) <= width:
-        return text
-    keep = width - len(dots)
-    if keep < 2:
-        return _head(text, width)
-    tail = _head(text[::-1], keep - keep // 2)[::-1]
-    return _head(text, keep // 2) + dots + tail
-
-
-def _wrapped(text: str, width: int, dots: str) -> list[str]:
-    """``text`` in lines of at most ``width`` columns, broken at spaces."""
-    lines: list[str] = []
-    for long_word in text.split():
-        word = _elide(long_word, width, dots)
-        if lines and _cells(lines[-1]) + 1 + _cells(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines

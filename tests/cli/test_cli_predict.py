@@ -81,7 +81,7 @@ def test_every_suffix_is_written_and_nothing_overwritten(tmp_path: Path) -> None
     [
         (("--gpu", "rtx-4909"), "rtx-4090"),
         (("--gpu", "l4", "--dtype", "fp4"), "known: model, fp32, tf32"),
-        (("--gpu", "l4", "--level", "tensors"), "known: groups, nodes"),
+        (("--gpu", "l4", "--level", "tensors"), "known: auto, layers, groups, nodes"),
         (("--gpu", "l4", "--accumulate", "int32"), "fp32 or fp16"),
         (("--gpu", "l4", "--ceiling", "drum=3e12"), "'drum'"),
         (("--gpu", "l4", "--clock", "-5"), "positive"),

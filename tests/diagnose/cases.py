@@ -10,7 +10,7 @@ import msgspec
 from profiler.cost import work_of
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import Case
-from profiler.diagnose.ledger import build_ledger
+from profiler.diagnose.ledger import Around, build_ledger
 from profiler.predict.roofline import predict_layers
 from profiler.records import (
     Attribute,
@@ -125,6 +125,23 @@ def make_case(
         profiled_gap_ns=max(gap_ns, 0) + round(ceilings.call_ns),
     )
     return case._replace(**changes)
+
+
+def engine_case(
+    *timed: Timed,
+    ceilings: Ceilings = CEILINGS,
+    around: Around | None = None,
+    gap_ns: int = 0,
+    **changes: Any,
+) -> Case:
+    """The same layers as those of a TensorRT engine: ``around`` and ``gap_ns`` are part of the latency, no call is."""
+    case = make_case(*timed, ceilings=ceilings, tensorrt=True, **changes)
+    around = around or Around()
+    median_ns = sum(one.measured_ns for one in case.layers) + sum(around) + gap_ns
+    latency = msgspec.structs.replace(case.latency, median_ns=median_ns)
+    estimates = predict_layers([one.layer for one in timed], {one.name: one.work for one in case.layers}, ceilings)
+    ledger = build_ledger(case.layers, estimates, latency, ceilings, around=around, partial=case.partial)
+    return case._replace(latency=latency, ledger=ledger)
 
 
 def result(timed: Timed, work: Work | None, estimate: Estimate | None) -> LayerResult:

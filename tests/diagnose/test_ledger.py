@@ -12,18 +12,23 @@ from hypothesis import strategies as st
 
 from profiler.diagnose.ledger import (
     CEILING,
+    FROM_DEVICE,
     HOST,
     IDEAL,
+    IDLE,
     INEFFICIENCY,
     LAUNCH,
     LAYOUT,
+    OUTSIDE,
+    TO_DEVICE,
     UNEXPLAINED,
     UNPRICED,
+    Around,
     build_ledger,
 )
 from profiler.records import Estimate, Latency, LayerResult, LedgerRow
 
-ORDER = (IDEAL, CEILING, LAUNCH, LAYOUT, INEFFICIENCY, UNPRICED, HOST, UNEXPLAINED)
+ORDER = (IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, HOST, TO_DEVICE, FROM_DEVICE, UNEXPLAINED)
 
 
 def timed(name: str, measured_ns: int, role: str = "compute") -> LayerResult:
@@ -43,6 +48,8 @@ def ledger(
     median_ns: int,
     call_ns: float = 0.0,
     unattributed_ns: int = 0,
+    around: Around | None = None,
+    partial: Sequence[str] = (),
 ) -> tuple[LedgerRow, ...]:
     return build_ledger(
         layers,
@@ -50,6 +57,8 @@ def ledger(
         Latency(median_ns=median_ns, p99_ns=median_ns, cv=0.0, n=1),
         msgspec.structs.replace(CEILINGS, call_ns=call_ns),
         unattributed_ns,
+        around=around,
+        partial=partial,
     )
 
 
@@ -119,30 +128,59 @@ def test_control_flow_is_priced_like_any_layer(role: str) -> None:
     assert rows[INEFFICIENCY] == 90
 
 
+def test_copies_stand_between_the_layers_and_the_remainder_and_no_call_does() -> None:
+    layers = [timed("a", 1000), timed("wait", 30, "sync"), timed("part", 500)]
+    estimates = {"a": priced(400, 500, 600), "part": priced(50, 100, 200)}
+    rows = ledger(layers, estimates, 1700, call_ns=100, around=Around(200, 40), partial=["part"])
+    assert amounts(rows) == {
+        IDEAL: 400 + 50,
+        CEILING: 100 + 50,
+        LAUNCH: 100 + 100,
+        IDLE: 30,
+        INEFFICIENCY: 400,
+        # What it took beyond the part of its work that is known.
+        UNPRICED: 300,
+        TO_DEVICE: 200,
+        FROM_DEVICE: 40,
+        UNEXPLAINED: 1700 - 1530 - 240,
+    }
+    kinds = {row.cause: row.kind for row in rows}
+    assert (kinds[IDLE], kinds[UNPRICED], kinds[TO_DEVICE], kinds[FROM_DEVICE]) == ("fact", "estimate", "fact", "fact")
+    assert "streams overlap" in rows[-1].meaning
+    assert "streams" not in ledger(layers, estimates, 1700)[-1].meaning
+
+
 QUIET = settings(deadline=None)  # a busy machine is no failure
 NS = st.integers(0, 10**12)
 ROWS = st.lists(
     st.tuples(
-        NS, st.sampled_from(["compute", "layout", "control"]), st.none() | st.builds(priced, NS, NS, NS)
+        NS,
+        st.sampled_from(["compute", "layout", "control", "sync", "shape", "idle"]),
+        st.none() | st.builds(priced, NS, NS, NS),
     ),
     max_size=12,
 )  # fmt: skip
 
 
 @QUIET
-@given(ROWS, NS, st.floats(0, 1e12), NS)
+@given(ROWS, NS, st.floats(0, 1e12), NS, st.none() | st.builds(Around, NS, NS), st.booleans())
 def test_the_ledger_closes(
-    rows: list[tuple[int, str, Estimate | None]], median_ns: int, call_ns: float, unattributed_ns: int
+    rows: list[tuple[int, str, Estimate | None]],
+    median_ns: int,
+    call_ns: float,
+    unattributed_ns: int,
+    around: Around | None,
+    partial: bool,
 ) -> None:
     """Whatever was measured, with ceilings that contradict each other too."""
     layers = [timed(f"layer{i}", measured_ns, role) for i, (measured_ns, role, _) in enumerate(rows)]
     estimates = {f"layer{i}": estimate for i, (_, _, estimate) in enumerate(rows)}
-    found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns)
+    found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns, around, ["layer0"] * partial)
     assert sum(row.ns for row in found) == median_ns
     causes = [row.cause for row in found]
     assert causes == [cause for cause in ORDER if cause in causes]
     by_cause = amounts(found)
-    # All but the host and the remainder are the kernels, to the ns.
-    kernels = sum(ns for cause, ns in by_cause.items() if cause not in (HOST, UNEXPLAINED))
+    # All but the host, the copies and the remainder are the kernels, to the ns.
+    kernels = sum(ns for cause, ns in by_cause.items() if cause not in OUTSIDE)
     assert kernels == sum(layer.measured_ns for layer in layers) + unattributed_ns
     assert 0 <= by_cause.get(HOST, 0) <= median_ns

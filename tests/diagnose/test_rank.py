@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import pytest
-from cases import CEILINGS, RTX_4090, Timed, gemv, layer, make_case, relu, tensor, with_match
+from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor, with_match
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Rule
-from profiler.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, UNEXPLAINED, build_ledger
+from profiler.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, UNEXPLAINED, Around, build_ledger
 from profiler.diagnose.rank import diagnose, verdict
 from profiler.predict.cache import Traffic
 from profiler.predict.roofline import estimate
@@ -365,3 +365,40 @@ def test_time_without_a_price_is_not_counted_as_lost_by_the_verdict() -> None:
     assert text.startswith("at least 80.0 % of what this device attains (19.9 % of latency has no price)")
     small = make_case(Timed(relu("a", "x", "y"), ns=800_000), Timed(unknown, ns=5_000))
     assert verdict(small, (), 800_000).startswith("99.3 % of what")
+
+
+def test_the_verdict_on_an_engine_says_what_it_stands_on() -> None:
+    sheet = msgspec.structs.replace(CEILINGS, origin="datasheet")
+    case = engine_case(Timed(relu("a", "x", "y"), 2.0), ceilings=sheet, lacking=("no ONNX model", "datasheet ceilings"))
+    attainable = sum(one.attainable_ns or 0 for one in case.layers)
+    said = verdict(case, (), attainable)
+    assert said == (
+        "50.0 % of what the datasheet of an invented device allows: no single cause stands out; "
+        "less sure for: no ONNX model, datasheet ceilings"
+    )
+    assert verdict(case._replace(end_to_end=False), (), attainable).startswith(
+        "of the layers alone, not end to end: 50.0 % of"
+    )
+    assert verdict(case, (), 0).startswith("no verdict: the work of no layer is known; less sure")
+
+
+def test_confidence_is_lower_for_a_datasheet_and_for_a_profile_of_one_inference() -> None:
+    def confidence(case: Case) -> float:
+        (one,) = hypotheses(diagnose(case, [claims("XX1", claim({"a": 1_000_000}))]))
+        return one.confidence
+
+    timed = Timed(relu("a", "x", "y"), 2.0)
+    sheet = msgspec.structs.replace(CEILINGS, origin="datasheet")
+    once = msgspec.structs.replace(make_case(timed).profiled, n=1)
+    assert confidence(engine_case(timed)) == 0.8
+    assert confidence(engine_case(timed, ceilings=sheet)) == 0.64
+    assert confidence(engine_case(timed, profiled=once)) == 0.64
+    assert confidence(make_case(timed, profiled=once)) == 0.8
+
+
+def test_copies_are_time_that_one_finding_may_claim() -> None:
+    case = engine_case(Timed(relu("a", "x", "y")), around=Around(300_000, 200_000))
+    rules = [claims("XX1", claim(other_ns=400_000), claim(where="there", other_ns=400_000))]
+    assert sum(one.lost_ns for one in diagnose(case, rules)) == 500_000
+    # The layers have the room that the copies leave.
+    assert case.in_latency(case.layers[0].measured_ns) == case.layers[0].measured_ns

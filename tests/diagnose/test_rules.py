@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cases import CEILINGS, RTX_4090, Timed, gemv, layer, make_case, relu, tensor
+from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 from profiler.diagnose import RULES, THRESHOLDS, Case, rules
+from profiler.diagnose.ledger import Around
 from profiler.diagnose.rank import diagnose
-from profiler.records import Finding, Layer
+from profiler.records import Finding, Layer, PlanEdge
 from profiler.units import format_ns
 
 # --- layers that the cases are made of ---------------------------------------------------------
@@ -82,6 +83,7 @@ POSITIVE: dict[str, Case] = {
     "CN601": folded(constant=True),
     "FU301": chain(),
     "HO501": make_case(BIG, gap_ns=1_000_000),
+    "HO502": engine_case(BIG, around=Around(700_000, 300_000)),
     "LA401": launch_case(0.11),
     "LY201": reorder_case(0.02),
     "RL101": make_case(Timed(gemv(), 10.0), ceilings=RTX_4090),
@@ -97,6 +99,7 @@ NEGATIVE: dict[str, Case] = {
     "FU301": chain(second_reader=True),
     # The remainder is as large, but the profile shows no gaps: it is drift of the machine.
     "HO501": make_case(BIG, gap_ns=1_000_000, profiled_gap_ns=0),
+    "HO502": engine_case(BIG, around=Around(500_000, 300_000)),
     "LA401": launch_case(0.09),
     "LY201": reorder_case(0.009),
     "RL101": make_case(Timed(gemv(), 1 / 0.9), ceilings=RTX_4090),
@@ -468,3 +471,73 @@ def test_low_coverage_and_noise_speak_of_the_whole_run() -> None:
     assert "of 100)" in noisy.evidence
     assert "--duration" in noisy.try_
     assert low.confidence == noisy.confidence == 1.0
+
+
+# --- of a TensorRT engine ----------------------------------------------------------------------
+
+
+def edge(kind: str = "epilogue", *, expected: bool = True, saved_ns: int = 400_000) -> PlanEdge:
+    return PlanEdge(
+        tensor="m", maker="conv", readers=("relu",), kind=kind, expected=expected, bytes=8_000_000, saved_ns=saved_ns,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_fusion_that_did_not_happen_claims_the_layer_that_would_be_absorbed() -> None:
+    timed = [Timed(conv(), 1.2), Timed(relu("relu", "y", "z"), 2.0)]
+    finding = only(engine_case(*timed, edges=(edge(),)), "FU301")
+    # 0.8 ms at its roof and 0.8 ms lost; fused, 0.4 ms of its roof go too.
+    assert finding.lost_ns == 800_000 + 400_000
+    assert finding.layers == ("relu",)
+    assert finding.where == "conv -> relu"
+    assert "8.00 MB between layers are written and read back" in finding.evidence
+    prologue = edge("prologue")
+    assert only(engine_case(*timed, edges=(prologue,)), "FU301").layers == ("conv",)
+
+
+@pytest.mark.parametrize("one", [edge(expected=False), edge("products"), edge("layout"), edge(saved_ns=0)])
+def test_a_fusion_that_no_engine_does_is_no_finding(one: PlanEdge) -> None:
+    assert not found(engine_case(Timed(conv(), 1.2), Timed(relu("relu", "y", "z"), 2.0), edges=(one,)), "FU301")
+
+
+def test_chains_of_an_engine_are_its_edges() -> None:
+    """Its layers are many nodes each: that two of them begin with a pointwise op does not make them a chain."""
+    assert not found(chain()._replace(tensorrt=True), "FU301")
+
+
+def test_what_a_layer_takes_beyond_the_known_part_of_its_work_is_not_lost() -> None:
+    slow = Timed(gemv(), 10.0)
+    assert found(engine_case(slow, ceilings=RTX_4090), "RL101")
+    assert not found(engine_case(slow, ceilings=RTX_4090, partial=frozenset({"gemv"})), "RL101")
+
+
+@pytest.mark.parametrize(("efficiency", "fires"), [(0.34, True), (0.36, False)])
+def test_a_datasheet_is_not_reached_by_healthy_kernels(efficiency: float, fires: bool) -> None:
+    sheet = msgspec.structs.replace(RTX_4090, origin="datasheet")
+    case = make_case(Timed(gemv(), 1 / efficiency), ceilings=sheet)
+    assert bool(found(case, "RL101")) == fires
+
+
+def test_remedies_of_an_engine_are_those_of_tensorrt() -> None:
+    sheet = msgspec.structs.replace(CEILINGS, origin="datasheet")
+    few = make_case(Timed(conv(), 5.0), ceilings=sheet)._replace(tensorrt=True, tactics={"conv": "sm50_xmma_conv"})
+    peak = only(few, "RL102")
+    assert "peak of the datasheet; its tactic is sm50_xmma_conv" in peak.evidence
+    assert "tensor cores" in peak.try_
+    small = relu("small", "x", "y", 100_000)
+    assert "of what the L2 allows" in only(make_case(Timed(small, 4.0))._replace(tensorrt=True), "RL101").evidence
+    assert "--useCudaGraph" in only(launch_case(0.11)._replace(tensorrt=True), "LA401").try_
+    assert "--inputIOFormats" in only(reorder_case(0.02)._replace(tensorrt=True), "LY201").try_
+    assert "1 reformat," in only(reorder_case(0.02)._replace(tensorrt=True), "LY201").where
+    assert "--gpu" in only(faster(0.94)._replace(tensorrt=True), "TR901").try_
+    assert "--onnx" in only(make_case(BIG, coverage=(0.9, 0.0), tensorrt=True), "TR902").try_
+    assert "layer time" in only(make_case(BIG, coverage=(0.9, 0.0), tensorrt=True), "TR902").evidence
+    assert "clocks locked" in only(make_case(BIG, cv=0.2, tensorrt=True), "TR903").try_
+
+
+def test_gaps_of_an_engine_are_surer_where_the_host_is_slower_than_the_layers() -> None:
+    idle = engine_case(BIG, gap_ns=2_000_000, profiled_gap_ns=2_000_000)
+    assert only(idle, "HO501").confidence == 0.5
+    slow = only(idle._replace(enqueue_ns=9_000_000), "HO501")
+    assert slow.confidence == 0.8
+    assert "the host takes 9.00 ms to enqueue an inference" in slow.evidence
+    assert slow.lost_ns == 2_000_000

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
-from importlib.machinery import ModuleSpec
 
 import pytest
 
-from profiler.engine.backends import backends, onnxruntime_version
-
-
-def hide(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
-    """Make packages look as if they were not installed."""
-    real = importlib.util.find_spec
-
-    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name in modules else real(name, package)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+from profiler.engine.backends import backends, choose_builder, onnxruntime_version
+from profiler.engine.dialect import Product
+from profiler.errors import MissingError, UsageError
+from support import hide_modules, refused
 
 
 def test_the_cpu_is_available_and_says_which_onnxruntime() -> None:
@@ -44,7 +35,7 @@ def test_what_cannot_run_says_why_and_what_to_do() -> None:
 @pytest.mark.parametrize("driver", [None, "libcuda.so.1"])
 def test_a_missing_driver_and_package_are_named(driver: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
-    hide(monkeypatch, "tensorrt")
+    hide_modules(monkeypatch, "tensorrt")
     found = {status.name: status for status in backends()}
     assert "the package tensorrt is not installed" in found["tensorrt"].reason
     for name in ("tensorrt", "tensorrt-rtx", "ort-cuda"):
@@ -69,11 +60,45 @@ def test_what_is_installed_says_what_it_can_do_without_a_gpu(
     (found,) = (status for status in backends() if status.name == backend)
     assert not found.available, "it cannot run a model yet"
     assert found.reason.startswith(can)
-    assert found.fix
+    assert ("trtprof build" in found.fix) == ("builds" in can)
+
+
+@pytest.mark.parametrize(
+    ("installed", "driver", "chosen"),
+    [
+        ({"tensorrt", "tensorrt_rtx"}, "libcuda.so.1", "tensorrt"),
+        ({"tensorrt", "tensorrt_rtx"}, None, "tensorrt-rtx"),
+        ({"tensorrt_rtx"}, "libcuda.so.1", "tensorrt-rtx"),
+        ({"tensorrt"}, None, ""),
+        (set(), "libcuda.so.1", ""),
+    ],
+)
+def test_what_builds_here(
+    installed: set[str], driver: str | None, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(product: Product) -> str | None:
+        return "1" if product.module in installed else None
+
+    monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
+    monkeypatch.setattr("profiler.engine.backends.installed_version", version)
+    if chosen:
+        backend, reason = choose_builder()
+        assert backend == chosen
+        assert reason
+        return
+    with pytest.raises(MissingError) as caught:
+        choose_builder()
+    assert "pip install 'trtprof[rtx]'" in refused(caught.value)
+
+
+def test_a_builder_that_is_asked_for_by_name_is_taken() -> None:
+    assert choose_builder("tensorrt") == ("tensorrt", "asked for")
+    with pytest.raises(UsageError, match="builds no TensorRT engine"):
+        choose_builder("ort-cpu")
 
 
 def test_without_onnxruntime_nothing_pretends_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    hide(monkeypatch, "onnxruntime")
+    hide_modules(monkeypatch, "onnxruntime")
     found = {status.name: status for status in backends()}
     assert not found["ort-cpu"].available
     assert "onnxruntime" in found["ort-cpu"].reason

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
+
 from profiler.records import (
     SCHEMA_VERSION,
     Backend,
@@ -12,6 +14,7 @@ from profiler.records import (
     Ceilings,
     Coverage,
     Device,
+    EngineFacts,
     Finding,
     InputTensor,
     Latency,
@@ -22,6 +25,11 @@ from profiler.records import (
     Measurement,
     ModelInfo,
     NodeResult,
+    PlanEdge,
+    PlanLint,
+    PlanReformat,
+    PlanShare,
+    PlanSummary,
     Run,
     Tensor,
     Unsupported,
@@ -406,6 +414,47 @@ def many(count: int = 10_000) -> Run:
 
 
 SCRIPT = "</script><script>window.__pwned = 1</script>"
+
+
+def of_engine(run: Run, names: tuple[str, ...] = ("conv1 + relu1", "pool")) -> Run:
+    """The run as one of a TensorRT engine from files: a GPU, ceilings of a datasheet, no sample of the latency, a plan.
+
+    Args:
+        run: Its layers and findings stay.
+        names: What layers, tensors and words of the plan are called.
+    """
+    first, last = names[0], names[-1]
+    edges = tuple(
+        PlanEdge(tensor=name, maker=first, readers=(name, last), kind="epilogue", expected=at % 2 == 0, reason=name,
+                 bytes=1 << 20, saved_ns=1000)
+        for at, name in enumerate(names)
+    )  # fmt: skip
+    share = tuple(PlanShare(what=name, layers=1, bytes=1 << 20, ns=4000, fraction=1 / len(names)) for name in names)
+    return msgspec.structs.replace(
+        run,
+        backend=Backend(name="tensorrt", reason="read from files"),
+        device=Device(name="Example GPU", kind="gpu", cores=100, cache_bytes=1 << 25),
+        ceilings=msgspec.structs.replace(
+            run.ceilings, origin="datasheet", source="datasheet example.toml, dense peaks"
+        ),
+        latency=Latency(median_ns=run.latency.median_ns, p99_ns=run.latency.median_ns, cv=0.0, n=0),
+        engine=EngineFacts(backend="tensorrt", era=first),
+        plan=PlanSummary(
+            layers=len(names),
+            launches=len(names),
+            by_kind=share,
+            by_precision=share[:1],
+            by_match=share[:1],
+            reformats=tuple(
+                PlanReformat(layer=name, origin=name, serves=last, change=name, bytes=1 << 20, ns=4000)
+                for name in names
+            ),
+            edges=edges,
+            lints=tuple(PlanLint(code="TC1", layer=name, what=name, evidence=name, try_=name) for name in names),
+        ),
+    )
+
+
 HOSTILE_NAMES = (
     SCRIPT,
     '"><img src=x onerror="window.__pwned = 2">',

@@ -16,13 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profiler.report
+from profiler.engine.inspector import read_layer_info
+from profiler.engine_plan import price_plan
 from profiler.errors import UsageError
 from profiler.hardware import gpus
+from profiler.plan_prediction import predict_plan
 from profiler.prediction import Settings, predict_source
-from profiler.records import GpuPrediction, PredictedLayer, Prediction
+from profiler.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction
 from profiler.report import _roofline
 from profiler.report.prediction import (
     COLUMNS,
+    ENGINE_COLUMNS,
     longest,
     render_csv,
     render_image,
@@ -51,6 +55,28 @@ def one() -> Prediction:
 @pytest.fixture(scope="module")
 def many() -> Prediction:
     return predicted("resnet_tiny", *SLUGS, image=(64, 3, 64, 64))
+
+
+FACTS = EngineFacts(
+    backend="tensorrt-rtx",
+    versions={"tensorrt-rtx": "1.2.3"},
+    device="no GPU",
+    precision="fp32, as in the file",
+    network_layers=80,
+)
+
+
+def built(name: str, *slugs: str) -> Prediction:
+    """Of the plan in a log of a real build."""
+    source = source_of(load_model(SAMPLES / f"{name}.onnx"), {}, feed=False)
+    log = Path(__file__).parents[1] / "engine" / "data" / f"rtx_{name}.log"
+    priced = price_plan(read_layer_info(log), source, FACTS)
+    return predict_plan(priced, source, [gpus.find(slug) for slug in slugs], Settings(level="layers"))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Prediction:
+    return built("resnet_tiny", "rtx-4090")
 
 
 def hostile(found: Prediction) -> Prediction:
@@ -122,6 +148,99 @@ def test_a_board_of_unknown_power_has_no_energy(one: Prediction) -> None:
     text = render_text(msgspec.structs.replace(one, gpus=(gpu,)))
     assert "power limit not known" in text
     assert "mJ" not in text
+
+
+# --- of a built engine ----------------------------------------------------------------------
+
+
+def test_an_engine_is_named_with_its_layers_and_what_became_of_the_nodes(engine: Prediction) -> None:
+    text = render_text(engine)
+    plan = engine.gpus[0].plan
+    assert plan is not None
+    head = text[: text.index("RTX 4090 at")]
+    for words in ("layers of the engine", "engine tensorrt-rtx 1.2.3, no GPU", "built  fp32, as in the file",
+                  f"80 in the network -> {plan.layers} in the engine -> {plan.launches} launches",
+                  f"nodes  {len(engine.fates)}: "):  # fmt: skip
+        assert words in head
+    assert "by kind" in text[text.index("the engine on RTX 4090") : text.index("roofline of")]
+    assert "\n  engine " not in render_text(predicted("resnet_tiny", "rtx-4090"))
+
+
+def test_layers_of_an_engine_show_kind_and_nodes(engine: Prediction) -> None:
+    text = render_text(engine, 120, top=99)
+    assert "Conv + BatchNormalization + Relu: /stem/ conv/Conv, bn/BatchNormalization, Relu" in text
+    assert "runtime_fusion  " in text
+    assert "maxpool: MaxPool  " in text
+    assert "__myl_Corr" not in text
+
+
+def test_how_surely_nodes_were_found_is_said_where_it_is_not_sure(engine: Prediction) -> None:
+    (gpu,) = engine.gpus
+    first, second, *others = gpu.layers
+    layers = (
+        msgspec.structs.replace(first, match="inferred", reason="between its borders"),
+        msgspec.structs.replace(second, match="none", reason="nothing names it"),
+        *(msgspec.structs.replace(layer, match="exact", reason="the plan names them") for layer in others),
+    )
+    text = render_text(msgspec.structs.replace(engine, gpus=(msgspec.structs.replace(gpu, layers=layers),)), top=99)
+    assert "nodes inferred: between its borders" in text
+    assert "no node found: nothing names it" in text
+    assert "the plan names them" not in text
+
+
+def test_lost_nodes_are_named(engine: Prediction) -> None:
+    fates = (NodeFate(node="/a/Missing", fate="lost", reason="no layer names it"), NodeFate(node="b", fate="folded"))
+    text = render_text(msgspec.structs.replace(engine, fates=fates))
+    assert "nodes  2: 1 folded, 1 lost" in text
+    assert "  /a/Missing: no layer names it" in text
+
+
+def test_of_several_gpus_the_engine_is_summed_up_on_the_first() -> None:
+    text = render_text(built("resnet_tiny", *SLUGS), 100)
+    assert "the engine on RTX 4090" in text
+    assert text.count("by kind") == 1
+    assert text.index("fastest: ") < text.index("layers of RTX 4090")
+
+
+def test_precisions_may_be_missing(engine: Prediction) -> None:
+    (gpu,) = engine.gpus
+    none = msgspec.structs.replace(engine, gpus=(msgspec.structs.replace(gpu, by_precision={}),))
+    assert "time by precision" not in render_text(none)
+    assert "Time by precision" not in render_markdown(none)
+    other = msgspec.structs.replace(gpu, gpu="other", by_precision={"tf32": None})
+    both = msgspec.structs.replace(
+        engine, gpus=(msgspec.structs.replace(gpu, by_precision={"fp32": 2000}), other), fastest=gpu.gpu,
+        most_efficient=gpu.gpu,
+    )  # fmt: skip
+    lines = render_text(both, 120).splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("time by precision"))
+    assert [line.split() for line in lines[at + 1 : at + 4]] == [
+        ["GPU", "fp32", "tf32"],
+        ["rtx-4090", "2.00", "us", "-"],
+        ["other", "-", "no", "unit"],
+    ]
+
+
+def test_documents_of_an_engine(engine: Prediction) -> None:
+    assert msgspec.json.decode(render_json(engine), type=Prediction) == engine
+    rows = list(csv.DictReader(io.StringIO(render_csv(engine))))
+    assert tuple(rows[0]) == (*COLUMNS, *ENGINE_COLUMNS)
+    assert {row["kind"] for row in rows} == {layer.kind for layer in engine.gpus[0].layers}
+    text = render_markdown(engine)
+    for part in ("- engine: tensorrt-rtx 1.2.3", "## The engine on RTX 4090", "### Shares", "| nodes | match |"):
+        assert part in text
+    assert render_image(engine, ".svg") == render_image(engine, ".svg")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_of_an_engine_is_wider_than_asked_for(engine: Prediction, width: int, ascii_only: bool) -> None:
+    for found in (engine, hostile(engine), built("gemv", "rtx-4090")):
+        text = render_text(found, width, top=99, ascii_only=ascii_only)
+        assert max(map(len, text.splitlines())) <= width
+        assert not ascii_only or text.isascii()
+        assert "\x1b" not in text
+        assert "\u202e" not in text
 
 
 # --- documents ------------------------------------------------------------------------------

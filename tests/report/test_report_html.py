@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from factory import CASES, SCRIPT, hostile, make_run, typical
+from factory import CASES, HOSTILE_NAMES, SCRIPT, hostile, make_run, of_engine, typical
 
 from profiler.records import LedgerRow, Run
 from profiler.report import ReportOptions, get
@@ -165,3 +165,23 @@ def test_the_cost_of_the_profiler_is_unknown_without_a_latency() -> None:
 def test_ten_thousand_layers_are_written_in_a_few_seconds() -> None:
     source = html(CASES["many"]())
     assert len(json.loads(Page(source).bodies[1][1])["layers"]) == 10_000
+
+
+def test_the_page_of_an_engine_shows_its_plan_and_speaks_of_no_cpu() -> None:
+    source = html(of_engine(typical()))
+    for words in (
+        '<section id="engine">', "Fusions that did not happen", "Reformats", "Worth checking", "Sum of the layers",
+        "not an end-to-end latency", "by the ceilings of the datasheet", "Layer time led back to nodes",
+        "<dt><bdi>L2</bdi></dt>", "<dt><bdi>multiprocessors</bdi></dt>", "conv1 + relu1",
+    ):  # fmt: skip
+        assert words in source, words
+    for words in ("thread", "no profiler attached", "measured for this run", "empty call"):
+        assert words not in source.split("<script")[0], words
+    assert '<section id="engine">' not in html(typical())
+
+
+def test_hostile_names_in_a_plan_stay_text() -> None:
+    source = html(of_engine(hostile(), HOSTILE_NAMES))
+    assert source.count("<script") == html(hostile()).count("<script") == 2
+    assert SCRIPT not in source
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08]", source)

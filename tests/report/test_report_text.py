@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from factory import CASES, HOSTILE_NAMES, all_unmatched, layer, make_run, many, one_layer, typical
+from factory import CASES, HOSTILE_NAMES, all_unmatched, hostile, layer, make_run, many, of_engine, one_layer, typical
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,3 +164,26 @@ def test_inferred_matches_and_fused_nodes_are_marked() -> None:
     shown = text(typical(), top=50, width=140)
     assert re.search(r"Conv \S+ \+1$", shown, re.MULTILINE)
     assert re.search(r" ~ReorderOutput \(layout\) reorder_1$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_an_engine_has_its_plan_below_and_no_line_is_wider_than_asked(width: int, ascii_only: bool) -> None:
+    for run in (of_engine(typical()), of_engine(hostile(), HOSTILE_NAMES)):
+        lines = text(run, width=width, ascii=ascii_only).splitlines()
+        assert all(columns(line) <= width for line in lines)
+        assert any(line.startswith("fusions that did not happen") for line in lines)
+        assert any(line.startswith("by kind") for line in lines)
+        assert all(line.isprintable() for line in lines)
+        assert not ascii_only or all(line.isascii() for line in lines)
+
+
+def test_an_engine_is_not_spoken_of_as_a_cpu() -> None:
+    shown = text(of_engine(typical()))
+    assert "tensorrt on Example GPU  " in shown
+    assert "thread" not in shown
+    assert "their sum, not an end-to-end latency" in shown
+    assert "of layer time" in shown
+    assert "adds up to the sum of the layers" in shown
+    assert "ceilings  datasheet example.toml, dense peaks" in shown
+    assert "llc" not in shown

@@ -2,16 +2,18 @@
 
 What:
     Two or more elementwise layers follow one another, each the only reader of the one before. The
-    tensors between them are written and read back for nothing.
+    tensors between them are written and read back for nothing. In a TensorRT engine: elementwise work
+    that stands in a layer of its own, though engines fuse it with its neighbour as a rule.
 
 Why:
     The runtime fuses known patterns only (Gelu, BiasGelu, Clip after Conv, LayerNormalization); a
-    pattern that an exporter wrote in another form stays apart.
+    pattern that an exporter wrote in another form stays apart. In TensorRT, an output of the model, a
+    second reader, a change of precision or a plugin between two layers keeps them apart.
 
 Try:
     Write the pattern in the form that the runtime fuses, or export the op itself (Gelu,
-    LayerNormalization) with a newer opset. Otherwise it is a good first hand-written kernel: one
-    pass over the data.
+    LayerNormalization) with a newer opset; drop outputs that nobody needs. Otherwise it is a good
+    first hand-written kernel: one pass over the data.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
-from profiler.records import Layer, LayerResult, Op
+from profiler.records import Layer, LayerResult, Op, PlanEdge
 from profiler.units import format_bytes, format_ns
 
 _POINTWISE = frozenset(
@@ -29,10 +31,16 @@ _POINTWISE = frozenset(
      "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh", "Where"}
 )  # fmt: skip
 
+_ABSORBED = {"epilogue": "reader", "prologue": "maker", "pointwise": "reader"}
+"""Which of the two layers of an edge the other one would compute on the way, by kind of edge."""
+
 
 @rule("FU301", "unfused pointwise chain", order=30)
 def check(case: Case) -> Iterator[Claim]:
-    """Maximal chains of pointwise layers joined by tensors with one reader."""
+    """Maximal chains of pointwise layers joined by tensors with one reader; of an engine, its priced edges."""
+    if case.tensorrt:
+        yield from _edges(case)
+        return
     results = {layer.name: layer for layer in case.layers}
     for chain in _chains([case.engine[layer.name] for layer in case.layers], case.claimed):
         found = [results[layer.name] for layer in chain]
@@ -50,6 +58,40 @@ def check(case: Case) -> Iterator[Claim]:
             remedy="export the pattern in the form that the runtime fuses, or write the chain as one kernel",
             layers=claims,
             confidence=0.75,
+        )
+
+
+def _edges(case: Case) -> Iterator[Claim]:
+    """One claim for each kind of fusion that engines do as a rule and this one did not.
+
+    It claims the layer that would be absorbed: what it lost, and what the tensor between costs.
+    """
+    results = {layer.name: layer for layer in case.layers}
+    groups: dict[str, list[PlanEdge]] = defaultdict(list)
+    for edge in case.edges:
+        if edge.expected and edge.saved_ns and edge.kind in _ABSORBED:
+            groups[edge.kind].append(edge)
+    for kind, edges in groups.items():
+        claims: dict[str, int] = {}
+        for edge in edges:
+            for name in [edge.maker] if _ABSORBED[kind] == "maker" else edge.readers[:1]:
+                layer = results.get(name)
+                if layer is not None and name not in case.claimed:
+                    claims.setdefault(name, min(_lost(layer) + (edge.saved_ns or 0), layer.measured_ns))
+        if sum(claims.values()) <= case.clock_resolution_ns:
+            continue
+        worst = max(edges, key=lambda edge: (edge.saved_ns or 0, edge.tensor))
+        saved = sum(edge.saved_ns or 0 for edge in edges)
+        more = f", and {len(edges) - 1} more" if len(edges) > 1 else ""
+        yield Claim(
+            where=f"{_short(worst.maker)} -> {', '.join(map(_short, worst.readers[:2]))}{more}",
+            evidence=(
+                f"{format_bytes(sum(edge.bytes for edge in edges))} between layers are written and read back; "
+                f"fused, they would take {format_ns(saved)} less by the roofline"
+            ),
+            remedy="write the pattern in the form that TensorRT fuses, drop outputs between them, or write one kernel",
+            layers=claims,
+            confidence=0.6,
         )
 
 

@@ -5,7 +5,8 @@ What:
 
 Why:
     The call itself (argument checks, binding, allocation of outputs) costs a fixed time; the
-    executor walks the graph between kernels; threads are woken for each.
+    executor walks the graph between kernels; threads are woken for each. The queue of a GPU runs dry
+    where the host puts kernels into it more slowly than they run.
 
 Try:
     Bind inputs and outputs once and reuse them, batch several requests into one call, use fewer and
@@ -29,6 +30,9 @@ def check(case: Case) -> Iterator[Claim]:
     gaps = call + min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns)
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
         return
+    if case.tensorrt:
+        yield _on_gpu(case, gaps)
+        return
     kernels = case.in_latency(sum(layer.measured_ns for layer in case.layers))
     yield Claim(
         where="between and around the kernels",
@@ -39,4 +43,20 @@ def check(case: Case) -> Iterator[Claim]:
         remedy="bind inputs and outputs once, batch requests into one call, use fewer and larger nodes",
         other_ns=gaps,
         confidence=0.6,
+    )
+
+
+def _on_gpu(case: Case, gaps: int) -> Claim:
+    busy = case.in_latency(sum(layer.measured_ns for layer in case.layers))
+    slow = case.enqueue_ns > busy
+    enqueue = f"; the host takes {format_ns(case.enqueue_ns)} to enqueue an inference" if case.enqueue_ns else ""
+    return Claim(
+        where="between the kernels",
+        evidence=(
+            f"layers take {format_ns(busy)} of {format_ns(case.latency.median_ns)}: "
+            f"{format_percent(case.share(gaps))} of latency are gaps{enqueue}"
+        ),
+        remedy="capture the inference in a CUDA graph (--useCudaGraph), or enqueue several at once",
+        other_ns=gaps,
+        confidence=0.8 if slow else 0.5,
     )

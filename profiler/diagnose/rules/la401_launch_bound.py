@@ -37,12 +37,20 @@ def check(case: Case) -> Iterator[Claim]:
         where=f"{len(layers)} layers: {', '.join(kinds[:4])}{', ...' if len(kinds) > 4 else ''}",
         evidence=(
             f"{format_ns(total)} a run, {format_percent(share)} of latency; "
-            f"an empty kernel takes {format_ns(case.ceilings.launch_ns)} here"
+            f"an empty kernel takes {format_ns(case.ceilings.launch_ns)} {_where(case)}"
         ),
-        remedy="fold shape arithmetic into constants (static shapes, graph simplifier), or raise the batch",
+        remedy=(
+            "raise the batch, fuse them into their neighbours, or run the engine as a CUDA graph (--useCudaGraph)"
+            if case.tensorrt
+            else "fold shape arithmetic into constants (static shapes, graph simplifier), or raise the batch"
+        ),
         layers={layer.name: max(layer.measured_ns - _roofline(layer), 0) for layer in layers},
         confidence=0.85,
     )
+
+
+def _where(case: Case) -> str:
+    return "by the datasheet" if case.from_datasheet else "here"
 
 
 def _roofline(layer: LayerResult) -> int:

@@ -6,11 +6,12 @@ What:
 
 Why:
     Many small matrix products (a batched gemv) pay a call each; strided or broadcast access wastes
-    cache lines; one thread cannot draw the whole bandwidth; a scalar loop does not vectorise.
+    cache lines; one thread cannot draw the whole bandwidth; a scalar loop does not vectorise. On a GPU,
+    a kernel for an old architecture, or too few blocks to fill it.
 
 Try:
     Give the layer work in one piece: fold batch dimensions into one GEMM, write a gemv as Mul and
-    ReduceSum, keep the reduced axis innermost. Then more threads. If nothing else helps, a
+    ReduceSum, keep the reduced axis innermost. Then more threads on a CPU. If nothing else helps, a
     hand-written kernel that streams the tensors once.
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, by_cause, place, rule
-from profiler.records import LayerResult
+from profiler.records import LayerResult, Op
 from profiler.units import format_bytes, format_ns, format_percent, format_rate
 
 
@@ -30,13 +31,13 @@ def check(case: Case) -> Iterator[Claim]:
     for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
         worst = layers[0]
         moved, measured = worst.bytes or 0, worst.measured_ns
-        level = "DRAM" if worst.bound == "dram" else "the last-level cache"
+        level = "DRAM" if worst.bound == "dram" else case.cache_name
         yield Claim(
             where=place(layers),
             evidence=(
                 f"{format_bytes(moved)} in {format_ns(measured)} is {format_rate(moved / measured * 1e9, 'B/s')}, "
                 f"{format_percent((worst.attainable_ns or 0) / measured)} of what {level} allows "
-                f"({format_ns(worst.attainable_ns or 0)})"
+                f"({format_ns(worst.attainable_ns or 0)}){case.tactic(worst)}"
             ),
             remedy=remedy,
             layers={layer.name: layer.lost_ns or 0 for layer in layers},
@@ -44,9 +45,10 @@ def check(case: Case) -> Iterator[Claim]:
 
 
 def _remedy(layer: LayerResult, case: Case) -> str:
-    if layer.op_type in ("MatMul", "FusedMatMul", "Gemm") and _is_batched_gemv(layer, case):
+    op = case.engine[layer.name].op
+    if op.op_type in ("MatMul", "FusedMatMul", "Gemm") and _is_batched_gemv(op):
         return "it is a batched gemv: write it as Mul + ReduceSum, or fold the batch into one GEMM"
-    if layer.op_type in ("Transpose", "Concat", "Split", "Slice", "Gather", "Expand", "Tile"):
+    if op.op_type in ("Transpose", "Concat", "Split", "Slice", "Gather", "Expand", "Tile"):
         return "it only moves data: choose layouts so that it is not needed, or fuse it into its reader"
     if _special(layer, case):
         return "special functions (exp, pow, erf, sqrt) may bound it, not memory: use a fused or approximate form"
@@ -64,9 +66,8 @@ def _special(layer: LayerResult, case: Case) -> bool:
     return layer.work is not None and 2 * layer.work.special_flops >= layer.work.flops > 0
 
 
-def _is_batched_gemv(layer: LayerResult, case: Case) -> bool:
+def _is_batched_gemv(op: Op) -> bool:
     """A product with M or N of 1 in many batches: a gemv is a GEMM with one row or column."""
-    op = case.engine[layer.name].op
     shapes = [tensor.shape for tensor in op.inputs[:2] if tensor is not None and tensor.shape]
     if len(shapes) != 2 or min(map(len, shapes)) < 2:
         return False

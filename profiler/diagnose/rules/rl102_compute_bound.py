@@ -5,13 +5,14 @@ What:
     which the device does that arithmetic.
 
 Why:
-    Few or odd channels leave vector lanes empty; a depthwise or grouped convolution has little
-    reuse; a recurrent layer runs one thin product a step; the batch is too small for all threads;
-    special functions (exp, erf, tanh) come from a scalar library.
+    Few or odd channels leave vector lanes or tensor cores empty; a depthwise or grouped convolution has
+    little reuse; a recurrent layer runs one thin product a step; the batch is too small for all threads or
+    multiprocessors; special functions (exp, erf, tanh) come from a scalar library.
 
 Try:
-    Pad channels to the vector width, raise the batch, merge parallel products into one, use the
-    runtime's fused op where there is one. A hand-written kernel is the last step.
+    Pad channels to the vector width (on tensor cores to 8 of fp16 or 16 of int8), raise the batch,
+    merge parallel products into one, use the runtime's fused op where there is one. A hand-written
+    kernel is the last step.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ def check(case: Case) -> Iterator[Claim]:
         worst = layers[0]
         yield Claim(
             where=place(layers),
-            evidence=_evidence(worst),
+            evidence=_evidence(worst, case) + case.tactic(worst),
             remedy=remedy,
             layers={layer.name: layer.lost_ns or 0 for layer in layers},
             confidence=0.7,
         )
 
 
-def _evidence(layer: LayerResult) -> str:
+def _evidence(layer: LayerResult, case: Case) -> str:
     measured, flops = layer.measured_ns, layer.flops or 0
     share = format_percent((layer.attainable_ns or 0) / measured)
     if layer.bound == "sfu" and layer.work is not None:
         counts = ", ".join(f"{count:,} {name}" for name, count in sorted(layer.work.special.items()))
-        return f"{counts} in {format_ns(measured)}, {share} of the rate of special functions measured here"
+        return f"{counts} in {format_ns(measured)}, {share} of the rate of special functions {case.peaks_from}"
     unit = "" if layer.bound == "tensor" else "vector "
     return (
         f"{format_flops(flops)} in {format_ns(measured)} is {format_rate(flops / measured * 1e9, 'FLOP/s')}, "
-        f"{share} of the {layer.dtype} {unit}peak measured here"
+        f"{share} of the {layer.dtype} {unit}peak {case.peaks_from}"
     )
 
 
@@ -58,12 +59,14 @@ def _remedy(layer: LayerResult, case: Case) -> str:
         return "special functions dominate: use a fused or approximate form (FastGelu, a table), or a lower precision"
     op = case.engine[layer.name].op
     group = op.attributes.get("group", 1)
-    if "Conv" in layer.op_type:
+    if "Conv" in op.op_type:
         if isinstance(group, int) and group > 1:
             return (
                 "a grouped or depthwise convolution has little reuse: merge it with the pointwise one, or widen groups"
             )
+        if case.tensorrt:
+            return "pad its channels to a multiple of 8 (fp16) or 16 (int8) for the tensor cores, or raise the batch"
         return "pad its channels to a multiple of the vector width, or raise the batch"
-    if layer.op_type in ("LSTM", "GRU", "RNN"):
+    if op.op_type in ("LSTM", "GRU", "RNN"):
         return "each step is one thin product: batch more sequences together, or split the input product off"
     return "raise the batch, or merge products that share an input"

@@ -5,11 +5,12 @@ What:
 
 Why:
     Its FLOPs or bytes are counted too high (work that the kernel skips, a tensor that stays in a
-    nearer cache), or the ceilings were measured on a slower clock than the run.
+    nearer cache), or the ceilings were measured on a slower clock than the run. Of times from files, they
+    may be of another GPU, clock, batch or shape than the plan and the options say.
 
 Try:
-    Measure the ceilings again (`--recalibrate`) on a quiet machine. If it stays, report the op and
-    its shapes: the cost function is wrong.
+    Measure the ceilings again (`--recalibrate`) on a quiet machine; of times from files, check `--gpu`,
+    `--clock` and `--shapes`. If it stays, report the op and its shapes: the cost function is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ def check(case: Case) -> Iterator[Claim]:
                 f"measured {format_ns(layer.measured_ns)}, ideal {format_ns(layer.ideal_ns)}: "
                 "a counting error or a cache effect"
             ),
-            remedy="measure the ceilings again with --recalibrate on a quiet machine; if it stays, report the op",
+            remedy=(
+                "check that --gpu, --clock and the shapes are those of the measurement; if it stays, report the layer"
+                if case.tensorrt
+                else "measure the ceilings again with --recalibrate on a quiet machine; if it stays, report the op"
+            ),
             confidence=0.9,
             kind="trust",
         )

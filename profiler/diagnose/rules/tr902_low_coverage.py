@@ -8,7 +8,8 @@ Why:
 
 Try:
     Look at the unattributed layers in the report (`--format json`, match `none`). With a lower
-    optimisation level of the backend the names are kept.
+    optimisation level of the backend the names are kept. Of a TensorRT engine, give the model with
+    `--onnx`, and build with detailed profiling verbosity.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ def check(case: Case) -> Iterator[Claim]:
     yield Claim(
         where="the whole run",
         evidence=(
-            f"{format_percent(attributed)} of kernel time is attributed, "
+            f"{format_percent(attributed)} of {case.time_of} time is attributed, "
             f"{format_percent(case.thresholds.coverage)} are needed"
         ),
-        remedy="look at the layers with match none in --format json before trusting any share",
+        remedy=(
+            "give the model that the engine was built from with --onnx, and build it with --profilingVerbosity=detailed"
+            if case.tensorrt
+            else "look at the layers with match none in --format json before trusting any share"
+        ),
         confidence=1.0,
         kind="trust",
     )

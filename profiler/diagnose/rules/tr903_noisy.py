@@ -31,7 +31,11 @@ def check(case: Case) -> Iterator[Claim]:
             f"latency varies by {format_percent(case.latency.cv)} (standard deviation / mean of {case.latency.n}); "
             f"median {format_ns(case.latency.median_ns)}, p99 {format_ns(case.latency.p99_ns)}"
         ),
-        remedy="measure longer (--duration) on a quiet machine; medians still hold, small findings may not",
+        remedy=(
+            "measure longer (--duration) with the GPU's clocks locked; medians still hold, small findings may not"
+            if case.tensorrt
+            else "measure longer (--duration) on a quiet machine; medians still hold, small findings may not"
+        ),
         confidence=1.0,
         kind="trust",
     )

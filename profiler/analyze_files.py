@@ -1,0 +1,288 @@
+"""From files that were made elsewhere to a result: what they are, whether they belong together, and what they say.
+
+Without a profile nothing was measured, and the result is a prediction of the engine's layers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from profiler.collector import without_collector
+from profiler.engine.inspector import read_layer_info, read_profile, read_times
+from profiler.engine_plan import PricedPlan, price_plan
+from profiler.errors import MissingError, UsageError
+from profiler.on_gpus import Settings, ceilings_of
+from profiler.plan_analysis import analyse_plan, model_of_plan
+from profiler.plan_prediction import predict_plan
+from profiler.records import EngineFacts, GpuSpec, LayerTimes, Plan, Prediction, Run, Source
+
+ROLES = {
+    "layers": "layer information (trtexec --exportLayerInfo, or the verbose log of a build)",
+    "profile": "times of layers (--exportProfile, or a log of --dumpProfile)",
+    "times": "times of inferences (--exportTimes)",
+    "onnx": "the ONNX model",
+}
+"""What a file may be to an analysis, in words."""
+
+_HEAD = 1 << 20
+"""Bytes from which it shows what a JSON file is."""
+_EXPORT = (
+    "trtexec --loadEngine=model.plan --exportLayerInfo=layers.json --dumpProfile --separateProfileRun"
+    " --exportProfile=profile.json --exportTimes=times.json"
+)
+_DEVICE = re.compile(rb"Selected Device: ([^\r\n]+)")
+_SUFFIXES = re.compile(
+    r"(?i)(?:[._-](?:json|txt|log|graph|layers?|layer_?info|exportlayerinfo|engine|plan|trt|onnx|inspector))+$"
+)
+
+
+class Files(NamedTuple):
+    """The files of an analysis by what they are; one log may be several of them."""
+
+    layers: Path
+    profile: Path | None = None
+    times: Path | None = None
+    onnx: Path | None = None
+
+    def named(self) -> dict[str, Path]:
+        """Those that are given, by role."""
+        return {role: path for role, path in zip(self._fields, self, strict=True) if path is not None}
+
+
+def sort_files(
+    given: Iterable[Path],
+    *,
+    layers: Path | None = None,
+    profile: Path | None = None,
+    times: Path | None = None,
+    onnx: Path | None = None,
+) -> Files:
+    """Tell files apart by what is in them.
+
+    Args:
+        given: Files whose role is not said.
+        layers: The files whose role is said.
+        profile: See ``layers``.
+        times: See ``layers``.
+        onnx: See ``layers``.
+
+    Raises:
+        MissingError: A file does not exist or cannot be read.
+        UsageError: A file is none of them, two have one role, or there is no layer information.
+    """
+    found = {"layers": layers, "profile": profile, "times": times, "onnx": onnx}
+    said = {role for role, path in found.items() if path is not None}
+    for path in given:
+        roles = _roles(path)
+        # A log may hold several; what was said on the command line wins there.
+        wanted = [role for role in roles if role not in said] or roles
+        for role in wanted:
+            other = found[role]
+            if other is not None:
+                raise UsageError(
+                    f"{other} and {path} are both {ROLES[role].partition(' (')[0]}",
+                    why="an analysis is of one engine",
+                    fix="leave one away",
+                )
+            found[role] = path
+    if found["layers"] is None:
+        raise UsageError(
+            "there is no layer information among the files" if any(found.values()) else "no file is named",
+            why="what the layers of the engine are is needed; times alone do not tell it",
+            fix=f"give the file of {_EXPORT}",
+        )
+    return Files(found["layers"], found["profile"], found["times"], found["onnx"])
+
+
+def _roles(path: Path) -> list[str]:
+    """What a file is, by the marks that each kind has in it."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+            text = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
+            if path.suffix.lower() == ".onnx":
+                return ["onnx"]
+            if b"\0" in text[: 1 << 16]:
+                raise UsageError(
+                    f"{path} is a binary file",
+                    why="an engine itself cannot be read without TensorRT and its GPU",
+                    fix=f"give what trtexec says of it: {_EXPORT}",
+                )
+            if text.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")[:1] not in (b"{", b"["):
+                text += file.read()
+    except FileNotFoundError:
+        raise MissingError(f"there is no file {path}", fix=f"make it with {_EXPORT}") from None
+    except OSError as error:
+        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix="name a file") from None
+    marks = {
+        "layers": (b'"LayerType"', b'"Layers"', b"LayerType: ", b"Engine Layer Information"),
+        "profile": (b'"averageMs"', b"=== Profile ("),
+        "times": (b'"latencyMs"',),
+    }
+    roles = [role for role, words in marks.items() if any(word in text for word in words)]
+    if not roles:
+        raise UsageError(
+            f"{path} is nothing that can be analysed",
+            why="it is none of: " + "; ".join(ROLES.values()),
+            fix=f"make the files with {_EXPORT}",
+        )
+    return roles
+
+
+def gpu_in(files: Files) -> str:
+    """The GPU that a log among the files was made on, as trtexec prints it; empty where none tells."""
+    for role in ("profile", "layers"):
+        path = files.named().get(role)
+        if path is None or path.suffix.lower() == ".json":
+            continue
+        try:
+            with path.open("rb") as file:
+                if named := _DEVICE.search(file.read(_HEAD)):
+                    return named[1].decode(errors="replace").strip()
+        except OSError:
+            # Whoever reads the file next says so.
+            continue
+    return ""
+
+
+def analyze(
+    files: Files,
+    specs: Sequence[GpuSpec],
+    how: Settings,
+    shapes: Iterable[str] = (),
+    batch: int | None = None,
+) -> Run | Prediction:
+    """Analyse an engine from files.
+
+    Args:
+        files: See `sort_files`.
+        specs: The GPU that ran the engine; where there is no profile, one or more to predict it for.
+        how: The ceilings asked for; ``precision`` ``fp32`` multiplies fp32 on the CUDA cores.
+        shapes: ``--shapes`` values for the dynamic dimensions of the ONNX model.
+        batch: Value of ``--batch``.
+
+    Returns:
+        A run where layers were measured, a prediction where they were not.
+
+    Raises:
+        TrtprofError: A file cannot be used, or they do not belong together.
+    """
+    with without_collector():
+        plan = read_layer_info(files.layers)
+        profile = read_profile(files.profile) if files.profile is not None else None
+        times = read_times(files.times) if files.times is not None else None
+        plan = _one_profile(plan, profile)
+        source = _source(files.onnx, shapes, batch, plan)
+        priced = price_plan(plan, source, EngineFacts(backend=_backend(plan)))
+        if source is not None:
+            _check_model(priced, source, files)
+        name = _SUFFIXES.sub("", files.layers.name) or files.layers.stem
+        model = model_of_plan(plan.bindings, name, str(files.layers))
+        if profile is None:
+            if times is not None:
+                raise UsageError(
+                    f"{files.times} is of no use without times of layers",
+                    why="times of whole inferences say nothing of layers",
+                    fix=f"give the profile too: {_EXPORT}",
+                )
+            return predict_plan(
+                priced, source or Source(model=model, nodes=()), specs, msgspec.structs.replace(how, level="layers")
+            )
+        if len(specs) != 1:
+            raise UsageError(
+                "one GPU must be named",
+                why="the times were measured on one, not on " + (", ".join(spec.slug for spec in specs) or "none"),
+                fix="--gpu with the name of the GPU that ran it",
+            )
+        return analyse_plan(
+            priced,
+            source,
+            profile,
+            times,
+            ceilings_of(specs[0], how, how.precision),
+            specs[0],
+            model=model,
+            files={role: path.name for role, path in files.named().items()},
+            clock_mhz=how.clock_mhz,
+        )
+
+
+def _backend(plan: Plan) -> str:
+    return "tensorrt-rtx" if plan.era.startswith("TensorRT-RTX") else "tensorrt"
+
+
+def _one_profile(plan: Plan, profile: LayerTimes | None) -> Plan:
+    """The layers of one optimisation profile: those that were timed, or the first.
+
+    An inference runs the layers of one profile only; a plan lists those of all.
+    """
+    numbers = sorted({layer.profile for layer in plan.layers})
+    if len(numbers) < 2:
+        return plan
+    taken = numbers[0]
+    if profile is not None:
+        timed = {time.name for time in profile.layers}
+        fits = Counter(layer.profile for layer in plan.layers if layer.name in timed)
+        taken = max(numbers, key=lambda number: (fits[number], -number))
+    return msgspec.structs.replace(
+        plan,
+        layers=tuple(layer for layer in plan.layers if layer.profile == taken),
+        notes=(
+            *plan.notes,
+            f"the plan has {len(numbers)} optimisation profiles: only the layers of profile {taken} are looked at",
+        ),
+    )
+
+
+def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: Plan) -> Source | None:
+    given = list(shapes)
+    if onnx is None:
+        for option, value in (("--shapes", given), ("--batch", batch)):
+            if value:
+                raise UsageError(
+                    f"{option} is of no use without the ONNX model",
+                    why="the plan has the dimensions of its engine",
+                    fix=f"leave {option} away, or name the model with --onnx",
+                )
+        return None
+    from profiler.source.load import load_model, source_of
+    from profiler.source.shapes import parse_shapes
+
+    loaded = load_model(onnx)
+    asked = parse_shapes(given)
+    if not asked and batch is None:
+        asked = _shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input])
+    return source_of(loaded, asked, batch, feed=False)
+
+
+def _shapes_of_plan(plan: Plan, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes that the inputs have in the engine, where it tells them."""
+    return {
+        binding.name: binding.dims
+        for binding in plan.bindings
+        if binding.name in inputs and binding.dims is not None and min(binding.dims, default=0) >= 0
+    }
+
+
+def _check_model(priced: PricedPlan, source: Source, files: Files) -> None:
+    """Refuse a model that has nothing in common with the plan.
+
+    Raises:
+        UsageError: No layer computes a node of the model.
+    """
+    layers = priced.document.layers
+    if any(matched.nodes for matched in layers) or not source.nodes:
+        return
+    named = next((matched.layer.onnx_nodes[0] for matched in layers if matched.layer.onnx_nodes), "")
+    has = f"; the plan names {named!r}, the model {source.nodes[0].name!r}" if named else ""
+    raise UsageError(
+        f"{files.onnx} is not the model that this engine was built from",
+        why=f"no layer of {files.layers.name} computes a node of it{has}",
+        fix="name the ONNX file that the engine was built from, or leave --onnx away",
+    )

@@ -1,0 +1,175 @@
+"""``trtprof analyze``: a TensorRT engine from the files that trtexec exports of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli import app
+from profiler.cli.files import check_format, refuse_existing, writable, write
+from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
+from profiler.cli.options import BatchOption, ForceOption, ShapesOption, TopOption
+from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width, wants_color
+from profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from profiler.analyze_files import Files
+    from profiler.on_gpus import Settings
+    from profiler.records import GpuSpec, Prediction, Run
+
+
+@app.command()
+def analyze(
+    given: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Any of the files below; which is which shows.", show_default=False),
+    ] = None,
+    layers: Annotated[
+        Path | None,
+        typer.Option(
+            "--layers", "--exportLayerInfo", metavar="FILE",
+            help="Layers of the engine: JSON or text of the engine inspector, or the verbose log of a build.",
+        ),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile", "--exportProfile", metavar="FILE",
+            help="Times of its layers; without them they are predicted.",
+        ),
+    ] = None,
+    times: Annotated[
+        Path | None,
+        typer.Option(
+            "--times", "--exportTimes", metavar="FILE",
+            help="Times of whole inferences; without them there is no end-to-end latency.",
+        ),
+    ] = None,
+    onnx: Annotated[
+        Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
+    ] = None,
+    shapes: ShapesOption = None,
+    batch: BatchOption = None,
+    gpu: GpuOption = None,
+    ceiling: CeilingOption = None,
+    clock: ClockOption = None,
+    accumulate: AccumulateOption = "fp32",
+    tf32: Tf32Option = True,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE",
+            help="Write there too: .html, .json, .csv or .txt; without a profile .svg, .png or .md in place of .html.",
+        ),
+    ] = None,
+    force: ForceOption = False,
+    format_name: Annotated[
+        str,
+        typer.Option("--format", help="What to print: text, json, csv or html; without a profile markdown, not html."),
+    ] = "text",
+    top: TopOption = None,
+) -> None:  # fmt: skip
+    """Analyse a TensorRT engine from the files that trtexec exports of it.
+
+    Measured times of its layers beside what the roofline of --gpu allows, the ledger and the findings;
+    no GPU, no TensorRT and no engine is needed. What is missing is said, and lowers the confidence.
+
+    Example: trtprof analyze layers.json profile.json times.json --onnx model.onnx --gpu a100-pcie-80gb -o report.html
+    """
+    with errors_shown():
+        from profiler import analyze_files
+        from profiler.records import Run
+
+        files = analyze_files.sort_files(given or (), layers=layers, profile=profile, times=times, onnx=onnx)
+        measured = files.profile is not None
+        paths = _checked(format_name, output, measured=measured, force=force)
+        specs, how = _asked(files, gpu, ceiling, clock, accumulate, tf32=tf32)
+        found = analyze_files.analyze(files, specs, how, shapes or (), batch)
+        if isinstance(found, Run):
+            _show_run(found, paths, format_name, top)
+        else:
+            _show_prediction(found, paths, format_name, top)
+        if not paths:
+            say(f"next: the same command with -o {'report.html' if measured else 'roofline.svg'}")
+
+
+def _checked(format_name: str, output: list[str] | None, *, measured: bool, force: bool) -> list[Path]:
+    """The files to write, where format and suffixes are those of the result.
+
+    Raises:
+        UsageError: One is not.
+    """
+    if not measured:
+        check_format("analyze without a profile", format_name)
+        return writable(output, force=force)
+    from profiler import report
+
+    report.get(format_name)
+    for name in output or ():
+        report.for_path(name)
+        refuse_existing(Path(name), force=force)
+    return [Path(name) for name in output or ()]
+
+
+def _asked(
+    files: Files,
+    gpu: list[str] | None,
+    ceiling: list[str] | None,
+    clock: float | None,
+    accumulate: str,
+    *,
+    tf32: bool,
+) -> tuple[list[GpuSpec], Settings]:
+    """The GPUs, named or as a log tells, and the ceilings asked for.
+
+    Raises:
+        UsageError: No GPU is named, or something that is asked for is not possible.
+    """
+    from profiler import analyze_files
+    from profiler.cli.gpu_options import ceilings_for, parse_ceilings
+    from profiler.on_gpus import Settings
+
+    if not gpu:
+        told = analyze_files.gpu_in(files)
+        if not told:
+            raise UsageError(
+                "which GPU ran it? none is named with --gpu",
+                why="the files do not tell, and its ceilings are what times are measured by",
+                fix="--gpu NAME, such as a100-pcie-80gb; `trtprof gpus` lists them all",
+            )
+        say(f"--gpu {told}: as the log says")
+        gpu = [told]
+    targets = ceilings_for(gpu, tf32=tf32, accumulate=accumulate, clock_mhz=clock, ceiling=ceiling)
+    how = Settings(
+        level="layers",
+        precision="model" if tf32 else "fp32",
+        accumulate="fp16" if accumulate == "fp16" else "fp32",
+        clock_mhz=clock,
+        overrides=parse_ceilings(ceiling),
+    )
+    return [target.spec for target in targets], how
+
+
+def _show_run(run: Run, paths: list[Path], format_name: str, top: int | None) -> None:
+    from profiler import pipeline, report
+
+    written = [(path, pipeline.render(run, report.for_path(str(path)).name, top=top)) for path in paths]
+    out = sys.stdout
+    look = {"width": terminal_width(out), "color": wants_color(out), "ascii": ascii_only(out)}
+    result(pipeline.render(run, format_name, top=top, **look))
+    for path, text in written:
+        write(path, text.encode())
+        say(f"wrote {path}")
+
+
+def _show_prediction(found: Prediction, paths: list[Path], format_name: str, top: int | None) -> None:
+    from profiler.cli.predict import _rendered, _text
+
+    written = [(path, _rendered(found, path, top)) for path in paths]
+    result(_text(found, format_name, terminal_width(sys.stdout), top, ascii_only(sys.stdout)))
+    for path, content in written:
+        write(path, content)
+        say(f"wrote {path}")

@@ -1,0 +1,200 @@
+"""What a layer of a plan multiplies, as far as the plan itself tells: by its words and by the dims of its tensors."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from profiler import units
+from profiler.cost.precision import product_dtype
+from profiler.plan_words import is_convolution, tokens
+from profiler.records import PlanLayer, PlanTensor
+
+REGIONS = frozenset({"Myelin"})
+"""Kinds that hold what several kernels do: up to TensorRT 9 one layer stands for all that Myelin compiles."""
+
+_ATTENTION = re.compile(r"(?:^|_)[fx]?mha(?:_|\d|$)", re.IGNORECASE)
+
+_WIDE_FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16"})
+
+
+class Product(NamedTuple):
+    """A product that a layer does.
+
+    Attributes:
+        flops: 2 per multiply-accumulate.
+        activations: What is multiplied.
+        weights: By what; None where the plan does not list it.
+    """
+
+    flops: int
+    activations: PlanTensor
+    weights: PlanTensor | None
+
+
+def sums_products(layer: PlanLayer) -> bool:
+    """Whether it multiplies and sums up: Myelin's way to do a product of a vector."""
+    own = tokens(layer)
+    return "Mul" in own and "Sum" in own
+
+
+def plan_product(layer: PlanLayer) -> Product | None:
+    """The product of a layer, from its attributes and the dims of its tensors; None where they do not tell.
+
+    Args:
+        layer: With dims that are known; -1 makes it None.
+    """
+    if not layer.outputs:
+        return None
+    if (kernel := _numbers(layer, "Kernel")) is not None:
+        return _described(layer, kernel)
+    if _ATTENTION.search(layer.name) or _ATTENTION.search(layer.tactic):
+        return _attention(layer)
+    if is_convolution(layer):
+        return _correlation(layer)
+    return _matrices(layer)
+
+
+def operand_dtype(product: Product) -> str:
+    """The dtype that a product multiplies in.
+
+    Weights that are narrower than activations of 16 bits and more are widened first: a weight-only quantisation.
+    Floats of 16 bits and more become the narrower of the two, for which the layer has a cast.
+    """
+    first = product.activations.dtype
+    second = product.weights.dtype if product.weights is not None else ""
+    if first in _WIDE_FLOATS:
+        if second in _WIDE_FLOATS:
+            return min((first, second), key=lambda dtype: units.DTYPE_BITS[dtype])
+        return first
+    return product_dtype([dtype for dtype in (first, second) if dtype])
+
+
+def _numbers(layer: PlanLayer, key: str) -> tuple[int, ...] | None:
+    """An attribute of a convolution, which one layer with activation and pooling calls ``ConvKernel``."""
+    value = layer.attributes.get(key, layer.attributes.get(f"Conv{key}"))
+    values = value if isinstance(value, tuple) else (value,)
+    numbers = tuple(one for one in values if isinstance(one, int))
+    return numbers if numbers and len(numbers) == len(values) else None
+
+
+def _known(tensors: Sequence[PlanTensor]) -> list[tuple[PlanTensor, tuple[int, ...]]]:
+    return [(one, one.dims) for one in tensors if one.dims and min(one.dims) > 0]
+
+
+def _described(layer: PlanLayer, kernel: tuple[int, ...]) -> Product | None:
+    """A convolution by its attributes: 2 * outputs * (channels / groups) * window, or transposed, of the inputs."""
+    maps = _numbers(layer, "OutMaps")
+    groups = (_numbers(layer, "Groups") or (1,))[0]
+    inputs = _known(layer.inputs)
+    outputs = _known(layer.outputs)
+    if maps is None or not inputs or not outputs or groups < 1:
+        return None
+    x, dims = inputs[0]
+    if len(dims) != len(kernel) + 2:
+        return None
+    if "deconvolution" in f"{layer.kind} {layer.parameter_type}".lower():
+        return Product(2 * math.prod(dims) * maps[0] * math.prod(kernel) // groups, x, _held(layer))
+    places = outputs[0][1][2:]
+    if "ConvKernel" in layer.attributes:
+        # The output that is listed is behind the pooling.
+        ones = (1,) * len(kernel)
+        places = tuple(
+            (size + before + after - dilation * (window - 1) - 1) // stride + 1
+            for size, before, after, dilation, window, stride in zip(
+                dims[2:],
+                _numbers(layer, "PrePadding") or (0,) * len(kernel),
+                _numbers(layer, "PostPadding") or (0,) * len(kernel),
+                _numbers(layer, "Dilation") or ones,
+                kernel,
+                _numbers(layer, "Stride") or ones,
+                strict=False,
+            )
+        )
+    made = dims[0] * maps[0] * math.prod(places)
+    return Product(2 * made * (dims[1] // groups) * math.prod(kernel), x, _held(layer))
+
+
+def _held(layer: PlanLayer) -> PlanTensor | None:
+    if layer.weights is None:
+        return None
+    return PlanTensor(name="", dims=(layer.weights.count,), dtype=layer.weights.dtype)
+
+
+def _pairs(layer: PlanLayer) -> Iterator[tuple[PlanTensor, tuple[int, ...], PlanTensor, tuple[int, ...]]]:
+    """What may be multiplied by what: constants are more likely to be the weights."""
+    inputs = _known(layer.inputs)
+    constants = _known(layer.constants)
+    for w, weights in (*constants, *inputs):
+        for x, dims in (*inputs, *constants):
+            if x is not w:
+                yield x, dims, w, weights
+
+
+def _correlation(layer: PlanLayer) -> Product | None:
+    """2 * outputs * the weights of one output channel; weights are [out, in / groups, window]."""
+    found: list[Product] = []
+    for _, out in _known(layer.outputs):
+        rank = len(out)
+        for x, dims, w, weights in _pairs(layer):
+            if (
+                rank < 3
+                or len(dims) != rank
+                or len(weights) != rank
+                or (dims[0], weights[0]) != (out[0], out[1])
+                or dims[1] % weights[1]
+                # A factor or a summand of every channel.
+                or (math.prod(weights) == out[1] and weights[1] == out[1])
+            ):
+                continue
+            found.append(Product(2 * math.prod(out) * math.prod(weights[1:]), x, w))
+        if found:
+            # Weights are smaller than what else has such dims.
+            return min(found, key=lambda one: one.flops)
+    return None
+
+
+def _matrices(layer: PlanLayer) -> Product | None:
+    """2 * outputs * the dimension that is summed over: [.., m, k] by [.., k, n], or by what is not listed."""
+    total = 0
+    first: Product | None = None
+    for _, out in _known(layer.outputs):
+        made, columns = math.prod(out), out[-1]
+        for x, dims, w, weights in _pairs(layer):
+            if len(weights) < 2 or weights[-1] != columns:
+                continue
+            inner = weights[-2]
+            if math.prod(dims) * columns == made * inner and inner > 1:
+                first = first or Product(0, x, w)
+                total += 2 * made * inner
+                break
+        else:
+            inputs = _known(layer.inputs)
+            if layer.constants or len(inputs) != 1:
+                continue
+            x, dims = inputs[0]
+            if math.prod(dims) * columns == made * dims[-1]:
+                first = first or Product(0, x, None)
+                total += 2 * made * dims[-1]
+    return first._replace(flops=total) if first is not None else None
+
+
+def _attention(layer: PlanLayer) -> Product | None:
+    """Queries by keys and scores by values: 2 * scores * (width of a query + width of a value)."""
+    inputs = _known(layer.inputs)
+    for _, out in _known(layer.outputs[:1]):
+        if len(out) < 2:
+            return None
+        batch, rows, wide = math.prod(out[:-2]), out[-2], out[-1]
+        for index, (query, dims) in enumerate(inputs):
+            if len(dims) < 2 or dims[-2] != rows or math.prod(dims[:-2]) != batch:
+                continue
+            for _, keys in inputs[index + 1 :]:
+                if len(keys) < 2 or keys[-2] != dims[-1]:
+                    continue
+                for value, values in inputs[index + 1 :]:
+                    if values[-2:] == (keys[-1], wide):
+                        return Product(2 * batch * rows * keys[-1] * (dims[-1] + wide), query, value)
+    return None

@@ -1,0 +1,132 @@
+"""A plan in figures: shares by kind and precision, reformats by origin, fusions that did not happen, lints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from profiler.diagnose.lints import run_lints
+from profiler.plan_words import LAUNCHING, change, is_reformat, precision
+from profiler.records import (
+    MatchedLayer,
+    NodeFate,
+    PlanBinding,
+    PlanEdge,
+    PlanLayer,
+    PlanLint,
+    PlanReformat,
+    PlanShare,
+    PlanSummary,
+    Work,
+)
+
+
+def summarise(
+    layers: Sequence[MatchedLayer],
+    works: Sequence[Work | None],
+    fates: Sequence[NodeFate],
+    *,
+    times_ns: Sequence[int | None] | None = None,
+    edges: Sequence[PlanEdge] = (),
+    bindings: Sequence[PlanBinding] = (),
+    lints: Sequence[PlanLint] | None = None,
+) -> PlanSummary:
+    """Sum up a plan.
+
+    Kinds are those of all layers; precisions and matches those of the layers that run something on the GPU.
+
+    Args:
+        layers: In execution order.
+        works: Of each layer.
+        fates: Of the ONNX nodes; empty where no model was given.
+        times_ns: Of each layer, measured or attainable; None where a layer has none, or none has.
+        edges: Fusions that did not happen, priced or not.
+        bindings: Inputs and outputs of the engine, to tell where its reformats are.
+        lints: Where they were looked for before: no lint depends on a time.
+    """
+    parts = [
+        _Part(matched, work, times_ns[at] if times_ns is not None else None)
+        for at, (matched, work) in enumerate(zip(layers, works, strict=True))
+    ]
+    timed = any(part.ns is not None for part in parts)
+    launching = [part for part in parts if part.matched.role in LAUNCHING]
+    return PlanSummary(
+        layers=len(layers),
+        launches=len(launching),
+        by_kind=_shares(parts, lambda part: part.matched.layer.kind or "unknown", timed),
+        by_precision=_shares(launching, lambda part: precision(part.matched, part.work), timed),
+        by_match=_shares(launching, lambda part: part.matched.match, timed),
+        reformats=tuple(_reformats(parts, bindings)),
+        edges=tuple(edges),
+        lints=run_lints(layers, works, bindings) if lints is None else tuple(lints),
+        fates=dict(sorted(Counter(fate.fate for fate in fates).items())),
+    )
+
+
+class _Part:
+    """A layer with its bytes and its time, None where that is not known."""
+
+    def __init__(self, matched: MatchedLayer, work: Work | None, ns: int | None) -> None:
+        self.matched = matched
+        self.work = work
+        self.ns = ns
+
+    @property
+    def moved(self) -> int | None:
+        if self.matched.role not in LAUNCHING:
+            return 0
+        return self.work.bytes if self.work is not None else self.matched.layer.nbytes
+
+
+def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> tuple[PlanShare, ...]:
+    """The parts by what ``of`` calls them, the largest share first.
+
+    The fractions are 0 where not even bytes are known.
+    """
+    members: dict[str, list[_Part]] = {}
+    for part in parts:
+        members.setdefault(of(part), []).append(part)
+    sizes = {
+        what: (sum(part.moved or 0 for part in own), sum(part.ns or 0 for part in own)) for what, own in members.items()
+    }
+    total = sum(sizes[what][timed] for what in sizes)
+    shares = [
+        PlanShare(
+            what=what,
+            layers=len(own),
+            bytes=sizes[what][0],
+            ns=sizes[what][1] if timed else None,
+            fraction=sizes[what][timed] / total if total else 0.0,
+        )
+        for what, own in members.items()
+    ]
+    return tuple(sorted(shares, key=lambda share: (-share.fraction, -share.layers, share.what)))
+
+
+def _reformats(parts: Sequence[_Part], bindings: Sequence[PlanBinding]) -> Iterator[PlanReformat]:
+    inputs = {binding.name for binding in bindings if binding.mode == "input"}
+    outputs = {binding.name for binding in bindings if binding.mode == "output"}
+    readers: dict[str, str] = {}
+    for part in parts:
+        for tensor in part.matched.layer.inputs:
+            readers.setdefault(tensor.name, part.matched.layer.name)
+    for part in parts:
+        if not is_reformat(part.matched):
+            continue
+        layer = part.matched.layer
+        read = next((tensor.name for tensor in layer.inputs if tensor.name in inputs), "")
+        written = next((tensor.name for tensor in layer.outputs if tensor.name in outputs), "")
+        where = "input" if read else "output" if written else "between layers"
+        yield PlanReformat(
+            layer=layer.name,
+            origin=layer.origin or where,
+            serves=layer.serves or written or _reader(layer, readers) or read,
+            change=change(layer),
+            bytes=part.moved,
+            ns=part.ns,
+        )
+
+
+def _reader(layer: PlanLayer, readers: dict[str, str]) -> str:
+    """The first layer that reads what a reformat makes."""
+    return next((readers[tensor.name] for tensor in layer.outputs if tensor.name in readers), "")

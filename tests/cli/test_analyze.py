@@ -1,0 +1,199 @@
+"""``trtprof analyze`` as a person uses it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from profiler.cli import analyze as command
+from profiler.cli import app
+from profiler.engine.inspector import read_layer_info
+from support import CAPTURES, ROOT, SAMPLES
+
+assert command.analyze is not None  # importing it registers the command
+
+LOG = str(ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log")
+RESNET = str(SAMPLES / "resnet_tiny.onnx")
+FP16 = CAPTURES / "layer_info" / "trex__examples__pytorch__resnet__A100__fp16__resnet.onnx.engine"
+TREX = [f"{FP16}.{part}.json" for part in ("graph", "profile", "timing")]
+
+captures = pytest.mark.skipif(not Path(TREX[0]).is_file(), reason=f"no {TREX[0]}")
+
+
+def trtprof(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["analyze", *arguments], env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    """20 us for every layer of the plan in the log."""
+    path = tmp_path / "profile.json"
+    rows = [{"name": layer.name, "averageMs": 0.02, "medianMs": 0.02} for layer in read_layer_info(Path(LOG)).layers]
+    path.write_text(json.dumps([{"count": 100}, *rows]))
+    return str(path)
+
+
+@pytest.fixture
+def times(tmp_path: Path) -> str:
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps([{"latencyMs": 0.53, "computeMs": 0.5, "h2dMs": 0.02, "d2hMs": 0.01}] * 20))
+    return str(path)
+
+
+def test_the_report_in_the_terminal(profile: str, times: str) -> None:
+    done = trtprof(LOG, profile, times, "--onnx", RESNET, "--batch", "2", "--gpu", "rtx-4090")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0] == "resnet_tiny  image 2x3x64x64 fp32"
+    assert lines[1].startswith("tensorrt on RTX 4090  ")
+    assert "measured  530 us median" in done.stdout
+    assert "of layer time" in done.stdout
+    assert "ceilings  datasheet rtx-4090.toml" in done.stdout
+    assert "copies to the GPU" in done.stdout
+    assert "fusions that did not happen" in done.stdout
+    assert "by kind" in done.stdout
+    assert "thread" not in done.stdout
+    assert "next: the same command with -o report.html" in done.stderr
+
+
+@captures
+def test_the_capture_of_an_a100() -> None:
+    done = trtprof(*TREX, "--gpu", "A100 80GB PCIe")
+    assert done.exit_code == 0, done.output
+    assert "measured  862 us median  p99 871 us" in done.stdout
+    assert "reformats: 2, by origin" in done.stdout
+    assert "input.1 32x3x224x224 fp32" in done.stdout
+
+
+def test_without_times_it_is_said_to_be_a_sum(profile: str) -> None:
+    done = trtprof(LOG, profile, "--onnx", RESNET, "--batch", "2", "--gpu", "rtx-4090")
+    assert "580 us in layers  their sum, not an end-to-end latency" in done.stdout
+    assert "adds up to the sum of the layers" in done.stdout
+    assert "no end-to-end times" in " ".join(done.stdout.split())
+
+
+def test_options_say_what_the_files_are(profile: str, times: str) -> None:
+    by_option = trtprof("--layers", LOG, "--profile", profile, "--times", times, "--gpu", "l4", "--format", "json")
+    by_export = trtprof("--exportLayerInfo", LOG, "--exportProfile", profile, "--exportTimes", times, "--gpu", "l4",
+                        "--format", "json")  # fmt: skip
+    assert by_option.exit_code == 0, by_option.output
+    assert (
+        by_option.stdout == by_export.stdout == trtprof(times, profile, LOG, "--gpu", "l4", "--format", "json").stdout
+    )
+    found = json.loads(by_option.stdout)
+    assert found["backend"]["reason"].startswith("read from files: layers rtx_resnet_tiny.log, profile profile.json")
+
+
+def test_ceilings_are_those_asked_for(profile: str) -> None:
+    def roof(*more: str) -> dict[str, object]:
+        done = trtprof(LOG, profile, "--gpu", "rtx-4090", "--format", "json", *more)
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)["ceilings"]["attainable"]
+        assert isinstance(found, dict)
+        return found
+
+    plain = roof()
+    assert roof("--ceiling", "dram=0.92TB/s")["dram_bytes_per_s"] == 0.92e12
+    assert roof("--no-tf32")["tensor_flops_per_s"]["fp32"] == 82.6e12  # type: ignore[index]
+    assert plain["tensor_flops_per_s"]["fp32"] == plain["tensor_flops_per_s"]["tf32"]  # type: ignore[index]
+    assert roof("--clock", "1260")["cache_bytes_per_s"] == plain["cache_bytes_per_s"] / 2  # type: ignore[operator]
+    assert roof("--accumulate", "fp16")["tensor_flops_per_s"] != plain["tensor_flops_per_s"]
+
+
+def test_every_suffix_is_written_and_nothing_overwritten(profile: str, tmp_path: Path) -> None:
+    asked = [LOG, profile, "--onnx", RESNET, "--batch", "2", "--gpu", "rtx-4090"]
+    files = [tmp_path / f"report.{suffix}" for suffix in ("html", "json", "csv", "txt")]
+    out = [part for file in files for part in ("-o", str(file))]
+    done = trtprof(*asked, *out)
+    assert done.exit_code == 0, done.output
+    page = files[0].read_text()
+    assert '<section id="engine">' in page
+    assert "Sum of the layers" in page
+    assert "0 threads" not in page
+    assert json.loads(files[1].read_text())["plan"]["layers"] == 29
+    with files[2].open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 29
+    assert sum(int(row["measured_ns"]) for row in rows) == 580_000
+    refused = trtprof(*asked, "-o", str(files[0]))
+    assert refused.exit_code == 2
+    assert "will not be overwritten" in refused.stderr
+    before = [file.read_bytes() for file in files]
+    assert trtprof(*asked, *out, "--force").exit_code == 0
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_without_a_profile_the_layers_are_predicted(tmp_path: Path) -> None:
+    files = [tmp_path / f"roofline.{suffix}" for suffix in ("svg", "md", "json")]
+    done = trtprof(LOG, "--onnx", RESNET, "--batch", "2", "--gpu", "rtx-4090,l4",
+                   *(part for file in files for part in ("-o", str(file))))  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = json.loads(files[2].read_text())
+    assert found["level"] == "layers"
+    assert [gpu["gpu"] for gpu in found["gpus"]] == ["rtx-4090", "l4"]
+    assert files[0].read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("LOG", "PROFILE"), "which GPU ran it?"),
+        (("LOG", "PROFILE", "--gpu", "rtx-4909"), "rtx-4090"),
+        (("LOG", "PROFILE", "--gpu", "rtx-4090,l4"), "one GPU must be named"),
+        (("LOG", "PROFILE", "--gpu", "l4", "--format", "markdown"), "no report format 'markdown'"),
+        (("LOG", "--gpu", "l4", "--format", "html"), "known: text, json, csv, markdown"),
+        (("LOG", "PROFILE", "--gpu", "l4", "-o", "r.svg"), "no report format for the file"),
+        (("LOG", "PROFILE", "--gpu", "l4", "--ceiling", "drum=3e12"), "'drum'"),
+        (("LOG", "PROFILE", "--gpu", "l4", "--accumulate", "int32"), "fp32 or fp16"),
+        (("PROFILE", "--gpu", "l4"), "no layer information among the files"),
+        (("LOG", "PROFILE", "PROFILE", "--gpu", "l4"), "are both times of layers"),
+        (("ENGINE", "--gpu", "l4"), "an engine itself cannot be read"),
+        (("--layers", "ENGINE", "--gpu", "l4"), "may be an engine itself"),
+        (("--layers", "PROFILE", "--gpu", "l4"), "it holds times"),
+        (("LOG", "--profile", "LOG", "--gpu", "l4"), "holds no profile"),
+        (("LOG", "PROFILE", "--onnx", "GEMV", "--gpu", "l4"), "not the model that this engine was built from"),
+        (("LOG", "PROFILE", "--batch", "2", "--gpu", "l4"), "of no use without the ONNX model"),
+        ((), "no file is named"),
+    ],
+)
+def test_one_clear_message(arguments: tuple[str, ...], words: str, profile: str, tmp_path: Path) -> None:
+    engine = tmp_path / "model.plan"
+    engine.write_bytes(b"ftrt" + bytes(100))
+    files = {"LOG": LOG, "PROFILE": profile, "ENGINE": str(engine), "GEMV": str(SAMPLES / "gemv.onnx")}
+    done = trtprof(*(files.get(one, one) for one in arguments))
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert "fix:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_not_there() -> None:
+    done = trtprof("none.json", "--gpu", "l4")
+    assert done.exit_code == 3
+    assert "there is no file none.json" in done.stderr
+
+
+def test_the_log_may_name_the_gpu(profile: str, tmp_path: Path) -> None:
+    log = tmp_path / "trtexec.log"
+    log.write_text("[I] Selected Device: NVIDIA L4\n" + Path(LOG).read_text())
+    done = trtprof(str(log), profile, "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["device"]["name"] == "L4"
+    assert "--gpu NVIDIA L4: as the log says" in done.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nimport profiler.cli.analyze\n"
+        "print(*sorted({'pandas', 'onnx', 'numpy', 'matplotlib', 'msgspec', 'rich'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == []
