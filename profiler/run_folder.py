@@ -149,13 +149,20 @@ class RunFolder:
             raise UsageError(f"{path} cannot be read", why=str(error).splitlines()[0], fix="run again") from None
 
     def report(self) -> Run:
-        """The finished run.
+        """The finished run; one of an older schema that today's records hold is brought up to date.
 
         Raises:
             MissingError: The run did not finish.
             UsageError: The file is damaged or of another schema version.
         """
-        return self.read(REPORT, Run)
+        run = self.read(REPORT, Run)
+        if run.schema_version > SCHEMA_VERSION:
+            raise UsageError(
+                f"{self.file(REPORT)} cannot be read",
+                why=f"it has schema version {run.schema_version}, this trtprof reads {SCHEMA_VERSION}",
+                fix="read it with the trtprof that wrote it, or run the model again",
+            )
+        return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION)
 
 
 def _schema_version(data: bytes) -> int | None:

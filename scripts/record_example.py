@@ -16,11 +16,12 @@ import shutil
 from pathlib import Path
 
 from profiler import pipeline
+from profiler.analyze_files import Files, analyze
 from profiler.diagnose import RULES
 from profiler.hardware import gpus
 from profiler.op_sweep import parse_options, sweep_op
 from profiler.prediction import Settings
-from profiler.records import OpSweepDevice
+from profiler.records import OpSweepDevice, Prediction
 from profiler.report import op_sweep, prediction, sweep
 from profiler.run_folder import RunFolder
 
@@ -64,6 +65,15 @@ def compare_text() -> str:
     return _until(prediction.render_text(found), "\nlayers of")
 
 
+def plan_text() -> str:
+    """The plan of a real engine on a GPU that is not here: up to its shares."""
+    files = Files(layers=ROOT / "tests/engine/data/rtx_resnet_tiny.log", onnx=ROOT / "sample_models/resnet_tiny.onnx")
+    found = analyze(files, [gpus.find("rtx-4090")], Settings(), batch=64)
+    if not isinstance(found, Prediction):
+        raise TypeError("without a profile a plan is predicted")
+    return _until(prediction.render_text(found, top=3), "\nby kind")
+
+
 def op_sweep_text() -> str:
     """The table of a sweep of a convolution."""
     spec = gpus.find("rtx-3080")
@@ -81,6 +91,7 @@ PRINTED = {
     "sweep": sweep_text,
     "predict": predict_text,
     "compare": compare_text,
+    "plan": plan_text,
     "op sweep": op_sweep_text,
 }
 """What stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``."""

@@ -27,7 +27,7 @@ def test_what_commands_print_and_the_rules_are_those_of_the_code() -> None:
     assert recorder().updated(README) == README
     for name, expected in (
         ("example", "measured"), ("sweep", "*batch"), ("predict", "dram 273 us"),
-        ("compare", "fastest"), ("op sweep", "116 M"),
+        ("compare", "fastest"), ("plan", "20 launches"), ("op sweep", "116 M"),
     ):  # fmt: skip
         assert name in recorder().PRINTED
         assert expected in README.split(f"<!-- {name} -->")[1].split("```")[1], name

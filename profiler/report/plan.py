@@ -731,7 +731,7 @@ def _share(share: PlanShare, page: _Page, title: int, *, timed: bool) -> str:
     time = f" {_ns(share.ns or None):>9}" if timed else ""
     start = f"{name} {share.layers:>7,} {_known_bytes(share.bytes):>8}{time} "
     start += f"{format_percent(share.fraction):>8}  "
-    return start + page.bar * round(share.fraction * min(page.width - len(start), 20))
+    return (start + page.bar * round(share.fraction * min(page.width - len(start), 20))).rstrip()
 
 
 # --- Markdown -------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ built; what it says of one encoder layer in the middle is repeated, under names 
 ``--layers`` layers, and the ONNX model of as many encoder layers is generated beside it. A build of that size
 would take an hour: the time of TensorRT-RTX grows faster than the model (300 encoder layers took 220 s).
 
-Timed, each the best of ``--repeats`` in one process, without Python's search for cycles, as the commands run: the layer information read as text of one line a layer, and as
-the JSON of the inspector (``engine.inspector.read_layer_info``), the alignment with the nodes of the model and the
-work of each layer (``engine_plan.price_plan``), and the prediction on one GPU
-(``plan_prediction.predict_plan``). Loading the ONNX model is shown beside, and is not in the target. Exit code 1
-where reading (either way), aligning and predicting take more than 2 s together, or a node is lost.
+Timed, each the best of ``--repeats`` in one process, without Python's search for cycles, as the commands run: the
+layer information read as text of one line a layer, and as the JSON of the inspector
+(``engine.inspector.read_layer_info``), the alignment with the nodes of the model and the work of each layer
+(``engine_plan.price_plan``), and the prediction on one GPU (``plan_prediction.predict_plan``). Loading the ONNX model
+is shown beside, and is not in the target. Exit code 1 where reading (either way), aligning and predicting take more
+than 2 s together, or a node is lost.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 import profiler
 from profiler import pipeline, run_folder
 from profiler.errors import MissingError, UsageError
+from profiler.records import SCHEMA_VERSION
 from profiler.run_folder import RunFolder
-from support import SAMPLES
+from support import ROOT, SAMPLES, refused
 
 pytestmark = pytest.mark.usefixtures("no_calibration")
 LSTM = SAMPLES / "lstm.onnx"
@@ -190,6 +192,17 @@ def test_a_damaged_or_newer_report_is_refused(tmp_path: Path) -> None:
     folder.file(run_folder.REPORT).write_text('{"schema_ver')
     with pytest.raises(UsageError, match="cannot be read"):
         folder.report()
+
+
+def test_a_report_of_an_older_schema_is_brought_up_to_date_and_a_newer_one_refused(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    document = json.loads(RunFolder(ROOT / "reports" / "example").file(run_folder.REPORT).read_text())
+    folder.file(run_folder.REPORT).write_text(json.dumps({**document, "schema_version": SCHEMA_VERSION - 1}))
+    assert folder.report().schema_version == SCHEMA_VERSION
+    folder.file(run_folder.REPORT).write_text(json.dumps({**document, "schema_version": SCHEMA_VERSION + 1}))
+    with pytest.raises(UsageError) as newer:
+        folder.report()
+    assert f"schema version {SCHEMA_VERSION + 1}" in refused(newer.value)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
