@@ -101,15 +101,18 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
 
     None where it launches nothing or has no price.
     """
-    known: dict[tuple[str, Traffic], Estimate] = {}
+    known: dict[tuple[object, ...], Estimate] = {}
+    """By all that `estimate` looks at: most layers of a large plan are like others."""
     estimates: list[Estimate | None] = []
     for matched, cost, moved in zip(priced.document.layers, priced.costs, traffic, strict=True):
-        if cost.work is None or matched.role not in LAUNCHING:
+        work = cost.work
+        if work is None or matched.role not in LAUNCHING:
             estimates.append(None)
             continue
-        place = str(cost.work), moved
+        arithmetic = work.tensor_flops, work.vector_flops, work.dtype, *work.special.items()
+        place = work.bytes_read, work.bytes_written, moved, *arithmetic
         if place not in known:
-            known[place] = estimate(cost.work, moved, ceilings)
+            known[place] = estimate(work, moved, ceilings)
         estimates.append(known[place])
     return tuple(estimates)
 

@@ -105,10 +105,12 @@ def live_bytes(accesses: Sequence[Access], weights: Collection[str], kept: Colle
     last: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for at, access in enumerate(accesses):
-        for name, size in (*access.reads.items(), *access.writes.items()):
-            if name not in weights:
-                last[name] = at
-                sizes[name] = max(size, sizes.get(name, 0))
+        for tensors in (access.reads, access.writes):
+            for name, size in tensors.items():
+                if name not in weights:
+                    last[name] = at
+                    if size > sizes.get(name, -1):
+                        sizes[name] = size
     dies: dict[int, list[str]] = {}
     for name, at in last.items():
         if name not in kept:

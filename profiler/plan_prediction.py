@@ -5,6 +5,7 @@ A pure function like `profiler.prediction`, which does the same where there is n
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -81,7 +82,11 @@ def computes_otherwise(priced: PricedPlan, precision: str) -> str:
 
 def _dtypes(priced: PricedPlan) -> frozenset[str]:
     """What its layers compute with."""
-    return frozenset(work.dtype for work in priced.document.works if work is not None and work.flops)
+    found: set[str] = set()
+    for work in priced.document.works:
+        if work is not None and work.dtype not in found and work.flops:
+            found.add(work.dtype)
+    return frozenset(found)
 
 
 def _layer(matched: MatchedLayer, op_types: dict[str, str]) -> PredictedLayer:
@@ -100,11 +105,13 @@ def _layer(matched: MatchedLayer, op_types: dict[str, str]) -> PredictedLayer:
 
 
 def _dims(tensors: Iterable[PlanTensor]) -> str:
-    distinct = {tensor.name: tensor for tensor in tensors}
-    return ", ".join(
-        "?" if t.dims is None else "x".join("?" if dim < 0 else str(dim) for dim in t.dims) or "scalar"
-        for t in distinct.values()
-    )
+    distinct = {tensor.name: tensor.dims for tensor in tensors}
+    return ", ".join(map(_dims_words, distinct.values()))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _dims_words(dims: tuple[int, ...] | None) -> str:
+    return "?" if dims is None else "x".join("?" if dim < 0 else str(dim) for dim in dims) or "scalar"
 
 
 def _memory(priced: PricedPlan, source: Source) -> int:

@@ -41,7 +41,7 @@ def is_product(layer: PlanLayer) -> bool:
     return (
         layer.parameter_type in _PRODUCT_TYPES
         or (not layer.parameter_type and _is_product_kind(layer.kind))
-        or _ATTENTION.search(layer.name) is not None
+        or ("mha" in layer.name.lower() and _ATTENTION.search(layer.name) is not None)
         or not _PRODUCT_TOKENS.isdisjoint(tokens(layer))
     )
 

@@ -8,6 +8,7 @@ Times are integer nanoseconds, work is FLOP and bytes, rates are per second, fra
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 import msgspec
@@ -287,12 +288,12 @@ class PlanTensor(Record, frozen=True, kw_only=True):
     @property
     def elements(self) -> int | None:
         """Number of elements in memory, padding included, or None while a dimension is not known."""
-        if self.dims is None:
+        if self.dims is None or min(self.dims, default=0) < 0:
             return None
+        if self.vector_axis is None and (self.strides is None or 0 not in self.strides):
+            return math.prod(self.dims)
         count = 1
         for axis, dim in enumerate(self.dims):
-            if dim < 0:
-                return None
             if self.strides is not None and axis < len(self.strides) and self.strides[axis] == 0:
                 continue
             count *= -(-dim // self.vector) * self.vector if axis == self.vector_axis else dim

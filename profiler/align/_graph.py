@@ -40,6 +40,8 @@ class SourceGraph:
     Attributes:
         never: Paths of the subgraphs that never run: branches that were decided against.
         inlined: Names of the If nodes whose branch runs in their place.
+        makes: Node -> the tensors that it makes, those omitted left out.
+        reads: Node -> the tensors that it reads, those that are constant left out.
     """
 
     def __init__(self, nodes: Sequence[Node], running: Collection[str], engine_names: Collection[str]) -> None:
@@ -55,10 +57,11 @@ class SourceGraph:
         self._place_graphs(running, engine_names)
         self.producer: dict[Key, Node] = {}
         self.readers: dict[Key, list[Node]] = defaultdict(list)
-        self._known: set[Key] = set()
+        self._unread: set[Key] = set()
         self._main: dict[str, Key] = {}
         self._read: dict[str, list[Key]] = {}
-        self._made: dict[str, list[Key]] = {}
+        self.makes: dict[str, list[Key]] = {}
+        self.reads: dict[str, list[Key]] = {}
         self._index()
 
     # --- scopes -----------------------------------------------------------------------------
@@ -105,29 +108,35 @@ class SourceGraph:
                 self._alias[Key(place, inner)] = Key(place, outer)
 
     def _index(self) -> None:
+        main, producer, readers = self._main, self.producer, self.readers
         for node in self.nodes:
             place = self._place[node.graph]
-            made = [self._key_at(place, tensor.name) for tensor in node.op.outputs if tensor is not None]
-            made = self._made[node.name] = [self._alias.get(key, key) for key in made] if self._alias else made
+            made = [
+                (not place and main.get(tensor.name)) or self._key_at(place, tensor.name)
+                for tensor in node.op.outputs
+                if tensor is not None
+            ]
+            made = self.makes[node.name] = [self._alias.get(key, key) for key in made] if self._alias else made
             if node.name not in self.inlined:
                 for key in made:
-                    self.producer[key] = node
-        self._known.update(self.producer)
-        main = self._main
+                    producer[key] = node
         for node in self.nodes:
             graph = node.graph
             plain = not graph and not self._alias
-            read = self._read[node.name] = [
-                (plain and main.get(tensor.name)) or self.key(graph, tensor.name)
-                for tensor in node.op.inputs
-                if tensor is not None
-            ]
+            read: list[Key] = []
+            live: list[Key] = []
+            for tensor in node.op.inputs:
+                if tensor is not None:
+                    key = (plain and main.get(tensor.name)) or self.key(graph, tensor.name)
+                    read.append(key)
+                    if not tensor.constant:
+                        live.append(key)
+            self._read[node.name], self.reads[node.name] = read, live
             if graph not in self.never:
                 for key in read:
-                    self.readers[key].append(node)
+                    readers[key].append(node)
             else:
-                self._known.update(read)
-        self._known.update(self.readers)
+                self._unread.update(read)
 
     def _key_at(self, place: str, name: str) -> Key:
         """A key, made once for each tensor of the main graph: large models have tens of thousands."""
@@ -154,7 +163,7 @@ class SourceGraph:
 
     def outputs(self, node: Node) -> list[Key]:
         """The tensors that a node makes, those omitted left out."""
-        return self._made[node.name]
+        return self.makes[node.name]
 
     def inputs(self, node: Node) -> list[Key]:
         """The tensors that a node reads, those omitted left out."""
@@ -163,7 +172,7 @@ class SourceGraph:
     def find(self, graph: str, name: str) -> Key | None:
         """The ONNX tensor that an engine tensor of this name in this graph is, if there is one."""
         key = self.key(graph, name)
-        if key in self._known:
+        if key in self.producer or key in self.readers or key in self._unread:
             return key
         return self._renamed.get(Key(self._place.get(graph, graph), name))
 

@@ -68,6 +68,8 @@ class Lookup:
         self._once_called: dict[str, list[Node]] = defaultdict(list)
         for node in renamed:
             self._once_called[node.original_name].append(node)
+        self._sure = {name: node for name, node in self.by_name.items() if name not in self._once_called}
+        """Nodes by names that no other node has or had."""
 
     @functools.cached_property
     def _made_by(self) -> dict[str, Node]:
@@ -92,6 +94,9 @@ class Lookup:
 
     def of_layer(self, layer: PlanLayer) -> Named:
         """The nodes that a layer names, each once."""
+        clear = tuple([self._sure[name] for name in layer.onnx_nodes if name in self._sure])
+        if len(clear) == len(layer.onnx_nodes):
+            return Named(clear)
         nodes: dict[str, Node] = {}
         guessed: dict[str, None] = {}
         lists: dict[str, dict[str, None]] = {"added": {}, "weights": {}, "unknown": {}}

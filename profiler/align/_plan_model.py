@@ -55,22 +55,20 @@ class Model:
         graph = self.graph
         self.position = graph.position
         self.outputs = {graph.key("", name) for name in outputs}
-        self.makes = {node.name: graph.outputs(node) for node in nodes}
+        self.makes, self.reads = graph.makes, graph.reads
         producer = graph.producer
-        self.reads: dict[str, list[Key]] = {}
         self.before: dict[str, list[Node]] = {}
-        self.after: dict[str, list[Node]] = {node.name: [] for node in nodes}
+        after: dict[str, list[Node]] = {node.name: [] for node in nodes}
+        self.after = after
         self.shapes: set[str] = set()
         for node in nodes:
             name, op_type = node.name, node.op.op_type
-            read = [tensor for tensor in node.op.inputs if tensor is not None]
-            keys = graph.inputs(node)
-            live = self.reads[name] = [key for tensor, key in zip(read, keys, strict=True) if not tensor.constant]
+            live = self.reads[name]
             makers = {maker.name: maker for key in live if (maker := producer.get(key)) is not None}
             self.before[name] = [maker for maker in makers.values() if not maker.constant]
             if node.graph not in graph.never:
                 for one in makers:
-                    self.after[one].append(node)
+                    after[one].append(node)
             if op_type in _SHAPE_SOURCES or (
                 op_type in SHAPE_OPS
                 and makers

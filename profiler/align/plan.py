@@ -393,7 +393,12 @@ class _Matcher:
         names = sorted(model.parts[index], key=model.position.__getitem__)
         profile = layer.profile
         shared = tuple(
-            name for name in names if sum(self.layers[one].profile == profile for one in model.owners[name]) > 1
+            [
+                name
+                for name in names
+                if len(model.owners[name]) > 1
+                and sum(self.layers[one].profile == profile for one in model.owners[name]) > 1
+            ]
         )
         match, why = self.verdicts[index]
         role = self._role(index, names, shared)
@@ -402,15 +407,15 @@ class _Matcher:
         elif role in ("sync", "shape", "idle") and not names:
             match = "exact"
         notes = [why] if why else []
-        taken = left.absorbed.get(index, ())
-        if taken and not notes:
-            notes, match = [f"nothing names its nodes: {taken[0][2]}"], "inferred"
-        for sure, words in ((True, "and"), (False, "perhaps")):
-            more = [node.name for node, certain, _ in taken if certain == sure]
-            if more and why:
-                notes.append(f"{words} {_list(more)}, which no layer names")
-        if any(not sure and node.op.op_type not in MOVERS for node, sure, _ in taken) and match == "exact":
-            match = "inferred"
+        if taken := left.absorbed.get(index, ()):
+            if not notes:
+                notes, match = [f"nothing names its nodes: {taken[0][2]}"], "inferred"
+            for sure, words in ((True, "and"), (False, "perhaps")):
+                more = [node.name for node, certain, _ in taken if certain == sure]
+                if more and why:
+                    notes.append(f"{words} {_list(more)}, which no layer names")
+            if match == "exact" and any(not sure and node.op.op_type not in MOVERS for node, sure, _ in taken):
+                match = "inferred"
         if named.unknown:
             notes.append(f"the model has no {_list(named.unknown)}: another model, or put in by the parser")
         if not notes and role == "compute":
@@ -427,9 +432,10 @@ class _Matcher:
         if not names:
             return "layout" if self._casts_only(index) or self._apart(index) else role
         # It brings a tensor into shape for a node that other layers compute: casts it, pads its channels.
-        ops = {self.lookup.by_name[name].op.op_type for name in names}
-        brings = only_moves(layer) and len(shared) == len(names) and ops.isdisjoint(MOVERS)
-        return "layout" if brings else role
+        brings = only_moves(layer) and len(shared) == len(names)
+        if brings and MOVERS.isdisjoint([self.lookup.by_name[name].op.op_type for name in names]):
+            return "layout"
+        return role
 
     def _made_for(self, index: int) -> tuple[MatchConfidence, str]:
         """What a layout layer is made for, in words."""
@@ -452,7 +458,7 @@ class _Matcher:
                 return NodeFate(node=node.name, fate="lost", reason=self.crowded[node.name])
             return fate
         reason = fates[node.name].reason if node.name in fates else ""
-        layers = tuple(self.layers[index].name for index in sorted(owners))
+        layers = tuple([self.layers[index].name for index in sorted(owners)])
         return NodeFate(node=node.name, fate="layer", layers=layers, reason=reason)
 
 

@@ -40,11 +40,17 @@ def sums_products(layer: PlanLayer) -> bool:
     return "Mul" in own and "Sum" in own
 
 
-def plan_product(layer: PlanLayer) -> Product | None:
+Sides = tuple[tuple[tuple[tuple[int, ...] | None, str], ...], ...]
+"""Dims and dtypes of the tensors of a layer: outputs, inputs, constants."""
+
+
+def plan_product(layer: PlanLayer, known: dict[Sides, Product | None] | None = None) -> Product | None:
     """The product of a layer, from its attributes and the dims of its tensors; None where they do not tell.
 
     Args:
         layer: With dims that are known; -1 makes it None.
+        known: Products of matrices that were found before: layers whose tensors have the same dims and dtypes share
+            one, so that the tensors in it may be those of another layer.
     """
     if not layer.outputs:
         return None
@@ -54,7 +60,13 @@ def plan_product(layer: PlanLayer) -> Product | None:
         return _attention(layer)
     if is_convolution(layer):
         return _correlation(layer)
-    return _matrices(layer)
+    if known is None:
+        return _matrices(layer)
+    sides = (layer.outputs, layer.inputs, layer.constants)
+    key = tuple([tuple([(one.dims, one.dtype) for one in side]) for side in sides])
+    if key not in known:
+        known[key] = _matrices(layer)
+    return known[key]
 
 
 def operand_dtype(product: Product) -> str:

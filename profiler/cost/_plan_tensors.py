@@ -76,9 +76,11 @@ class Bound:
         self.guessed: set[tuple[str, tuple[int, ...]]] = set()
         """Name and dims of the tensors that only the dims of others told."""
         self._dims: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
-        open_ = [place for place, layer in enumerate(self.layers) if any(map(is_dynamic, _tensors(layer)))]
-        if not open_ or not ops:
+        # Few plans have such dims, and many tensors have the same.
+        dims = {tensor.dims for layer in self.layers for tensor in _tensors(layer)}
+        if not ops or not any(min(one, default=0) < 0 for one in dims if one is not None):
             return
+        open_ = [place for place, layer in enumerate(self.layers) if any(map(is_dynamic, _tensors(layer)))]
         shapes = shapes_of(ops.values())
         for place in open_:
             self._by_name(self.layers[place], shapes)

@@ -27,6 +27,7 @@ from profiler.cost._plan_loops import runs
 from profiler.cost._plan_products import (
     REGIONS,
     Product,
+    Sides,
     operand_dtype,
     plan_product,
     sums_products,
@@ -105,7 +106,8 @@ class _Plan:
         self.prices: dict[str, Cost] = {}
         """Of every node that has one; those that are alike share one, so that the tensors in it may have the names
         of another node's."""
-        self.alike: dict[tuple[object, ...], Cost | str] = {}
+        self.alike: dict[tuple[object, ...], tuple[Cost | str, bool]] = {}
+        """By `_key`: the cost or why there is none, and whether only a part of a tensor is read."""
         self.partial: set[str] = set()
         """Nodes that touch only a part of a tensor that they read."""
         self.unpriced: dict[str, str] = {}
@@ -113,8 +115,9 @@ class _Plan:
         launching = [one.role in LAUNCHING for one in layers]
         self.explicit = [found and is_product(one) for found, one in zip(launching, self.layers, strict=True)]
         self.sums = [found and sums_products(one) for found, one in zip(launching, self.layers, strict=True)]
+        products: dict[Sides, Product | None] = {}
         self.products = [
-            plan_product(layer) if explicit or sums else None
+            plan_product(layer, products) if explicit or sums else None
             for layer, explicit, sums in zip(self.layers, self.explicit, self.sums, strict=True)
         ]
 
@@ -167,9 +170,10 @@ class _Plan:
 
         A layer that has no other nodes runs all the same.
         """
-        known = tuple(name for name in matched.nodes if name in self.ops)
-        live = tuple(name for name in known if name not in self.folded)
-        return live or known
+        known = tuple([name for name in matched.nodes if name in self.ops])
+        if self.folded.isdisjoint(known):
+            return known
+        return tuple([name for name in known if name not in self.folded]) or known
 
     def _price(self, name: str) -> None:
         op = self.ops[name]
@@ -177,18 +181,22 @@ class _Plan:
         found = self.alike.get(key)
         if found is None:
             try:
-                found = cost_of(op)
+                cost = cost_of(op)
             except CostError as error:
                 self.unpriced[name] = f"{op.op_type} has {error.kind}: {error}"
                 return
-            found = found or f"there is no cost function for {op.domain + '.' if op.domain else ''}{op.op_type}"
+            if cost is None:
+                found = f"there is no cost function for {op.domain + '.' if op.domain else ''}{op.op_type}", False
+            else:
+                found = cost, any(moved.elements != moved.tensor.elements for moved in cost.reads)
             self.alike[key] = found
-        if isinstance(found, str):
-            self.unpriced[name] = found
-        else:
-            self.prices[name] = found
-            if any(moved.elements != moved.tensor.elements for moved in found.reads):
-                self.partial.add(name)
+        price, partial = found
+        if isinstance(price, str):
+            self.unpriced[name] = price
+            return
+        self.prices[name] = price
+        if partial:
+            self.partial.add(name)
 
     # --- bytes ------------------------------------------------------------------------------
 
@@ -347,7 +355,8 @@ class _Plan:
             if price is None:
                 missing[self.unpriced[name]] = None
                 continue
-            bound = combined(bound, price.bound)
+            if price.bound != bound:
+                bound = combined(bound, price.bound)
             if price.note and not price.views:
                 notes[price.note] = None
         product = self.products[place]
@@ -408,26 +417,17 @@ class _Plan:
 
 def _key(op: Op) -> tuple[object, ...]:
     """What the price of an op depends on: all but the names of its tensors, of which only equal ones matter."""
-    numbers: dict[str, int] = {}
-    return (
-        op.op_type,
-        op.domain,
-        op.opset,
-        *op.attributes.items(),
-        *(
-            None
-            if tensor is None
-            else (
-                numbers.setdefault(tensor.name, len(numbers)),
-                tensor.dtype,
-                tensor.shape,
-                tensor.constant,
-                tensor.value,
-                tensor.kind,
-            )
-            for tensor in (*op.inputs, None, *op.outputs)
-        ),
-    )
+    names: list[str] = []
+    key: list[object] = [op.op_type, op.domain, op.opset, *op.attributes.items()]
+    for tensor in (*op.inputs, None, *op.outputs):
+        if tensor is None:
+            key.append(None)
+        else:
+            key += (tensor.dtype, tensor.shape, tensor.constant, tensor.value, tensor.kind)
+            names.append(tensor.name)
+    if len(set(names)) < len(names):
+        key.append(tuple([names.index(name) for name in names]))
+    return tuple(key)
 
 
 def _folded(ops: Mapping[str, Op]) -> tuple[frozenset[str], dict[str, str]]:
@@ -444,7 +444,9 @@ def _folded(ops: Mapping[str, Op]) -> tuple[frozenset[str], dict[str, str]]:
     made: dict[str, str] = {}
     for name, op in ops.items():
         given = [tensor for tensor in op.inputs if tensor is not None]
-        if given and all(tensor.constant or tensor.name in made for tensor in given):
+        if not given or not (given[0].constant or given[0].name in made):
+            continue
+        if all(tensor.constant or tensor.name in made for tensor in given):
             nodes.add(name)
             dtype = given[0].dtype if op.op_type == "DequantizeLinear" else made.get(given[0].name, "")
             made.update({tensor.name: dtype for tensor in op.outputs if tensor is not None})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from profiler import units
@@ -43,15 +43,20 @@ class PlanView:
             (matched, work) for matched, work in zip(layers, works, strict=True) if matched.role in LAUNCHING
         ]
         self._products = [(matched.layer, work) for matched, work in self.layers if is_product(matched.layer)]
-        self.readers: dict[str, list[str]] = {}
-        for matched in layers:
-            for name in {tensor.name: None for tensor in matched.layer.inputs}:
-                self.readers.setdefault(name, []).append(matched.layer.name)
+        self._all = layers
         modes: dict[str, set[str]] = {}
         for binding in bindings:
             modes.setdefault(binding.mode, set()).add(binding.name)
         self.inputs = modes.get("input", set())
         self.outputs = modes.get("output", set())
+
+    @functools.cached_property
+    def readers(self) -> Mapping[str, Sequence[str]]:
+        readers: dict[str, list[str]] = {}
+        for matched in self._all:
+            for name in {tensor.name: None for tensor in matched.layer.inputs}:
+                readers.setdefault(name, []).append(matched.layer.name)
+        return readers
 
     def products(self) -> Iterator[tuple[PlanLayer, Work | None]]:
         """Layers that convolve or multiply matrices."""
@@ -252,9 +257,11 @@ def simt_tactics(view: PlanView) -> Iterator[PlanLint]:
     """Products with dimensions that suit tensor cores, but with a tactic of the CUDA cores."""
     for layer, work in view.products():
         simt = _simt_mark(layer.tactic)
+        if not simt:
+            continue
         dims = product_dims(layer)
         dtype = _multiplied(layer, work)
-        if not simt or dtype not in _TENSOR_DTYPES or (dims is not None and not dims.suits) or _misfits(layer, work):
+        if dtype not in _TENSOR_DTYPES or (dims is not None and not dims.suits) or _misfits(layer, work):
             continue
         remedy = "a higher builder optimization level and more workspace, so that more tactics are tried"
         if dtype in _FULL:

@@ -70,12 +70,9 @@ class _Part:
         self.matched = matched
         self.work = work
         self.ns = ns
-
-    @property
-    def moved(self) -> int | None:
-        if self.matched.role not in LAUNCHING:
-            return 0
-        return self.work.bytes if self.work is not None else self.matched.layer.nbytes
+        self.moved: int | None = 0
+        if matched.role in LAUNCHING:
+            self.moved = work.bytes if work is not None else matched.layer.nbytes
 
 
 def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> tuple[PlanShare, ...]:
@@ -87,7 +84,8 @@ def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> 
     for part in parts:
         members.setdefault(of(part), []).append(part)
     sizes = {
-        what: (sum(part.moved or 0 for part in own), sum(part.ns or 0 for part in own)) for what, own in members.items()
+        what: (sum([part.moved or 0 for part in own]), sum([part.ns or 0 for part in own]))
+        for what, own in members.items()
     }
     total = sum(sizes[what][timed] for what in sizes)
     shares = [
@@ -104,15 +102,16 @@ def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> 
 
 
 def _reformats(parts: Sequence[_Part], bindings: Sequence[PlanBinding]) -> Iterator[PlanReformat]:
+    reformats = [part for part in parts if is_reformat(part.matched)]
+    if not reformats:
+        return
     inputs = {binding.name for binding in bindings if binding.mode == "input"}
     outputs = {binding.name for binding in bindings if binding.mode == "output"}
     readers: dict[str, str] = {}
     for part in parts:
         for tensor in part.matched.layer.inputs:
             readers.setdefault(tensor.name, part.matched.layer.name)
-    for part in parts:
-        if not is_reformat(part.matched):
-            continue
+    for part in reformats:
         layer = part.matched.layer
         read = next((tensor.name for tensor in layer.inputs if tensor.name in inputs), "")
         written = next((tensor.name for tensor in layer.outputs if tensor.name in outputs), "")

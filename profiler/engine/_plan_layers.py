@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ _OWN_FIELDS = frozenset(
 
 _NOTHING = Named()
 _SCALARS = frozenset({int, str})
+_INTEGER = frozenset({int})
 _DTYPE_KEYS = ("Datatype", "DataType", "Format/Datatype", "Format/DataType")
 _FORMAT_KEYS = ("Format", "Format/Datatype", "Format/DataType")
 _MODES = {"input": "input", "kinput": "input", "output": "output", "koutput": "output"}
@@ -109,8 +111,11 @@ def _tensors(raw: Any) -> tuple[PlanTensor, ...]:
 
 
 def _tensor(raw: Mapping[str, Any], position: int) -> PlanTensor:
-    form = _first(raw, _FORMAT_KEYS)
-    dtype = _first(raw, _DTYPE_KEYS)
+    form, dtype = raw.get("Format"), raw.get("Datatype")
+    if type(form) is not str:
+        form = _first(raw, _FORMAT_KEYS)
+    if type(dtype) is not str:
+        dtype = _first(raw, _DTYPE_KEYS)
     parsed = parse_format(form)
     dims = _integers(raw.get("Dimensions"))
     axis, vector = (parsed.axis(len(dims)) if dims is not None else None), parsed.vector
@@ -139,7 +144,7 @@ def _integers(value: Any) -> tuple[int, ...] | None:
     """A list of integers; None for anything else."""
     if not isinstance(value, list):
         return None
-    if all(type(one) is int for one in value):
+    if _INTEGER.issuperset(map(type, value)):
         return tuple(value)
     found = [_integer(one) for one in value]
     return None if None in found else tuple(one for one in found if one is not None)
@@ -180,13 +185,10 @@ def _profiles(layers: list[PlanLayer]) -> list[PlanLayer]:
     own: list[int | None] = []
     graphs: dict[int, int] = {}
     for layer in layers:
-        marks = (profile_index(tensor.name) for tensor in (*layer.inputs, *layer.outputs))
-        mark = profile_index(layer.name)
-        if mark is None:
-            mark = next((found for found in marks if found is not None), None)
+        names = [layer.name, *[tensor.name for tensor in layer.inputs], *[tensor.name for tensor in layer.outputs]]
+        mark = next((found for name in names if (found := profile_index(name)) is not None), None)
         own.append(mark)
-        graph = myelin_graph(layer.name)
-        if mark is not None and graph is not None:
+        if mark is not None and (graph := myelin_graph(layer.name)) is not None:
             graphs[graph] = mark
     if not any(own):
         return layers
@@ -199,7 +201,7 @@ def _profiles(layers: list[PlanLayer]) -> list[PlanLayer]:
 
 
 def _era(layers: Sequence[PlanLayer], raw: Sequence[Mapping[str, Any]]) -> str:
-    tensors = [tensor for layer in raw for key in ("Inputs", "Outputs") for tensor in layer.get(key) or ()]
+    tensors = (tensor for layer in raw for key in ("Inputs", "Outputs") for tensor in layer.get(key) or ())
     if any(isinstance(tensor, dict) and ("Datatype" in tensor or "Strides" in tensor) for tensor in tensors):
         return "TensorRT 11 or TensorRT-RTX"
     if any(myelin_graph(layer.name) is not None for layer in layers):
@@ -213,11 +215,12 @@ def _missing(layers: Sequence[PlanLayer], raw: Sequence[Mapping[str, Any]]) -> l
     """What the description of a plan does not tell, one note a kind."""
     tensors = [tensor for layer in layers for tensor in (*layer.inputs, *layer.outputs, *layer.constants)]
     distinct = {tensor.name: tensor for tensor in tensors}.values()
+    kinds = Counter([(tensor.dims, tensor.dtype, tensor.format) for tensor in distinct])
     unnamed = sum(not one.get("Name") for one in raw)
-    dynamic = sum(tensor.dims is not None and min(tensor.dims, default=0) < 0 for tensor in distinct)
-    no_dims = sum(tensor.dims is None for tensor in distinct)
-    no_dtype = sum(not tensor.dtype for tensor in distinct)
-    rows = sum(parse_format(tensor.format).padded_rows for tensor in distinct)
+    dynamic = sum(count for (dims, _, _), count in kinds.items() if dims is not None and min(dims, default=0) < 0)
+    no_dims = sum(count for (dims, _, _), count in kinds.items() if dims is None)
+    no_dtype = sum(count for (_, dtype, _), count in kinds.items() if not dtype)
+    rows = sum(count for (_, _, form), count in kinds.items() if parse_format(form).padded_rows)
     ranges = sum(layer.onnx_range for layer in layers)
     total = len(distinct)
     notes = []
@@ -241,6 +244,9 @@ def _missing(layers: Sequence[PlanLayer], raw: Sequence[Mapping[str, Any]]) -> l
 
 
 def _bindings(raw: Iterable[Any], layers: Sequence[PlanLayer]) -> list[PlanBinding]:
+    raw = list(raw)
+    if not raw:
+        return []
     read = {tensor.name: tensor for layer in reversed(layers) for tensor in layer.inputs}
     written = {tensor.name: tensor for layer in layers for tensor in layer.outputs}
     bindings = []

@@ -39,7 +39,7 @@ def metadata_nodes(metadata: str) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for rest in metadata.split(_ITEM)[1:]:
         item = _SEPARATORS.split(rest, maxsplit=1)[0].rstrip()
-        if foreign := _NEXT_TAG.search(item):
+        if "][" in item and (foreign := _NEXT_TAG.search(item)):
             item = item[: foreign.start() + 1]
         if not item.endswith("]") and (made := item.rfind("]__")) > 0:
             item = item[:made]  # what Myelin made of the node: ``[ONNX Layer: Relu_84]__gemm_from_conv1x1``
@@ -50,7 +50,7 @@ def metadata_nodes(metadata: str) -> tuple[str, ...]:
 
 def profile_index(text: str) -> int | None:
     """The optimisation profile of ``X [profile 1]``; None where the text has no such mark."""
-    found = _PROFILE.search(text)
+    found = _PROFILE.search(text) if " [profile " in text else None
     return int(found[1]) if found else None
 
 

@@ -127,13 +127,20 @@ def _tensors(line: str, at: int) -> tuple[list[dict[str, Any]], int]:
             break
         end = _TENSOR_END.search(line, start)
         stop = end.start() if end else len(line)
-        pieces = _TENSOR_KEY.split(line[start + len("{ Name: ") : stop])
-        tensor: dict[str, Any] = {"Name": pieces[0]}
-        tensor.update((key, _value(value)) for key, value in zip(pieces[1::2], pieces[2::2], strict=True))
-        tensors.append(tensor)
+        start += len("{ Name: ")
+        first = _TENSOR_KEY.search(line, start, stop)
+        behind = first.start() if first else stop
+        tensors.append({"Name": line[start:behind], **_description(line[behind:stop])})
         at = end.end() if end else len(line)
     close = line.find("]", at)
     return tensors, close + 1 if close >= 0 else len(line)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _description(text: str) -> dict[str, Any]:
+    """What stands behind the name of a tensor; most tensors of a plan are like many others in all but the name."""
+    pieces = _TENSOR_KEY.split(text)
+    return {key: _value(value) for key, value in zip(pieces[1::2], pieces[2::2], strict=True)}
 
 
 @functools.lru_cache(maxsize=1 << 14)

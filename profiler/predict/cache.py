@@ -113,39 +113,43 @@ def traffic_of_accesses(
     if capacity < 0:
         raise ValueError(f"the capacity of a cache is not negative: {capacity}")
     program = _Program(accesses, outputs)
-    cache = _Lru(program.sizes, capacity)
+    sizes = program.sizes
+    cache = _Lru(sizes, capacity)
+    touch, lost = cache.touch, cache.lost
     hits = [0] * len(accesses)
     written_back: list[dict[int, int]] = [{} for _ in accesses]
     """By the access that wrote the value and its tensor."""
-    writer = [-1] * len(program.sizes)
+    writer = [-1] * len(sizes)
     """The access that wrote the value which a tensor has now, -1 where nobody needs it in DRAM."""
 
     def settle(tensor: int) -> None:
         """Nobody needs the value any more: what was pushed out of it until now is all that goes to DRAM."""
-        if writer[tensor] >= 0:
-            written_back[writer[tensor]][tensor] = cache.lost[tensor]
-            writer[tensor] = -1
+        written_back[writer[tensor]][tensor] = lost[tensor]
+        writer[tensor] = -1
 
     for _ in range(inferences):
         for number, layer in enumerate(program.layers):
-            hits[number] = 0
+            found = 0
             for tensor, last in layer.reads:
-                hits[number] += cache.touch(tensor)
-                if last:
+                found += touch(tensor)
+                if last and writer[tensor] >= 0:
                     settle(tensor)
+            hits[number] = found
             for tensor in layer.writes:
-                cache.touch(tensor)
-                settle(tensor)
+                touch(tensor)
+                if writer[tensor] >= 0:
+                    settle(tensor)
                 writer[tensor] = number
                 # What has no room even while it is written.
-                cache.lost[tensor] = max(0, program.sizes[tensor] - capacity)
+                size = sizes[tensor]
+                lost[tensor] = size - capacity if size > capacity else 0
             for tensor in layer.dead:
-                settle(tensor)
+                if writer[tensor] >= 0:
+                    settle(tensor)
                 cache.drop(tensor)
     result = []
-    for layer, found, back in zip(program.layers, hits, written_back, strict=True):
-        read = sum(program.sizes[tensor] for tensor, _ in layer.reads)
-        written = sum(program.sizes[tensor] for tensor in layer.writes)
+    for access, found, back in zip(accesses, hits, written_back, strict=True):
+        read, written = sum(access.reads.values()), sum(access.writes.values())
         dram = read - found + sum(back.values())
         result.append(Traffic(read + written - dram, dram))
     return result
@@ -177,29 +181,37 @@ class _Program:
     """
 
     def __init__(self, accesses: Sequence[Access], outputs: Collection[str] | None) -> None:
-        touches = {item for access in accesses for tensors in access[1:] for item in tensors.items()}
-        self.sizes: list[int] = []
+        first: dict[str, int] = {}
+        """Name -> the size at which it is touched first."""
+        several: dict[str, set[int]] = {}
+        """Name -> all of its sizes where there are several."""
+        for access in accesses:
+            for tensors in (access.reads, access.writes):
+                for name, size in tensors.items():
+                    if size < 0:
+                        raise ValueError(f"the size of a tensor is not negative: {name} has {size} bytes")
+                    if first.setdefault(name, size) != size:
+                        several.setdefault(name, {first[name]}).add(size)
+        number = {name: at for at, name in enumerate(first)}
+        self.sizes = list(first.values())
         parts: dict[tuple[str, int], list[int]] = {}
-        """By name and size, first byte first."""
-        name_before, size_before = "", 0
-        for name, size in sorted(touches):
-            if size < 0:
-                raise ValueError(f"the size of a tensor is not negative: {name} has {size} bytes")
-            if name != name_before or not parts:
-                parts[name, size] = [len(self.sizes)]
-                self.sizes.append(size)
-            else:
-                parts[name, size] = [len(self.sizes), *parts[name, size_before]]
-                self.sizes.append(size - size_before)
-            name_before, size_before = name, size
+        """By name and size, first byte first; of tensors of several sizes."""
+        for name, sizes in several.items():
+            smallest, *larger = sorted(sizes)
+            self.sizes[number[name]] = smallest
+            before, own = smallest, [number[name]]
+            parts[name, smallest] = own
+            for size in larger:
+                own = parts[name, size] = [len(self.sizes), *own]
+                self.sizes.append(size - before)
+                before = size
 
-        layers = [
-            (
-                [part for item in access.reads.items() for part in parts[item]],
-                [part for item in access.writes.items() for part in parts[item]],
-            )
-            for access in accesses
-        ]
+        def touched(tensors: Mapping[str, int]) -> list[int]:
+            if several.keys().isdisjoint(tensors):
+                return [number[name] for name in tensors]
+            return [part for item in tensors.items() for part in parts.get(item) or (number[item[0]],)]
+
+        layers = [(touched(access.reads), touched(access.writes)) for access in accesses]
         # Whether anybody needs the value that each tensor has after the layer: another layer, the first
         # that touches it in the next inference, or whoever takes the outputs of the graph.
         needed = [False] * len(self.sizes)
@@ -207,6 +219,9 @@ class _Program:
             _step_back(needed, reads, writes)
         if outputs is None:
             outputs = never_read(accesses)
+        for name in outputs:
+            if name in number:
+                needed[number[name]] = True
         for (name, _), (part, *_) in parts.items():
             needed[part] = needed[part] or name in outputs
         self.layers: list[_Touches] = []
@@ -260,6 +275,9 @@ class _Lru:
         """Bytes of it that are found; afterwards it is the most recently used."""
         size = self._sizes[tensor]
         there = self._resident.get(tensor, 0)
+        if there == size and there:
+            self._resident.move_to_end(tensor)
+            return there
         missing = size - there
         if missing <= self._free:
             self._free -= missing

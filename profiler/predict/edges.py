@@ -83,28 +83,31 @@ def plan_edges(
     values = [value for value in _values(layers, accesses, frozenset(outputs)) if value.readers]
     kinds = _Kinds(layers)
     joins = _Joins(len(layers), values)
+    looped = any(times != 1 for times in runs)
     found = []
     for value in values:
         total = sum(value.writers.values())
         for maker, size in value.writers.items():
-            read = {at: min(size, whole * size // total) if total else 0 for at, whole in value.readers.items()}
+            read = value.readers
+            if len(value.writers) > 1 or max(read.values()) > size:
+                read = {at: min(size, whole * size // total) if total else 0 for at, whole in read.items()}
             readers = tuple(read)
-            joined = tuple(at for at in readers if joins.can(maker, at))
+            joined = tuple([at for at in readers if joins.can(maker, at)])
             kind = kinds.of(maker, readers)
             # What is made before a loop and read in it, or the other way round, is passed once.
-            times = min(runs[at] for at in (maker, *readers)) if runs else 1
+            times = min([runs[at] for at in (maker, *readers)]) if looped else 1
             expected, reason = fusions.judge(maker, readers, joined, kind, len(value.writers))
             edge = PlanEdge(
                 tensor=value.tensor,
                 maker=layers[maker].layer.name,
-                readers=tuple(layers[at].layer.name for at in readers),
+                readers=tuple([layers[at].layer.name for at in readers]),
                 kind=kind,
                 expected=expected,
                 reason=reason,
                 bytes=(size + sum(read.values())) * times,
             )
             written = 0 if value.given_out or len(joined) < len(readers) else size
-            found.append(Edge(edge, maker, readers, joined, written, tuple(read[at] for at in joined), times))
+            found.append(Edge(edge, maker, readers, joined, written, tuple([read[at] for at in joined]), times))
     return tuple(found)
 
 
@@ -130,7 +133,16 @@ def priced_edges(
         Those that save most first, of equal ones in the order given; at the end those without a price, since
         the work of one of their layers is not known.
     """
-    priced = [msgspec.structs.replace(edge.edge, saved_ns=_saved(edge, works, estimates)) for edge in edges]
+    known: dict[tuple[object, ...], int | None] = {}
+    """Alike layers share an estimate, and edges between such layers save the same."""
+    priced = []
+    for edge in edges:
+        places = (edge.maker, *edge.joined)
+        moved = tuple([None if (work := works[at]) is None else work.bytes for at in places])
+        key = edge.runs, edge.written, edge.read, moved, tuple([id(estimates[at]) for at in places])
+        if key not in known:
+            known[key] = _saved(edge, works, estimates)
+        priced.append(msgspec.structs.replace(edge.edge, saved_ns=known[key]))
     return tuple(sorted(priced, key=lambda edge: -1 if edge.saved_ns is None else edge.saved_ns, reverse=True))
 
 
@@ -201,10 +213,11 @@ def _values(layers: Sequence[MatchedLayer], accesses: Sequence[Access], outputs:
             if name in live:
                 live[name].readers[at] = size
         for name, size in access.writes.items():
-            if name not in live or live[name].readers:
-                live[name] = _Value(name)
-                values.append(live[name])
-            live[name].writers[at] = size
+            value = live.get(name)
+            if value is None or value.readers:
+                value = live[name] = _Value(name)
+                values.append(value)
+            value.writers[at] = size
     for name, value in live.items():
         value.given_out = name in outputs
     return values
@@ -214,14 +227,14 @@ class _Kinds:
     """What would have to fuse over an edge."""
 
     def __init__(self, layers: Sequence[MatchedLayer]) -> None:
-        self._reformats = [is_reformat(matched) for matched in layers]
-        self._products = [is_product(matched.layer) for matched in layers]
+        self._reformats = frozenset(at for at, matched in enumerate(layers) if is_reformat(matched))
+        self._products = frozenset(at for at, matched in enumerate(layers) if is_product(matched.layer))
 
     def of(self, maker: int, readers: Sequence[int]) -> EdgeKind:
-        if self._reformats[maker] or any(self._reformats[at] for at in readers):
+        if maker in self._reformats or not self._reformats.isdisjoint(readers):
             return "layout"
-        multiplied = any(self._products[at] for at in readers)
-        if self._products[maker]:
+        multiplied = not self._products.isdisjoint(readers)
+        if maker in self._products:
             return "products" if multiplied else "epilogue"
         return "prologue" if multiplied else "pointwise"
 
@@ -247,6 +260,7 @@ class _Fusions:
 
         self._spread = Counter(group for groups in self._of_layer for group in groups)
         """Number of layers that compute nodes of a group."""
+        self._reductions = frozenset(at for at, matched in enumerate(layers) if is_reduction(matched.layer))
 
     def judge(
         self, maker: int, readers: Sequence[int], joined: Sequence[int], kind: EdgeKind, writers: int
@@ -275,9 +289,8 @@ class _Fusions:
         theirs = [self._of_layer[reader] for reader in readers]
         if not all(own & each for each in theirs):
             return None
-        inside = Counter(group for groups in (own, *theirs) for group in groups)
-        unshared = inside.keys() - own | own.difference(*theirs)
-        if any(inside[group] == self._spread[group] for group in unshared):
+        unshared = frozenset().union(*theirs) - own | own.difference(*theirs)
+        if any(sum(group in groups for groups in (own, *theirs)) == self._spread[group] for group in unshared):
             return None
         return min(own & theirs[0])
 
@@ -319,9 +332,9 @@ class _Fusions:
             yield f"other layers have to run before {len(readers) - len(joined)} of them"
         if writers > 1:
             yield f"{writers} layers write parts of it"
-        if any(is_reduction(each.layer) for each in (first, *rest)):
+        if not self._reductions.isdisjoint((maker, *readers)):
             yield "a reduction in between"
-        if any(each.layer.stream != first.layer.stream for each in rest):
+        if {each.layer.stream for each in rest} != {first.layer.stream}:
             yield "they run on different streams"
 
     def _nothing_known(self, maker: int, readers: Sequence[int]) -> str:

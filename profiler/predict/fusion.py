@@ -17,7 +17,7 @@ run, and so is what is computed of such tensors only.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from profiler.records import Node, Op, Tensor
@@ -156,7 +156,7 @@ def fuse(nodes: Sequence[Node], outputs: Collection[str] = (), *, groups: bool =
     """
     found: list[Group] = []
     graphs = _graphs(nodes)
-    edges = edges_of(nodes, outputs)
+    edges = _edges_of(graphs, nodes, outputs)
     for graph, own in graphs.items():
         found += _Fusion(own, edges[graph]).groups() if groups else _alone(own, edges[graph])
     return tuple(found)
@@ -179,7 +179,12 @@ def edges_of(nodes: Sequence[Node], outputs: Collection[str] = ()) -> dict[str, 
         nodes: See `fuse`.
         outputs: See `fuse`.
     """
-    graphs = _graphs(nodes)
+    return _edges_of(_graphs(nodes), nodes, outputs)
+
+
+def _edges_of(
+    graphs: Mapping[str, Sequence[Node]], nodes: Sequence[Node], outputs: Collection[str]
+) -> dict[str, Edges]:
     place = {node.name: node.graph for node in nodes} if len(graphs) > 1 else {}
     captured: dict[str, dict[str, set[str]]] = {}
     """Graph -> node with bodies -> names that these read from around them."""
@@ -192,14 +197,14 @@ def edges_of(nodes: Sequence[Node], outputs: Collection[str] = ()) -> dict[str, 
         reads: list[frozenset[int]] = []
         used: set[str] = set()
         for node in own:
-            names = {tensor.name for tensor in node.op.inputs if tensor is not None and not tensor.constant}
-            names |= inner.get(node.name, set())
-            used |= names
+            names = [tensor.name for tensor in node.op.inputs if tensor is not None and not tensor.constant]
+            names += inner.get(node.name, ())
+            used.update(names)
             if node.op.op_type in _SHAPES:
                 reads.append(frozenset())
                 continue
-            makers = (maker.get(name) for name in names)
-            reads.append(frozenset(at for at in makers if at is not None and not known[at]))
+            makers = [maker[name] for name in names if name in maker]
+            reads.append(frozenset([at for at in makers if not known[at]]))
         needed = set(outputs) if not graph else {name for name in maker if name not in used}
         # A body finds in memory what it reads from around it.
         needed.update(*inner.values())
@@ -217,14 +222,15 @@ def _known(nodes: Sequence[Node], owners: Collection[str]) -> list[bool]:
     known = []
     for node in nodes:
         op = node.op
-        inputs = [tensor for tensor in op.inputs if tensor is not None]
-        decided = op.op_type in _SHAPES or (
-            bool(inputs)
-            and op.op_type not in _RANDOM
-            and node.name not in owners
-            and any(tensor.name in names for tensor in inputs)
-            and all(tensor.constant or tensor.name in names for tensor in inputs)
-        )
+        decided = op.op_type in _SHAPES
+        if not decided and names:
+            inputs = [tensor for tensor in op.inputs if tensor is not None]
+            decided = (
+                not names.isdisjoint([tensor.name for tensor in inputs])
+                and op.op_type not in _RANDOM
+                and node.name not in owners
+                and all(tensor.constant or tensor.name in names for tensor in inputs)
+            )
         known.append(decided)
         if decided:
             names.update(tensor.name for tensor in op.outputs if tensor is not None)
@@ -275,6 +281,8 @@ class _Fusion:
         """Unit or group -> positions of its nodes. A group has the name of its first unit."""
         self.rule: dict[int, str] = {}
         self.home: list[int] = list(range(len(nodes)))
+        self.maker: dict[str, int] = {}
+        """Tensor -> position of the node that makes it."""
         self.before: dict[int, set[int]] = {}
         self.after: dict[int, set[int]] = {}
         self.escapes: set[int] = set()
@@ -319,21 +327,20 @@ class _Fusion:
     # --- the graph --------------------------------------------------------------------------
 
     def _units(self) -> None:
-        first_maker: dict[str, int] = {}
-        for at, node in enumerate(self.nodes):
+        home, maker, needed = self.home, self.maker, self.edges.needed
+        for at, (node, known) in enumerate(zip(self.nodes, self.edges.known, strict=True)):
             op = node.op
-            source_name = op.inputs[0].name if op.inputs and op.inputs[0] is not None else ""
-            behind = first_maker.get(source_name)
-            view = not self.edges.known[at] and (is_view(op) or self._reads_quantised(op))
-            if view and behind is not None and self.units[behind].kind != "shape" and self._only(at, behind):
-                self.home[at] = behind
-                self.members[behind].append(at)
+            view = not known and (is_view(op) or self._reads_quantised(op))
+            behind = at
+            if view:
                 self.views.add(at)
-            else:
-                behind = at
-                kind = "shape" if self.edges.known[at] else "view" if view else _kind(op)
-                if view:
-                    self.views.add(at)
+                source = op.inputs[0] if op.inputs else None
+                first = home[maker[source.name]] if source is not None and source.name in maker else None
+                if first is not None and self.units[first].kind != "shape" and self._only(at, first):
+                    behind = home[at] = first
+                    self.members[behind].append(at)
+            if behind == at:
+                kind = "shape" if known else "view" if view else _kind(op)
                 made = op.outputs[0] if op.outputs else None
                 if op.op_type == _QUANTIZE:
                     self.escapes.add(at)
@@ -341,16 +348,18 @@ class _Fusion:
                 self.members[at] = [at]
             for tensor in op.outputs:
                 if tensor is not None:
-                    first_maker[tensor.name] = behind
-                    if tensor.name in self.edges.needed:
+                    maker[tensor.name] = at
+                    if tensor.name in needed:
                         self.escapes.add(behind)
-        self.before = {unit: set() for unit in self.units}
-        self.after = {unit: set() for unit in self.units}
-        for at, reads in enumerate(self.edges.reads):
-            for source in reads:
-                if self.home[source] != self.home[at]:
-                    self.before[self.home[at]].add(self.home[source])
-                    self.after[self.home[source]].add(self.home[at])
+        before: dict[int, set[int]] = {unit: set() for unit in self.units}
+        after: dict[int, set[int]] = {unit: set() for unit in self.units}
+        for own, reads in zip(home, self.edges.reads, strict=True):
+            for source_at in reads:
+                other = home[source_at]
+                if other != own:
+                    before[own].add(other)
+                    after[other].add(own)
+        self.before, self.after = before, after
 
     def _reads_quantised(self, op: Op) -> bool:
         """A DequantizeLinear whose readers can take the quantised values."""
@@ -554,6 +563,7 @@ class _Fusion:
             The units in order and the number of tensors that they read besides those of the group; None
             where there are none.
         """
+        home, maker = self.home, self.maker
         region: list[int] = []
         waiting = sorted(self.after[group])
         while waiting and len(region) < _MAX_EPILOGUE:
@@ -566,17 +576,9 @@ class _Fusion:
             waiting = sorted({after for one in inside for after in self.after[one]} - inside)
             open_ = [one for one in region if self.after[one] - inside or one in self.escapes]
             if len(open_) <= 1 and self.after[group] <= inside and (not open_ or open_[0] == unit):
-                names = {t.name for one in region for t in self._given(one) if not self._made_in(t.name, inside)}
-                return region, len(names)
+                names = {t.name for one in region for t in self._given(one)}
+                return region, sum(name not in maker or home[maker[name]] not in inside for name in names)
         return None
-
-    def _made_in(self, name: str, groups: Collection[int]) -> bool:
-        return any(
-            tensor is not None and tensor.name == name
-            for group in groups
-            for at in self.members[group]
-            for tensor in self.nodes[at].op.outputs
-        )
 
     def _elementwise(self, unit: int) -> None:
         group = self.home[unit]
@@ -634,22 +636,24 @@ class _Fusion:
 
     def _read_outside(self) -> set[str]:
         """Names of the tensors that are read by another group than the one that makes them, or needed at the end."""
-        maker = {t.name: self.home[at] for at, node in enumerate(self.nodes) for t in node.op.outputs if t is not None}
+        home, maker = self.home, self.maker
         outside = set(self.edges.needed)
-        for at, node in enumerate(self.nodes):
-            home = self.home[at]
-            outside.update(t.name for t in node.op.inputs if t is not None and maker.get(t.name, home) != home)
+        for own, node in zip(home, self.nodes, strict=True):
+            for tensor in node.op.inputs:
+                if tensor is not None and tensor.name in maker and home[maker[tensor.name]] != own:
+                    outside.add(tensor.name)
         return outside
 
     def _group(self, group: int, outside: Collection[str]) -> Group:
         members = sorted(self.members[group])
         kind = self.units[group].kind
-        names = (tensor.name for at in members for tensor in self.nodes[at].op.outputs if tensor is not None)
+        nodes = tuple([self.nodes[at] for at in members])
+        names = [tensor.name for node in nodes for tensor in node.op.outputs if tensor is not None]
         return Group(
-            nodes=tuple(self.nodes[at] for at in members),
+            nodes=nodes,
             rule=self.rule.get(group, kind if kind in _FREE else ""),
-            outputs=tuple(name for name in names if name in outside),
-            views=frozenset(self.nodes[at].name for at in members if at in self.views),
+            outputs=tuple([name for name in names if name in outside]),
+            views=frozenset([self.nodes[at].name for at in members if at in self.views]),
         )
 
 
