@@ -7,12 +7,12 @@ API does. No function here fails where there is no GPU: it says why there is non
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
 
+from profiler import nvml_session
 from profiler.errors import MissingError
 from profiler.hardware import throughput
 from profiler.hardware.cuda import _properties
@@ -20,35 +20,6 @@ from profiler.records import Device, GpuSpec, LiveGpu
 from profiler.units import format_bytes, format_rate
 
 ProductClass = Literal["datacenter", "workstation", "geforce", "jetson"]
-
-_NO_NVML = {
-    "NVML_ERROR_LIBRARY_NOT_FOUND": (
-        "no NVIDIA driver is installed here (its NVML library is not found); "
-        "a container sees the driver of its host when started with --gpus all"
-    ),
-    "NVML_ERROR_DRIVER_NOT_LOADED": (
-        "the NVIDIA driver is installed but its kernel module is not loaded; nvidia-smi or a reboot loads it"
-    ),
-    "NVML_ERROR_LIB_RM_VERSION_MISMATCH": (
-        "the NVIDIA driver library and the loaded kernel module are of different versions, as after an update; reboot"
-    ),
-    "NVML_ERROR_NO_PERMISSION": "this user may not talk to the NVIDIA driver; allow it to read and write /dev/nvidia*",
-    "NVML_ERROR_FUNCTION_NOT_FOUND": "the NVIDIA driver is too old for this NVML",
-    "NVML_ERROR_GPU_IS_LOST": "a GPU has fallen off the bus; dmesg says more, a reboot may bring it back",
-}
-"""What an error of `nvmlInit` means to the user."""
-
-_CLOCK_EVENTS = {
-    "nvmlClocksEventReasonGpuIdle": "idle",
-    "nvmlClocksEventReasonApplicationsClocksSetting": "application clocks are set",
-    "nvmlClocksEventReasonSwPowerCap": "power cap",
-    "nvmlClocksEventReasonHwSlowdown": "hardware slowdown",
-    "nvmlClocksEventReasonSyncBoost": "sync boost with other GPUs",
-    "nvmlClocksEventReasonSwThermalSlowdown": "temperature, slowed by software",
-    "nvmlClocksEventReasonHwThermalSlowdown": "temperature, slowed by hardware",
-    "nvmlClocksEventReasonHwPowerBrakeSlowdown": "power brake",
-    "nvmlClocksEventReasonDisplayClockSetting": "display clocks",
-}
 
 _COMPUTE_MODES = {
     "NVML_COMPUTEMODE_DEFAULT": "default",
@@ -69,14 +40,14 @@ def gpus() -> tuple[tuple[LiveGpu, ...], str]:
     Returns:
         The GPUs, and in words why there are none or which could not be read; empty where all is well.
     """
-    with _opened() as (nvml, why):
+    with nvml_session.opened() as (nvml, why):
         if nvml is None:
             return (), why
-        count = _ask(nvml, "nvmlDeviceGetCount") or 0
-        driver = _text(_ask(nvml, "nvmlSystemGetDriverVersion"))
+        count = nvml_session.ask(nvml, "nvmlDeviceGetCount") or 0
+        driver = _text(nvml_session.ask(nvml, "nvmlSystemGetDriverVersion"))
         if not count:
             return (), f"the NVIDIA driver {driver} finds no GPU".replace("  ", " ")
-        cuda = _ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")
+        cuda = nvml_session.ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")
         versions = (driver, f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "")
         properties = _properties.properties()
         found: list[LiveGpu] = []
@@ -281,91 +252,19 @@ def _memory_share(gpu: LiveGpu, board: GpuSpec | None) -> float:
 # --- while something runs -------------------------------------------------------------------
 
 
-class Sampler:
-    """Readings of one GPU, cheap enough to take many times a second; see `sampler`."""
-
-    def __init__(self, nvml: Any, handle: Any) -> None:
-        self._nvml = nvml
-        self._handle = handle
-
-    def _ask(self, function: str, *arguments: Any) -> Any:
-        return None if self._handle is None else _ask(self._nvml, function, self._handle, *arguments)
-
-    def sm_clock_mhz(self) -> float | None:
-        return None if self._handle is None else self._ask("nvmlDeviceGetClockInfo", self._nvml.NVML_CLOCK_SM)
-
-    def memory_clock_mhz(self) -> float | None:
-        return None if self._handle is None else self._ask("nvmlDeviceGetClockInfo", self._nvml.NVML_CLOCK_MEM)
-
-    def throttle_reasons(self) -> tuple[str, ...]:
-        """In words, what holds the SM clock down; empty where nothing does or nothing is told."""
-        return () if self._handle is None else _clock_events(self._nvml, self._handle) or ()
-
-    def power_w(self) -> float | None:
-        return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
-
-    def temperature_c(self) -> int | None:
-        return None if self._handle is None else _temperature(self._nvml, self._handle)
-
-
-@contextmanager
-def sampler(which: int | str) -> Iterator[Sampler]:
-    """Keep NVML open to sample one GPU, by its NVML index or its UUID.
-
-    Without NVML, or without such a GPU, every reading is None and no clock is held down.
-    """
-    with _opened() as (nvml, _):
-        handle = None
-        if nvml is not None:
-            find = "nvmlDeviceGetHandleByUUID" if isinstance(which, str) else "nvmlDeviceGetHandleByIndex"
-            handle = _ask(nvml, find, which)
-        yield Sampler(nvml, handle)
-
-
 def sm_clock_mhz(which: int | str = 0) -> float | None:
-    """SM clock in MHz at this moment, or None; of many readings, `sampler` is cheaper."""
-    with sampler(which) as gpu:
+    """SM clock in MHz at this moment, or None; of many readings, `nvml_session.sampler` is cheaper."""
+    with nvml_session.sampler(which) as gpu:
         return gpu.sm_clock_mhz()
 
 
 def throttle_reasons(which: int | str = 0) -> tuple[str, ...]:
     """In words, what holds the SM clock down at this moment."""
-    with sampler(which) as gpu:
+    with nvml_session.sampler(which) as gpu:
         return gpu.throttle_reasons()
 
 
 # --- asking NVML ----------------------------------------------------------------------------
-
-
-@contextmanager
-def _opened() -> Iterator[tuple[Any, str]]:
-    """The initialised pynvml module, or None and why there is none."""
-    try:
-        import pynvml as nvml
-    except ImportError as error:
-        yield None, f"the Python package nvidia-ml-py cannot be imported ({error}); pip install nvidia-ml-py"
-        return
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        words = {getattr(nvml, code): text for code, text in _NO_NVML.items()}
-        yield None, words.get(error.value, f"NVML does not start: {error}")
-        return
-    try:
-        yield nvml, ""
-    finally:
-        _ask(nvml, "nvmlShutdown")
-
-
-def _ask(nvml: Any, function: str, *arguments: Any) -> Any:
-    """What NVML answers, or None where the device, the driver or the package does not support the question."""
-    call: Callable[..., Any] | None = getattr(nvml, function, None)
-    if call is None:
-        return None
-    try:
-        return call(*arguments)
-    except (nvml.NVMLError, UnicodeDecodeError):
-        return None
 
 
 def _read(
@@ -376,7 +275,7 @@ def _read(
     properties: dict[str, _properties.CudaProperties],
 ) -> LiveGpu:
     def ask(function: str, *arguments: Any) -> Any:
-        return _ask(nvml, function, handle, *arguments)
+        return nvml_session.ask(nvml, function, handle, *arguments)
 
     uuid = _text(ask("nvmlDeviceGetUUID"))
     cuda = properties.get(uuid.partition("-")[2])
@@ -406,11 +305,13 @@ def _read(
         max_memory_clock_mhz=max_memory,
         application_sm_clock_mhz=ask("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_SM),
         application_memory_clock_mhz=ask("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_MEM),
-        power_w=_thousandth(ask("nvmlDeviceGetPowerUsage")),
-        power_limit_w=_thousandth(ask("nvmlDeviceGetEnforcedPowerLimit") or ask("nvmlDeviceGetPowerManagementLimit")),
-        default_power_limit_w=_thousandth(ask("nvmlDeviceGetPowerManagementDefaultLimit")),
-        temperature_c=_temperature(nvml, handle),
-        clock_events=_clock_events(nvml, handle),
+        power_w=nvml_session.thousandth(ask("nvmlDeviceGetPowerUsage")),
+        power_limit_w=nvml_session.thousandth(
+            ask("nvmlDeviceGetEnforcedPowerLimit") or ask("nvmlDeviceGetPowerManagementLimit")
+        ),
+        default_power_limit_w=nvml_session.thousandth(ask("nvmlDeviceGetPowerManagementDefaultLimit")),
+        temperature_c=nvml_session.temperature(nvml, handle),
+        clock_events=nvml_session.clock_events(nvml, handle),
         mig=_enabled(ask("nvmlDeviceGetMigMode")),
         ecc=_enabled(ask("nvmlDeviceGetEccMode")),
         persistence=_enabled(ask("nvmlDeviceGetPersistenceMode")),
@@ -430,15 +331,15 @@ def _slices(
     """The MIG slices of a GPU. Clocks, power and temperature are the board's, which they share."""
     if not board.mig:
         return
-    for number in range(_ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
-        part = _ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+    for number in range(nvml_session.ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        part = nvml_session.ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
         if part is None:  # no slice is set up there
             continue
-        uuid = _text(_ask(nvml, "nvmlDeviceGetUUID", part))
+        uuid = _text(nvml_session.ask(nvml, "nvmlDeviceGetUUID", part))
         cuda = properties.get(uuid.partition("-")[2])
-        shape = _ask(nvml, "nvmlDeviceGetAttributes_v2", part)
-        memory = _ask(nvml, "nvmlDeviceGetMemoryInfo", part)
-        name = _text(_ask(nvml, "nvmlDeviceGetName", part))
+        shape = nvml_session.ask(nvml, "nvmlDeviceGetAttributes_v2", part)
+        memory = nvml_session.ask(nvml, "nvmlDeviceGetMemoryInfo", part)
+        name = _text(nvml_session.ask(nvml, "nvmlDeviceGetName", part))
         yield msgspec.structs.replace(
             board,
             slice=number,
@@ -453,32 +354,11 @@ def _slices(
         )
 
 
-def _clock_events(nvml: Any, handle: Any) -> tuple[str, ...] | None:
-    bits = _ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
-    if bits is None:  # what drivers before 535 call it
-        bits = _ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-    if bits is None:
-        return None
-    named = {getattr(nvml, name): words for name, words in _CLOCK_EVENTS.items()}
-    found = tuple(words for bit, words in named.items() if bits & bit)
-    rest = bits & ~sum(named)
-    return (*found, f"reason 0x{rest:x}") if rest else found
-
-
-def _temperature(nvml: Any, handle: Any) -> int | None:
-    value: int | None = _ask(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU)
-    return value
-
-
 def _enabled(mode: int | list[int] | None) -> bool | None:
     """Of [current, pending] the current one."""
     if isinstance(mode, list):
         mode = mode[0]
     return None if mode is None else bool(mode)
-
-
-def _thousandth(milliwatts: int | None) -> float | None:
-    return None if milliwatts is None else milliwatts / 1000
 
 
 def _text(value: str | bytes | None) -> str:

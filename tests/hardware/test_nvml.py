@@ -17,6 +17,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from profiler import nvml_session
 from profiler.errors import MissingError, TrtprofError
 from profiler.hardware import gpus, nvml
 from profiler.hardware.cuda import _properties
@@ -158,7 +159,7 @@ def only() -> LiveGpu:
 
 
 def test_every_name_asked_of_pynvml_is_in_the_real_package() -> None:
-    source = Path(nvml.__file__).read_text(encoding="utf-8")
+    source = "".join(Path(module.__file__ or "").read_text(encoding="utf-8") for module in (nvml, nvml_session))
     names = set(re.findall(r'"((?:nvml[A-Z]|NVML_)\w+)"', source)) | set(
         re.findall(r"nvml\.((?:nvml|NVML)\w+)", source)
     )
@@ -167,7 +168,7 @@ def test_every_name_asked_of_pynvml_is_in_the_real_package() -> None:
 
 
 def test_clock_events_cover_every_reason_of_the_real_package() -> None:
-    assert sum(getattr(pynvml, name) for name in nvml._CLOCK_EVENTS) == pynvml.nvmlClocksEventReasonAll
+    assert sum(getattr(pynvml, name) for name in nvml_session.CLOCK_EVENTS) == pynvml.nvmlClocksEventReasonAll
 
 
 def test_a_gpu_with_all_that_its_driver_tells(driver: Callable[..., FakeNvml]) -> None:
@@ -271,9 +272,9 @@ def test_sampling_by_index_and_by_uuid(driver: Callable[..., FakeNvml]) -> None:
     driver(A100, {**RTX_4090, ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM): 2745})
     assert nvml.sm_clock_mhz(1) == 2745
     assert nvml.throttle_reasons(1) == ("idle",)
-    with nvml.sampler(f"GPU-{UUID}") as gpu:
+    with nvml_session.sampler(f"GPU-{UUID}") as gpu:
         assert (gpu.sm_clock_mhz(), gpu.memory_clock_mhz(), gpu.power_w(), gpu.temperature_c()) == (210, 405, 21.5, 31)
-    with nvml.sampler("GPU-none") as gpu:
+    with nvml_session.sampler("GPU-none") as gpu:
         assert (gpu.sm_clock_mhz(), gpu.throttle_reasons(), gpu.power_w(), gpu.temperature_c()) == (
             None,
             (),

@@ -22,9 +22,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from profiler import child
+from profiler import child, nvml_session
 from profiler.errors import CaptureError, MissingError, TrtprofError
-from profiler.hardware import _fit, nvml
+from profiler.hardware import _fit
 from profiler.hardware._exchange import Failure
 from profiler.hardware._fit import Reading, Task
 from profiler.hardware.cuda import _cublas, _driver, _kernels, _workloads
@@ -404,7 +404,7 @@ class Watched(NamedTuple):
 
 @contextmanager
 def _clock(index: int) -> Iterator[Clock]:
-    with nvml.sampler(index) as sampler:
+    with nvml_session.sampler(index) as sampler:
         yield lambda: (sampler.sm_clock_mhz(), sampler.throttle_reasons())
 
 
