@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,12 +20,13 @@ from profiler.errors import MissingError, UsageError
 from profiler.on_gpus import Settings, ceilings_of
 from profiler.plan_analysis import analyse_plan, model_of_plan
 from profiler.plan_prediction import predict_plan
-from profiler.records import EngineFacts, GpuSpec, LayerTimes, Plan, Prediction, Run, Source
+from profiler.records import EngineFacts, GpuSpec, LayerTimes, ModelInfo, Plan, Prediction, Run, Source
 
 ROLES = {
     "layers": "layer information (trtexec --exportLayerInfo, or the verbose log of a build)",
     "profile": "times of layers (--exportProfile, or a log of --dumpProfile)",
     "times": "times of inferences (--exportTimes)",
+    "nsys": "a capture of nsys (.nsys-rep, or exported to .sqlite)",
     "onnx": "the ONNX model",
 }
 """What a file may be to an analysis, in words."""
@@ -36,6 +37,8 @@ _EXPORT = (
     "trtexec --loadEngine=model.plan --exportLayerInfo=layers.json --dumpProfile --separateProfileRun"
     " --exportProfile=profile.json --exportTimes=times.json"
 )
+_SQLITE = b"SQLite format 3\0"
+NSYS_SUFFIXES = (".nsys-rep", ".qdstrm", ".qdrep")
 _DEVICE = re.compile(rb"Selected Device: ([^\r\n]+)")
 _SUFFIXES = re.compile(
     r"(?i)(?:[._-](?:json|txt|log|graph|layers?|layer_?info|exportlayerinfo|engine|plan|trt|onnx|inspector))+$"
@@ -45,10 +48,11 @@ _SUFFIXES = re.compile(
 class Files(NamedTuple):
     """The files of an analysis by what they are; one log may be several of them."""
 
-    layers: Path
+    layers: Path | None
     profile: Path | None = None
     times: Path | None = None
     onnx: Path | None = None
+    nsys: Path | None = None
 
     def named(self) -> dict[str, Path]:
         """Those that are given, by role."""
@@ -62,6 +66,7 @@ def sort_files(
     profile: Path | None = None,
     times: Path | None = None,
     onnx: Path | None = None,
+    nsys: Path | None = None,
 ) -> Files:
     """Tell files apart by what is in them.
 
@@ -71,12 +76,14 @@ def sort_files(
         profile: See ``layers``.
         times: See ``layers``.
         onnx: See ``layers``.
+        nsys: See ``layers``.
 
     Raises:
         MissingError: A file does not exist or cannot be read.
-        UsageError: A file is none of them, two have one role, or there is no layer information.
+        UsageError: A file is none of them, two have one role, there is neither layer information nor a capture,
+            or both a profile and a capture.
     """
-    found = {"layers": layers, "profile": profile, "times": times, "onnx": onnx}
+    found = {"layers": layers, "profile": profile, "times": times, "onnx": onnx, "nsys": nsys}
     said = {role for role, path in found.items() if path is not None}
     for path in given:
         roles = _roles(path)
@@ -91,13 +98,19 @@ def sort_files(
                     fix="leave one away",
                 )
             found[role] = path
-    if found["layers"] is None:
+    if found["nsys"] is not None and found["profile"] is not None:
+        raise UsageError(
+            f"{found['nsys']} and {found['profile']} both have times of layers",
+            why="TensorRT's profiler runs the layers one after the other, a capture as they run",
+            fix="leave one away",
+        )
+    if found["layers"] is None and found["nsys"] is None:
         raise UsageError(
             "there is no layer information among the files" if any(found.values()) else "no file is named",
             why="what the layers of the engine are is needed; times alone do not tell it",
             fix=f"give the file of {_EXPORT}",
         )
-    return Files(found["layers"], found["profile"], found["times"], found["onnx"])
+    return Files(found["layers"], found["profile"], found["times"], found["onnx"], found["nsys"])
 
 
 def _roles(path: Path) -> list[str]:
@@ -108,6 +121,8 @@ def _roles(path: Path) -> list[str]:
             text = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
             if path.suffix.lower() == ".onnx":
                 return ["onnx"]
+            if head.startswith(_SQLITE) or path.suffix.lower() in NSYS_SUFFIXES:
+                return ["nsys"]
             if b"\0" in text[: 1 << 16]:
                 raise UsageError(
                     f"{path} is a binary file",
@@ -135,8 +150,39 @@ def _roles(path: Path) -> list[str]:
     return roles
 
 
-def gpu_in(files: Files) -> str:
-    """The GPU that a log among the files was made on, as trtexec prints it; empty where none tells."""
+def exported(files: Files, progress: Callable[[str], None] | None = None) -> Files:
+    """The files with the capture as an SQLite file: what nsys wrote itself is exported, beside it.
+
+    An export that is there and no older is taken as it is.
+
+    Raises:
+        MissingError: nsys is not here, or is too old for the file.
+        UsageError: The file is no capture of nsys.
+        CaptureError: nsys failed.
+    """
+    report = files.nsys
+    if report is None or report.suffix.lower() not in NSYS_SUFFIXES:
+        return files
+    from profiler.capture.nsys import export_sqlite, find
+
+    made = report.with_suffix(".sqlite")
+    if not (made.is_file() and report.is_file() and made.stat().st_mtime >= report.stat().st_mtime):
+        made = export_sqlite(report, find(), progress=progress)
+    return files._replace(nsys=made)
+
+
+def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
+    """The GPU that files were made on, and which kind of file says so; empty where none tells.
+
+    Args:
+        files: With a capture as an SQLite file; see `exported`.
+        device: Which GPU of the capture is meant; None for the only one.
+    """
+    if files.nsys is not None:
+        from profiler.capture.trace import read_gpus
+
+        names = {gpu.name for gpu in read_gpus(files.nsys) if gpu.name and device in (None, gpu.device)}
+        return (names.pop(), "capture") if len(names) == 1 else ("", "")
     for role in ("profile", "layers"):
         path = files.named().get(role)
         if path is None or path.suffix.lower() == ".json":
@@ -144,11 +190,11 @@ def gpu_in(files: Files) -> str:
         try:
             with path.open("rb") as file:
                 if named := _DEVICE.search(file.read(_HEAD)):
-                    return named[1].decode(errors="replace").strip()
+                    return named[1].decode(errors="replace").strip(), "log"
         except OSError:
             # Whoever reads the file next says so.
             continue
-    return ""
+    return "", ""
 
 
 def analyze(
@@ -157,15 +203,17 @@ def analyze(
     how: Settings,
     shapes: Iterable[str] = (),
     batch: int | None = None,
+    device: int | None = None,
 ) -> Run | Prediction:
     """Analyse an engine from files.
 
     Args:
-        files: See `sort_files`.
+        files: See `sort_files` and `exported`.
         specs: The GPU that ran the engine; where there is no profile, one or more to predict it for.
         how: The ceilings asked for; ``precision`` ``fp32`` multiplies fp32 on the CUDA cores.
         shapes: ``--shapes`` values for the dynamic dimensions of the ONNX model.
         batch: Value of ``--batch``.
+        device: Which GPU of a capture to look at; None for all that worked in it.
 
     Returns:
         A run where layers were measured, a prediction where they were not.
@@ -174,16 +222,12 @@ def analyze(
         TrtprofError: A file cannot be used, or they do not belong together.
     """
     with without_collector():
-        plan = read_layer_info(files.layers)
+        if files.nsys is not None:
+            return _captured(files, files.nsys, specs, how, shapes, batch, device)
+        assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
         profile = read_profile(files.profile) if files.profile is not None else None
         times = read_times(files.times) if files.times is not None else None
-        plan = _one_profile(plan, profile)
-        source = _source(files.onnx, shapes, batch, plan)
-        priced = price_plan(plan, source, EngineFacts(backend=_backend(plan)))
-        if source is not None:
-            _check_model(priced, source, files)
-        name = _SUFFIXES.sub("", files.layers.name) or files.layers.stem
-        model = model_of_plan(plan.bindings, name, str(files.layers))
+        engine = _engine(files, files.layers, profile, shapes, batch)
         if profile is None:
             if times is not None:
                 raise UsageError(
@@ -191,26 +235,88 @@ def analyze(
                     why="times of whole inferences say nothing of layers",
                     fix=f"give the profile too: {_EXPORT}",
                 )
-            return predict_plan(
-                priced, source or Source(model=model, nodes=()), specs, msgspec.structs.replace(how, level="layers")
-            )
-        if len(specs) != 1:
-            raise UsageError(
-                "one GPU must be named",
-                why="the times were measured on one, not on " + (", ".join(spec.slug for spec in specs) or "none"),
-                fix="--gpu with the name of the GPU that ran it",
-            )
+            source = engine.source or Source(model=engine.model, nodes=())
+            return predict_plan(engine.priced, source, specs, msgspec.structs.replace(how, level="layers"))
+        spec = _one(specs)
         return analyse_plan(
-            priced,
-            source,
+            engine.priced,
+            engine.source,
             profile,
             times,
-            ceilings_of(specs[0], how, how.precision),
-            specs[0],
-            model=model,
+            ceilings_of(spec, how, how.precision),
+            spec,
+            model=engine.model,
             files={role: path.name for role, path in files.named().items()},
             clock_mhz=how.clock_mhz,
         )
+
+
+class _Engine(NamedTuple):
+    priced: PricedPlan
+    source: Source | None
+    model: ModelInfo
+
+
+def _engine(
+    files: Files, layers: Path, profile: LayerTimes | None, shapes: Iterable[str], batch: int | None
+) -> _Engine:
+    """The plan with its work, and the model as far as it is at hand."""
+    plan = _one_profile(read_layer_info(layers), profile)
+    source = _source(files.onnx, shapes, batch, plan)
+    priced = price_plan(plan, source, EngineFacts(backend=_backend(plan)))
+    if source is not None:
+        _check_model(priced, source, files)
+    name = _SUFFIXES.sub("", layers.name) or layers.stem
+    return _Engine(priced, source, model_of_plan(plan.bindings, name, str(layers)))
+
+
+def _captured(
+    files: Files,
+    nsys: Path,
+    specs: Sequence[GpuSpec],
+    how: Settings,
+    shapes: Iterable[str],
+    batch: int | None,
+    device: int | None,
+) -> Run:
+    from profiler.capture.trace import read_trace
+    from profiler.trace_analysis import analyse_trace
+
+    spec = _one(specs)
+    times = read_times(files.times) if files.times is not None else None
+    if files.layers is not None:
+        engine = _engine(files, files.layers, None, shapes, batch)
+        priced, source, model = engine.priced, engine.source, engine.model
+    elif files.onnx is not None:
+        raise UsageError(
+            f"{files.onnx} is of no use without layer information",
+            why="a capture does not tell which nodes a layer computes",
+            fix=f"give the file of {_EXPORT}",
+        )
+    else:
+        priced, source, model = None, None, model_of_plan((), nsys.name.partition(".")[0], str(nsys))
+    return analyse_trace(
+        read_trace(nsys),
+        priced,
+        source,
+        times,
+        ceilings_of(spec, how, how.precision),
+        spec,
+        device=device,
+        model=model,
+        files={role: path.name for role, path in files.named().items()},
+        clock_mhz=how.clock_mhz,
+    )
+
+
+def _one(specs: Sequence[GpuSpec]) -> GpuSpec:
+    if len(specs) != 1:
+        raise UsageError(
+            "one GPU must be named",
+            why="the times were measured on one, not on " + (", ".join(spec.slug for spec in specs) or "none"),
+            fix="--gpu with the name of the GPU that ran it",
+        )
+    return specs[0]
 
 
 def _backend(plan: Plan) -> str:
@@ -283,6 +389,6 @@ def _check_model(priced: PricedPlan, source: Source, files: Files) -> None:
     has = f"; the plan names {named!r}, the model {source.nodes[0].name!r}" if named else ""
     raise UsageError(
         f"{files.onnx} is not the model that this engine was built from",
-        why=f"no layer of {files.layers.name} computes a node of it{has}",
+        why=f"no layer of {files.layers.name if files.layers else 'the plan'} computes a node of it{has}",
         fix="name the ONNX file that the engine was built from, or leave --onnx away",
     )

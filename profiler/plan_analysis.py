@@ -114,16 +114,56 @@ def model_of_plan(bindings: Sequence[PlanBinding], name: str, path: str) -> Mode
     )
 
 
+class Measured(NamedTuple):
+    """What was measured of an engine, from whatever source.
+
+    Attributes:
+        layers_ns: Time of each layer of the plan in one inference; None where it has none.
+        kernels: Of each layer, as far as they are known.
+        latency: Of one inference; of no sample (``n`` is 0) where it is not end-to-end.
+        profiled: The same while the layers were timed.
+        around: What lies around the layers in the latency.
+        coverage: Shares of the time of all kernels; None to take those of the layers by how they were matched.
+        captured_ns: Time of all kernels that are in ``kernels`` or ``unattributed``.
+        unattributed: Kernels of no layer.
+        unattributed_ns: Their time in one inference.
+        resolution_ns: Step of the clock that timed the layers.
+        gap_ns: Time of an inference on the GPU in which no layer ran.
+        enqueue_ns: In which the host enqueued it; 0 where that is not known.
+        end_to_end: Whether the latency is one.
+        lacking: What makes the result less sure: in a few words for the verdict, and in a sentence.
+        notes: What else is to be said.
+        versions: Of what measured it.
+    """
+
+    layers_ns: Sequence[int | None]
+    kernels: Sequence[tuple[Match, ...]]
+    latency: Latency
+    profiled: Latency
+    around: Around = Around()
+    coverage: Coverage | None = None
+    captured_ns: int = 0
+    unattributed: tuple[Match, ...] = ()
+    unattributed_ns: int = 0
+    resolution_ns: int = 1
+    gap_ns: int = 0
+    enqueue_ns: int = 0
+    end_to_end: bool = True
+    lacking: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = {}
+
+
 class _Row(NamedTuple):
-    """A layer that a profile charges time to."""
+    """A layer that time was measured of."""
 
     at: int
     """Its place in the plan."""
     name: str
     """That of the layer in the plan, made unique."""
     matched: MatchedLayer
-    time: LayerTime
     measured_ns: int
+    kernels: tuple[Match, ...]
     estimate: Estimate | None
     unknown: str
     """Why its work, or a part of it, is not known."""
@@ -161,42 +201,99 @@ def analyse_plan(
     Raises:
         UsageError: The profile is of another engine, or no layer took any time.
     """
-    priced = priced if source is not None else _without_model(priced)
     document = priced.document
     plan = Plan(era=document.facts.era, layers=tuple(matched.layer for matched in document.layers))
     joined, notes = join_profile(plan, profile)
-    measured = [None if time is None else _measured(time) for time in joined]
+    measured = [None if time is None or not (_time(time) or time.total_ns) else _time(time) for time in joined]
     if not any(measured):
         raise UsageError(
             "no layer took any time", why="all times of the profile are 0", fix="measure and export the profile again"
         )
-    found = on_device(priced, ceilings, measured)
-    rows = _rows(priced, found.estimates, joined)
+    layers_ns = sum(ns or 0 for ns in measured)
+    latency, around, compute_ns = latency_of(times, layers_ns)
+    return analyse_measured(
+        priced,
+        source,
+        Measured(
+            layers_ns=measured,
+            kernels=[_tactic(matched, ns) for matched, ns in zip(document.layers, measured, strict=True)],
+            latency=latency,
+            profiled=_profiled(profile, layers_ns),
+            around=around,
+            captured_ns=layers_ns,
+            resolution_ns=EVENT_STEP_NS,
+            gap_ns=max(compute_ns - layers_ns, 0),
+            enqueue_ns=_median(times.enqueue_ns) if times is not None else 0,
+            end_to_end=times is not None,
+            lacking=tuple(_lacking_times(profile, times, joined)),
+            notes=(*_parallel(document.layers), *profile.notes, *notes),
+        ),
+        ceilings,
+        spec,
+        model=model,
+        files=files,
+        clock_mhz=clock_mhz,
+    )
+
+
+def analyse_measured(
+    priced: PricedPlan,
+    source: Source | None,
+    measured: Measured,
+    ceilings: Ceilings,
+    spec: GpuSpec,
+    *,
+    model: ModelInfo | None = None,
+    files: Mapping[str, str] | None = None,
+    clock_mhz: float | None = None,
+) -> Run:
+    """The same of times from any source; see `analyse_plan` for the rest.
+
+    Args:
+        priced: The plan and its work.
+        source: The model that the engine was built from; None where it is not at hand.
+        measured: The times.
+        ceilings: Of the GPU that ran it.
+        spec: The datasheet of that GPU.
+        model: What to say of the model where there is no source.
+        files: What was read, by role.
+        clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
+    """
+    priced = priced if source is not None else without_model(priced)
+    document = priced.document
+    found = on_device(priced, ceilings, measured.layers_ns)
+    rows = _rows(priced, found.estimates, measured)
     results = [_result(row, priced) for row in rows]
     partial = frozenset(row.name for row in rows if row.unknown and row.estimate is not None)
     layers_ns = sum(result.measured_ns for result in results)
-    latency, around, compute_ns = _latency(times, layers_ns)
+    total_ns = layers_ns + measured.unattributed_ns
     ledger = build_ledger(
-        results, {row.name: row.estimate for row in rows}, latency, ceilings, around=around, partial=partial
+        results,
+        {row.name: row.estimate for row in rows},
+        measured.latency,
+        ceilings,
+        measured.unattributed_ns,
+        around=measured.around,
+        partial=partial,
     )
-    lacking = list(_lacking(priced, source, profile, times, ceilings, joined))
-    coverage = _coverage(results, layers_ns)
+    lacking = (*_lacking_model(source), *measured.lacking, *_lacking_work(priced, measured, ceilings))
+    coverage = measured.coverage or _coverage(results, layers_ns)
     case = Case(
         layers=tuple(results),
         engine=_engine_layers(rows, source),
-        latency=latency,
-        profiled=_profiled(profile, layers_ns),
+        latency=measured.latency,
+        profiled=measured.profiled,
         coverage=coverage,
         ceilings=ceilings,
         ledger=ledger,
-        clock_resolution_ns=EVENT_STEP_NS,
-        profiled_gap_ns=max(compute_ns - layers_ns, 0),
+        clock_resolution_ns=measured.resolution_ns,
+        profiled_gap_ns=measured.gap_ns,
         tensorrt=True,
         partial=partial,
         edges=found.edges,
         tactics={row.name: row.matched.layer.tactic for row in rows if row.matched.layer.tactic},
-        end_to_end=times is not None,
-        enqueue_ns=round(statistics.median(times.enqueue_ns)) if times is not None and times.enqueue_ns else 0,
+        end_to_end=measured.end_to_end,
+        enqueue_ns=measured.enqueue_ns,
         lacking=tuple(short for short, _ in lacking),
     )
     findings = diagnose(case)
@@ -209,18 +306,19 @@ def analyse_plan(
         model=info,
         backend=Backend(name=_backend(document.facts), reason=_read(files or {})),
         device=_device(spec, clock_mhz),
-        versions={"trtprof": __version__, **document.facts.versions},
+        versions={"trtprof": __version__, **document.facts.versions, **measured.versions},
         ceilings=ceilings,
-        latency=latency,
-        profiled=case.profiled,
+        latency=measured.latency,
+        profiled=measured.profiled,
         coverage=coverage,
         verdict=verdict(case, findings, attainable),
         ledger=ledger,
         layers=tuple(sorted(results, key=by_loss)),
         nodes=node_results(nodes, works, document.fates),
         findings=findings,
-        unsupported=_unsupported(rows, layers_ns, _backend(document.facts)),
-        captured_ns=layers_ns,
+        unsupported=_unsupported(rows, total_ns, _backend(document.facts)),
+        captured_ns=measured.captured_ns,
+        kernels_unattributed=measured.unattributed,
         engine=document.facts,
         plan=found.summary,
         assumptions=(
@@ -228,9 +326,7 @@ def analyse_plan(
             _COUNTED,
             f"what stays in the L2 ({format_bytes(ceilings.cache_bytes)}) is charged at its bandwidth",
             *(sentence for _, sentence in lacking),
-            *_parallel(document.layers),
-            *profile.notes,
-            *notes,
+            *measured.notes,
             *document.facts.notes,
         ),
     )
@@ -239,8 +335,8 @@ def analyse_plan(
 # --- layers -----------------------------------------------------------------------------------
 
 
-def _without_model(priced: PricedPlan) -> PricedPlan:
-    """The plan with names of nodes that nobody checked: no layer is led back to its nodes for sure."""
+def without_model(priced: PricedPlan) -> PricedPlan:
+    """A plan with names of nodes that nobody checked: no layer is led back to its nodes for sure."""
     layers = tuple(
         msgspec.structs.replace(matched, match="inferred") if matched.match == "exact" else matched
         for matched in priced.document.layers
@@ -248,27 +344,28 @@ def _without_model(priced: PricedPlan) -> PricedPlan:
     return priced._replace(document=msgspec.structs.replace(priced.document, layers=layers))
 
 
-def _measured(time: LayerTime) -> int:
+def _time(time: LayerTime) -> int:
     return time.average_ns if time.median_ns is None else time.median_ns
 
 
-def _rows(priced: PricedPlan, estimates: Sequence[Estimate | None], joined: Sequence[LayerTime | None]) -> list[_Row]:
+def _rows(priced: PricedPlan, estimates: Sequence[Estimate | None], measured: Measured) -> list[_Row]:
     """Layers with a time, in execution order; several of one name are told apart by their place."""
     alike = Counter(matched.layer.name for matched in priced.document.layers)
     rows = []
-    for index, (matched, cost, estimate, time) in enumerate(
-        zip(priced.document.layers, priced.costs, estimates, joined, strict=True)
+    for index, (matched, cost, estimate, ns, kernels) in enumerate(
+        zip(priced.document.layers, priced.costs, estimates, measured.layers_ns, measured.kernels, strict=True)
     ):
-        if time is None or not (_measured(time) or time.total_ns):
+        if ns is None:
             continue
         name = matched.layer.name
+        name = f"{name} (layer {index})" if alike[name] > 1 else name
         rows.append(
             _Row(
                 at=index,
-                name=f"{name} (layer {index})" if alike[name] > 1 else name,
+                name=name,
                 matched=matched,
-                time=time,
-                measured_ns=_measured(time),
+                measured_ns=ns,
+                kernels=tuple(msgspec.structs.replace(kernel, layer=name) for kernel in kernels),
                 estimate=_of_inference(estimate, cost.runs),
                 unknown=_unknown(matched, cost),
             )
@@ -318,7 +415,7 @@ def _result(row: _Row, priced: PricedPlan) -> LayerResult:
         op_type=layer.kind,
         role=matched.role,
         nodes=matched.nodes or layer.onnx_nodes,
-        kernels=(_kernel(row),) if layer.tactic else (),
+        kernels=row.kernels,
         measured_ns=row.measured_ns,
         ideal_ns=None if estimate is None else estimate.ideal_ns,
         attainable_ns=None if estimate is None else estimate.attainable_ns,
@@ -336,17 +433,18 @@ def _result(row: _Row, priced: PricedPlan) -> LayerResult:
     )
 
 
-def _kernel(row: _Row) -> Match:
+def _tactic(matched: MatchedLayer, ns: int | None) -> tuple[Match, ...]:
     """The tactic that the plan names: its word on which kernel runs, and how often is not in it."""
-    return Match(
-        layer=row.name,
-        kernel=row.matched.layer.tactic,
-        count=1,
-        median_ns=row.measured_ns,
-        total_ns=row.measured_ns,
-        confidence="inferred",
-        reason="the tactic that the plan names, with the time of the whole layer: no kernel was captured",
-    )
+    layer = matched.layer
+    if ns is None or not layer.tactic:
+        return ()
+    reason = "the tactic that the plan names, with the time of the whole layer: no kernel was captured"
+    return (
+        Match(
+            layer=layer.name, kernel=layer.tactic, count=1, median_ns=ns, total_ns=ns, confidence="inferred",
+            reason=reason,
+        ),
+    )  # fmt: skip
 
 
 def _shapes(tensors: Iterable[PlanTensor]) -> str:
@@ -437,7 +535,7 @@ def _coverage(results: Sequence[LayerResult], total_ns: int) -> Coverage:
     )
 
 
-def _latency(times: InferenceTimes | None, layers_ns: int) -> tuple[Latency, Around, int]:
+def latency_of(times: InferenceTimes | None, layers_ns: int) -> tuple[Latency, Around, int]:
     """The latency, what lies around the layers in it, and the time of an inference on the GPU.
 
     Without times of inferences the latency is the sum of the layers, of no sample.
@@ -500,16 +598,8 @@ def _device(spec: GpuSpec, clock_mhz: float | None) -> Device:
     )
 
 
-def _lacking(
-    priced: PricedPlan,
-    source: Source | None,
-    profile: LayerTimes,
-    times: InferenceTimes | None,
-    ceilings: Ceilings,
-    joined: Sequence[LayerTime | None],
-) -> Iterable[tuple[str, str]]:
+def _lacking_model(source: Source | None) -> Iterable[tuple[str, str]]:
     """What makes the result less sure: in a few words for the verdict, and in a sentence."""
-    document = priced.document
     if source is None:
         yield (
             "no ONNX model",
@@ -518,6 +608,11 @@ def _lacking(
                 "weights that only the model tells are left out of the work"
             ),
         )
+
+
+def _lacking_times(
+    profile: LayerTimes, times: InferenceTimes | None, joined: Sequence[LayerTime | None]
+) -> Iterable[tuple[str, str]]:
     if times is None:
         yield (
             "no end-to-end times",
@@ -532,15 +627,19 @@ def _lacking(
         yield "a profile of one inference", "the profile is of one inference: times are single samples, not medians"
     elif any(time is not None and time.median_ns is None for time in joined):
         yield "no medians", "the profile has no medians: times are averages, which outliers move"
+
+
+def _lacking_work(priced: PricedPlan, measured: Measured, ceilings: Ceilings) -> Iterable[tuple[str, str]]:
+    document = priced.document
     untimed = [
         matched.layer.name
-        for matched, time in zip(document.layers, joined, strict=True)
-        if matched.role in LAUNCHING and (time is None or not (_measured(time) or time.total_ns))
+        for matched, ns in zip(document.layers, measured.layers_ns, strict=True)
+        if matched.role in LAUNCHING and ns is None
     ]
     if untimed:
         yield (
             f"{len(untimed)} layers without a time" if len(untimed) > 1 else "a layer without a time",
-            f"layers without a time in the profile, which are left out: {_some(untimed)}",
+            f"layers without a measured time, which are left out: {_some(untimed)}",
         )
     unsized = [
         matched.layer.name

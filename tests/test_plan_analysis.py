@@ -176,8 +176,8 @@ def test_a_log_is_a_profile_and_tells_the_gpu(tmp_path: Path) -> None:
     assert files.layers.name.endswith("EngineInspector.log")
     assert files.profile is not None
     assert files.profile.name.endswith("dumpProfile.log")
-    assert gpus.find(gpu_in(files)).slug == "rtx-6000-ada"
-    assert gpu_in(Files(tmp_path / "none.log")) == ""
+    assert gpus.find(gpu_in(files)[0]).slug == "rtx-6000-ada"
+    assert gpu_in(Files(tmp_path / "none.log")) == ("", "")
 
 
 @captures

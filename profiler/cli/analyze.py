@@ -1,4 +1,4 @@
-"""``trtprof analyze``: a TensorRT engine from the files that trtexec exports of it."""
+"""``trtprof analyze``: a TensorRT engine from the files that trtexec exports of it, or a capture of nsys."""
 
 from __future__ import annotations
 
@@ -48,6 +48,16 @@ def analyze(
             help="Times of whole inferences; without them there is no end-to-end latency.",
         ),
     ] = None,
+    nsys: Annotated[
+        Path | None,
+        typer.Option(
+            "--nsys", metavar="FILE",
+            help="A capture of nsys, .nsys-rep or exported to .sqlite: kernels in place of times of layers.",
+        ),
+    ] = None,
+    device: Annotated[
+        int | None, typer.Option("--device", metavar="N", help="Which GPU of the capture; default: all that worked.")
+    ] = None,
     onnx: Annotated[
         Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
     ] = None,
@@ -72,10 +82,10 @@ def analyze(
     ] = "text",
     top: TopOption = None,
 ) -> None:  # fmt: skip
-    """Analyse a TensorRT engine from the files that trtexec exports of it.
+    """Analyse a TensorRT engine from the files that trtexec exports of it, or from a capture of nsys.
 
-    Measured times of its layers beside what the roofline of --gpu allows, the ledger and the findings;
-    no GPU, no TensorRT and no engine is needed. What is missing is said, and lowers the confidence.
+    Measured times of its layers, or of their kernels, beside what the roofline of --gpu allows, the ledger
+    and the findings; no GPU, no TensorRT and no engine is needed. What is missing is said, and lowers the confidence.
 
     Example: trtprof analyze layers.json profile.json times.json --onnx model.onnx --gpu a100-pcie-80gb -o report.html
     """
@@ -83,11 +93,12 @@ def analyze(
         from profiler import analyze_files
         from profiler.records import Run
 
-        files = analyze_files.sort_files(given or (), layers=layers, profile=profile, times=times, onnx=onnx)
-        measured = files.profile is not None
+        files = analyze_files.sort_files(given or (), layers=layers, profile=profile, times=times, onnx=onnx, nsys=nsys)
+        files = analyze_files.exported(files, say)
+        measured = files.profile is not None or files.nsys is not None
         paths = _checked(format_name, output, measured=measured, force=force)
-        specs, how = _asked(files, gpu, ceiling, clock, accumulate, tf32=tf32)
-        found = analyze_files.analyze(files, specs, how, shapes or (), batch)
+        specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
+        found = analyze_files.analyze(files, specs, how, shapes or (), batch, device)
         if isinstance(found, Run):
             _show_run(found, paths, format_name, top)
         else:
@@ -116,6 +127,7 @@ def _checked(format_name: str, output: list[str] | None, *, measured: bool, forc
 
 def _asked(
     files: Files,
+    device: int | None,
     gpu: list[str] | None,
     ceiling: list[str] | None,
     clock: float | None,
@@ -133,14 +145,14 @@ def _asked(
     from profiler.on_gpus import Settings
 
     if not gpu:
-        told = analyze_files.gpu_in(files)
+        told, where = analyze_files.gpu_in(files, device)
         if not told:
             raise UsageError(
                 "which GPU ran it? none is named with --gpu",
                 why="the files do not tell, and its ceilings are what times are measured by",
                 fix="--gpu NAME, such as a100-pcie-80gb; `trtprof gpus` lists them all",
             )
-        say(f"--gpu {told}: as the log says")
+        say(f"--gpu {told}: as the {where} says")
         gpu = [told]
     targets = ceilings_for(gpu, tf32=tf32, accumulate=accumulate, clock_mhz=clock, ceiling=ceiling)
     how = Settings(

@@ -21,9 +21,13 @@ UNPRICED = "kernels without a price"
 HOST = "host call"
 TO_DEVICE = "copies to the GPU"
 FROM_DEVICE = "copies from the GPU"
+COPIES = "other copies"
+OVERLAP = "overlap of streams"
+GAPS_INSIDE = "gaps inside layers"
+GAPS_BETWEEN = "gaps between layers"
 UNEXPLAINED = "unexplained"
 
-OUTSIDE = (HOST, TO_DEVICE, FROM_DEVICE, UNEXPLAINED)
+OUTSIDE = (HOST, TO_DEVICE, FROM_DEVICE, COPIES, GAPS_INSIDE, GAPS_BETWEEN, UNEXPLAINED)
 """Rows that are no time of layers."""
 
 IDLE_ROLES = ("shape", "sync", "idle")
@@ -40,6 +44,10 @@ _MEANING = {
     HOST: "an inference call around an all but empty graph",
     TO_DEVICE: "inputs, before the first kernel",
     FROM_DEVICE: "outputs, after the last kernel",
+    COPIES: "copies and memsets of no layer, while nothing else ran",
+    OVERLAP: "kernels that ran beside others, on another stream",
+    GAPS_INSIDE: "nothing ran, between two kernels of one layer",
+    GAPS_BETWEEN: "nothing ran, between the kernels of two layers",
     UNEXPLAINED: "gaps between kernels, and what the profiler changed while it watched",
 }
 _MEANING_OF_PLAN = _MEANING | {
@@ -56,11 +64,27 @@ _MEANING_OF_PLAN = _MEANING | {
 }
 
 
+_MEANING_OF_TRACE = _MEANING_OF_PLAN | {
+    INEFFICIENCY: "kernels as captured, less what is attainable",
+    UNPRICED: "kernels of no layer, and what layers took beyond the part of their work that is known",
+    UNEXPLAINED: "what the medians of the rows above leave of the median of the whole, and what the profiler changed",
+}
+
+
 class Around(NamedTuple):
-    """What trtexec measures around the layers of a TensorRT engine, in ns; the host's call is not in its latency."""
+    """What is known of the time around the layers of a TensorRT engine, in ns of one inference.
+
+    trtexec measures the copies to and from the GPU; the host's call is not in its latency. A capture tells the
+    rest, and ``captured`` says that it is one.
+    """
 
     to_device_ns: int = 0
     from_device_ns: int = 0
+    copies_ns: int = 0
+    overlap_ns: int = 0
+    gaps_inside_ns: int = 0
+    gaps_between_ns: int = 0
+    captured: bool = False
 
 
 def build_ledger(
@@ -81,8 +105,7 @@ def build_ledger(
         latency: Measured without the profiler.
         ceilings: For the cost of an inference call.
         unattributed_ns: Kernel time of one inference that no layer owns.
-        around: Of a TensorRT engine whose layers and latency trtexec measured; None where the latency holds
-            the host's call.
+        around: Of a TensorRT engine: what lies around its layers; None where the latency holds the host's call.
         partial: Layers of whose work only a part is known: what they took beyond it is unpriced.
 
     Returns:
@@ -108,7 +131,7 @@ def build_ledger(
     unpriced += unattributed_ns
     host = 0 if around is not None else min(round(ceilings.call_ns), latency.median_ns)
     copies = around or Around()
-    meaning = _MEANING if around is None else _MEANING_OF_PLAN
+    meaning = _MEANING if around is None else _MEANING_OF_TRACE if around.captured else _MEANING_OF_PLAN
 
     def row(cause: str, ns: int, kind: Literal["fact", "estimate", "remainder"]) -> LedgerRow:
         return LedgerRow(cause=cause, ns=ns, kind=kind, meaning=meaning[cause])
@@ -124,6 +147,10 @@ def build_ledger(
         row(HOST, host, "estimate"),
         row(TO_DEVICE, copies.to_device_ns, "fact"),
         row(FROM_DEVICE, copies.from_device_ns, "fact"),
+        row(COPIES, copies.copies_ns, "fact"),
+        row(OVERLAP, -copies.overlap_ns, "fact"),
+        row(GAPS_INSIDE, copies.gaps_inside_ns, "fact"),
+        row(GAPS_BETWEEN, copies.gaps_between_ns, "fact"),
     ]
     rows.append(row(UNEXPLAINED, latency.median_ns - sum(row.ns for row in rows), "remainder"))
     return tuple(row for row in rows if row.ns or row.cause in (IDEAL, INEFFICIENCY, UNEXPLAINED))

@@ -118,7 +118,8 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     if unpriced >= case.thresholds.min_share:
         head = f"at least {head} ({format_percent(unpriced)} of latency has no price)"
     if not case.end_to_end:
-        head = f"of the layers alone, not end to end: {head}"
+        what = "as captured, with the profiler attached" if case.latency.n else "of the layers alone, not end to end"
+        head = f"{what}: {head}"
     first = next((finding for finding in findings if finding.kind == "hypothesis"), None)
     if first is None:
         return f"{head}: no single cause stands out{unsure}"

@@ -127,6 +127,8 @@ class _Page:
         if not latency.n:
             return [_Span("nothing: no sample of the latency was taken")]
         spread = f"  p99 {units.format_ns(latency.p99_ns)}, cv {units.format_percent(latency.cv)}, n {latency.n}"
+        if self.run.engine is not None and latency == self.run.profiled:
+            spread += ", with the profiler"
         return [_Span(f"{units.format_ns(latency.median_ns)} median", "bold"), _Span(spread)]
 
     def _allowed(self) -> list[_Span]:

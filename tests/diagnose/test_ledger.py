@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from profiler.diagnose.ledger import (
     CEILING,
+    COPIES,
     FROM_DEVICE,
+    GAPS_BETWEEN,
+    GAPS_INSIDE,
     HOST,
     IDEAL,
     IDLE,
@@ -20,6 +23,7 @@ from profiler.diagnose.ledger import (
     LAUNCH,
     LAYOUT,
     OUTSIDE,
+    OVERLAP,
     TO_DEVICE,
     UNEXPLAINED,
     UNPRICED,
@@ -28,7 +32,10 @@ from profiler.diagnose.ledger import (
 )
 from profiler.records import Estimate, Latency, LayerResult, LedgerRow
 
-ORDER = (IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, HOST, TO_DEVICE, FROM_DEVICE, UNEXPLAINED)
+ORDER = (
+    IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, HOST, TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP,
+    GAPS_INSIDE, GAPS_BETWEEN, UNEXPLAINED,
+)  # fmt: skip
 
 
 def timed(name: str, measured_ns: int, role: str = "compute") -> LayerResult:
@@ -163,7 +170,7 @@ ROWS = st.lists(
 
 
 @QUIET
-@given(ROWS, NS, st.floats(0, 1e12), NS, st.none() | st.builds(Around, NS, NS), st.booleans())
+@given(ROWS, NS, st.floats(0, 1e12), NS, st.none() | st.builds(Around, NS, NS, NS, NS, NS, NS), st.booleans())
 def test_the_ledger_closes(
     rows: list[tuple[int, str, Estimate | None]],
     median_ns: int,
@@ -180,7 +187,15 @@ def test_the_ledger_closes(
     causes = [row.cause for row in found]
     assert causes == [cause for cause in ORDER if cause in causes]
     by_cause = amounts(found)
-    # All but the host, the copies and the remainder are the kernels, to the ns.
+    # All but the host, copies, gaps and the remainder are the kernels, to the ns, once where they overlap.
     kernels = sum(ns for cause, ns in by_cause.items() if cause not in OUTSIDE)
-    assert kernels == sum(layer.measured_ns for layer in layers) + unattributed_ns
+    overlap_ns = around.overlap_ns if around is not None else 0
+    assert kernels == sum(layer.measured_ns for layer in layers) + unattributed_ns - overlap_ns
+    if around is not None:
+        outside = (
+            (COPIES, around.copies_ns),
+            (GAPS_INSIDE, around.gaps_inside_ns),
+            (GAPS_BETWEEN, around.gaps_between_ns),
+        )
+        assert all(by_cause.get(cause, 0) == ns for cause, ns in outside)
     assert 0 <= by_cause.get(HOST, 0) <= median_ns

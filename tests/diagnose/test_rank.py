@@ -376,9 +376,10 @@ def test_the_verdict_on_an_engine_says_what_it_stands_on() -> None:
         "50.0 % of what the datasheet of an invented device allows: no single cause stands out; "
         "less sure for: no ONNX model, datasheet ceilings"
     )
-    assert verdict(case._replace(end_to_end=False), (), attainable).startswith(
-        "of the layers alone, not end to end: 50.0 % of"
-    )
+    captured = case._replace(end_to_end=False)
+    assert verdict(captured, (), attainable).startswith("as captured, with the profiler attached: 50.0 % of")
+    summed = captured._replace(latency=msgspec.structs.replace(case.latency, n=0))
+    assert verdict(summed, (), attainable).startswith("of the layers alone, not end to end: 50.0 % of")
     assert verdict(case, (), 0).startswith("no verdict: the work of no layer is known; less sure")
 
 

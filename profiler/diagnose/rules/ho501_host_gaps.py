@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
-from profiler.diagnose.ledger import HOST, UNEXPLAINED
+from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED
 from profiler.units import format_ns, format_percent
 
 
@@ -27,7 +27,8 @@ def check(case: Case) -> Iterator[Claim]:
     """The host rows of the ledger when they are large; a negative remainder is no gap."""
     call = case.row(HOST)
     # More than the profile itself shows between kernels is drift of the machine, not a gap.
-    gaps = call + min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns)
+    captured = case.row(GAPS_INSIDE) + case.row(GAPS_BETWEEN)
+    gaps = call + (captured or min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns))
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
         return
     if case.tensorrt:

@@ -1,0 +1,465 @@
+"""What nsys captured: its sqlite exports as the columns of a `GpuTrace`, and the sums that its reports print.
+
+Schemas of nsys 2022.4 to 2026.2 (schema 3.0 to 3.25) have been read. Tables exist only where they have rows, columns
+come and go between versions, the order of the rows is not promised; so each column is taken where it is there, and
+what the file lacks is said in the notes. The facts of the schema that the code relies on:
+
+- names are ids into StringIds; an NVTX text is either inline or such an id;
+- a globalTid holds the process in bits 24 to 47 and the thread in bits 0 to 23, a globalPid the same with thread 0;
+- NVTX eventType 59 is push and pop, 60 start and end (70 and 71 are their forms imported from text), 75 is the making
+  of a domain, which names it within its process;
+- kernels, copies and API calls share a correlationId within a process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.capture._trace_file import Column, TraceFile, open_trace
+from profiler.capture._trace_gpus import described_gpus, nsys_version
+from profiler.capture._trace_stats import KernelSums, read_stats
+from profiler.capture._trace_sums import KERNEL_SUMS, RANGE_SUMS, kernel_summary, nvtx_kernel_summary
+from profiler.capture._trace_tables import (
+    PID_MASK,
+    PID_SHIFT,
+    Columns,
+    categories,
+    forwards,
+    frame_of,
+    of_process,
+    ordered,
+    places_in,
+    process_of,
+    rows_of,
+)  # fmt: skip
+from profiler.errors import CaptureError, UsageError
+from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
+from profiler.nested_ranges import calls_of, distinct
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "KERNEL_SUMS", "RANGE_SUMS", "KernelSums", "kernel_summary", "nvtx_kernel_summary", "read_gpus", "read_stats",
+    "read_trace",
+]  # fmt: skip
+
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
+SETS = "CUPTI_ACTIVITY_KIND_MEMSET"
+CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
+GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+NVTX = "NVTX_EVENTS"
+
+_PUSH_POP = (59, 70)
+_START_END = (60, 71)
+_DOMAIN = 75
+_NO_END = np.iinfo(np.int64).min
+
+_KINDS = ("kernel", "memcpy", "memset")
+# CUpti_ActivityMemcpyKind, CUPTI's header; 11 to 13 are what nsys adds for managed memory (ENUM_CUDA_MEMCPY_OPER).
+_COPY_NAMES = {
+    0: "memcpy", 1: "memcpy HtoD", 2: "memcpy DtoH", 3: "memcpy HtoA", 4: "memcpy AtoH", 5: "memcpy AtoA",
+    6: "memcpy AtoD", 7: "memcpy DtoA", 8: "memcpy DtoD", 9: "memcpy HtoH", 10: "memcpy PtoP",
+    11: "memcpy HtoD (managed)", 12: "memcpy DtoH (managed)", 13: "memcpy DtoD (managed)",
+}  # fmt: skip
+_VERSION = re.compile(r"(_pt(?:sz|ds))?(_v\d+)?$")
+
+_PLACE = {
+    "start_ns": Column(("start",), required=True),
+    "end_ns": Column(("end",), required=True),
+    "device": Column(("deviceId",), dtype="int16"),
+    "context": Column(("contextId",), dtype="int32"),
+    "stream": Column(("streamId",), dtype="int32"),
+    "pid": Column(("globalPid",), default=-1),
+    "correlation": Column(("correlationId",)),
+    "graph_node": Column(("graphNodeId",)),
+}
+_COLUMNS: dict[str, dict[str, Column]] = {
+    KERNELS: _PLACE
+    | {
+        "name": Column(("demangledName", "mangledName", "shortName"), default=-1, dtype="int32"),
+        "short_name": Column(("shortName", "demangledName"), default=-1, dtype="int32"),
+        "grid_x": Column(("gridX",), dtype="int32"),
+        "grid_y": Column(("gridY",), dtype="int32"),
+        "grid_z": Column(("gridZ",), dtype="int32"),
+        "block_x": Column(("blockX",), dtype="int32"),
+        "block_y": Column(("blockY",), dtype="int32"),
+        "block_z": Column(("blockZ",), dtype="int32"),
+        "registers": Column(("registersPerThread",), dtype="int32"),
+        "static_smem": Column(("staticSharedMemory",), dtype="int32"),
+        "dynamic_smem": Column(("dynamicSharedMemory",), dtype="int32"),
+    },
+    COPIES: _PLACE | {"name": Column(("copyKind",), dtype="int32"), "bytes": Column(("bytes",))},
+    SETS: _PLACE | {"bytes": Column(("bytes",))},
+}
+_CALL_COLUMNS = {
+    "start_ns": Column(("start",), required=True),
+    "end_ns": Column(("end",), required=True),
+    "name": Column(("nameId",), default=-1, dtype="int32"),
+    "tid": Column(("globalTid",)),
+    "correlation": Column(("correlationId",)),
+}
+_RANGE_COLUMNS = {
+    "start_ns": Column(("start",), required=True),
+    "end_ns": Column(("end",), default=_NO_END, required=True),
+    "event": Column(("eventType",), default=_PUSH_POP[0], dtype="int8"),
+    "tid": Column(("globalTid",)),
+    "domain": Column(("domainId",), dtype="int32"),
+    "text": Column(("textId",), default=-1, dtype="int32"),
+}
+_DTYPES = {
+    "bytes": "int64", "name": "int32", "short_name": "int32", "kind": "int8", "device": "int16", "start_ns": "int64",
+    "end_ns": "int64", "pid": "int32", "correlation": "int64", "graph_node": "int64",
+}  # fmt: skip
+
+
+class _Kept(NamedTuple):
+    """What part of the capture is asked for."""
+
+    window: tuple[int, int] | None
+    device: int | None
+    pid: int | None
+
+    def work(self, trace: TraceFile, table: str) -> str:
+        """The rows of a table of GPU work, in SQL."""
+        there = trace.tables.get(table, frozenset())
+        conditions = []
+        if self.window is not None:
+            conditions.append(f"start >= {self.window[0]} AND start < {self.window[1]}")
+        if self.device is not None and "deviceId" in there:
+            conditions.append(f"deviceId = {self.device}")
+        if self.pid is not None and "globalPid" in there:
+            conditions.append(of_process("globalPid", self.pid))
+        return " AND ".join(conditions) or "1"
+
+    def host(self, trace: TraceFile, table: str, first: int | None) -> str:
+        """The rows of a table of the host, from the first launch of the work that is kept on."""
+        there = trace.tables.get(table, frozenset())
+        conditions = []
+        if self.window is not None:
+            conditions.append(f"start < {self.window[1]}")
+            from_ns = self.window[0] if first is None else min(first, self.window[0])
+            conditions.append(f'("end" IS NULL OR "end" >= {from_ns})')
+        if self.pid is not None and "globalTid" in there:
+            conditions.append(of_process("globalTid", self.pid))
+        return " AND ".join(conditions) or "1"
+
+    def words(self) -> str:
+        parts = []
+        if self.window is not None:
+            parts.append(f"in the window {self.window[0]} to {self.window[1]} ns")
+        if self.device is not None:
+            parts.append(f"on GPU {self.device}")
+        if self.pid is not None:
+            parts.append(f"of process {self.pid}")
+        return " ".join(parts)
+
+
+def read_gpus(path: Path) -> tuple[TraceGpu, ...]:
+    """The GPUs that an sqlite export of nsys describes, by their CUDA numbers; none where it describes none.
+
+    Raises:
+        MissingError: There is no such file.
+        UsageError: It is no export of nsys, is damaged or being written.
+    """
+    with open_trace(path) as trace:
+        return described_gpus(trace, np.empty(0, np.int64), [])
+
+
+def read_trace(
+    path: Path, *, window: tuple[int, int] | None = None, device: int | None = None, pid: int | None = None
+) -> GpuTrace:
+    """Read an sqlite export of nsys.
+
+    Args:
+        path: The file, which is opened to read alone.
+        window: Keep the GPU work that starts within it: from the first ns to before the second, on the clock of the
+            capture. Launches of that work are kept whenever they were, other calls and ranges where they overlap it.
+        device: Keep the work of this CUDA device.
+        pid: Keep what belongs to this process.
+
+    Returns:
+        The capture. ``correlation`` is 0 where the file tells none, ``pid`` -1 where it does not tell the process.
+        Rows that end before they start are left out; the notes count them. A range that was still open ends with the
+        last event of the file. Where no range, call or copy was recorded the table is empty and a note says so.
+
+    Raises:
+        MissingError: There is no such file.
+        UsageError: It is no export of nsys, is damaged or being written, or holds nothing of what was asked for.
+        CaptureError: It holds neither GPU work nor calls nor ranges.
+    """
+    if window is not None and window[0] >= window[1]:
+        raise UsageError(
+            f"the window {window[0]} to {window[1]} ns is empty", why="it ends before it starts", fix="swap the two"
+        )
+    kept = _Kept(window, device, pid)
+    notes: list[str] = []
+    with open_trace(path) as trace:
+        work = _work(trace, kept, notes)
+        calls = _calls(trace, kept, work, notes)
+        if not len(work["start_ns"]):
+            _check_part(trace, kept)
+        ranges = _ranges(trace, kept, work, calls, notes)
+        if not any(len(table["start_ns"]) for table in (work, calls, ranges)):
+            raise _nothing(trace)
+        nodes = _graph_nodes(trace, kept)
+        _note_graph_launches(trace, kept, notes)
+        gpus = described_gpus(trace, work["device"], notes)
+        version = nsys_version(trace)
+        return GpuTrace(
+            work=frame_of(work, WORK_COLUMNS),
+            launches=frame_of(calls, LAUNCH_COLUMNS),
+            ranges=frame_of(ranges, RANGE_COLUMNS),
+            graph_nodes=frame_of(nodes, GRAPH_COLUMNS),
+            gpus=gpus,
+            collector="nsys",
+            version=version,
+            window=window,
+            notes=tuple(notes),
+        )
+
+
+def _work(trace: TraceFile, kept: _Kept, notes: list[str]) -> Columns:
+    """Kernels, copies and memsets as one table."""
+    tables = [ordered(trace.read(table, columns, kept.work(trace, table))) for table, columns in _COLUMNS.items()]
+    kernels, copies, sets = tables
+    names = trace.strings({int(key) for name in ("name", "short_name") for key in distinct(kernels[name])})
+    # Ids of strings are not negative, so what is no string of the file gets keys below.
+    copied = {-2 - kind: _COPY_NAMES.get(int(kind), "memcpy") for kind in distinct(copies["name"]).tolist()}
+    copies["name"] = -2 - copies["name"].astype(np.int64)
+    sets["name"] = np.full(len(sets["start_ns"]), -1 << 40, dtype=np.int64)
+    for table in (copies, sets):
+        table["short_name"] = table["name"]
+    known = names | copied | {-1 << 40: "memset", -1: ""}
+    sized = [(table, len(table["start_ns"])) for table in tables]
+    columns: Columns = {"kind": np.repeat(np.arange(3, dtype=np.int8), [size for _, size in sized])}
+    for name in WORK_COLUMNS:
+        if name not in columns:
+            dtype = _DTYPES.get(name, "int32")
+            columns[name] = np.concatenate(
+                [table.pop(name) if name in table else np.zeros(size, dtype) for table, size in sized]
+            )
+    columns["pid"] = process_of(columns["pid"])
+    columns = ordered(forwards(columns, "GPU work", notes))
+    if not (columns["kind"] == 0).any():
+        notes.append(f"no kernels were captured{_unless(trace, kept)}")
+    unnamed = {key for key in distinct(columns["name"]).tolist() if key not in known or key == -1}
+    if unnamed:
+        notes.append(f"{len(unnamed)} names of kernels are not in the file")
+    columns["name"] = categories(columns["name"], known)
+    columns["short_name"] = categories(columns["short_name"], known)
+    columns["kind"] = categories(columns["kind"], dict(enumerate(_KINDS)), every=True)
+    return columns
+
+
+def _unless(trace: TraceFile, kept: _Kept) -> str:
+    if trace.count(KERNELS):
+        return f" {kept.words()}"
+    return "" if CALLS in trace.tables else ": CUDA was not traced (nsys profile --trace cuda)"
+
+
+def _check_part(trace: TraceFile, kept: _Kept) -> None:
+    """Refuse a part without GPU work where the whole has some, and a device where there is none."""
+    tables = [table for table in _COLUMNS if trace.count(table)]
+    if tables:
+        spans = [
+            (trace.extreme(table, "start", "min") or 0, trace.extreme(table, "start", "max") or 0) for table in tables
+        ]
+        raise UsageError(
+            f"nothing ran {kept.words()}".rstrip(),
+            why=f"the GPU work of {trace.path.name} starts between {min(low for low, _ in spans)} and "
+            f"{max(high for _, high in spans)} ns{_places(trace, tables)}",
+            fix="choose another window, device or process, or none",
+        )
+    if kept.device is not None:
+        raise _nothing(trace)
+
+
+def _nothing(trace: TraceFile) -> CaptureError:
+    launches = trace.count(GRAPHS)
+    return CaptureError(
+        f"{trace.path} holds no GPU work",
+        why="no kernel, copy or memset was recorded"
+        + (f", but {launches} launches of whole CUDA graphs" if launches else ""),
+        fix="profile with --trace cuda,nvtx --cuda-graph-trace=node, and let the profiled range hold the inference",
+    )
+
+
+def _places(trace: TraceFile, tables: Sequence[str]) -> str:
+    """The devices and processes with work, in words."""
+    devices: set[int] = set()
+    processes: set[int] = set()
+    for table in tables:
+        if "deviceId" in trace.tables[table]:
+            devices |= {int(str(row[0])) for row in trace.rows(f'SELECT DISTINCT deviceId FROM "{table}"')}  # noqa: S608
+        if "globalPid" in trace.tables[table]:
+            found = trace.rows(f'SELECT DISTINCT globalPid FROM "{table}" WHERE globalPid IS NOT NULL')  # noqa: S608
+            processes |= {int(str(row[0])) >> PID_SHIFT & PID_MASK for row in found}
+    words = ""
+    for what, found_ids in (("GPUs", devices), ("processes", processes)):
+        if found_ids:
+            words += f"; {what}: {', '.join(str(each) for each in sorted(found_ids))}"
+    return words
+
+
+def _calls(trace: TraceFile, kept: _Kept, work: Columns, notes: list[str]) -> Columns:
+    """Calls of the CUDA API; where the work does not tell its process, it learns it from its call."""
+    # Work that starts in the window may have been launched long before it.
+    where = kept.host(trace, CALLS, _NO_END + 1)
+    calls = ordered(forwards(trace.read(CALLS, _CALL_COLUMNS, where), "API calls", notes))
+    calls["pid"] = process_of(calls["tid"])
+    if len(work["pid"]) and work["pid"].max() < 0:
+        _adopt(work, calls)
+        if kept.pid is not None:
+            work |= rows_of(work, work["pid"] == kept.pid)
+    if kept.window is not None:
+        calls = rows_of(calls, _launched(calls, work) | (calls["end_ns"] >= kept.window[0]))
+    calls = _of_these(calls, work, kept)
+    known = trace.strings(distinct(calls["name"]).tolist())
+    bare = {key: _VERSION.sub("", name) for key, name in known.items()} | {-1: ""}
+    calls["name"] = categories(calls["name"], bare)
+    if not len(calls["start_ns"]) and len(work["start_ns"]):
+        notes.append("no API calls were captured: nothing says which thread launched a kernel, or within which range")
+    elif len(work["start_ns"]):
+        alone = int((calls_of(work["pid"], work["correlation"], calls["pid"], calls["correlation"]) < 0).sum())
+        if alone:
+            notes.append(f"{alone} of {len(work['start_ns'])} kernels, copies and memsets have no API call in the file")
+    return calls
+
+
+def _adopt(work: Columns, calls: Columns) -> None:
+    """Give work without a process that of the call with its correlation id, where only one process has it."""
+    order = np.lexsort((calls["pid"], calls["correlation"]))
+    ids, pids = calls["correlation"][order], calls["pid"][order]
+    low, high = np.searchsorted(ids, [work["correlation"], work["correlation"] + 1])
+    found = high > low
+    first, last = pids[low[found]], pids[high[found] - 1]
+    work["pid"][found] = np.where(first == last, first, -1)
+
+
+def _ranges(trace: TraceFile, kept: _Kept, work: Columns, calls: Columns, notes: list[str]) -> Columns:
+    """NVTX ranges."""
+    first = None
+    if kept.window is not None and len(calls["start_ns"]):
+        launched = _launched(calls, work)
+        first = min(calls["start_ns"][launched].tolist(), default=None)
+    where = kept.host(trace, NVTX, first)
+    if "eventType" in trace.tables.get(NVTX, ()):
+        where += f" AND eventType IN ({', '.join(str(event) for event in (*_PUSH_POP, *_START_END))})"
+    # Marks have no end; without event types there is no other way to see that they are none.
+    elif NVTX in trace.tables:
+        where += ' AND "end" IS NOT NULL'
+    if trace.has_values(NVTX, "text", where):
+        ranges = trace.read(NVTX, {name: _RANGE_COLUMNS[name] for name in _RANGE_COLUMNS if name != "text"}, where)
+        ranges["text"], known = _inline_texts(trace, where)
+    else:
+        ranges = trace.read(NVTX, _RANGE_COLUMNS, where)
+        known = trace.strings(distinct(ranges["text"]).tolist())
+    open_ends = ranges["end_ns"] == _NO_END
+    if open_ends.any():
+        last = max(
+            found
+            for table in (NVTX, CALLS, *_COLUMNS)
+            for column in ("start", "end")
+            if (found := trace.extreme(table, column, "max")) is not None
+        )
+        ranges["end_ns"][open_ends] = last
+        notes.append(f"{int(open_ends.sum())} NVTX ranges were open at the end of the capture and end there")
+    ranges["name"] = ranges.pop("text")
+    ranges["pid"] = process_of(ranges["tid"])
+    ranges = _of_these(ordered(forwards(ranges, "NVTX ranges", notes)), work, kept)
+    ranges["name"] = categories(ranges["name"], known)
+    ranges["domain"] = _domains(trace, ranges)
+    ended = np.isin(ranges.pop("event"), _START_END)
+    ranges["style"] = categories(ended.astype(np.int8), {0: "push_pop", 1: "start_end"}, every=True)
+    if not len(ranges["start_ns"]):
+        notes.append(
+            "no NVTX ranges were captured: they cannot lead kernels back to layers (nsys profile --trace cuda,nvtx)"
+        )
+    return ranges
+
+
+def _inline_texts(trace: TraceFile, where: str) -> tuple[npt.NDArray[np.int32], dict[int, str]]:
+    """A code for the text of each range, which stands in its row or in StringIds, and the text of each code."""
+    text = "coalesce(text, textId)" if _has(trace, NVTX, "textId") else "text"
+    codes, values = trace.texts(NVTX, text, where)
+    by_id = trace.strings(value for value in values if isinstance(value, int))
+    texts = (by_id.get(value, "") if isinstance(value, int) else str(value or "") for value in values)
+    return codes, dict(enumerate(texts))
+
+
+def _domains(trace: TraceFile, ranges: Columns) -> pd.Categorical:
+    """The name of the domain of each range: that of the event that made the domain in the same process."""
+    wanted = {"domainId", "globalTid", "eventType"}
+    made: dict[tuple[int, int], str] = {}
+    if wanted <= trace.tables.get(NVTX, frozenset()):
+        text = [column for column in ("text", "textId") if _has(trace, NVTX, column)]
+        name = f"coalesce({', '.join(text)}, '')" if text else "''"
+        found = trace.rows(
+            f"SELECT domainId, globalTid, {name} FROM {NVTX} WHERE eventType = {_DOMAIN} ORDER BY start DESC"  # noqa: S608
+        )
+        by_id = trace.strings(text for _, _, text in found if isinstance(text, int))
+        for domain, tid, text_or_id in found:
+            value = by_id.get(text_or_id, "") if isinstance(text_or_id, int) else str(text_or_id)
+            made[int(str(tid)) >> PID_SHIFT & PID_MASK, int(str(domain))] = value
+    # Few processes have few domains each, so pairs of them become small keys.
+    pids, domains = distinct(ranges["pid"]), distinct(ranges["domain"])
+    keys = places_in(pids, ranges["pid"]) * len(domains) + places_in(domains, ranges["domain"])
+    known = {
+        int(at * len(domains) + index): made.get((pid, domain), "" if domain == 0 else f"domain {domain}")
+        for at, pid in enumerate(pids.tolist())
+        for index, domain in enumerate(domains.tolist())
+    }
+    return categories(keys, known)
+
+
+def _graph_nodes(trace: TraceFile, kept: _Kept) -> Columns:
+    """The making of graph nodes: CUDA_GRAPH_NODE_EVENTS, in nsys 2022.4 CUDA_GRAPH_EVENTS."""
+    table = next(
+        (name for name in ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS") if _has(trace, name, "graphNodeId")), ""
+    )
+    where = of_process("globalTid", kept.pid) if kept.pid is not None and _has(trace, table, "globalTid") else "1"
+    columns = {
+        "graph_node": Column(("graphNodeId",)),
+        "original_node": Column(("originalGraphNodeId",)),
+        "start_ns": Column(("start",)),
+        "tid": Column(("globalTid",)),
+    }
+    nodes: Columns = ordered(trace.read(table, columns, where))
+    nodes["pid"] = process_of(nodes["tid"])
+    return nodes
+
+
+def _note_graph_launches(trace: TraceFile, kept: _Kept, notes: list[str]) -> None:
+    columns = {"start_ns": Column(("start",)), "end_ns": Column(("end",))}
+    spans = trace.read(GRAPHS, columns, kept.work(trace, GRAPHS))
+    launches = len(spans["start_ns"])
+    if launches:
+        total = int((spans["end_ns"] - spans["start_ns"]).sum())
+        notes.append(
+            f"{launches} launches of CUDA graphs ({total / 1e6:.3f} ms) were recorded as a whole: their kernels are "
+            "not in the file (nsys profile --cuda-graph-trace=node records them)"
+        )
+
+
+def _has(trace: TraceFile, table: str, column: str) -> bool:
+    return column in trace.tables.get(table, frozenset())
+
+
+def _launched(calls: Columns, work: Columns) -> npt.NDArray[np.bool_]:
+    """Which calls launched some of the work."""
+    return calls_of(calls["pid"], calls["correlation"], work["pid"], work["correlation"]) >= 0
+
+
+def _of_these(host: Columns, work: Columns, kept: _Kept) -> Columns:
+    """What the processes did that have work on the device asked for."""
+    if kept.device is None or not len(work["pid"]):
+        return host
+    return rows_of(host, np.isin(host["pid"], distinct(work["pid"])))

@@ -1,0 +1,200 @@
+"""Write large sqlite files as nsys exports them, of an engine that TensorRT runs over and over.
+
+    python scripts/bench/trace_files.py FILE.sqlite [--iterations 20000] [--era 2026.2]
+
+One iteration is that of a capture on an RTX 3090: ``ExecutionContext::enqueue`` around 58 layers, of which 18 launch
+nothing, 4 are device-to-device copies and 36 launch one kernel each. So 20,000 iterations are 720,000 kernels, 80,000
+copies and 1,180,000 ranges. All is known: kernel ``kernel_<n>...`` belongs to layer ``layer_<n>...``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+from trace_factory import CALLS, COPIES, ERAS, KERNELS, NVTX, create, global_tid, insert, make_table
+
+PID = 4711
+FIRST_NS = 1_000_000_000
+CALL_NS, LAYER_NS, LEAD_NS = 2_500, 4_000, 30_000
+_AT_ONCE = 1_000
+"""Iterations that are in memory at a time."""
+
+_Ints = npt.NDArray[np.int64]
+
+
+class LargeFile(NamedTuple):
+    """What was written.
+
+    Attributes:
+        layers: The name of the layer of each kernel or copy of one iteration, in order.
+        kernels: How many kernels.
+        copies: How many copies.
+        ranges: How many NVTX ranges.
+        kernel_ns: The time of all kernels.
+    """
+
+    layers: tuple[str, ...]
+    kernels: int
+    copies: int
+    ranges: int
+    kernel_ns: int
+
+
+def write_large(
+    path: Path,
+    iterations: int = 20_000,
+    kernels_per_iteration: int = 36,
+    copies_per_iteration: int = 4,
+    layers_per_iteration: int = 58,
+    *,
+    era: str = "2026.2",
+    inline: bool = True,
+    seed: int = 0,
+) -> LargeFile:
+    """Write a file.
+
+    Args:
+        path: The file, which is replaced.
+        iterations: Runs of the engine.
+        kernels_per_iteration: Layers that launch a kernel.
+        copies_per_iteration: Layers that copy.
+        layers_per_iteration: All layers; the others launch nothing.
+        era: Key of `trace_factory.ERAS`.
+        inline: Names of ranges stand in each row, as TensorRT gives them; else they are ids.
+        seed: Of the durations and of which layer does what.
+    """
+    generator = np.random.default_rng(seed)
+    working = kernels_per_iteration + copies_per_iteration
+    at = np.sort(generator.choice(layers_per_iteration, working, replace=False))
+    copying = np.zeros(working, dtype=bool)
+    copying[generator.choice(working, copies_per_iteration, replace=False)] = True
+    names = [f"layer_{index}: /blocks.{index // 6}/op_{index % 6}/Conv + relu" for index in range(layers_per_iteration)]
+    kernels = [f"kernel_{index}_xmma_fprop_implicit_gemm_execute_kernel_trt" for index in at[~copying].tolist()]
+    typical = generator.integers(2_000, 60_000, working)
+    period = max(LEAD_NS + LAYER_NS * layers_per_iteration, int(typical.sum() * 1.2)) + 10_000
+
+    connection = create(path)
+    version = ERAS[era]
+    strings = ["cudaLaunchKernel_v7000", "cudaMemcpyAsync_v3020", *kernels, *names]
+    for table in ("StringIds", KERNELS, COPIES, CALLS, NVTX, *(name for name in version.tables if "META_DATA" in name)):
+        make_table(connection, table, version.tables[table].split())
+        if "META_DATA" in table:
+            insert(connection, table, ("name", "value"), [("EXPORT_PRODUCT_VERSION", version.product)])
+    insert(connection, "StringIds", ("id", "value"), list(enumerate(strings, 1)))
+    thread = global_tid(PID, PID)
+    insert(
+        connection,
+        NVTX,
+        ("start", "eventType", "text", "globalTid", "domainId"),
+        [(-1_878_291_120, 75, "TensorRT", thread, 1)],
+    )
+    name_columns: list[list[Any]] = [["ExecutionContext::enqueue", *names], [None] * (len(names) + 1)]
+    if not inline:
+        insert(connection, "StringIds", ("id", "value"), [(len(strings) + 1, "ExecutionContext::enqueue")])
+        first = 3 + len(kernels)
+        name_columns = [
+            [None] * (len(names) + 1),
+            [len(strings) + 1, *range(first, first + len(names))],
+        ]
+    total = 0
+    for begin in range(0, iterations, _AT_ONCE):
+        count = min(_AT_ONCE, iterations - begin)
+        base = FIRST_NS + period * np.arange(begin, begin + count)[:, None]
+        opened = base + LEAD_NS // 2 + LAYER_NS * np.arange(layers_per_iteration)
+        called = opened[:, at] + 500
+        correlation = 1 + np.arange(begin * working, (begin + count) * working).reshape(count, working)
+        spent = (typical * generator.normal(1, 0.02, (count, working)).clip(0.9, 1.1)).astype(np.int64)
+        # One stream: a kernel starts when it was launched and the one before it is over.
+        ready = called + CALL_NS + 3_000
+        before = np.cumsum(spent, axis=1) - spent
+        start = np.maximum.accumulate(ready - before, axis=1) + before
+        total += int(spent[:, ~copying].sum())
+        _insert_calls(connection, called, correlation, np.where(copying, 2, 1), thread)
+        _insert_work(connection, KERNELS, start, spent, correlation, ~copying)
+        _insert_work(connection, COPIES, start, spent, correlation, copying)
+        starts = np.concatenate([base, opened], axis=1)
+        ends = np.concatenate([opened[:, -1:] + LAYER_NS + 1_000, opened + LAYER_NS - 200], axis=1)
+        texts, ids = (column * count for column in name_columns)
+        rows = zip(starts.ravel().tolist(), ends.ravel().tolist(), texts, ids, strict=True)
+        connection.executemany(
+            f'INSERT INTO {NVTX} (start, "end", text, textId, eventType, globalTid, domainId) '  # noqa: S608
+            f"VALUES (?, ?, ?, ?, 59, {thread}, 1)",
+            rows,
+        )
+    connection.commit()
+    connection.close()
+    return LargeFile(
+        layers=tuple(names[index] for index in at.tolist()),
+        kernels=iterations * kernels_per_iteration,
+        copies=iterations * copies_per_iteration,
+        ranges=iterations * (layers_per_iteration + 1),
+        kernel_ns=total,
+    )
+
+
+def _insert_calls(connection: sqlite3.Connection, called: _Ints, correlation: _Ints, name: _Ints, thread: int) -> None:
+    names = np.broadcast_to(name, called.shape)
+    connection.executemany(
+        f'INSERT INTO {CALLS} (start, "end", correlationId, nameId, eventClass, globalTid, returnValue) '  # noqa: S608
+        f"VALUES (?, ?, ?, ?, 0, {thread}, 0)",
+        _tuples([called, called + CALL_NS, correlation, names]),
+    )
+
+
+def _insert_work(
+    connection: sqlite3.Connection, table: str, start: _Ints, spent: _Ints, correlation: _Ints, which: npt.NDArray[Any]
+) -> None:
+    if not which.any():
+        return
+    columns = [start[:, which], (start + spent)[:, which], correlation[:, which]]
+    fixed = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": global_tid(PID, 0)}
+    if table == KERNELS:
+        ids = np.broadcast_to(3 + np.arange(int(which.sum())), columns[0].shape)
+        grid = np.broadcast_to(32 + np.arange(int(which.sum())) % 7, columns[0].shape)
+        columns += [ids, ids, grid]
+        varying: Sequence[str] = ("start", "end", "correlationId", "demangledName", "shortName", "gridX")
+        fixed |= {
+            "gridY": 8, "gridZ": 1, "blockX": 128, "blockY": 1, "blockZ": 1, "registersPerThread": 128,
+            "staticSharedMemory": 0, "dynamicSharedMemory": 49152, "localMemoryPerThread": 0, "localMemoryTotal": 0,
+            "gridId": 1, "launchType": 1, "cacheConfig": 0, "sharedMemoryExecuted": 65536,
+        }  # fmt: skip
+    else:
+        varying = ("start", "end", "correlationId")
+        fixed |= {"bytes": 1 << 20, "copyKind": 8, "srcKind": 2, "dstKind": 2}
+    names = ", ".join(f'"{name}"' for name in (*varying, *fixed))
+    values = ", ".join(["?"] * len(varying) + [str(value) for value in fixed.values()])
+    connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", _tuples(columns))  # noqa: S608
+
+
+def _tuples(columns: Sequence[_Ints]) -> zip[tuple[int, ...]]:
+    return zip(*(column.ravel().tolist() for column in columns), strict=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--iterations", type=int, default=20_000)
+    parser.add_argument("--era", choices=ERAS, default="2026.2")
+    options = parser.parse_args()
+    began = time.perf_counter()
+    written = write_large(options.path, options.iterations, era=options.era)
+    seconds = time.perf_counter() - began
+    print(
+        f"{options.path}: {written.kernels} kernels, {written.copies} copies, {written.ranges} ranges, "
+        f"{options.path.stat().st_size >> 20} MiB in {seconds:.1f} s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
