@@ -173,6 +173,7 @@ def test_confidence_is_lower_for_a_datasheet_a_guess_and_a_single_inference() ->
 @captures
 def test_a_log_is_a_profile_and_tells_the_gpu(tmp_path: Path) -> None:
     files = sort_files(sorted(LOGS.glob("trt10*.log")))
+    assert files.layers is not None
     assert files.layers.name.endswith("EngineInspector.log")
     assert files.profile is not None
     assert files.profile.name.endswith("dumpProfile.log")

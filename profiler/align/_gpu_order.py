@@ -115,10 +115,10 @@ def place_kernels(
         rows, lengths, marks = _shapes(work, order[part], iteration, layer, group, launched, rank)
         kinds.append((rows, list(zip(marks.tolist(), lengths.tolist(), strict=True))))
         known.learn(rows, kinds[-1][1])
-    for rows, marks in kinds:
+    for rows, kind in kinds:
         at = 0
         by_mark: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        for mark in marks:
+        for mark in kind:
             by_mark[mark].append(at)
             at += mark[1]
         for mark, begins in by_mark.items():
@@ -212,7 +212,8 @@ class _Known:
 
     def _ordered(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         kernels = rows[self._work.kind[rows] == KERNEL]
-        return kernels[np.argsort(self._rank[kernels], kind="stable")]
+        ordered: npt.NDArray[np.intp] = kernels[np.argsort(self._rank[kernels], kind="stable")]
+        return ordered
 
     def _names(self, kernels: npt.NDArray[np.intp]) -> tuple[str, ...]:
         return tuple(self._work.names[code] for code in self._work.name[kernels].tolist())

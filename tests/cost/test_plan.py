@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -772,7 +771,7 @@ def test_no_arithmetic_is_lost_whoever_shares_it(data: st.DataObject) -> None:
     )
 
 
-def test_ten_thousand_layers_take_less_than_a_second() -> None:
+def test_ten_thousand_layers_cost_what_each_of_them_does() -> None:
     """Ten layers of a transformer again and again, under names of their own."""
     found = priced("transformer_block")
     block = [matched for matched in found.layers if any(name.startswith("/layer1") for name in matched.nodes)]
@@ -795,10 +794,8 @@ def test_ten_thousand_layers_take_less_than_a_second() -> None:
             layers.append(
                 msgspec.structs.replace(matched, layer=own, nodes=tuple(f"{name}{mark}" for name in matched.nodes))
             )
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        costs = plan_costs(layers, ops)
-        seconds.append(time.perf_counter() - start)
+    costs = plan_costs(layers, ops)
     assert len(costs) >= 10_000
-    assert min(seconds) < 1.0
+    flops = [0 if cost.work is None else cost.work.flops for cost in costs]
+    assert flops == flops[: len(block)] * (len(costs) // len(block))
+    assert sum(flops) > 0
