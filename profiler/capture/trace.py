@@ -64,12 +64,12 @@ _NO_END = np.iinfo(np.int64).min
 
 _KINDS = ("kernel", "memcpy", "memset")
 # CUpti_ActivityMemcpyKind, CUPTI's header; 11 to 13 are what nsys adds for managed memory (ENUM_CUDA_MEMCPY_OPER).
-_COPY_NAMES = {
+COPY_NAMES = {
     0: "memcpy", 1: "memcpy HtoD", 2: "memcpy DtoH", 3: "memcpy HtoA", 4: "memcpy AtoH", 5: "memcpy AtoA",
     6: "memcpy AtoD", 7: "memcpy DtoA", 8: "memcpy DtoD", 9: "memcpy HtoH", 10: "memcpy PtoP",
     11: "memcpy HtoD (managed)", 12: "memcpy DtoH (managed)", 13: "memcpy DtoD (managed)",
 }  # fmt: skip
-_VERSION = re.compile(r"(_pt(?:sz|ds))?(_v\d+)?$")
+API_VERSION = re.compile(r"(_pt(?:sz|ds))?(_v\d+)?$")
 
 _PLACE = {
     "start_ns": Column(("start",), required=True),
@@ -232,7 +232,7 @@ def _work(trace: TraceFile, kept: _Kept, notes: list[str]) -> Columns:
     kernels, copies, sets = tables
     names = trace.strings({int(key) for name in ("name", "short_name") for key in distinct(kernels[name])})
     # Ids of strings are not negative, so what is no string of the file gets keys below.
-    copied = {-2 - kind: _COPY_NAMES.get(int(kind), "memcpy") for kind in distinct(copies["name"]).tolist()}
+    copied = {-2 - kind: COPY_NAMES.get(int(kind), "memcpy") for kind in distinct(copies["name"]).tolist()}
     copies["name"] = -2 - copies["name"].astype(np.int64)
     sets["name"] = np.full(len(sets["start_ns"]), -1 << 40, dtype=np.int64)
     for table in (copies, sets):
@@ -323,7 +323,7 @@ def _calls(trace: TraceFile, kept: _Kept, work: Columns, notes: list[str]) -> Co
         calls = rows_of(calls, _launched(calls, work) | (calls["end_ns"] >= kept.window[0]))
     calls = _of_these(calls, work, kept)
     known = trace.strings(distinct(calls["name"]).tolist())
-    bare = {key: _VERSION.sub("", name) for key, name in known.items()} | {-1: ""}
+    bare = {key: API_VERSION.sub("", name) for key, name in known.items()} | {-1: ""}
     calls["name"] = categories(calls["name"], bare)
     if not len(calls["start_ns"]) and len(work["start_ns"]):
         notes.append("no API calls were captured: nothing says which thread launched a kernel, or within which range")
