@@ -6,18 +6,36 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from profiler import child
-from profiler.capture.worker import CAPTURE_FILE, ERROR_FILE, WorkerError, WorkerRequest
+from profiler.capture.inference import CAPTURE_FILE, ERROR_FILE, WorkerError
 from profiler.errors import CaptureError, TrtprofError
 
 LOG_FILE = "worker.log"
 
 
-def run_worker(request: WorkerRequest, progress: Callable[[str], None]) -> None:
-    """Run the worker to its end; its results lie in the folder of the request.
+class Request(Protocol):
+    """What a worker is asked, as far as its parent needs to know; a msgspec struct."""
+
+    @property
+    def folder(self) -> str:
+        """Where the results go."""
+
+    @property
+    def scratch(self) -> str:
+        """Where all else goes."""
+
+
+def run_worker(request: Request, progress: Callable[[str], None], module: str = "profiler.capture.worker") -> None:
+    """Run a worker to its end; its results lie in the folder of the request.
+
+    Args:
+        request: What to do.
+        progress: Told each line that the worker prints.
+        module: The worker: it takes the path of the request.
 
     Raises:
         CaptureError: The worker crashed, was killed or ran out of memory; its log is in the folder.
@@ -26,7 +44,7 @@ def run_worker(request: WorkerRequest, progress: Callable[[str], None]) -> None:
     request_file = Path(request.scratch) / "worker_request.json"
     request_file.write_bytes(msgspec.json.encode(request))
     log_path = Path(request.folder) / LOG_FILE
-    command = child.command("profiler.capture.worker", str(request_file))
+    command = child.command(module, str(request_file))
     with (
         log_path.open("wb") as log,
         subprocess.Popen(

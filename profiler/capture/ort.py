@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import CaptureError
-from profiler.ort_session import ScheduledNode
+from profiler.ort_session import NODE_EVENT_COLUMNS, ScheduledNode, short_provider
 from profiler.records import KERNEL_COLUMNS, Tensor
 
 if TYPE_CHECKING:
@@ -40,11 +40,14 @@ class _Args(msgspec.Struct, frozen=True):
     output_type_shape: list[dict[str, list[int]]] = []
 
 
-class _Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True):
+    """An event of the profile, as far as it is used; ``ts`` and ``dur`` in microseconds."""
+
     cat: str = ""
     name: str = ""
     ts: int = 0
     dur: int = 0
+    tid: int = 0
     args: _Args = _Args()
 
 
@@ -67,22 +70,34 @@ def read_profile(path: Path, runs: int, scheduled: Sequence[ScheduledNode]) -> P
     Raises:
         CaptureError: The file is no ONNX Runtime profile, or holds fewer runs.
     """
+    return profile_from_events(read_events(path), runs, scheduled)
+
+
+def read_events(path: Path) -> list[Event]:
+    """All events of a profile, in the order in which they were written.
+
+    Raises:
+        CaptureError: The file is no ONNX Runtime profile.
+    """
     try:
-        events = msgspec.json.decode(path.read_bytes(), type=list[_Event])
+        return msgspec.json.decode(path.read_bytes(), type=list[Event])
     except msgspec.DecodeError as error:
         raise CaptureError(
             f"{path.name} is not an ONNX Runtime profile", why=str(error), fix="run again; keep disk space free"
         ) from None
-    return profile_from_events(events, runs, scheduled)
 
 
-def profile_from_events(events: Sequence[_Event], runs: int, scheduled: Sequence[ScheduledNode]) -> Profile:
-    """The kernel table of events in the order in which they were written."""
-    import pandas as pd
+class _Runs(NamedTuple):
+    """The last inferences of a profile: the event around each, and those of its nodes as they ended."""
 
-    per_run: list[list[_Event]] = []
-    pending: list[_Event] = []
-    bounds: list[_Event] = []
+    bounds: list[Event]
+    launched: list[list[Event]]
+
+
+def _last_runs(events: Sequence[Event], runs: int) -> _Runs:
+    per_run: list[list[Event]] = []
+    pending: list[Event] = []
+    bounds: list[Event] = []
     for event in events:
         if event.cat == "Node" and event.name.endswith(_SUFFIX):
             pending.append(event)
@@ -97,10 +112,18 @@ def profile_from_events(events: Sequence[_Event], runs: int, scheduled: Sequence
             why="ONNX Runtime stops recording after one million events",
             fix="profile fewer iterations: --profile-iterations 3",
         )
+    return _Runs(bounds[-runs:], per_run[-runs:])
+
+
+def profile_from_events(events: Sequence[Event], runs: int, scheduled: Sequence[ScheduledNode]) -> Profile:
+    """The kernel table of events in the order in which they were written."""
+    import pandas as pd
+
+    bounds, per_run = _last_runs(events, runs)
     schedule = Schedule(scheduled)
     graphs = {node.name: node.graph for node in scheduled}
     rows: list[tuple[int, int, str, str, int, int, int]] = []
-    for iteration, (bound, launched) in enumerate(zip(bounds[-runs:], per_run[-runs:], strict=True)):
+    for iteration, (bound, launched) in enumerate(zip(bounds, per_run, strict=True)):
         layers = schedule.layers_of(launched)
         self_us = _self_times(launched, layers, graphs)
         order = sorted(range(len(launched)), key=lambda i: (launched[i].ts, -launched[i].dur, i))
@@ -110,7 +133,7 @@ def profile_from_events(events: Sequence[_Event], runs: int, scheduled: Sequence
                 (
                     iteration,
                     index,
-                    f"{event.args.provider.removesuffix('ExecutionProvider')}:{event.args.op_name}",
+                    f"{short_provider(event.args.provider)}:{event.args.op_name}",
                     layers[position],
                     (event.ts - bound.ts) * CLOCK_RESOLUTION_NS,
                     event.dur * CLOCK_RESOLUTION_NS,
@@ -123,9 +146,54 @@ def profile_from_events(events: Sequence[_Event], runs: int, scheduled: Sequence
             shapes[name] = (_tensors(event.args.input_type_shape), _tensors(event.args.output_type_shape))
     return Profile(
         kernels=pd.DataFrame.from_records(rows, columns=list(KERNEL_COLUMNS)),
-        run_ns=np.asarray([bound.dur * CLOCK_RESOLUTION_NS for bound in bounds[-runs:]], dtype=np.int64),
+        run_ns=np.asarray([bound.dur * CLOCK_RESOLUTION_NS for bound in bounds], dtype=np.int64),
         shapes=shapes,
     )
+
+
+def node_events(events: Sequence[Event], runs: int, scheduled: Sequence[ScheduledNode]) -> pd.DataFrame:
+    """When the host was in which node during the last ``runs`` inferences.
+
+    Args:
+        events: See `read_events`.
+        runs: How many inferences to keep; earlier ones are warm-up.
+        scheduled: The nodes of the session's optimised graph, in the order in which they run.
+
+    Returns:
+        The columns `ort_session.NODE_EVENT_COLUMNS`, sorted by start, outer before inner.
+
+    Raises:
+        CaptureError: There are fewer inferences.
+    """
+    import pandas as pd
+
+    bounds, per_run = _last_runs(events, runs)
+    schedule = Schedule(scheduled)
+    rows: list[tuple[int, int, str, str, int, int]] = []
+    for iteration, (bound, launched) in enumerate(zip(bounds, per_run, strict=True)):
+        named = [("", bound), *zip(schedule.layers_of(launched), launched, strict=True)]
+        # Node by node as they began: a control-flow node is written behind its body.
+        named[1:] = sorted(named[1:], key=lambda pair: (pair[1].ts, -pair[1].dur))
+        for layer, event in named:
+            provider = short_provider(event.args.provider)
+            rows.append((event.ts, event.ts + event.dur, layer, provider, iteration, event.tid))
+    found = pd.DataFrame.from_records(rows, columns=list(NODE_EVENT_COLUMNS))
+    start, end = found["start_ns"].to_numpy(np.int64), found["end_ns"].to_numpy(np.int64)
+    found["start_ns"] = start * CLOCK_RESOLUTION_NS
+    # Start and duration are both cut off: it ends within two steps, but before the next one of its thread begins.
+    found["end_ns"] = np.maximum(end, np.minimum(end + 2, _next_start(start, end))) * CLOCK_RESOLUTION_NS
+    for column in ("iteration", "tid"):
+        found[column] = found[column].astype("int64")
+    for column in ("layer", "provider"):
+        found[column] = found[column].astype("category")
+    return found
+
+
+def _next_start(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Of each event when the next one begins that does so at its end or later; behind the last one never."""
+    ordered = np.sort(start)
+    at = np.maximum(np.searchsorted(ordered, end), np.searchsorted(ordered, start, "right"))
+    return np.append(ordered, np.iinfo(np.int64).max)[at]
 
 
 class Schedule:
@@ -147,7 +215,7 @@ class Schedule:
             names.setdefault(node.saved_name, []).append(node.name)
         self.by_event = {saved: found[0] for saved, found in names.items() if saved and len(found) == 1}
 
-    def layers_of(self, launched: Sequence[_Event]) -> list[str]:
+    def layers_of(self, launched: Sequence[Event]) -> list[str]:
         """The layer of each event of a run.
 
         Where the events are not those of the schedule, names that are not unique stay as they are,
@@ -159,7 +227,7 @@ class Schedule:
             return found
         return [self.by_event.get(label, label) for label in labels]
 
-    def _walk(self, graph: str, launched: Sequence[_Event], labels: Sequence[str], end: int, found: list[str]) -> int:
+    def _walk(self, graph: str, launched: Sequence[Event], labels: Sequence[str], end: int, found: list[str]) -> int:
         """Match the events before ``end`` with one run of a graph, backwards; returns where it began.
 
         Backwards because a control-flow node is written behind its body. -1 where they do not fit.
@@ -184,7 +252,7 @@ class Schedule:
         return at
 
 
-def _self_times(launched: Sequence[_Event], layers: Sequence[str], graphs: Mapping[str, str]) -> list[int]:
+def _self_times(launched: Sequence[Event], layers: Sequence[str], graphs: Mapping[str, str]) -> list[int]:
     """Duration of each event less that of the nodes of its subgraphs that ran inside it.
 
     Events come in the order in which they ended, so a control-flow node follows its body: the body

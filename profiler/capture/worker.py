@@ -8,30 +8,35 @@ is a process of its own so that a crash or a Ctrl-C costs nothing that was alrea
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
-import numpy as np
 import numpy.typing as npt
 import onnx
 
 from profiler import child
 from profiler.capture import ort
+from profiler.capture.inference import (
+    CAPTURE_FILE,
+    EVENT_LIMIT,
+    KERNELS_FILE,
+    LATENCY_FILE,
+    Runnable,
+    first_run,
+    make_inputs,
+    reported,
+    runs_to_profile,
+    say,
+    time_runs,
+    warm_up,
+)
 from profiler.capture.statistics import latency_of
-from profiler.errors import CaptureError, TrtprofError
 from profiler.ort_probe import probe_ns, stream_bytes_per_s
-from profiler.ort_session import SessionRequest, clean_message, make_session, name_layers
+from profiler.ort_session import SessionRequest, make_session, name_layers
 from profiler.records import Capture, InputTensor
-from profiler.units import NUMPY_DTYPES
 
-LATENCY_FILE = "latency.parquet"
-KERNELS_FILE = "kernels.parquet"
-CAPTURE_FILE = "capture.json"
-ERROR_FILE = "worker_error.json"
-EVENT_LIMIT = 200_000
-"""Profiler events to record at most: each is about 1 kB of JSON, and ONNX Runtime drops all after one million."""
+__all__ = ["Runnable", "WorkerRequest", "bind", "capture", "main", "make_inputs", "time_runs", "warm_up"]
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,32 +57,10 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile_iterations: int
 
 
-class WorkerError(msgspec.Struct, frozen=True, kw_only=True):
-    """An error on its way to the parent."""
-
-    exit_code: int
-    what: str
-    why: str
-    fix: str
-
-
-class Runnable(Protocol):
-    """One inference with everything bound."""
-
-    def __call__(self) -> None:
-        """Run it."""
-
-
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
     request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerRequest)
-    try:
-        capture(request)
-    except TrtprofError as error:
-        failure = WorkerError(exit_code=error.exit_code, what=error.what, why=error.why, fix=error.fix)
-        (Path(request.scratch) / ERROR_FILE).write_bytes(msgspec.json.encode(failure))
-        return error.exit_code
-    return 0
+    return reported(lambda: capture(request), request.scratch)
 
 
 def capture(request: WorkerRequest) -> None:
@@ -99,7 +82,7 @@ def capture(request: WorkerRequest) -> None:
     probes.append(probe_ns(threads))
     streams.append(stream_bytes_per_s(threads))
     nodes = max(request.layers, 1)
-    profiled_runs = max(3, min(request.profile_iterations, EVENT_LIMIT // nodes))
+    profiled_runs = runs_to_profile(request.profile_iterations, nodes)
     say(f"profile of {profiled_runs} iterations")
     prefix = str(Path(request.scratch) / "profile")
     saved = Path(request.scratch) / "profiled.onnx"
@@ -137,30 +120,6 @@ def capture(request: WorkerRequest) -> None:
     (folder / CAPTURE_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
 
 
-def say(text: str) -> None:
-    """One line of progress for the parent."""
-    print(text, flush=True)  # noqa: T201 - stdout is the channel to the parent
-
-
-def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDArray[Any]]:
-    """The input arrays of a plan; the same seed gives the same values on every machine."""
-    generator = np.random.default_rng(seed)
-    feeds: dict[str, npt.NDArray[Any]] = {}
-    for plan in plans:
-        dtype = np.dtype(NUMPY_DTYPES[plan.dtype])
-        if plan.kind == "file":
-            feeds[plan.name] = np.ascontiguousarray(np.load(plan.file, allow_pickle=False))
-        elif plan.kind == "integers":
-            values = generator.integers(int(plan.low), int(plan.high), size=plan.shape, endpoint=True)
-            feeds[plan.name] = np.asarray(values).astype(dtype)
-        else:
-            drawn = np.asarray(generator.uniform(plan.low, plan.high, size=plan.shape)).astype(dtype)
-            # Rounding to a narrow type must not reach the upper end, which is left out.
-            below = np.nextafter(dtype.type(plan.high), dtype.type(plan.low))
-            feeds[plan.name] = np.where(drawn >= plan.high, below, drawn)
-    return feeds
-
-
 def bind(session: Any, feeds: dict[str, npt.NDArray[Any]]) -> Runnable:
     """One inference with inputs and outputs bound, as a deployed loop would: nothing is copied."""
     import onnxruntime
@@ -175,39 +134,8 @@ def bind(session: Any, feeds: dict[str, npt.NDArray[Any]]) -> Runnable:
     def run() -> None:
         call(binding)
 
-    try:
-        run()
-    except Exception as error:
-        raise CaptureError(
-            "the model does not run with these inputs",
-            why=clean_message(error),
-            fix="set the shapes (--shapes) or give real inputs (--loadInputs); `trtprof inspect` lists the inputs",
-        ) from None
+    first_run(run)
     return run
-
-
-def warm_up(run: Runnable, warmup_ms: float) -> int:
-    """Run for so many milliseconds; returns how often."""
-    count = 0
-    end = time.perf_counter_ns() + int(warmup_ms * 1e6)
-    while time.perf_counter_ns() < end:
-        run()
-        count += 1
-    return count
-
-
-def time_runs(run: Runnable, iterations: int, duration_s: float) -> npt.NDArray[np.int64]:
-    """Latencies of at least ``iterations`` runs and ``duration_s`` seconds, both as in trtexec."""
-    samples: list[int] = []
-    clock = time.perf_counter_ns
-    end = clock() + int(duration_s * 1e9)
-    while True:
-        for _ in range(max(iterations - len(samples), 1)):
-            began = clock()
-            run()
-            samples.append(clock() - began)
-        if clock() >= end:
-            return np.asarray(samples, dtype=np.int64)
 
 
 if __name__ == "__main__":

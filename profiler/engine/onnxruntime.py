@@ -1,11 +1,11 @@
-"""ONNX Runtime's CPU engine: build the session, save its optimised graph, read the layers back.
+"""ONNX Runtime's engines: build the session, save its optimised graph, read the layers back.
 
 A layer is a node of the optimised graph: what ONNX Runtime schedules and times. Names of rewritten
 nodes follow ONNX Runtime's transformers (onnxruntime/core/optimizer): the NCHWc transformer calls a
 node after the tensor that it made, with ``_nchwc`` appended; a name that would be taken gets
 ``_token_<n>``; other fusions keep the name of one of their nodes, some with ``/<Name>Fusion/`` behind
 it, or make one of their own; nodes of functions that it inlines have none (`ort_session.name_layers`
-gives them one).
+gives them one). Where nodes run on several providers it puts copies between them (`ort_session.COPY_OPS`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import re
 import time
 from pathlib import Path
 
+import msgspec
 import onnx
 
 from profiler import onnx_graph
-from profiler.ort_session import SessionRequest, make_session, name_layers
+from profiler.ort_session import COPY_OPS, Placement, SessionRequest, make_session, name_layers, placements
 from profiler.records import Backend, Engine, Layer, Op
 
 ENGINE_GRAPH = "engine.onnx"
@@ -47,6 +48,43 @@ def build_ort_cpu(request: SessionRequest, folder: Path, scratch: Path, reason: 
         MissingError: An op has no kernel; it is named.
         BuildError: The model is refused for another reason.
     """
+    return _build("ort-cpu", request, folder, scratch, reason)[0]
+
+
+def build_ort_cuda(
+    request: SessionRequest, folder: Path, scratch: Path, reason: str
+) -> tuple[Engine, tuple[Placement, ...]]:
+    """Build the model with ONNX Runtime's CUDA provider and list the layers of the result.
+
+    Args:
+        request: The model, with ``cuda`` for its provider.
+        folder: Receives `ENGINE_GRAPH`, the optimised graph without its weights.
+        scratch: Room for the weights that ONNX Runtime writes beside the graph.
+        reason: Why this backend was chosen, for the record.
+
+    Returns:
+        The engine, its layers as `build_ort_cpu` has them, with the copies between the providers as layout layers;
+        and the nodes that run on the CPU, which its options list too.
+
+    Raises:
+        MissingError: The CUDA provider cannot work here, and why; or an op has no kernel.
+        BuildError: The model is refused for another reason.
+    """
+    engine, found = _build("ort-cuda", request, folder, scratch, reason)
+    on_cpu = tuple(place for place in found if place.provider != "CUDA")
+    options = {
+        **engine.backend.options,
+        **request.cuda.as_given(),
+        "nodes_on_cpu": ", ".join(place.node or f"({place.op_type} without a name)" for place in on_cpu) or "none",
+    }
+    if not found:
+        options["nodes_on_cpu"] = "not known: this version of ONNX Runtime does not tell"
+    return msgspec.structs.replace(engine, backend=msgspec.structs.replace(engine.backend, options=options)), on_cpu
+
+
+def _build(
+    backend: str, request: SessionRequest, folder: Path, scratch: Path, reason: str
+) -> tuple[Engine, tuple[Placement, ...]]:
     import onnxruntime as ort
 
     saved = scratch / ENGINE_GRAPH
@@ -54,11 +92,12 @@ def build_ort_cpu(request: SessionRequest, folder: Path, scratch: Path, reason: 
     session = make_session(request, save_to=str(saved))
     build_ns = time.perf_counter_ns() - began
     threads = session.get_session_options().intra_op_num_threads
+    found = placements(session) if request.provider != "cpu" else ()
     del session
     (folder / ENGINE_GRAPH).write_bytes(saved.read_bytes())
-    return Engine(
+    engine = Engine(
         backend=Backend(
-            name="ort-cpu",
+            name=backend,
             reason=reason,
             options={
                 "graph_optimization_level": "all",
@@ -70,6 +109,7 @@ def build_ort_cpu(request: SessionRequest, folder: Path, scratch: Path, reason: 
         layers=layers_from_file(saved),
         build_ns=build_ns,
     )
+    return engine, found
 
 
 def layers_from_file(path: Path) -> tuple[Layer, ...]:
@@ -92,7 +132,9 @@ def layers_from_graph(model: onnx.ModelProto) -> list[Layer]:
         name = saved_names[node.proto.name]
         plain = _UNIQUE_SUFFIX.sub("", name)
         fused = _FUSED_NAME.sub(r"\1", plain)
-        layout = node.op.op_type in _LAYOUT_OPS and node.op.domain == "com.microsoft.nchwc"
+        layout = node.op.op_type in COPY_OPS or (
+            node.op.op_type in _LAYOUT_OPS and node.op.domain == "com.microsoft.nchwc"
+        )
         layers.append(
             Layer(
                 name=node.proto.name,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.capture import worker
+from profiler.capture import inference
 from profiler.capture.worker import WorkerRequest, capture, make_inputs, time_runs, warm_up
 from profiler.engine.onnxruntime import layers_from_file
 from profiler.errors import CaptureError
@@ -135,7 +135,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     fake = Clock(1_000_000)
-    monkeypatch.setattr(worker, "time", fake)
+    monkeypatch.setattr(inference, "time", fake)
     return fake
 
 

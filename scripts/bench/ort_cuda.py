@@ -1,0 +1,135 @@
+"""The pieces of the ort-cuda backend one after the other: build, time, verify, capture, and kernels to layers.
+
+    python scripts/bench/ort_cuda.py MODEL.onnx [--provider cuda] [--collector cupti] [--verify] [--l2 BYTES] [-o DIR]
+
+``--provider cpu --collector none`` runs the same code with the CPU in place of the GPU, and aligns nothing. ``--l2`` is
+the size of the L2 cache: inputs then take turns, so that they come from DRAM. The files stay in DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+
+from profiler.align.nodes import match_layers
+from profiler.align.ort_cuda import align_ort
+from profiler.capture.cuda_record import NODE_EVENTS_FILE, CudaCapture, CudaWorkerRequest
+from profiler.capture.inference import CAPTURE_FILE
+from profiler.capture.launch import run_worker
+from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, build_ort_cuda, layers_from_file
+from profiler.errors import TrtprofError
+from profiler.gpu_trace_file import has_trace, load_trace
+from profiler.ort_session import CudaOptions, SessionRequest
+from profiler.records import Source
+from profiler.source.load import load_model, source_of
+from profiler.source.shapes import parse_shapes
+from profiler.units import format_ns, format_percent
+
+
+def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
+    """All of it, printed as it is done."""
+    loaded = load_model(given.model)
+    source = source_of(loaded, parse_shapes(given.shapes))
+    session = SessionRequest(
+        model=str(loaded.path),
+        provider=given.provider,
+        cuda=CudaOptions(device_id=given.device, use_tf32=not given.no_tf32),
+    )
+    if given.provider == "cuda":
+        engine, on_cpu = build_ort_cuda(session, folder, scratch, "asked for")
+        print(f"{len(on_cpu)} nodes on the CPU: {engine.backend.options['nodes_on_cpu']}")
+    else:
+        engine = build_ort_cpu(session, folder, scratch, "asked for")
+    print(f"{len(engine.layers)} layers in {format_ns(engine.build_ns)}")
+    request = CudaWorkerRequest(
+        session=session,
+        folder=str(folder),
+        scratch=str(scratch),
+        inputs=source.model.inputs,
+        graph_file=ENGINE_GRAPH,
+        layers=len(engine.layers),
+        seed=0,
+        iterations=10,
+        warmup_ms=200.0,
+        duration_s=3.0,
+        profile_iterations=30,
+        cold_l2=given.l2 > 0,
+        l2_bytes=given.l2,
+        verify=given.verify,
+        collector=given.collector,
+    )
+    run_worker(request, print, "profiler.capture.cuda_worker")
+    record = msgspec.json.decode((folder / CAPTURE_FILE).read_bytes(), type=CudaCapture)
+    for mode in record.modes:
+        named = (
+            ("to device", mode.h2d_ns),
+            ("compute", mode.compute_ns),
+            ("back", mode.d2h_ns),
+            ("enqueue", mode.enqueue_ns),
+        )
+        parts = ", ".join(f"{name} {format_ns(ns)}" for name, ns in named if ns)
+        print(f"{mode.mode}: {format_ns(mode.latency.median_ns)} ({parts}; by {record.timed_by})")
+    print(f"profiled: {format_ns(record.profiled.median_ns)}; copies of the inputs: {record.copies}")
+    print(f"no CUDA graph: {record.no_cuda_graph}" if record.no_cuda_graph else "with a CUDA graph")
+    for check in record.checks[:3]:
+        found = f"off by {check.max_abs:.3g}, relative {check.max_rel:.3g}, {check.tolerance:.3g} of what is allowed"
+        print(f"output {check.name} ({check.dtype}): {'right' if check.matches else 'WRONG'}: {check.reason or found}")
+    for what, names in (("layers on the CPU", record.cpu_layers), ("copying layers", record.copy_layers)):
+        print(f"{what}: {', '.join(names) or 'none'}")
+    if has_trace(folder):
+        aligned(source, folder, record)
+
+
+def aligned(source: Source, folder: Path, record: CudaCapture) -> None:
+    """Kernels by layer."""
+    layers, _ = match_layers(source.nodes, layers_from_file(folder / ENGINE_GRAPH))
+    found = align_ort(
+        load_trace(folder),
+        layers,
+        pd.read_parquet(folder / NODE_EVENTS_FILE),
+        guess_ns=record.clock_guess_ns,
+        within_ns=record.clock_within_ns,
+    ).alignment
+    for note in found.notes:
+        print(note)
+    for name, coverage in (("layers", found.coverage), ("nodes", found.node_coverage)):
+        shares = (format_percent(share) for share in (coverage.exact, coverage.inferred, coverage.unattributed))
+        print("kernel time to {}: {} exact, {} inferred, {} unattributed".format(name, *shares))
+    kept = int(found.iterations["kept"].sum())
+    print(f"{kept} of {len(found.iterations)} inferences alike, told apart by {found.iteration_source}")
+    most = sorted(range(len(found.layers)), key=lambda place: -found.per_iteration_ns[place])[:10]
+    for place in most:
+        kernels = ", ".join(match.kernel.split("(")[0] for match in found.matches[place][:2])
+        print(f"{format_ns(found.per_iteration_ns[place]):>12}  {found.layers[place].layer.name}  {kernels}")
+
+
+def main() -> int:
+    """Parse, run, and turn an error of ours into its lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--shapes", action="append", default=[])
+    parser.add_argument("--provider", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--collector", choices=["cupti", "none"], default="cupti")
+    parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--no-tf32", action="store_true")
+    parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--l2", type=int, default=0)
+    parser.add_argument("-o", "--output", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
+        folder = given.output or Path(scratch) / "run"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            run(given, folder.resolve(), Path(scratch))
+        except TrtprofError as error:
+            print(error)
+            return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
