@@ -16,7 +16,7 @@ call has the correlation id of the kernel, copy or memset that it launches; the 
 two records with one id, of which the start has the name; a time of 0 was not recorded. That clock is the system's: with
 CUPTI 13.0.85 and 13.5.25 (and no GPU) `get_timestamp` was Python's ``time.time_ns()`` to 0.4 us.
 
-``python -m profiler.capture.cupti`` tries all this on the GPU of this machine.
+``python -m profiler.capture.cupti_check`` tries all this on the GPU of this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -434,9 +433,3 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
-
-
-if __name__ == "__main__":
-    from profiler.capture._cupti_check import main
-
-    sys.exit(main())

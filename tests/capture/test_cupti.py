@@ -27,13 +27,13 @@ from hypothesis import strategies as st
 
 from profiler import child
 from profiler.capture import (
-    _cupti_check,
     _cupti_errors,
     _cupti_graphs,
     _cupti_names,
     _cupti_records,
     _cupti_tables,
     cupti,
+    cupti_check,
 )
 from profiler.capture._cupti_names import demangled, short_name
 from profiler.capture._cupti_records import FAMILIES, Records
@@ -644,11 +644,11 @@ def test_the_library_is_the_newest_of_the_wheels(tmp_path: Path, monkeypatch: py
 
 def test_the_check_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     hide_modules(monkeypatch, "cupti")
-    assert _cupti_check.main() == 3
+    assert cupti_check.main() == 3
     assert "cupti-python is not installed" in capsys.readouterr().err
 
 
-def checked(module: FakeCupti, **changes: int) -> _cupti_check.Collected:
+def checked(module: FakeCupti, **changes: int) -> cupti_check.Collected:
     """What the check is to collect on a GPU, with some of it changed."""
     thread, name = threading.get_native_id(), "_Z13trtprof_checkIfEvPT_i"
     with collecting() as collection:
@@ -680,11 +680,11 @@ def checked(module: FakeCupti, **changes: int) -> _cupti_check.Collected:
             fake.kernel(name, 2300, 2400, correlation_id=3, graph_node_id=node),
         ]]  # fmt: skip
         collection.stop()
-        return _cupti_check.Collected(plain, collection.trace(), True, True, os.getpid(), thread)
+        return cupti_check.Collected(plain, collection.trace(), True, True, os.getpid(), thread)
 
 
 def test_the_check_passes_what_is_right(module: FakeCupti, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _cupti_check.report(checked(module)) == 0
+    assert cupti_check.report(checked(module)) == 0
     assert "FAIL" not in capsys.readouterr().out
 
 
@@ -700,7 +700,7 @@ def test_the_check_passes_what_is_right(module: FakeCupti, capsys: pytest.Captur
 def test_the_check_says_what_is_wrong(
     module: FakeCupti, capsys: pytest.CaptureFixture[str], changes: dict[str, int], points: list[str]
 ) -> None:
-    assert _cupti_check.report(checked(module, **changes)) == 1
+    assert cupti_check.report(checked(module, **changes)) == 1
     failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
     assert len(failed) == len(points)
     assert all(point in line for point, line in zip(points, failed, strict=True))
@@ -908,7 +908,7 @@ def test_the_real_module_has_what_the_code_uses(real: tuple[str, Path | None]) -
 
 @pytest.mark.gpu
 def test_the_check_passes_on_a_gpu() -> None:
-    command = [sys.executable, "-m", "profiler.capture.cupti"]
+    command = [sys.executable, "-m", "profiler.capture.cupti_check"]
     done = subprocess.run(command, env=child.environment(), capture_output=True, text=True, check=False)
     if done.returncode == 3:
         pytest.skip(" ".join(done.stderr.split()))

@@ -1,7 +1,7 @@
 """What of `profiler.capture.cupti` only a GPU can tell: a memset, a kernel, NVTX ranges and a CUDA graph.
 
-``python -m profiler.capture.cupti`` prints the rows and one line for each point. It exits with 0 where all hold, with
-1 where one does not, and with 3 where CUPTI or a GPU is missing.
+``python -m profiler.capture.cupti_check`` prints the rows and one line for each point. It exits with 0 where all
+hold, with 1 where one does not, and with 3 where CUPTI or a GPU is missing.
 """
 
 from __future__ import annotations
@@ -244,3 +244,7 @@ def _done(answer: tuple[Any, ...]) -> Any:
             "the check's own work failed", why=f"CUDA: {code!r}", fix="see that the GPU works and is free"
         )
     return values[0] if len(values) == 1 else values or None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
