@@ -15,13 +15,11 @@ import msgspec
 from profiler import run_folder
 from profiler.align.kernels import align_kernels
 from profiler.align.nodes import match_layers
-from profiler.cost import CostError
-from profiler.cost.fused import work_of_group
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import Case
 from profiler.diagnose.ledger import build_ledger
 from profiler.diagnose.rank import diagnose, verdict
-from profiler.inspection import NO_COST, price
+from profiler.ort_layers import layers_as_run, works_of
 from profiler.predict.roofline import predict_layers
 from profiler.records import (
     SCHEMA_VERSION,
@@ -33,7 +31,6 @@ from profiler.records import (
     Layer,
     LayerResult,
     Match,
-    Node,
     Op,
     Roof,
     Run,
@@ -68,10 +65,10 @@ def analyse(folder: RunFolder) -> Run:
     ceilings = _at_speed(kept, min(speed, 1.0), stream)
     kernels = folder.table(run_folder.KERNELS)
 
-    matched, fates = match_layers(source.nodes, _as_run(engine.layers, capture))
+    matched, fates = match_layers(source.nodes, layers_as_run(engine.layers, capture.inputs, capture.runtime_shapes))
     alignment = align_kernels(kernels, matched, capture.clock_resolution_ns)
     ran = [layer for layer in _in_execution_order(matched, kernels) if layer.name in alignment.matches]
-    prices = _prices(ran, source.nodes)
+    prices = works_of(ran, source.nodes)
     works = {name: work for name, (work, _) in prices.items()}
     estimates = predict_layers(ran, works, ceilings, [tensor.name for tensor in source.model.outputs])
     iterations = max(int(kernels["iteration"].nunique()), 1)
@@ -128,90 +125,6 @@ def analyse(folder: RunFolder) -> Run:
         assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed, stream)),
         created=request.created,
     )
-
-
-def _prices(layers: Sequence[Layer], nodes: Sequence[Node]) -> dict[str, tuple[Work | None, str]]:
-    """Work by layer, and why there is none.
-
-    A layer whose own op nobody knows does the work of its ONNX nodes as one kernel.
-    """
-    ops = {node.name: node.op for node in nodes}
-    found = {}
-    for layer in layers:
-        work, reason = price(layer.op)
-        if work is None and layer.nodes and reason == NO_COST:
-            work, reason = _price_of_nodes(layer, [ops[name] for name in layer.nodes], reason)
-        found[layer.name] = work, reason
-    return found
-
-
-def _price_of_nodes(layer: Layer, ops: Sequence[Op], reason: str) -> tuple[Work | None, str]:
-    present = [tensor for tensor in (*layer.op.inputs, *layer.op.outputs) if tensor is not None]
-    made = {tensor.name for op in ops for tensor in op.outputs if tensor is not None}
-    outputs = {tensor.name for tensor in layer.op.outputs if tensor is not None} & made
-    try:
-        work = work_of_group(ops, outputs or None, {tensor.name: tensor.dtype for tensor in present})
-    except CostError as error:
-        return None, f"{error.kind}: {error}"
-    if work is None:
-        return None, reason
-    return msgspec.structs.replace(work, note="; ".join(filter(None, ("that of its ONNX nodes", work.note)))), ""
-
-
-def _as_run(layers: Sequence[Layer], capture: Capture) -> list[Layer]:
-    """The layers with the shapes that were seen while they ran, which the graph often leaves open.
-
-    What a layer read is what another one wrote, what the caller fed, or a constant; only tensors
-    that come from elsewhere (the state of a loop) are taken from the reader's own record.
-    """
-    fed = {tensor.name: tensor for tensor in capture.inputs}
-    known: dict[tuple[str, str], Tensor] = {
-        ("", name): Tensor(name=name, dtype=tensor.dtype, shape=tensor.shape) for name, tensor in fed.items()
-    }
-    for layer in layers:
-        outputs = [tensor for tensor in layer.op.outputs if tensor is not None]
-        seen = capture.runtime_shapes.get(layer.name, ((), ()))[1]
-        if len(outputs) == len(seen):
-            known.update(((layer.graph, t.name), _now(t, now)) for t, now in zip(outputs, seen, strict=True))
-    return [_filled(layer, capture, known) for layer in layers]
-
-
-def _filled(layer: Layer, capture: Capture, known: Mapping[tuple[str, str], Tensor]) -> Layer:
-    own = _own_record(layer.op.inputs, capture.runtime_shapes.get(layer.name, ((), ()))[0])
-
-    def fill(tensor: Tensor | None) -> Tensor | None:
-        if tensor is None or (tensor.constant and tensor.elements is not None):
-            return tensor
-        # Bodies read tensors of the graph around them too.
-        return known.get((layer.graph, tensor.name)) or known.get(("", tensor.name)) or own.get(tensor.name, tensor)
-
-    op = layer.op
-    return msgspec.structs.replace(
-        layer,
-        op=msgspec.structs.replace(
-            op, inputs=tuple(fill(tensor) for tensor in op.inputs), outputs=tuple(fill(tensor) for tensor in op.outputs)
-        ),
-    )
-
-
-def _own_record(inputs: Sequence[Tensor | None], seen: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Inputs by name as the runtime noted them; weights that it packed in advance are not noted."""
-    present = [tensor for tensor in inputs if tensor is not None]
-    surplus = len(present) - len(seen)
-    rest = list(seen)
-    found: dict[str, Tensor] = {}
-    for tensor in present:
-        packed = tensor.constant and surplus > 0 and (not rest or rest[0].shape != tensor.shape)
-        if packed:
-            surplus -= 1
-        elif rest:
-            found[tensor.name] = _now(tensor, rest.pop(0))
-    return found if surplus == 0 and not rest else {}
-
-
-def _now(tensor: Tensor, seen: Tensor) -> Tensor:
-    dtype = tensor.dtype if seen.dtype == "unknown" else seen.dtype
-    return msgspec.structs.replace(tensor, shape=seen.shape, dtype=dtype)
 
 
 def _in_execution_order(layers: Sequence[Layer], kernels: pd.DataFrame) -> list[Layer]:

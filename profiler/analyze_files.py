@@ -5,11 +5,12 @@ Without a profile nothing was measured, and the result is a prediction of the en
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -20,13 +21,17 @@ from profiler.errors import MissingError, UsageError
 from profiler.on_gpus import Settings, ceilings_of
 from profiler.plan_analysis import analyse_plan, model_of_plan
 from profiler.plan_prediction import predict_plan
-from profiler.records import EngineFacts, GpuSpec, LayerTimes, ModelInfo, Plan, Prediction, Run, Source
+from profiler.records import EngineFacts, GpuSpec, LayerTimes, ModelInfo, Plan, PlanLayer, Prediction, Run, Source
+
+if TYPE_CHECKING:
+    from profiler.capture.nsys_stats import KernelSums
+    from profiler.gpu_trace import GpuTrace, TraceGpu
 
 ROLES = {
     "layers": "layer information (trtexec --exportLayerInfo, or the verbose log of a build)",
     "profile": "times of layers (--exportProfile, or a log of --dumpProfile)",
     "times": "times of inferences (--exportTimes)",
-    "nsys": "a capture of nsys (.nsys-rep, or exported to .sqlite)",
+    "nsys": "a capture of nsys (.nsys-rep, or exported to .sqlite; as a poorer source, a CSV of nsys stats)",
     "onnx": "the ONNX model",
 }
 """What a file may be to an analysis, in words."""
@@ -123,6 +128,8 @@ def _roles(path: Path) -> list[str]:
                 return ["onnx"]
             if head.startswith(_SQLITE) or path.suffix.lower() in NSYS_SUFFIXES:
                 return ["nsys"]
+            if not head:
+                raise UsageError(f"{path} is empty", why="0 bytes: its making was cut short", fix="make it again")
             if b"\0" in text[: 1 << 16]:
                 raise UsageError(
                     f"{path} is a binary file",
@@ -141,6 +148,8 @@ def _roles(path: Path) -> list[str]:
         "times": (b'"latencyMs"',),
     }
     roles = [role for role, words in marks.items() if any(word in text for word in words)]
+    if not roles and _is_table(path):
+        return ["nsys"]
     if not roles:
         raise UsageError(
             f"{path} is nothing that can be analysed",
@@ -148,6 +157,26 @@ def _roles(path: Path) -> list[str]:
             fix=f"make the files with {_EXPORT}",
         )
     return roles
+
+
+def _printed(path: Path) -> bool:
+    """Whether a file is what some report of nsys stats printed."""
+    from profiler.capture.nsys_stats import is_stats
+
+    if path.suffix.lower() in NSYS_SUFFIXES:
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        # Whoever reads the file next says so.
+        return False
+    return b"\0" not in head and is_stats(head.decode("utf-8-sig", errors="replace"))
+
+
+def _is_table(path: Path) -> bool:
+    """Whether what is given for a capture is to be read as a CSV of nsys stats, rather than as an SQLite file."""
+    return path.suffix.lower() == ".csv" or _printed(path)
 
 
 def exported(files: Files, progress: Callable[[str], None] | None = None) -> Files:
@@ -165,10 +194,25 @@ def exported(files: Files, progress: Callable[[str], None] | None = None) -> Fil
         return files
     from profiler.capture.nsys import export_sqlite, find
 
+    _check_report(report)
     made = report.with_suffix(".sqlite")
     if not (made.is_file() and report.is_file() and made.stat().st_mtime >= report.stat().st_mtime):
         made = export_sqlite(report, find(), progress=progress)
     return files._replace(nsys=made)
+
+
+def _check_report(report: Path) -> None:
+    """Refuse what is no report whichever nsys is here, before one is looked for."""
+    fix = "name the report that nsys profile wrote"
+    try:
+        if report.is_dir():
+            raise UsageError(f"{report} is a folder", why="a report of nsys was expected", fix=fix)
+        if not report.stat().st_size:
+            raise UsageError(f"{report} is empty", why="0 bytes: its making was cut short", fix="profile again")
+    except FileNotFoundError:
+        raise MissingError(f"there is no file {report}", why="nothing has that name", fix=fix) from None
+    except OSError as error:
+        raise MissingError(f"{report} cannot be read", why=error.strerror or str(error), fix=fix) from None
 
 
 def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
@@ -179,9 +223,7 @@ def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
         device: Which GPU of the capture is meant; None for the only one.
     """
     if files.nsys is not None:
-        from profiler.capture.trace import read_gpus
-
-        names = {gpu.name for gpu in read_gpus(files.nsys) if gpu.name and device in (None, gpu.device)}
+        names = {gpu.name for gpu in _described(files.nsys) if gpu.name and device in (None, gpu.device)}
         return (names.pop(), "capture") if len(names) == 1 else ("", "")
     for role in ("profile", "layers"):
         path = files.named().get(role)
@@ -197,6 +239,18 @@ def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
     return "", ""
 
 
+def _described(nsys: Path) -> tuple[TraceGpu, ...]:
+    """The GPUs that a capture describes."""
+    if _is_table(nsys):
+        from profiler.capture.nsys_stats import KernelSums, read_report
+
+        found = read_report(nsys)
+        return () if isinstance(found, KernelSums) else found.gpus
+    from profiler.capture.trace import read_gpus
+
+    return read_gpus(nsys)
+
+
 def analyze(
     files: Files,
     specs: Sequence[GpuSpec],
@@ -204,6 +258,7 @@ def analyze(
     shapes: Iterable[str] = (),
     batch: int | None = None,
     device: int | None = None,
+    inferences: int | None = None,
 ) -> Run | Prediction:
     """Analyse an engine from files.
 
@@ -214,6 +269,7 @@ def analyze(
         shapes: ``--shapes`` values for the dynamic dimensions of the ONNX model.
         batch: Value of ``--batch``.
         device: Which GPU of a capture to look at; None for all that worked in it.
+        inferences: How many inferences a CSV of sums is of; None for what it tells itself.
 
     Returns:
         A run where layers were measured, a prediction where they were not.
@@ -223,11 +279,13 @@ def analyze(
     """
     with without_collector():
         if files.nsys is not None:
-            return _captured(files, files.nsys, specs, how, shapes, batch, device)
+            return _captured(files, files.nsys, specs, how, shapes, batch, device, inferences)
+        if inferences is not None:
+            raise _counted()
         assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
         profile = read_profile(files.profile) if files.profile is not None else None
         times = read_times(files.times) if files.times is not None else None
-        engine = _engine(files, files.layers, profile, shapes, batch)
+        engine = _engine(files, files.layers, None if profile is None else _timed(profile), shapes, batch)
         if profile is None:
             if times is not None:
                 raise UsageError(
@@ -251,17 +309,19 @@ def analyze(
         )
 
 
+_Ran = Callable[[PlanLayer], bool]
+"""Whether a layer ran, as far as a file tells."""
+
+
 class _Engine(NamedTuple):
     priced: PricedPlan
     source: Source | None
     model: ModelInfo
 
 
-def _engine(
-    files: Files, layers: Path, profile: LayerTimes | None, shapes: Iterable[str], batch: int | None
-) -> _Engine:
+def _engine(files: Files, layers: Path, ran: _Ran | None, shapes: Iterable[str], batch: int | None) -> _Engine:
     """The plan with its work, and the model as far as it is at hand."""
-    plan = _one_profile(read_layer_info(layers), profile)
+    plan = _one_profile(read_layer_info(layers), ran)
     source = _source(files.onnx, shapes, batch, plan)
     priced = price_plan(plan, source, EngineFacts(backend=_backend(plan)))
     if source is not None:
@@ -278,14 +338,17 @@ def _captured(
     shapes: Iterable[str],
     batch: int | None,
     device: int | None,
+    inferences: int | None,
 ) -> Run:
-    from profiler.capture.trace import read_trace
+    from profiler.capture.nsys_stats import KernelSums
+    from profiler.stats_analysis import analyse_sums
     from profiler.trace_analysis import analyse_trace
 
     spec = _one(specs)
+    found = _read_capture(nsys)
     times = read_times(files.times) if files.times is not None else None
     if files.layers is not None:
-        engine = _engine(files, files.layers, None, shapes, batch)
+        engine = _engine(files, files.layers, _seen(found), shapes, batch)
         priced, source, model = engine.priced, engine.source, engine.model
     elif files.onnx is not None:
         raise UsageError(
@@ -295,17 +358,60 @@ def _captured(
         )
     else:
         priced, source, model = None, None, model_of_plan((), nsys.name.partition(".")[0], str(nsys))
+    ceilings = ceilings_of(spec, how, how.precision)
+    names = {role: path.name for role, path in files.named().items()}
+    if isinstance(found, KernelSums):
+        if device is not None:
+            raise UsageError(
+                f"--device {device} cannot be told apart",
+                why=f"{nsys} has sums over all GPUs",
+                fix="leave --device away, or give the capture as .sqlite, or its cuda_gpu_trace",
+            )
+        return analyse_sums(
+            found.sums,
+            priced,
+            source,
+            times,
+            ceilings,
+            spec,
+            inferences=inferences,
+            model=model,
+            files=names,
+            clock_mhz=how.clock_mhz,
+            notes=found.notes,
+        )
+    if inferences is not None:
+        raise _counted()
     return analyse_trace(
-        read_trace(nsys),
+        found,
         priced,
         source,
         times,
-        ceilings_of(spec, how, how.precision),
+        ceilings,
         spec,
         device=device,
         model=model,
-        files={role: path.name for role, path in files.named().items()},
+        files=names,
         clock_mhz=how.clock_mhz,
+    )
+
+
+def _read_capture(nsys: Path) -> KernelSums | GpuTrace:
+    """A capture: an SQLite file, or a CSV of nsys stats."""
+    if _is_table(nsys):
+        from profiler.capture.nsys_stats import read_report
+
+        return read_report(nsys)
+    from profiler.capture.trace import read_trace
+
+    return read_trace(nsys)
+
+
+def _counted() -> UsageError:
+    return UsageError(
+        "--inferences is of no use here",
+        why="it is for sums of kernels, the CSV of nsys stats: other files tell inferences apart themselves",
+        fix="leave --inferences away",
     )
 
 
@@ -323,8 +429,8 @@ def _backend(plan: Plan) -> str:
     return "tensorrt-rtx" if plan.era.startswith("TensorRT-RTX") else "tensorrt"
 
 
-def _one_profile(plan: Plan, profile: LayerTimes | None) -> Plan:
-    """The layers of one optimisation profile: those that were timed, or the first.
+def _one_profile(plan: Plan, ran: _Ran | None) -> Plan:
+    """The layers of one optimisation profile: the one most of whose layers ran, or the first.
 
     An inference runs the layers of one profile only; a plan lists those of all.
     """
@@ -332,9 +438,8 @@ def _one_profile(plan: Plan, profile: LayerTimes | None) -> Plan:
     if len(numbers) < 2:
         return plan
     taken = numbers[0]
-    if profile is not None:
-        timed = {time.name for time in profile.layers}
-        fits = Counter(layer.profile for layer in plan.layers if layer.name in timed)
+    if ran is not None:
+        fits = Counter(layer.profile for layer in plan.layers if ran(layer))
         taken = max(numbers, key=lambda number: (fits[number], -number))
     return msgspec.structs.replace(
         plan,
@@ -344,6 +449,32 @@ def _one_profile(plan: Plan, profile: LayerTimes | None) -> Plan:
             f"the plan has {len(numbers)} optimisation profiles: only the layers of profile {taken} are looked at",
         ),
     )
+
+
+def _timed(profile: LayerTimes) -> _Ran:
+    """Whether a profile has times of a layer."""
+    timed = {time.name for time in profile.layers}
+    return lambda layer: layer.name in timed
+
+
+def _seen(found: KernelSums | GpuTrace) -> _Ran:
+    """Whether a capture has an NVTX range with the name of a layer, or a kernel that begins like its tactic."""
+    from profiler.capture.nsys_stats import KernelSums
+
+    if isinstance(found, KernelSums):
+        # The report prints the domain of a range before its name: `TensorRT:conv1`.
+        named = {str(name).partition(":")[2] for name in set(found.sums.get("range", ()))}
+        ordered = sorted(set(found.sums["name"]))
+    else:
+        named = set(found.ranges["name"].cat.categories)
+        ordered = sorted(found.work["name"].cat.categories)
+
+    def ran(layer: PlanLayer) -> bool:
+        at = bisect.bisect_left(ordered, layer.tactic)
+        has_tactic = bool(layer.tactic) and at < len(ordered) and ordered[at].startswith(layer.tactic)
+        return layer.name in named or has_tactic
+
+    return ran
 
 
 def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: Plan) -> Source | None:

@@ -48,6 +48,20 @@ class EngineBuild(NamedTuple):
     priced: PricedPlan
     built: BuiltEngine
     source: Source | None
+    text: str
+    """What the library says of its layers: as printed by the build, or the inspector's JSON."""
+    facts: EngineFacts
+    """How it came about; `priced` adds what is to be said of the text."""
+
+    @property
+    def added_nodes(self) -> tuple[str, ...]:
+        """Nodes that a conversion to another precision put into the model."""
+        return self.built.precision.added_nodes if self.built.precision is not None else ()
+
+    @property
+    def layers_file(self) -> str:
+        """What to call a file with ``text``."""
+        return "layers.json" if self.text.lstrip().startswith(("{", "[")) else "layers.txt"
 
 
 def bound(
@@ -68,7 +82,7 @@ def bound(
     """
     if not options.profiles:
         source = source_of(loaded, shapes, batch, feed=False)
-        return source, msgspec.structs.replace(options, shapes=_static(source))
+        return source, msgspec.structs.replace(options, shapes=static_shapes(source))
     if shapes or batch is not None:
         raise UsageError(
             f"{'--shapes' if shapes else '--batch'} and profiles are both given",
@@ -85,7 +99,7 @@ def bound(
     return source_of(loaded, best, None, feed=False), options
 
 
-def _static(source: Source) -> dict[str, tuple[int, ...]]:
+def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:
     """The shapes of those inputs whose dimensions the file leaves open."""
     return {
         given.name: given.shape
@@ -182,7 +196,7 @@ def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Pro
             fix="--level groups, or quantise the model and leave --dtype away",
         )
     options = BuildOptions(
-        backend="tensorrt-rtx", shapes=_static(source), fp16=precision == "fp16", bf16=precision == "bf16"
+        backend="tensorrt-rtx", shapes=static_shapes(source), fp16=precision == "fp16", bf16=precision == "bf16"
     )
     return engine_of(loaded, source, options, progress)
 
@@ -253,7 +267,7 @@ def _read(built: BuiltEngine, text: str, source: Source | None, device: str, not
     )
     added = built.precision.added_nodes if built.precision is not None else ()
     priced = price_plan(parse_layer_info(text, built.plan), source, facts, added)
-    return EngineBuild(priced, built, source)
+    return EngineBuild(priced, built, source, text, facts)
 
 
 def _precision(found: Precision | None) -> str:

@@ -242,11 +242,11 @@ def _cuda_session(request: SessionRequest, model: str | bytes, options: Any, use
             )
         except Exception as error:
             if _NO_DEVICE.search(str(error)):
-                raise _no_cuda(clean_message(error)) from None
+                raise no_cuda_provider(clean_message(error)) from None
             raise
     if CUDA_PROVIDER not in session.get_providers():
         why = _provider_failure("".join(log))
-        raise _no_cuda(why or "ONNX Runtime took the CPU provider in its place and said no more")
+        raise no_cuda_provider(why or "ONNX Runtime took the CPU provider in its place and said no more")
     sys.stderr.write("".join(log))
     return session
 
@@ -259,10 +259,15 @@ def require_cuda_provider() -> None:
     """
     why = why_no_cuda_provider()
     if why:
-        raise _no_cuda(why)
+        raise no_cuda_provider(why)
 
 
-def _no_cuda(why: str) -> MissingError:
+def no_cuda_provider(why: str) -> MissingError:
+    """The error of a CUDA provider that cannot be used, with what mends it.
+
+    Args:
+        why: Result of `why_no_cuda_provider`, or what ONNX Runtime said.
+    """
     library = re.search(r"lib(cublas|cudart|curand|cufft|cudnn|nvrtc)\w*\.so", why)
     if library:
         fix = f"pip install {_CUDA_LIBRARIES}, or put CUDA and cuDNN on LD_LIBRARY_PATH"

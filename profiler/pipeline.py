@@ -20,9 +20,11 @@ import msgspec
 from profiler import __version__, run_folder
 from profiler.collector import without_collector
 from profiler.errors import MissingError, TrtprofError, UsageError
+from profiler.gpu_options import GpuOptions, changed_options, check_gpu_options
 from profiler.ort_session import SessionRequest
 from profiler.records import (
     SCHEMA_VERSION,
+    Backend,
     Device,
     Engine,
     GpuSpec,
@@ -74,7 +76,8 @@ class Silent:
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units.
 
-    ``export`` says how a spec in place of a file is exported; its shapes are those of ``shapes``.
+    ``export`` says how a spec in place of a file is exported; its shapes are those of ``shapes``. ``gpu`` is for
+    backends that run on one.
     """
 
     model: str
@@ -89,6 +92,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 3.0
     profile_iterations: int = 30
     recalibrate: bool = False
+    gpu: GpuOptions = GpuOptions()
     export: ExportOptions = ExportOptions()
     output: str = ""
     force: bool = False
@@ -120,19 +124,20 @@ def execute(options: RunOptions, progress: Progress | None = None, reports: Path
     from profiler.source.shapes import parse_shapes
 
     say = progress or Silent()
-    reason = choose_backend(options.backend)
+    backend = choose_backend(options.backend)
     check_ranges(options)
+    check_gpu_options(options.gpu, backend.name)
     shapes, files = parse_shapes(options.shapes), parse_load_inputs(options.load_inputs)
     say.stage("source")
     how = msgspec.structs.replace(options.export, shapes=shapes)
     with opened_model(options.model, how, say) as loaded:
         say.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
         source = _as_asked(source_of(loaded, shapes, options.batch, files, options.seed), options.model)
-        return _execute(options, loaded, source, reason, say, reports)
+        return _execute(options, loaded, source, backend, say, reports)
 
 
 def _execute(
-    options: RunOptions, loaded: LoadedModel, source: Source, reason: str, say: Progress, reports: Path
+    options: RunOptions, loaded: LoadedModel, source: Source, backend: Backend, say: Progress, reports: Path
 ) -> RunFolder:
     request = _request(options, source)
     job = _open(options, source.model.name, request, reports)
@@ -145,21 +150,75 @@ def _execute(
         say.detail(note)
     with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch_name:
         scratch = Path(scratch_name)
-        device, threads = _device(folder, options)
-        session = _session_request(loaded, scratch, threads)
-        engine = _build(folder, session, scratch, reason, say)
-        _ceilings(folder, device, threads, options, say)
-        _capture(folder, engine, source, session, scratch, options, say)
-        _as_profiled(folder, engine)
+        if backend.name == "ort-cpu":
+            _on_cpu(folder, loaded, source, backend, options, scratch, say)
+        else:
+            _on_gpu(folder, loaded, source, backend, options, scratch, say)
     say.stage("analysis")
-    from profiler.analysis import analyse
-
-    run = analyse(folder)
+    run = analysed(folder)
     save_report(folder, run)
     say.detail(run.verdict)
     if job.target != folder.path:
         folder = run_folder.replace(folder, job.target)
     return folder
+
+
+def analysed(folder: RunFolder) -> Run:
+    """The result of a run from its saved artefacts alone: no model, no engine, no device.
+
+    Raises:
+        MissingError: An artefact is missing because the run did not get that far.
+        CaptureError: Kernels could not be aligned.
+    """
+    if folder.has(run_folder.GPU):
+        from profiler.gpu_analysis import analyse_gpu
+
+        return analyse_gpu(folder)
+    from profiler.analysis import analyse
+
+    return analyse(folder)
+
+
+def _on_cpu(
+    folder: RunFolder,
+    loaded: LoadedModel,
+    source: Source,
+    backend: Backend,
+    options: RunOptions,
+    scratch: Path,
+    say: Progress,
+) -> None:
+    """The stages up to the capture, with ONNX Runtime on the CPU."""
+    device, threads = _device(folder, options)
+    session = _session_request(loaded, scratch, threads)
+    engine = _build(folder, session, scratch, backend.reason, say)
+    _ceilings(folder, device, threads, options, say)
+    _capture(folder, engine, source, session, scratch, options, say)
+    _as_profiled(folder, engine)
+
+
+def _on_gpu(
+    folder: RunFolder,
+    loaded: LoadedModel,
+    source: Source,
+    backend: Backend,
+    options: RunOptions,
+    scratch: Path,
+    say: Progress,
+) -> None:
+    """The same on a GPU."""
+    from profiler.gpu_run import Job, Measure, run_on_gpu
+
+    measure = Measure(
+        seed=options.seed,
+        iterations=options.iterations,
+        warmup_ms=options.warmup_ms,
+        duration_s=options.duration_s,
+        profile_iterations=options.profile_iterations,
+        recalibrate=options.recalibrate,
+    )
+    session = _session_request(loaded, scratch, options.threads)
+    run_on_gpu(Job(folder, loaded, source, backend, options.gpu, measure, scratch, session, say))
 
 
 @contextmanager
@@ -533,8 +592,8 @@ def sweep(
     return msgspec.structs.replace(found, model=msgspec.structs.replace(found.model, path=model))
 
 
-def choose_backend(asked: str) -> str:
-    """Why the backend that will run was chosen, in words.
+def choose_backend(asked: str) -> Backend:
+    """The backend that will run, and why it was chosen, in words.
 
     Raises:
         MissingError: The backend asked for, or any at all, cannot run here.
@@ -544,15 +603,35 @@ def choose_backend(asked: str) -> str:
 
     found = {status.name: status for status in backends()}
     if asked == "auto":
+        passed = ""
         for status in found.values():
-            if status.available:
-                return f"the first of {', '.join(found)} that can run here (`trtprof doctor` says why)"
+            if not status.available:
+                continue
+            doubt = _doubt(status.name)
+            if not doubt:
+                why = f"the first of {', '.join(found)} that can run here (`trtprof doctor` says why){passed}"
+                return Backend(name=status.name, reason=why)
+            passed += f"; {status.name} is passed over: {doubt}"
         raise MissingError("no backend can run here", why="none of " + ", ".join(found), fix="`trtprof doctor`")
     if asked not in found:
         raise UsageError(f"there is no backend {asked!r}", why="known: auto, " + ", ".join(found), fix="--backend auto")
     if not found[asked].available:
         raise MissingError(f"backend {asked!r} cannot run here", why=found[asked].reason, fix=found[asked].fix)
-    return "asked for"
+    return Backend(name=asked, reason="asked for")
+
+
+def _doubt(backend: str) -> str:
+    """Why a backend that is installed is not taken without being asked for; empty where it may be."""
+    if backend != "tensorrt-rtx":
+        return ""
+    from profiler.engine.dialect import RTX_CAPABILITIES
+    from profiler.hardware import nvml
+
+    live, _ = nvml.gpus()
+    known = sorted({gpu.compute_capability for gpu in live if gpu.compute_capability})
+    if not known or set(known) & set(RTX_CAPABILITIES):
+        return ""
+    return f"it is documented for compute capability {', '.join(RTX_CAPABILITIES)}, and here is {', '.join(known)}"
 
 
 def check_ranges(options: RunOptions) -> None:
@@ -578,8 +657,11 @@ def check_ranges(options: RunOptions) -> None:
 def _request(options: RunOptions, source: Source) -> Request:
     """What decides the result: options that only steer where and how it is written are left out."""
     fields = msgspec.structs.asdict(options)
-    for name in ("output", "force", "resume", "model", "recalibrate", "export"):
+    for name in ("output", "force", "resume", "model", "recalibrate", "export", "gpu"):
         fields.pop(name)
+    of_gpu = changed_options(options.gpu)
+    of_gpu.pop("--rebuild", None)
+    fields.update((name.lstrip("-"), value) for name, value in of_gpu.items())
     fields.update((name, value) for name, value in msgspec.structs.asdict(options.export).items() if value)
     return Request(
         schema_version=SCHEMA_VERSION,

@@ -27,6 +27,7 @@ from profiler.records import (
     SCHEMA_VERSION,
     Backend,
     Ceilings,
+    ClockSummary,
     Coverage,
     Device,
     Dim,
@@ -134,6 +135,9 @@ class Measured(NamedTuple):
         lacking: What makes the result less sure: in a few words for the verdict, and in a sentence.
         notes: What else is to be said.
         versions: Of what measured it.
+        graph_ns: Latency of the same inference as a CUDA graph; 0 where it was not measured.
+        clocks: Of the GPU while the latency was measured; None where they were not sampled.
+        clocks_profiled: The same while the kernels were.
     """
 
     layers_ns: Sequence[int | None]
@@ -152,6 +156,9 @@ class Measured(NamedTuple):
     lacking: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
+    graph_ns: int = 0
+    clocks: ClockSummary | None = None
+    clocks_profiled: ClockSummary | None = None
 
 
 class _Row(NamedTuple):
@@ -288,13 +295,18 @@ def analyse_measured(
         ledger=ledger,
         clock_resolution_ns=measured.resolution_ns,
         profiled_gap_ns=measured.gap_ns,
-        tensorrt=True,
+        tensorrt=_backend(document.facts) != "ort-cuda",
+        gpu=True,
+        graph_ns=measured.graph_ns,
         partial=partial,
         edges=found.edges,
         tactics={row.name: row.matched.layer.tactic for row in rows if row.matched.layer.tactic},
         end_to_end=measured.end_to_end,
         enqueue_ns=measured.enqueue_ns,
         lacking=tuple(short for short, _ in lacking),
+        clocks=measured.clocks,
+        clocks_profiled=measured.clocks_profiled,
+        rated_mhz=spec.boost_mhz.value,
     )
     findings = diagnose(case)
     attainable = sum(result.attainable_ns or 0 for result in results if result.role == "compute")
@@ -321,6 +333,8 @@ def analyse_measured(
         kernels_unattributed=measured.unattributed,
         engine=document.facts,
         plan=found.summary,
+        clocks=measured.clocks,
+        clocks_profiled=measured.clocks_profiled,
         assumptions=(
             *info.assumptions,
             _COUNTED,

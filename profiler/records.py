@@ -15,7 +15,7 @@ import msgspec
 
 from profiler import units
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of every JSON file and document that trtprof writes."""
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -617,6 +617,32 @@ class Latency(Record, frozen=True, kw_only=True):
     max_ns: NonNegative = 0
 
 
+class Spread(Record, frozen=True, kw_only=True):
+    """Smallest, median and largest of the readings of a quantity."""
+
+    min: float
+    median: float
+    max: float
+
+
+class ClockSummary(Record, frozen=True, kw_only=True):
+    """What the samples of a run come to; None is what the driver did not tell."""
+
+    samples: NonNegative
+    duration_ns: NonNegative
+    """From the first sample to the last."""
+    sm_clock_mhz: Spread | None = None
+    memory_clock_mhz: Spread | None = None
+    power_w: Spread | None = None
+    temperature_c: Spread | None = None
+    energy_j: float | None = None
+    """Used between the first sample and the last."""
+    reasons: dict[str, Fraction] | None = None
+    """What held the SM clock down, with its share of the time, largest first. Several may hold at once."""
+    notes: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+
 class Capture(Record, frozen=True, kw_only=True):
     """Artefact of the capture stage; the kernel table and the raw samples lie beside it.
 
@@ -640,11 +666,44 @@ class Capture(Record, frozen=True, kw_only=True):
     """Layer name -> tensors in and out with the shapes seen while it ran."""
 
 
+class ModeTimes(Record, frozen=True, kw_only=True):
+    """Times of inferences without the profiler, in one mode; medians in ns.
+
+    ``h2d_ns`` and ``d2h_ns`` are the copies to the GPU and back, ``compute_ns`` what is between them, ``enqueue_ns``
+    what the host is busy with for that, 0 where that is not known.
+    """
+
+    mode: Literal["stream", "cuda graph"]
+    latency: Latency
+    h2d_ns: int
+    compute_ns: int
+    d2h_ns: int
+    enqueue_ns: int
+
+
+class TensorCheck(Record, frozen=True, kw_only=True):
+    """An output held against the same output of the CPU provider.
+
+    ``max_abs`` and ``max_rel`` are the greatest differences, absolute and relative to the greatest magnitude in the
+    tensor of the CPU; ``tolerance`` is the greatest share of what is allowed that an element takes: above 1 it is
+    wrong. All are -1 where shapes or types differ, or values that are no numbers stand in different places.
+    """
+
+    name: str
+    dtype: str
+    max_abs: float
+    max_rel: float
+    tolerance: float
+    matches: bool
+    reason: str = ""
+
+
 class Match(Record, frozen=True, kw_only=True):
     """Kernels of one name attributed to one layer. A kernel's time is never split."""
 
     layer: str | None
-    kernel: str
+    kernel: str = msgspec.field(name="name")
+    """Its name, which is what the document calls it: ``name``."""
     count: NonNegative
     median_ns: NonNegative
     total_ns: NonNegative
@@ -731,7 +790,8 @@ class Ceilings(Record, frozen=True, kw_only=True):
     measurements: dict[str, Measurement] = {}
     """All that was measured, ceilings that bound nothing included (``dram read``, ``h2d``)."""
     clocks_mhz: dict[str, float] = {}
-    """Clock of the device ``before``, ``during`` and ``after`` the measurement, where it can be read."""
+    """Clock of the device ``before``, ``during`` and ``after`` the measurement, where it can be read; of a GPU also
+    that of its ``memory`` meanwhile, as NVML counts it."""
     cached: bool = False
 
 
@@ -1318,5 +1378,13 @@ class Run(Record, frozen=True, kw_only=True):
     engine: EngineFacts | None = None
     plan: PlanSummary | None = None
     """Of a TensorRT engine, with the measured times."""
+    modes: tuple[ModeTimes, ...] = ()
+    """Of a run on a GPU: its times without and with a CUDA graph, apart from copies."""
+    checks: tuple[TensorCheck, ...] = ()
+    """Outputs held against ONNX Runtime's (``--verify``), the worst first."""
     assumptions: tuple[str, ...] = ()
     created: str = ""
+    clocks: ClockSummary | None = None
+    """Of a GPU, while the latency was measured; None where nobody looked, as for files made elsewhere."""
+    clocks_profiled: ClockSummary | None = None
+    """The same while the profiler ran, so while the kernels were timed."""

@@ -5,8 +5,13 @@
       source.json       the model as bound: nodes with shapes (`records.Source`)
       engine.json       the engine's layers (`records.Engine`); engine.onnx is its graph
       ceilings.json     the roofs of the device, device.json the device
+      gpu.json          of a run on a GPU: its datasheet
+      plan.json         with TensorRT: how the engine came about; layers.* is what the library says of its layers
       latency.parquet   raw latency samples in ns, without the profiler
       kernels.parquet   one row a kernel launch (`records.KERNEL_COLUMNS`)
+      gpu_*.parquet     on a GPU instead: kernels and copies, launches, NVTX ranges, nodes of CUDA graphs, and
+      gpu_trace.json    what is no table of them (`gpu_trace_file`); nsys.nsys-rep is nsys' own report
+      ort_nodes.parquet with ONNX Runtime on a GPU: when the host was in which node
       capture.json      summary of both; its presence says that the capture is whole
       report.json       the result (`records.Run`), the document of ``--format json``
       report.html       the page
@@ -24,7 +29,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -39,6 +44,10 @@ SOURCE = "source.json"
 ENGINE = "engine.json"
 CEILINGS = "ceilings.json"
 DEVICE = "device.json"
+_KERNEL_NAMES = 5
+"""The first schema version that calls a kernel by its ``name``."""
+GPU = "gpu.json"
+PLAN = "plan.json"
 CAPTURE = "capture.json"
 LATENCY = "latency.parquet"
 KERNELS = "kernels.parquet"
@@ -121,10 +130,12 @@ class RunFolder:
             ) from None
         except OSError as error:
             raise MissingError(f"{path} cannot be read", why=str(error), fix="check its permissions") from None
+        found = _schema_version(data)
         try:
+            if kind is Run and found is not None and found < _KERNEL_NAMES:
+                data = _renewed(data)
             return msgspec.json.decode(data, type=kind)
         except msgspec.DecodeError as error:
-            found = _schema_version(data)
             if found is not None and found != SCHEMA_VERSION:
                 why = f"it has schema version {found}, this trtprof reads {SCHEMA_VERSION}"
             else:
@@ -163,6 +174,17 @@ class RunFolder:
                 fix="read it with the trtprof that wrote it, or run the model again",
             )
         return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION)
+
+
+def _renewed(data: bytes) -> bytes:
+    """A report from before a kernel was called by its ``name``, with that word."""
+    document = msgspec.json.decode(data, type=dict[str, Any])
+    layers = [layer for layer in document.get("layers") or () if isinstance(layer, dict)]
+    for holder, key in (*((layer, "kernels") for layer in layers), (document, "kernels_unattributed")):
+        for kernel in holder.get(key) or ():
+            if isinstance(kernel, dict) and "kernel" in kernel:
+                kernel["name"] = kernel.pop("kernel")
+    return msgspec.json.encode(document)
 
 
 def _schema_version(data: bytes) -> int | None:

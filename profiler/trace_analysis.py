@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+import pandas as pd
 
 from profiler.align.gpu_kernels import TraceAlignment, align_trace
 from profiler.diagnose.ledger import Around
@@ -22,16 +23,18 @@ from profiler.records import (
     GpuSpec,
     InferenceTimes,
     Latency,
+    Match,
+    MatchedLayer,
     ModelInfo,
     Plan,
+    PlanLayer,
     Run,
     Source,
 )
 from profiler.units import format_bytes, format_ns
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+_PARTS = ("copy_ns", "overlap_ns", "gap_inside_ns", "gap_between_ns", "gap_host_ns")
+"""Columns of the iterations that the ledger has rows for."""
 _TO_DEVICE, _FROM_DEVICE = "memcpy HtoD", "memcpy DtoH"
 
 
@@ -73,12 +76,13 @@ def analyse_trace(
         priced = without_model(priced)
     given = None if priced is None else priced.document.layers
     alignment = align_trace(trace, given, device=device, iteration_range=iteration_range)
-    if priced is None:
-        priced = _of_ranges(alignment)
+    alone = priced is None and not alignment.layers
+    if alone:
+        alignment = _by_kernel(trace, alignment)
     return analyse_measured(
-        priced,
+        _of_names(alignment, "kernels" if alone else "NVTX ranges") if priced is None else priced,
         source,
-        _measured(trace, alignment, times, planned=given is not None),
+        measured_by(trace, alignment, times, planned=given is not None),
         ceilings,
         spec,
         model=model,
@@ -87,34 +91,74 @@ def analyse_trace(
     )
 
 
-def _of_ranges(alignment: TraceAlignment) -> PricedPlan:
-    """Layers that are known by the names of their NVTX ranges alone, so that nothing is known of their work."""
+def _of_names(alignment: TraceAlignment, what: str) -> PricedPlan:
+    """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work."""
     plan = Plan(
-        era="the NVTX ranges of the capture",
+        era=f"the {what} of the capture",
         layers=tuple(matched.layer for matched in alignment.layers),
-        notes=("no layer information was given: the layers are NVTX ranges, and their work is not known",),
+        notes=(f"no layer information was given: the layers are {what}, and their work is not known",),
     )
     priced = price_plan(plan)
-    costs = tuple(cost._replace(work=None, reason="an NVTX range does not tell its work") for cost in priced.costs)
+    reason = "the name of a kernel or of an NVTX range does not tell its work"
+    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
     document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
     return priced._replace(costs=costs, document=document)
 
 
-def _measured(trace: GpuTrace, alignment: TraceAlignment, times: InferenceTimes | None, *, planned: bool) -> Measured:
+def _by_kernel(trace: GpuTrace, alignment: TraceAlignment) -> TraceAlignment:
+    """Where no range tells of a layer either, each name of a kernel stands for itself: seen, though led nowhere."""
+    names = list(dict.fromkeys(match.kernel for match in alignment.unattributed))
+    place = {name: at for at, name in enumerate(names)}
+    known = np.array([place.get(str(name), -1) for name in trace.work["name"].cat.categories], dtype=np.int32)
+    codes = trace.work["name"].cat.codes.to_numpy()
+    work = alignment.work.assign(layer=np.where(alignment.work["counted"], known[codes], np.int32(-1)))
+    kept = alignment.iterations.index[alignment.iterations["kept"]]
+    rows = (work["layer"] >= 0).to_numpy()
+    duration = (trace.work["end_ns"] - trace.work["start_ns"]).to_numpy()[rows]
+    keys = [work[column].to_numpy()[rows] for column in ("iteration", "layer")]
+    sums = pd.Series(duration).groupby(keys).sum().unstack(fill_value=0)
+    medians = sums.reindex(index=kept, columns=range(len(names)), fill_value=0).median()
+    matches: list[list[Match]] = [[] for _ in names]
+    for match in alignment.unattributed:
+        matches[place[match.kernel]].append(msgspec.structs.replace(match, layer=match.kernel))
+    return alignment._replace(
+        layers=tuple(MatchedLayer(layer=PlanLayer(name=name, kind="kernel")) for name in names),
+        work=work,
+        matches=tuple(tuple(own) for own in matches),
+        unattributed=(),
+        per_iteration_ns=tuple(round(ns) for ns in medians),
+    )
+
+
+def measured_by(
+    trace: GpuTrace, alignment: TraceAlignment, times: InferenceTimes | None, *, planned: bool = True
+) -> Measured:
+    """What a capture says of the layers that its kernels were led to.
+
+    Args:
+        trace: The capture.
+        alignment: Of the same.
+        times: See `analyse_trace`.
+        planned: Whether the layers are those of a plan, and no NVTX ranges.
+    """
     kept = alignment.iterations[alignment.iterations["kept"]]
     spans = [int(value) for value in kept["end_ns"] - kept["start_ns"]]
     profiled = _spread(spans) if spans else _whole(alignment)
     latency, around = profiled, Around()
     if times is not None and times.latency_ns:
         latency, around, _ = latency_of(times, 0)
-    medians = {
-        name: _median(kept[name]) for name in ("copy_ns", "overlap_ns", "gap_inside_ns", "gap_between_ns")
-    }  # fmt: skip
+    medians = {name: _median(kept[name]) for name in _PARTS}
+    if around.to_device_ns or around.from_device_ns:
+        # Of these the clean run tells; what is left are copies that the engine makes.
+        known = (_TO_DEVICE, _FROM_DEVICE)
+        counted = sum(transfer.per_iteration_ns for transfer in alignment.transfers if transfer.name in known)
+        medians["copy_ns"] = max(medians["copy_ns"] - counted, 0)
     around = around._replace(
         copies_ns=medians["copy_ns"],
         overlap_ns=medians["overlap_ns"],
         gaps_inside_ns=medians["gap_inside_ns"],
         gaps_between_ns=medians["gap_between_ns"],
+        waiting_ns=medians["gap_host_ns"],
         captured=True,
     )
     return Measured(
@@ -130,10 +174,10 @@ def _measured(trace: GpuTrace, alignment: TraceAlignment, times: InferenceTimes 
         captured_ns=alignment.captured_ns,
         unattributed=alignment.unattributed,
         unattributed_ns=_unattributed(trace, alignment),
-        gap_ns=medians["gap_inside_ns"] + medians["gap_between_ns"],
+        gap_ns=medians["gap_inside_ns"] + medians["gap_between_ns"] + medians["gap_host_ns"],
         enqueue_ns=alignment.launching.host_ns,
         end_to_end=times is not None,
-        lacking=tuple(_lacking(alignment, times, planned=planned)),
+        lacking=(*_lacking_launches(trace), *_lacking(alignment, times, planned=planned)),
         notes=(*trace.notes, *_facts(alignment), *alignment.notes),
         versions={trace.collector: trace.version} if trace.version else {},
     )
@@ -176,6 +220,14 @@ def _unattributed(trace: GpuTrace, alignment: TraceAlignment) -> int:
     return _median(sums.reindex(kept, fill_value=0))
 
 
+def _lacking_launches(trace: GpuTrace) -> Iterable[tuple[str, str]]:
+    if trace.collector == "nsys stats":
+        yield (
+            "a trace without launches",
+            "a CSV of nsys stats has neither launches nor NVTX ranges: kernels are told by their names and their order",
+        )
+
+
 def _lacking(alignment: TraceAlignment, times: InferenceTimes | None, *, planned: bool) -> Iterable[tuple[str, str]]:
     """What makes the result less sure: in a few words for the verdict, and in a sentence."""
     if not planned:
@@ -210,10 +262,11 @@ def _facts(alignment: TraceAlignment) -> Iterable[str]:
     yield f"kernels led to layers: {shares}"
     launching = alignment.launching
     if launching.known:
+        enqueued = f"; enqueuing an inference takes {format_ns(launching.host_ns)}" if launching.host_ns else ""
         yield (
             f"a launch takes the host {format_ns(launching.call_ns)}, and the kernel starts "
-            f"{format_ns(launching.queue_ns)} after it (median; 90 % within {format_ns(launching.queue_p90_ns)}); "
-            f"enqueuing an inference takes {format_ns(launching.host_ns)}"
+            f"{format_ns(launching.queue_ns)} after it (median; 90 % within {format_ns(launching.queue_p90_ns)})"
+            f"{enqueued}"
         )
     for transfer in alignment.transfers:
         moved = format_bytes(transfer.bytes)

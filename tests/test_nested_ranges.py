@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.nested_ranges import NestedRanges, calls_of, distinct
+from profiler.nested_ranges import NestedRanges, calls_of, distinct, finder, places_in, running_maximum
 
 Range = tuple[int, int, int]
 
@@ -105,6 +107,36 @@ def test_deep_and_long() -> None:
     assert built.depths()[-1] == 1000
 
 
+def test_parents_at_any_depth() -> None:
+    """Trees of 1 to 20 levels on two threads, with up to four ranges in each: the parents are known beforehand."""
+    generator = np.random.default_rng(0)
+    for depth in range(1, 21):
+        ranges: list[Range] = []
+        parents: list[int] = []
+        level = [(thread, 0, 1 << 60, -1) for thread in (5, 6)]
+        for _ in range(depth):
+            inner = []
+            for thread, start, end, parent in level:
+                row = len(ranges)
+                ranges.append((thread, start, end))
+                parents.append(parent)
+                count = int(generator.integers(1, 5))
+                cuts = [start + (end - start) * at // count for at in range(count + 1)]
+                parts = [(thread, low + 1, high - 1, row) for low, high in itertools.pairwise(cuts)]
+                inner += parts if len(level) < 40 else parts[:1]
+            level = inner
+        order = generator.permutation(len(ranges))
+        built = nested([ranges[row] for row in order])
+        place = np.append(np.argsort(order), -1)
+        assert built.parents.tolist() == [place[parents[row]] for row in order]
+
+
+def test_times_at_the_ends_of_64_bits() -> None:
+    lowest, highest = -(1 << 63), (1 << 63) - 1
+    built = nested([(0, lowest, highest), (0, lowest + 1, 5), (1, lowest, lowest), (0, 6, highest), (1, 7, highest)])
+    assert built.parents.tolist() == [-1, 0, -1, 0, -1]
+
+
 PAIRS = st.lists(st.tuples(st.sampled_from([-1, 5, 1 << 22]), st.sampled_from([0, 1, 2, 1 << 31, (1 << 32) - 1])))
 
 
@@ -115,6 +147,29 @@ def test_calls_of(work: list[tuple[int, int]], calls: list[tuple[int, int]]) -> 
     assert calls_of(*work_columns, *call_columns).tolist() == expected
 
 
-@given(st.lists(st.integers(-3, 3)))
-def test_distinct(values: list[int]) -> None:
-    assert distinct(np.asarray(values, dtype=np.int64)).tolist() == sorted(set(values))
+INT64 = st.one_of(st.integers(-3, 3), st.integers(-(1 << 63), (1 << 63) - 1))
+
+
+@given(st.lists(st.integers(-3, 3)) | st.lists(INT64), st.sampled_from(["int8", "int32", "int64"]))
+def test_distinct(values: list[int], dtype: str) -> None:
+    column = np.asarray(values, dtype=np.int64).astype(dtype)
+    found = distinct(column)
+    assert found.tolist() == sorted(set(column.tolist()))
+    assert found.dtype == column.dtype
+
+
+@given(st.lists(st.integers(-3, 30)) | st.lists(INT64), st.lists(INT64), st.sampled_from(["int8", "int64"]))
+def test_places_in(ordered: list[int], values: list[int], dtype: str) -> None:
+    column = np.sort(np.asarray(ordered, dtype=np.int64))
+    wanted = np.asarray(values, dtype=np.int64).astype(dtype)
+    expected = [sum(each < value for each in column.tolist()) for value in wanted.tolist()]
+    assert places_in(column, wanted).tolist() == expected
+    assert finder(column, 1000)(wanted).tolist() == expected
+
+
+@given(st.lists(st.lists(st.integers(-9, 9) | INT64, min_size=1), min_size=1))
+def test_running_maximum(groups: list[list[int]]) -> None:
+    values = np.asarray(list(itertools.chain.from_iterable(groups)), dtype=np.int64)
+    firsts = np.cumsum([0, *(len(group) for group in groups[:-1])])
+    expected = [list(itertools.accumulate(group, max)) for group in groups]
+    assert running_maximum(values, firsts).tolist() == list(itertools.chain.from_iterable(expected))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,27 @@ def test_the_document_conserves_every_nanosecond_and_the_ledger_closes(trace: Pa
     assert rows["unexplained"] == 0
     # The stream of an inference works without a break but where the host is slower than the kernels.
     busy = sum(layer.measured_ns for layer in run.layers)
-    assert rows.get("gaps between layers", 0) + rows.get("gaps inside layers", 0) == run.latency.median_ns - busy
+    assert (
+        sum(rows.get(name, 0) for name in ("gaps between layers", "gaps inside layers", "waiting for the host"))
+        == run.latency.median_ns - busy
+    )
+
+
+def test_without_ranges_and_layers_kernels_stand_for_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    truth = write_trace(path, [Process(pid=111, layers=layers_of(read_layer_info(PLAN)), iterations=ITERATIONS)])
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM NVTX_EVENTS")
+    connection.close()
+    run = analysed(path, plan=False)
+    assert run.captured_ns == truth.kernel_ns
+    assert sum(kernel.total_ns for layer in run.layers for kernel in layer.kernels) == run.captured_ns
+    assert all([kernel.kernel for kernel in layer.kernels] == [layer.name] for layer in run.layers)
+    assert run.coverage.unattributed == 1.0
+    assert run.verdict.startswith("no verdict")
+    assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+    split = next(layer for layer in run.layers if layer.name == "splitKreduce_kernel")
+    assert split.measured_ns == 700
 
 
 def test_the_same_capture_gives_the_same_bytes(trace: Path) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from profiler.align._gpu_columns import Bools, Codes, Ints, Work, cut, grouped, pieces, ranked, runs
 from profiler.align._gpu_ranges import NO_LAYER
+from profiler.nested_ranges import running_maximum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +25,8 @@ def activity(
 ) -> pd.DataFrame:
     """What the GPU did in each iteration.
 
-    ``end_ns - start_ns`` of a row is ``kernel_ns - overlap_ns + copy_ns + gap_inside_ns + gap_between_ns`` where one
-    device works; several devices are added up. See `gpu_kernels.ITERATION_COLUMNS`.
+    ``end_ns - start_ns`` of a row is ``kernel_ns - overlap_ns + copy_ns + gap_inside_ns + gap_between_ns +
+    gap_host_ns`` where one device works; several devices are added up. See `gpu_kernels.ITERATION_COLUMNS`.
 
     Args:
         work: What ran.
@@ -90,7 +91,7 @@ def _activity(
     columns = (
         np.minimum.reduceat(start, begins), np.maximum.reduceat(end, begins), total(mine.astype(np.int64)),
         total(kernel_ns), total(kernel_ns - busy), busy_all - total(busy),
-        total(np.where(inside, gap, 0)), total(np.where(inside, 0, gap)), total(waited),
+        total(np.where(inside, gap - waited, 0)), total(np.where(inside, 0, gap - waited)), total(waited),
     )  # fmt: skip
     return number[begins], np.stack(columns, axis=1)
 
@@ -120,9 +121,7 @@ def busy_ns(work: Work, chosen: Bools) -> int:
 
 def _until(group: Codes, end: Ints) -> Ints:
     """For each row the end of all that started before it in its group; of the first of a group, any number."""
-    import pandas as pd
-
-    reached = pd.Series(end).groupby(group, sort=False).cummax().to_numpy() if len(end) else end
+    reached = running_maximum(end, runs(group)) if len(end) else end
     return np.concatenate((reached[:1], reached[:-1]))
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from profiler.nested_ranges import distinct, places_in
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -69,9 +71,11 @@ def coded(column: pd.Series[Any]) -> tuple[npt.NDArray[np.signedinteger[Any]], l
     words.append("")  # where -1 leads to: a word that is missing
     used = np.zeros(len(words), dtype=np.bool_)
     used[codes] = True
-    distinct = {word: place for place, word in enumerate(sorted({words[at] for at in np.flatnonzero(used).tolist()}))}
-    place = np.array([distinct.get(word, 0) for word in words], dtype=np.min_scalar_type(-max(len(distinct), 2)))
-    return place[codes], list(distinct)
+    held = {word: place for place, word in enumerate(sorted({words[at] for at in np.flatnonzero(used).tolist()}))}
+    place = np.array([held.get(word, 0) for word in words], dtype=np.min_scalar_type(-max(len(held), 2)))
+    if used[:-1].all() and (place[:-1] == np.arange(len(words) - 1)).all() and not used[-1]:
+        return codes.astype(place.dtype, copy=False), list(held)
+    return place[codes], list(held)
 
 
 def ranked(*columns: npt.NDArray[Any]) -> Codes:
@@ -80,8 +84,9 @@ def ranked(*columns: npt.NDArray[Any]) -> Codes:
     for column in columns:
         if not len(column) or (column == column[0]).all():
             continue
-        distinct, code = np.unique(column, return_inverse=True)
-        ranks = np.unique(ranks * np.int64(len(distinct)) + code, return_inverse=True)[1].astype(np.int32)
+        among = distinct(column)
+        both = ranks * np.int64(len(among)) + places_in(among, column)
+        ranks = places_in(distinct(both), both)
     return ranks
 
 
@@ -116,7 +121,7 @@ def read_work(frame: pd.DataFrame, device: int | None) -> Work:
 def _shortest(name: Small, names: Sequence[str], short: Small, shorts: Sequence[str]) -> list[str]:
     """For each name the first of its short names."""
     found = [""] * len(names)
-    for pair in np.unique(name * np.int64(max(len(shorts), 1)) + short)[::-1].tolist():
+    for pair in distinct(name * np.int64(max(len(shorts), 1)) + short)[::-1].tolist():
         at, which = divmod(pair, max(len(shorts), 1))
         found[at] = shorts[which]
     return found

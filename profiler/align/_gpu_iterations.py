@@ -10,7 +10,7 @@ import numpy as np
 from profiler.align._gpu_columns import KERNEL, Bools, Codes, Ints, Work, grouped, pieces, ranked
 from profiler.align._gpu_names import OTHER
 from profiler.align._gpu_ranges import Ranges, outermost
-from profiler.nested_ranges import NestedRanges
+from profiler.nested_ranges import NestedRanges, distinct
 
 NONE, UNKNOWN = -1, -2
 _NUMBER = re.compile(r"[\s#:=_.,/\-\[(]*\d+[\s\])]*$")
@@ -124,7 +124,7 @@ def _by_ranges(work: Work, host: Host, ranges: Ranges, chosen: Codes, source: st
         nested = NestedRanges((ranges.tid if nests else ranges.pid)[mine], ranges.start[mine], ranges.end[mine])
         place = outermost(nested, host.places(nested) if nests else host.places_by_process(nested))
         unit[place >= 0] = mine[place[place >= 0]]
-    marks = frozenset(ranges.names[code] for code in np.unique(ranges.name[chosen]).tolist())
+    marks = frozenset(ranges.names[code] for code in distinct(ranges.name[chosen]).tolist())
     return _numbered(work, unit, ranges.start, ranges.end, source, sure=True)._replace(marks=marks)
 
 

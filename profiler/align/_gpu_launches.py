@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.align._gpu_columns import Bools, Codes, Ints, Small, integers, pieces, runs
+from profiler.nested_ranges import finder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,9 +47,10 @@ def find_launches(work: pd.DataFrame, launches: pd.DataFrame) -> Launches:
         if (offered[1:] == offered[:-1]).any():
             order, offered, unsure = _told_apart(launches, order, offered)
     row = np.full(len(sought), MISSING, dtype=np.int32)
+    places = finder(offered, len(sought))
     for piece in pieces(len(sought) if len(offered) else 0):
         wanted = sought[piece]
-        at = np.minimum(np.searchsorted(offered, wanted), len(offered) - 1)
+        at = np.minimum(places(wanted), np.int32(len(offered) - 1))
         found = np.flatnonzero(offered[at] == wanted)
         at = at[found]
         hit = at if order is None else order[at]

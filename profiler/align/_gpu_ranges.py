@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from profiler.align._gpu_columns import PIECE, Bools, Codes, Ints, Small, coded, grouped, integers, pieces
 from profiler.align._gpu_names import MYELIN, OTHER, TENSORRT, domain_kind, is_run, is_whole_graph, short_name
-from profiler.nested_ranges import NestedRanges
+from profiler.nested_ranges import NestedRanges, distinct, places_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,11 +125,14 @@ class LayerRanges:
         self._ranges, self._inferences = ranges, inferences
         numbers: dict[tuple[int, ...], int] = {}
         unknown: set[str] = set()
-        table = np.full((3, max(len(ranges.names), 1)), NO_LAYER, dtype=np.int32)
+        width = max(len(ranges.names), 1)
+        table = np.full((3, width), NO_LAYER, dtype=np.int32)
+        pair = ranges.kind * np.int32(width)
+        pair += ranges.name
+        used = np.zeros(3 * width, dtype=np.bool_)
+        used[pair if ranges.nests.all() else pair[ranges.nests]] = True
         for kind in (TENSORRT, MYELIN, OTHER):
-            used = np.zeros(len(ranges.names), dtype=np.bool_)
-            used[ranges.name[ranges.nests & (ranges.kind == kind)]] = True
-            for code in np.flatnonzero(used).tolist():
+            for code in np.flatnonzero(used[kind * width : (kind + 1) * width]).tolist():
                 name = ranges.names[code]
                 hits = find(name, kind)
                 if len(hits) == 1:
@@ -142,7 +145,7 @@ class LayerRanges:
                 elif kind != OTHER and not is_run(name) and not is_whole_graph(name):
                     unknown.add(name)
         self.unknown = tuple(sorted(unknown))
-        self._layer = table[ranges.kind, ranges.name]
+        self._layer = table.ravel()[pair]
         self._layer[~ranges.nests] = NO_LAYER
         held = self._layer != NO_LAYER
         if self.groups:
@@ -200,9 +203,10 @@ class LayerRanges:
         outer = nested.parents[inner]
         count = np.int64(max(len(names), 1))
         codes = self._ranges.name[rows]
-        pairs, place = np.unique(codes[outer] * count + codes[inner], return_inverse=True)
+        both = codes[outer] * count + codes[inner]
+        pairs = distinct(both)
         words = [(names[pair // count], names[pair % count]) for pair in pairs.tolist()]
-        same = np.array([short_name(above) == below for above, below in words], dtype=np.bool_)[place]
+        same = np.array([short_name(above) == below for above, below in words], dtype=np.bool_)[places_in(pairs, both)]
         held = same & (layer[outer] > NO_LAYER)
         layer[inner[held]] = layer[outer[held]]
 

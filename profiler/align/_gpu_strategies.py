@@ -36,7 +36,7 @@ from profiler.align._gpu_order import (
     place_kernels,
 )
 from profiler.align._gpu_ranges import NO_LAYER, LayerRanges, Located, Ranges
-from profiler.nested_ranges import NestedRanges
+from profiler.nested_ranges import NestedRanges, distinct
 from profiler.records import MatchConfidence, MatchedLayer, PlanLayer
 
 Strategy = Literal["launch", "graph", "tactic", "counterpart", "order", "helper", "none"]
@@ -130,14 +130,14 @@ class Attribution:
         self.cause = np.zeros(len(work.row), dtype=np.int8)
         self.later = np.zeros(len(work.row), dtype=np.int8)
         self.group = np.full(len(work.row), NO_LAYER, dtype=np.int32)
-        kernels = [(work.names[code], work.short[code]) for code in np.unique(work.name[self.kernel]).tolist()]
+        kernels = [(work.names[code], work.short[code]) for code in distinct(work.name[self.kernel]).tolist()]
         self.from_ranges = layers is None
         if layers is None:
             self.layers, finder = _layers_of_ranges(ranges, iterations.marks)
             self.profile = 0
         else:
             self.layers = tuple(layers)
-            used = np.unique(ranges.name[(ranges.kind != OTHER) & ranges.nests]).tolist()
+            used = distinct(ranges.name[(ranges.kind != OTHER) & ranges.nests]).tolist()
             self.profile, why = running_profile(self.layers, (ranges.names[code] for code in used), kernels)
             if why:
                 notes.append(f"the plan has several optimisation profiles; {self.profile} is taken: {why}")
@@ -219,9 +219,9 @@ class Attribution:
             The layers, and whether a tactic tells.
         """
         pairs = (-group.astype(np.int64) << 32) + self.work.name[rows]
-        distinct, inverse = np.unique(pairs, return_inverse=True)
-        votes = np.full(len(distinct), NO_LAYER, dtype=np.int32)
-        for index, pair in enumerate(distinct.tolist()):
+        different, inverse = np.unique(pairs, return_inverse=True)
+        votes = np.full(len(different), NO_LAYER, dtype=np.int32)
+        for index, pair in enumerate(different.tolist()):
             number, name = divmod(pair, 1 << 32)
             hits = set(self.layer_ranges.groups[number - 2]) & set(self._named(name))
             votes[index] = hits.pop() if len(hits) == 1 else NO_LAYER
@@ -264,7 +264,7 @@ class Attribution:
         if not self.tactics or not open_.any():
             return
         alone = np.full(max(len(self.work.names), 1), NO_LAYER, dtype=np.int32)
-        for code in np.unique(self.work.name[open_]).tolist():
+        for code in distinct(self.work.name[open_]).tolist():
             hits = self._named(code)
             if len(hits) == 1:
                 alone[code] = hits[0]
@@ -320,7 +320,7 @@ class Attribution:
 
     def _drop_unused(self) -> None:
         """Of layers made from ranges, keep those that ran something."""
-        used = np.unique(self.layer[self.layer != NO_LAYER])
+        used = distinct(self.layer[self.layer != NO_LAYER])
         place = np.full(len(self.layers) + 1, NO_LAYER, dtype=np.int32)
         place[used] = np.arange(len(used), dtype=np.int32)
         self.layers = tuple(self.layers[index] for index in used.tolist())
@@ -340,7 +340,7 @@ def _layers_of_ranges(
     chosen = np.flatnonzero((trt if own else ranges.nests) & allowed[ranges.name])
     began = np.full(len(ranges.names) + 1, np.iinfo(np.int64).max, dtype=np.int64)
     np.minimum.at(began, ranges.name[chosen], ranges.start[chosen])
-    codes = np.unique(ranges.name[chosen])
+    codes = distinct(ranges.name[chosen])
     codes = codes[np.lexsort((codes, began[codes]))]
     place: dict[str, int] = {}
     for code in codes.tolist():

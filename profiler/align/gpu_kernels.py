@@ -52,9 +52,9 @@ ITERATION_COLUMNS = (
 
 ``start_ns`` to ``end_ns`` is from the first work on the GPU to the last. That time is made of ``kernel_ns`` (all
 counted work) less ``overlap_ns`` (what ran beside other counted work), ``copy_ns`` (copies and memsets of no layer,
-while nothing else ran), ``gap_inside_ns`` (nothing ran, between two kernels of one layer) and ``gap_between_ns``
-(nothing ran, else); of several devices, the parts are sums over them. ``gap_host_ns`` is the part of the gaps that was
-over before the call which launched the next work returned: the GPU waited for the host. ``host_start_ns`` to
+while nothing else ran), ``gap_host_ns`` (nothing ran, and the call which launched the next work had not returned yet:
+the GPU waited for the host), ``gap_inside_ns`` (nothing ran, else, between two kernels of one layer) and
+``gap_between_ns`` (nothing ran, else); of several devices, the parts are sums over them. ``host_start_ns`` to
 ``host_end_ns`` is when the host enqueued it, -1 where that is not known. ``kept`` is False of iterations unlike most
 others, and ``reason`` says how.
 """

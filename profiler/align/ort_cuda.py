@@ -19,7 +19,7 @@ from profiler.align._gpu_launches import find_launches
 from profiler.align.gpu_kernels import TraceAlignment, align_trace
 from profiler.errors import CaptureError
 from profiler.gpu_trace import RANGE_COLUMNS, GpuTrace
-from profiler.records import Layer, MatchedLayer, PlanLayer
+from profiler.records import Layer, MatchedLayer, PlanLayer, PlanRole, PlanTensor, Tensor
 from profiler.units import format_ns
 
 if TYPE_CHECKING:
@@ -276,6 +276,7 @@ def align_ort(
     guess_ns: int | None = None,
     within_ns: int = 1_000_000,
     device: int | None = None,
+    matched: Sequence[MatchedLayer] | None = None,
 ) -> OrtAlignment:
     """Lead every kernel of a capture back to at most one layer of an engine of ONNX Runtime.
 
@@ -286,6 +287,7 @@ def align_ort(
         guess_ns: When the profile began on the clock of the collector, as far as that is known; see `fit_clock`.
         within_ns: How far off that may be.
         device: The GPU to look at; None for all that worked.
+        matched: The same layers in the form of a plan, with other roles; None for those of `matched_layer`.
 
     Raises:
         CaptureError: No kernel ran, nothing tells how the clocks stand, or the captured time was not conserved.
@@ -306,7 +308,7 @@ def align_ort(
         ranges = _with(trace.ranges, node_ranges(events, clock, pid, tid))
     found = align_trace(
         trace._replace(ranges=ranges),
-        [_matched(layer) for layer in layers],
+        [matched_layer(layer) for layer in layers] if matched is None else matched,
         device=device,
         iteration_range=INFERENCE_RANGE if clock.share >= MIN_INSIDE else None,
     )
@@ -384,15 +386,34 @@ def _with(ranges: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
     return both.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
-def _matched(layer: Layer) -> MatchedLayer:
-    """A layer in the form that kernels are led to; what ONNX Runtime says of it is its name and its op."""
+def matched_layer(layer: Layer, role: PlanRole | None = None) -> MatchedLayer:
+    """A layer of ONNX Runtime, matched to its nodes, in the form that kernels are led to: a layer of a plan.
+
+    Args:
+        layer: The layer.
+        role: What it is for; None to take it for what its own role says.
+    """
+    if role is None:
+        role = "layout" if layer.role == "layout" else "compute"
+    present = [tensor for tensor in layer.op.inputs if tensor is not None]
     return MatchedLayer(
-        layer=PlanLayer(name=layer.name, kind=layer.op.op_type),
-        role="layout" if layer.role == "layout" else "compute",
+        layer=PlanLayer(
+            name=layer.name,
+            kind=layer.op.op_type,
+            inputs=tuple(_in_plan(tensor) for tensor in present if not tensor.constant),
+            outputs=tuple(_in_plan(tensor) for tensor in layer.op.outputs if tensor is not None),
+            constants=tuple(_in_plan(tensor) for tensor in present if tensor.constant),
+        ),
+        role=role,
         nodes=layer.nodes,
-        match="exact" if layer.role == "layout" else layer.match,
+        match=layer.match if role == "compute" else "exact",
         reason=layer.reason,
     )
+
+
+def _in_plan(tensor: Tensor) -> PlanTensor:
+    dims = None if tensor.shape is None else tuple(dim if isinstance(dim, int) else -1 for dim in tensor.shape)
+    return PlanTensor(name=tensor.name, dims=dims, dtype="" if tensor.dtype == "unknown" else tensor.dtype)
 
 
 def _said(clock: Clock, collector: str) -> str:

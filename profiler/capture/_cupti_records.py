@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profiler.capture._trace_tables import Columns, places_in
-from profiler.nested_ranges import distinct
+from profiler.capture._trace_tables import Columns
+from profiler.nested_ranges import distinct, places_in
 
 
 class Family(NamedTuple):

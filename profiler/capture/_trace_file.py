@@ -1,38 +1,64 @@
 """An nsys export as a file: is it one, can it be read, and its tables as columns of integers.
 
-Python objects for every value of millions of rows cost more than all that follows. So SQLite writes the values of a
-chunk of rows into one text per column (``group_concat``) and numpy reads them back: about half the time of fetching
-rows, and no more memory than a chunk.
+SQLite opens the file, holds its lock and answers the small questions. Whole columns are read from the pages of the
+file (`_trace_pages`), several times as fast as SQLite hands out their values one by one. What is stored in an unusual
+way, and a file beside which a journal holds changes that are not yet in it, SQLite reads row by row.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import sqlite3
 import struct
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
+from profiler.capture._trace_pages import Bools, Ints, OddValueError, PageFile, Places, UnusualError, whole
 from profiler.errors import MissingError, UsageError
-
-Ints = npt.NDArray[np.int64]
 
 CHUNK_ROWS = 1 << 16
 _MAGIC = b"SQLite format 3\0"
 _BUSY_SECONDS = 2.0
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
+_TO_EXPORT = "export a capture: nsys export --type sqlite FILE.nsys-rep"
 _EXPORT = "nsys export --type sqlite --output {stem}.sqlite {name}"
 # A file that has none of these tables is no export of nsys, whatever else it holds.
 _OWN_TABLES = ("StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS")
 _OWN_PREFIX = "CUPTI_ACTIVITY_KIND_"
 _PLACEHOLDERS = 500
+_SPARE = 1.05
+
+
+class _Numbers(dict[bytes, int]):
+    def __missing__(self, text: bytes) -> int:
+        self[text] = len(self)
+        return self[text]
+
+
+class Texts:
+    """Numbers texts in the order in which they first come.
+
+    Attributes:
+        values: What each number stands for.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = _Numbers()
+
+    def number(self, texts: Iterable[bytes]) -> Iterable[int]:
+        """The numbers of some texts."""
+        return map(self._numbers.__getitem__, texts)
+
+    @property
+    def values(self) -> list[str]:
+        return [text.decode("utf-8", "replace") for text in self._numbers]
 
 
 class Column(NamedTuple):
@@ -43,12 +69,25 @@ class Column(NamedTuple):
         default: What stands for NULL, and for a column that the table lacks.
         dtype: What the values are kept as, where they fit; else int64.
         required: Without it the table means something else than in nsys.
+        texts: Where the column holds texts: what numbers them. The values are these numbers.
     """
 
     sources: tuple[str, ...]
     default: int = 0
     dtype: str = "int64"
     required: bool = False
+    texts: Texts | None = None
+
+
+class _Rows(Protocol):
+    """Some rows of a table, of which columns are taken one by one: see `_trace_pages.PageRows`."""
+
+    count: int
+    share: float
+
+    def integers(self, name: str) -> tuple[Ints, Bools | None]: ...
+
+    def texts(self, name: str) -> tuple[Places, list[bytes]]: ...
 
 
 class TraceFile:
@@ -59,13 +98,22 @@ class TraceFile:
         tables: The columns of each table.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, pages: PageFile | None) -> None:
+        """List the tables.
+
+        Args:
+            path: The file.
+            connection: To it, with a lock.
+            pages: The same, to read pages of; None where they do not hold all.
+        """
         self.path = path
-        self._connection = connection
-        names = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        self._connection, self._pages = connection, pages
+        found = connection.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'").fetchall()
+        # A virtual table has none.
+        self._roots = {str(name): root if isinstance(root, int) else 0 for name, root in found}
         self.tables = {
             name: frozenset(str(row[1]) for row in connection.execute(f"PRAGMA table_info({_quoted(name)})"))
-            for name in names
+            for name in self._roots
         }
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
@@ -85,101 +133,86 @@ class TraceFile:
         found = self._connection.execute(f"SELECT {function}({_quoted(column)}) FROM {_quoted(table)}").fetchone()[0]  # noqa: S608
         return None if found is None else int(found)
 
-    def read(self, table: str, columns: Mapping[str, Column], where: str = "1") -> dict[str, Any]:
+    def read(
+        self,
+        table: str,
+        columns: Mapping[str, Column],
+        keep: Callable[[Mapping[str, Any]], Bools | None] | None = None,
+    ) -> dict[str, Any]:
         """Columns of a table, in the order of its rows.
 
         Args:
             table: Its name. Where there is no such table all columns are empty.
             columns: By the name to give them.
-            where: Which rows, in SQL.
+            keep: Which rows of some columns to keep; None for all.
 
         Returns:
             Integers ``[rows]`` by name, of the dtype of the column where they fit, else int64.
 
         Raises:
-            UsageError: A value is no integer, or a column that is required is not there.
+            UsageError: A value is no integer, or no text, or a column that is required is not there.
         """
-        if table not in self.tables:
+        there = self.tables.get(table)
+        if there is None:
             return {name: np.empty(0, dtype=column.dtype) for name, column in columns.items()}
-        present = {
-            name: [_quoted(source) for source in column.sources if source in self.tables[table]]
-            for name, column in columns.items()
-        }
-        for name, column in columns.items():
-            if column.required and not present[name]:
-                raise UsageError(
-                    f"{self.path} is not an nsys export as nsys writes it",
-                    why=f"table {table} has no column {column.sources[0]}",
-                    fix="export the .nsys-rep again: nsys export --type sqlite",
-                )
-        # Several sources, or one and the default, are told apart by SQLite; a single one rarely has NULL.
-        expressions = {
-            name: sources[0] if len(sources) == 1 else f"coalesce({', '.join(sources)})"
-            for name, sources in present.items()
-            if sources
-        }
-        parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in columns}
-        steady: dict[str, int | None] = {name: None for name in columns if name not in expressions}
-        for at, bounds in enumerate(self._chunks(table)):
-            from_rows = f"FROM {_quoted(table)} NOT INDEXED WHERE rowid > ? AND rowid <= ? AND ({where})"
-            # Device, process, most sizes of a block: what does not vary is cheaper to check than to read.
-            same = " AND ".join(f"{expressions[n]} IS {_sql(v)}" for n, v in steady.items() if n in expressions)
-            varying = [name for name in expressions if name not in steady]
-            count, alike, texts = self._texts(from_rows, bounds, same or "1", [expressions[n] for n in varying])
-            by_name = dict(zip(varying, texts, strict=True))
-            if alike != count:
-                steady = {name: None for name in columns if name not in expressions}
-                varying = [name for name in expressions if name not in by_name]
-                _, _, texts = self._texts(from_rows, bounds, "1", [expressions[n] for n in varying])
-                by_name |= dict(zip(varying, texts, strict=True))
-            for name, column in columns.items():
-                if name in steady:
-                    value = steady[name]
-                    values: Ints | None = np.full(count, column.default if value is None else value, dtype=np.int64)
-                else:
-                    values = _integers(by_name[name], count, column.default)
-                if values is None:
-                    _, _, texts = self._texts(from_rows, bounds, "1", [_whole(expressions[name], column.default)])
-                    values = _integers(texts[0], count, column.default)
-                if values is None:
-                    raise UsageError(
-                        f"{self.path} is not an nsys export as nsys writes it",
-                        why=f"column {'/'.join(column.sources)} of table {table} holds something else than integers",
-                        fix="export the .nsys-rep again: nsys export --type sqlite",
-                    )
-                if at == 0 and count and name not in steady and bool((values == values[0]).all()):
-                    steady[name] = None if by_name[name] is None else int(values[0])
-                parts[name].append(compact(values, column.dtype))
-        # A column at a time, so that only one is in memory twice.
-        return {name: _joined(parts.pop(name), column.dtype) for name, column in columns.items()}
-
-    def _texts(
-        self, from_rows: str, bounds: tuple[int, int], same: str, expressions: Sequence[str]
-    ) -> tuple[int, int, list[str | None]]:
-        """How many rows there are, of how many a condition holds, and the values of expressions, a text each."""
-        texts = "".join(f", group_concat({expression})" for expression in expressions)
-        count, alike, *found = self._connection.execute(
-            f"SELECT count(*), total({same}){texts} {from_rows}", bounds
-        ).fetchone()
-        return int(count), int(alike), [None if text is None else str(text) for text in found]
-
-    def texts(self, table: str, expression: str, where: str = "1") -> tuple[npt.NDArray[np.int32], list[object]]:
-        """An expression of each row, as int32 codes and what each code stands for."""
-        codes = _Codes()
-        query = f"SELECT {expression} FROM {_quoted(table)} NOT INDEXED WHERE {where} ORDER BY rowid"  # noqa: S608
+        for column in columns.values():
+            if column.required and not there.intersection(column.sources):
+                raise self._look_alike(f"table {table} has no column {column.sources[0]}")
+        sources = sorted({source for column in columns.values() for source in column.sources if source in there})
         try:
-            found = self._numbered(query, codes)
-        except sqlite3.OperationalError as error:
-            if "decode" not in str(error).lower():
-                raise
-            # A name that is no UTF-8: slower, so only then.
-            codes = _Codes()
-            with self._lenient():
-                found = self._numbered(query, codes)
-        return found, list(codes)
+            try:
+                return self._columns(self._from_pages(table, sources), there, columns, keep)
+            except UnusualError:
+                return self._columns(self._from_rows(table, sources), there, columns, keep)
+        except _OddColumnError as error:
+            raise self._look_alike(f"column {error} of table {table} holds something else than {error.kind}") from None
 
-    def _numbered(self, query: str, codes: _Codes) -> npt.NDArray[np.int32]:
-        return np.fromiter(map(codes.__getitem__, chain.from_iterable(self._connection.execute(query))), dtype=np.int32)
+    def _columns(
+        self,
+        chunks: Iterable[_Rows],
+        there: frozenset[str],
+        columns: Mapping[str, Column],
+        keep: Callable[[Mapping[str, Any]], Bools | None] | None,
+    ) -> dict[str, Any]:
+        parts = {name: _Growing(column.dtype) for name, column in columns.items()}
+        for rows in chunks:
+            found = {
+                name: compact(_values(rows, column, [each for each in column.sources if each in there]), column.dtype)
+                for name, column in columns.items()
+            }
+            kept = None if keep is None else keep(found)
+            for name, values in found.items():
+                parts[name].add(values if kept is None or kept.all() else values[kept], rows.share)
+        return {name: part.values for name, part in parts.items()}
+
+    def _from_pages(self, table: str, wanted: Sequence[str]) -> Iterator[_Rows]:
+        if self._pages is None:
+            raise UnusualError
+        names = []
+        for _, name, _, _, default, key, hidden in self._connection.execute(f"PRAGMA table_xinfo({_quoted(table)})"):
+            # In no row is a generated column, a key that is the id of the row, or the default of a column added later.
+            if hidden or (name in wanted and (key or default is not None)):
+                raise UnusualError
+            names.append(str(name))
+        yield from self._pages.rows(self._roots[table], names)
+
+    def _from_rows(self, table: str, wanted: Sequence[str]) -> Iterator[_Rows]:
+        names = ", ".join(map(_quoted, wanted)) or "NULL"
+        cursor = self._connection.cursor()
+        self._connection.text_factory = bytes
+        try:
+            cursor.execute(f"SELECT {names} FROM {_quoted(table)} NOT INDEXED")  # noqa: S608
+            while rows := cursor.fetchmany(CHUNK_ROWS):
+                yield _FetchedRows(rows, wanted)
+        finally:
+            self._connection.text_factory = str
+
+    def _look_alike(self, why: str) -> UsageError:
+        return UsageError(
+            f"{self.path} is not an nsys export as nsys writes it",
+            why=why,
+            fix="export the .nsys-rep again: nsys export --type sqlite",
+        )
 
     def strings(self, ids: Iterable[int]) -> dict[int, str]:
         """The strings of ids of StringIds, as far as they are there."""
@@ -203,31 +236,92 @@ class TraceFile:
         finally:
             self._connection.text_factory = str
 
-    def _chunks(self, table: str) -> Iterator[tuple[int, int]]:
-        """Bounds of row ids, each around `CHUNK_ROWS` rows: above the first, up to the second."""
-        last = self._extreme_row(table, "max")
-        first = self._extreme_row(table, "min")
-        if first is None or last is None:
-            return
-        below = first - 1
-        query = f"SELECT rowid FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT 1 OFFSET ?"  # noqa: S608
-        while below < last:
-            found = self._connection.execute(query, (below, CHUNK_ROWS - 1)).fetchone()
-            upper = last if found is None else int(found[0])
-            yield below, upper
-            below = upper
 
-    def has_values(self, table: str, column: str, where: str = "1") -> bool:
-        """Whether a column is there and not NULL in some row of those."""
-        if column not in self.tables.get(table, ()):
-            return False
-        query = f"SELECT 1 FROM {_quoted(table)} WHERE {_quoted(column)} IS NOT NULL AND ({where}) LIMIT 1"  # noqa: S608
-        return self._connection.execute(query).fetchone() is not None
+class _OddColumnError(Exception):
+    """A column has values of another kind."""
 
-    def _extreme_row(self, table: str, function: str) -> int | None:
-        """The lowest (``min``) or highest (``max``) row id of a table; None where it has no rows."""
-        found = self._connection.execute(f"SELECT {function}(rowid) FROM {_quoted(table)}").fetchone()[0]  # noqa: S608
-        return None if found is None else int(found)
+    def __init__(self, column: str, kind: str) -> None:
+        super().__init__(column)
+        self.kind = kind
+
+
+class _FetchedRows:
+    """Rows that SQLite has read; texts are bytes."""
+
+    def __init__(self, rows: Sequence[tuple[object, ...]], names: Sequence[str]) -> None:
+        self.count, self.share = len(rows), 0.5
+        self._columns = dict(zip(names, zip(*rows, strict=True), strict=False))
+
+    def integers(self, name: str) -> tuple[Ints, Bools | None]:
+        values = self._columns[name]
+        kinds = set(map(type, values))
+        if not kinds <= {int, float, type(None)}:
+            raise OddValueError
+        if float in kinds:
+            values = tuple(int(whole(np.array([value]))[0]) if isinstance(value, float) else value for value in values)
+        null = np.array([value is None for value in values], dtype=np.bool_)
+        found = np.array([0 if value is None else value for value in values], dtype=np.int64)
+        return found, null if null.any() else None
+
+    def texts(self, name: str) -> tuple[Places, list[bytes]]:
+        values = self._columns[name]
+        if not set(map(type, values)) <= {bytes, type(None)}:
+            raise OddValueError
+        numbers: dict[object, int] = {}
+        found = [-1 if value is None else numbers.setdefault(value, len(numbers)) for value in values]
+        return np.array(found, dtype=np.intp), [bytes(value) for value in numbers if isinstance(value, bytes)]
+
+
+class _Growing:
+    """A column that more and more is added to, in memory for as much as is likely to come: what is not used is free."""
+
+    def __init__(self, dtype: str) -> None:
+        self._values: npt.NDArray[Any] = np.empty(0, dtype=dtype)
+        self._count = 0
+
+    def add(self, values: npt.NDArray[Any], share: float) -> None:
+        """Add values, with which there is a share of all."""
+        end = self._count + len(values)
+        dtype = np.promote_types(self._values.dtype, values.dtype)
+        if end > len(self._values) or dtype != self._values.dtype:
+            grown = np.empty(end if share >= 1 else int(end / share * _SPARE), dtype=dtype)
+            grown[: self._count] = self._values[: self._count]
+            self._values = grown
+        self._values[self._count : end] = values
+        self._count = end
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        return self._values[: self._count]
+
+
+def _values(rows: _Rows, column: Column, sources: Sequence[str]) -> Ints:
+    """The values of a column: those of the first source, and where these are NULL of the next."""
+    found: Ints | None = None
+    null: Bools | None = None
+    for source in sources:
+        try:
+            values, missing = rows.integers(source) if column.texts is None else _texts(rows, source, column.texts)
+        except OddValueError:
+            raise _OddColumnError(source, "integers" if column.texts is None else "texts") from None
+        if found is None or null is None:
+            found, null = values, missing
+        else:
+            found = np.where(null, values, found)
+            null = null if missing is None else null & missing
+        if null is None:
+            return found
+    if found is None or null is None:
+        return np.full(rows.count, column.default, dtype=np.int64)
+    return np.where(null, column.default, found)
+
+
+def _texts(rows: _Rows, source: str, texts: Texts) -> tuple[Ints, Bools | None]:
+    numbers, values = rows.texts(source)
+    null = numbers < 0
+    # A -1 leads to the last place.
+    known = np.array([*texts.number(values), -1], dtype=np.int64)
+    return known[numbers], null if null.any() else None
 
 
 @contextmanager
@@ -241,46 +335,67 @@ def open_trace(path: Path) -> Iterator[TraceFile]:
         MissingError: There is no such file, or it may not be read.
         UsageError: It is no export of nsys to sqlite, is damaged, or is being written.
     """
-    write_ahead = _check_head(path)
-    try:
-        connection = _connect(path, write_ahead=write_ahead)
+    # Not closed before the connection is: that would drop the lock, which belongs to the process and not to the handle.
+    with _opened(path) as file:
+        write_ahead = _check_head(path, file)
         try:
-            trace = TraceFile(path, connection)
-            if not any(name in _OWN_TABLES or name.startswith(_OWN_PREFIX) for name in trace.tables):
-                named = ", ".join(sorted(trace.tables)[:5])
-                raise UsageError(
-                    f"{path} is not an export of nsys",
-                    why=f"its tables are others: {named}" if named else "it has no tables",
-                    fix="export a capture: nsys export --type sqlite FILE.nsys-rep",
-                )
-            yield trace
-        finally:
-            connection.close()
-    except UnicodeDecodeError as error:
-        # What Python makes of a message of SQLite that quotes bytes of a damaged schema.
-        raise _explained(path, bytes(error.object).decode("utf-8", "replace")) from None
-    except sqlite3.DatabaseError as error:
-        raise _explained(path, str(error)) from None
+            connection = _connect(path, write_ahead=write_ahead)
+            try:
+                trace = TraceFile(path, connection, _pages(path, file))
+                if not any(name in _OWN_TABLES or name.startswith(_OWN_PREFIX) for name in trace.tables):
+                    named = ", ".join(sorted(trace.tables)[:5])
+                    raise UsageError(
+                        f"{path} is not an export of nsys",
+                        why=f"its tables are others: {named}" if named else "it has no tables",
+                        fix=_TO_EXPORT,
+                    )
+                yield trace
+            finally:
+                connection.close()
+        except UnicodeDecodeError as error:
+            # What Python makes of a message of SQLite that quotes bytes of a damaged schema.
+            raise _explained(path, bytes(error.object).decode("utf-8", "replace")) from None
+        except sqlite3.DatabaseError as error:
+            raise _explained(path, str(error)) from None
 
 
-def _check_head(path: Path) -> bool:
+def _opened(path: Path) -> io.FileIO:
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", why="a file that nsys exported was expected", fix=_TO_EXPORT)
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise MissingError(f"there is no file {path}", fix=_TO_EXPORT) from None
+    except OSError as error:
+        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix=_TO_EXPORT) from None
+
+
+def _pages(path: Path, file: io.FileIO) -> PageFile | None:
+    """The pages of a file that is locked; None where another file took its place, or they do not hold all."""
+    try:
+        same = os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return PageFile(file) if same and not _unfinished(path) else None
+    except (UnusualError, OSError):
+        return None
+
+
+def _unfinished(path: Path) -> bool:
+    """Whether a journal beside the file holds changes that are not in it, or has to be undone."""
+    return any(beside.is_file() and beside.stat().st_size for beside in (Path(f"{path}-wal"), Path(f"{path}-journal")))
+
+
+def _check_head(path: Path, file: io.FileIO) -> bool:
     """See from the first bytes and the size whether this is a whole sqlite file; returns whether it keeps a WAL.
 
     The header of sqlite holds the size of a page at byte 16, the number of pages at byte 28, which counts where the
     numbers at 24 and 92 agree, and at byte 19 a 2 for a write-ahead log
     (https://sqlite.org/fileformat.html#the_database_header).
     """
-    export = "export a capture: nsys export --type sqlite FILE.nsys-rep"
     try:
-        if path.is_dir():
-            raise UsageError(f"{path} is a folder", why="a file that nsys exported was expected", fix=export)
-        with path.open("rb") as file:
-            head = file.read(100)
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise MissingError(f"there is no file {path}", fix=export) from None
+        head = file.read(100)
+        size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix=export) from None
+        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix=_TO_EXPORT) from None
     if not head.startswith(_MAGIC):
         suffix = next((suffix for suffix in _REPORTS if path.name.endswith(suffix)), "")
         if suffix:
@@ -288,7 +403,7 @@ def _check_head(path: Path) -> bool:
         raise UsageError(
             f"{path} is not an sqlite file" if head else f"{path} is empty",
             why="it does not begin as sqlite files do" if head else "0 bytes: the export was cut short",
-            fix=export,
+            fix=_TO_EXPORT,
         )
     if len(head) == 100:
         page = struct.unpack(">H", head[16:18])[0]
@@ -321,9 +436,7 @@ def _connect(path: Path, *, write_ahead: bool) -> sqlite3.Connection:
     beside this one (a write-ahead log that is empty), unless there is a log that then would be left out.
     """
     failure: sqlite3.OperationalError | None = None
-    unfinished = any(
-        beside.is_file() and beside.stat().st_size for beside in (Path(f"{path}-wal"), Path(f"{path}-journal"))
-    )
+    unfinished = _unfinished(path)
     immutable = "mode=ro&immutable=1"
     for mode in ("mode=ro",) if unfinished else (immutable,) if write_ahead else ("mode=ro", immutable):
         connection = sqlite3.connect(
@@ -359,14 +472,6 @@ def _explained(path: Path, why: str) -> UsageError:
     return UsageError(f"{path} is damaged", why=why, fix="copy it again, or export again: nsys export --type sqlite")
 
 
-class _Codes(dict[object, int]):
-    """Numbers values in the order in which they are first asked for."""
-
-    def __missing__(self, value: object) -> int:
-        self[value] = len(self)
-        return self[value]
-
-
 def compact(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """Values as ``dtype`` where all fit, else as they are."""
     if dtype == "int64" or not len(values):
@@ -374,34 +479,6 @@ def compact(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     limits = np.iinfo(dtype)
     fits = int(values.min()) >= limits.min and int(values.max()) <= limits.max
     return values.astype(dtype) if fits else values
-
-
-def _joined(parts: Sequence[npt.NDArray[Any]], dtype: str) -> npt.NDArray[Any]:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
-
-
-def _integers(text: str | None, count: int, default: int) -> Ints | None:
-    """The integers of a text; None where they are not ``count`` or are no integers."""
-    if text is None:
-        return np.full(count, default, dtype=np.int64)
-    with warnings.catch_warnings():
-        # numpy warns of text that is no number, and means to raise ValueError some day.
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            values = np.fromstring(text, dtype=np.int64, sep=",")
-        except (DeprecationWarning, ValueError):
-            return None
-    return values if len(values) == count else None
-
-
-def _whole(expression: str, default: int) -> str:
-    """An expression without NULL, and without the real numbers that files written by hand have for integers."""
-    kinds = f"WHEN 'null' THEN {default} WHEN 'real' THEN CAST({expression} AS INTEGER)"
-    return f"CASE typeof({expression}) {kinds} ELSE {expression} END"
-
-
-def _sql(value: int | None) -> str:
-    return "NULL" if value is None else str(value)
 
 
 def _quoted(name: str) -> str:

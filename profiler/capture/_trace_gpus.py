@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.capture._trace_file import Column, Ints, TraceFile
+from profiler.capture._trace_file import Column, TraceFile
+from profiler.capture._trace_pages import Ints
 from profiler.gpu_trace import TraceGpu
 from profiler.nested_ranges import distinct
 

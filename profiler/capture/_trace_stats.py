@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_BYTES = 1 << 30
-_FIX = "nsys stats --report cuda_gpu_kern_sum --format csv --output . FILE, or better the sqlite file itself"
+FIX = (
+    "nsys stats --report nvtx_kern_sum,cuda_gpu_trace,cuda_gpu_kern_sum --format csv --output . FILE: the first leads "
+    "kernels to layers, the second knows of gaps; better still is the sqlite file itself"
+)
 
 # The headers of nsys 2020 to 2026, without unit and case: what a column is called here.
 _HEADERS = {
@@ -23,8 +26,9 @@ _HEADERS = {
     "maximum": "max_ns", "stddev": "stddev_ns", "name": "name", "kernel name": "name", "nvtx range": "range",
     "style": "style", "pid": "pid", "tid": "tid", "nvtx inst": "range_count", "gridxyz": "grid", "blockxyz": "block",
 }  # fmt: skip
-_UNITS = {"": 1, "ns": 1, "nsec": 1, "us": 1000, "usec": 1000, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9}
-_HEADER = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<unit>[a-z%]*)\))?\s*$", re.IGNORECASE)
+UNITS = {"": 1, "ns": 1, "nsec": 1, "us": 1000, "usec": 1000, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9}
+HEADER = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<unit>[a-z%]*)\))?\s*$", re.IGNORECASE)
+_PRINTED = re.compile(r"^ *Time \(%\)  +Total Time \(|^ *Start \(\w+\)  +Duration \(", re.MULTILINE)
 _STYLES = {"pushpop": "push_pop", "startend": "start_end"}
 
 
@@ -57,23 +61,19 @@ def read_stats(path: Path) -> KernelSums:
     """
     import pandas as pd
 
-    lines = _lines(path)
+    text = read_text(path)
+    lines = _lines(path, text)
     header: list[str | None] = []
     units: list[str] = []
     at = 0
     for at, cells in enumerate(lines):  # noqa: B007 - where the header stands
-        matched = [_HEADER.match(cell) for cell in cells]
+        matched = [HEADER.match(cell) for cell in cells]
         names = [_HEADERS.get(match["name"].lower()) if match else None for match in matched]
         if {"name", "total_ns", "count"} <= set(names):
             header, units = names, [(match["unit"] or "").lower() if match else "" for match in matched]
             break
     else:
-        found = next((", ".join(cells) for cells in lines if len(cells) > 1), "")
-        raise UsageError(
-            f"{path} is no kernel summary of nsys stats",
-            why=f"its header is {found[:120]}" if found else "it holds no table",
-            fix=_FIX,
-        )
+        raise UsageError(f"{path} is no kernel summary of nsys stats", why=_instead(lines, text), fix=FIX)
     rows: dict[str, list[object]] = {name: [] for name in header if name}
     for number, cells in enumerate(lines[at + 1 :], at + 2):
         if not any(cells):
@@ -95,26 +95,43 @@ def read_stats(path: Path) -> KernelSums:
         report, wanted = "cuda_gpu_kern_gb_sum", (*KERNEL_SUMS, "grid", "block")
     size = len(rows["name"])
     if not size:
-        raise UsageError(f"{path} holds no kernels", why="its table has no rows", fix=_FIX)
+        raise UsageError(f"{path} holds no kernels", why="its table has no rows", fix=FIX)
     frame = pd.DataFrame({name: rows.get(name, [float("nan")] * size) for name in wanted}, columns=list(wanted))
-    coarse = sorted({unit for unit in units if _UNITS.get(unit, 1) > 1})
+    coarse = sorted({unit for unit in units if UNITS.get(unit, 1) > 1})
     notes = [f"times were printed in {', '.join(coarse)} and are exact to its last digit only"] if coarse else []
     return KernelSums(report, frame, tuple(notes))
 
 
-def _lines(path: Path) -> list[list[str]]:
+def _instead(lines: list[list[str]], text: str) -> str:
+    """What a file holds in place of the table that was sought."""
+    if _PRINTED.search(text):
+        return "it is a table as nsys prints it for people, with long names cut (--format csv is the other one)"
+    found = next((", ".join(cells) for cells in lines if len(cells) > 1), "")
+    return f"its header is {found[:120]}" if found else "it holds no table"
+
+
+def read_text(path: Path) -> str:
+    """What ``nsys stats`` wrote, as text.
+
+    Raises:
+        MissingError: There is no such file.
+        UsageError: It is too large, or no text.
+    """
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise UsageError(f"{path} is too large", why=f"{size} bytes; the limit is {MAX_BYTES}", fix=_FIX)
+            raise UsageError(f"{path} is too large", why=f"{size} bytes; the limit is {MAX_BYTES}", fix=FIX)
         data = path.read_bytes()
     except FileNotFoundError:
-        raise MissingError(f"there is no file {path}", fix=_FIX) from None
+        raise MissingError(f"there is no file {path}", fix=FIX) from None
     except OSError as error:
-        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix=_FIX) from None
+        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix=FIX) from None
     if b"\0" in data[: 1 << 16]:
-        raise UsageError(f"{path} is a binary file", why="a CSV of nsys stats was expected", fix=_FIX)
-    text = data.decode("utf-8-sig", errors="replace")
+        raise UsageError(f"{path} is a binary file", why="a CSV of nsys stats was expected", fix=FIX)
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def _lines(path: Path, text: str) -> list[list[str]]:
     # A demangled name may be longer than the 128 KiB that csv allows by default.
     limit = csv.field_size_limit(MAX_BYTES)
     try:
@@ -133,15 +150,15 @@ def _value(path: Path, number: int, name: str, unit: str, cell: str) -> object:
     if name in {"pid", "tid"} and not cell:
         return -1
     try:
-        if unit not in _UNITS:
+        if unit not in UNITS:
             raise ValueError(f"unit {unit}")
         plain = cell.replace(",", "")
         if name in {"count", "pid", "tid", "range_count"}:
             return int(plain)
         if name in {"total_ns", "min_ns", "max_ns"}:
-            return int(plain) * _UNITS[unit] if "." not in plain else round(float(plain) * _UNITS[unit])
-        return float(plain) * _UNITS[unit]
+            return int(plain) * UNITS[unit] if "." not in plain else round(float(plain) * UNITS[unit])
+        return float(plain) * UNITS[unit]
     except ValueError:
         raise UsageError(
-            f"{path} has {cell!r} where a number belongs", why=f"line {number}, column {name}", fix=_FIX
+            f"{path} has {cell!r} where a number belongs", why=f"line {number}, column {name}", fix=FIX
         ) from None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from profiler.capture._trace_file import Ints, compact
-from profiler.nested_ranges import distinct
+from profiler.capture._trace_file import compact
+from profiler.capture._trace_pages import Ints
+from profiler.nested_ranges import distinct, places_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +26,6 @@ PID_SHIFT, PID_MASK = 24, 0xFFFFFF
 def process_of(serial: Ints) -> npt.NDArray[np.int32]:
     """The process id within globalPids or globalTids; -1 where there is none."""
     return np.where(serial < 0, -1, serial >> PID_SHIFT & PID_MASK).astype(np.int32)
-
-
-def of_process(column: str, pid: int) -> str:
-    return f"({column} >> {PID_SHIFT}) & {PID_MASK} = {pid}"
 
 
 def forwards(columns: Columns, what: str, notes: list[str]) -> Columns:
@@ -53,6 +51,24 @@ def ordered(columns: Columns) -> Columns:
     return rows_of(columns, np.argsort(start, kind="stable").astype(np.int32))
 
 
+def merged(tables: Sequence[Columns], names: Sequence[str]) -> Columns:
+    """Several tables as one, by start, with 0 for columns that one of them lacks. The tables are emptied."""
+    sizes = [len(table["start_ns"]) for table in tables]
+    bounds = list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
+    order = np.argsort(np.concatenate([table["start_ns"] for table in tables]), kind="stable")
+    places = np.empty(len(order), dtype=np.intp)
+    places[order] = np.arange(len(order))
+    found: Columns = {}
+    for name in names:
+        parts = [
+            (table.pop(name), low, high) for table, (low, high) in zip(tables, bounds, strict=True) if name in table
+        ]
+        found[name] = np.zeros(len(order), dtype=np.result_type(*(part for part, _, _ in parts)))
+        for part, low, high in parts:
+            found[name][places[low:high]] = part
+    return found
+
+
 def categories(keys: npt.NDArray[Any], known: Mapping[int, str], *, every: bool = False) -> pd.Categorical:
     """Keys as a category of their names, sorted, so that it does not tell in which order the rows were.
 
@@ -72,11 +88,6 @@ def categories(keys: npt.NDArray[Any], known: Mapping[int, str], *, every: bool 
     table = np.asarray([index[name] for name in names], dtype=np.int32)
     narrow = compact(table[codes] if len(table) else codes, "int16")
     return pd.Categorical.from_codes(narrow, categories=pd.Index(list(index), dtype=object))
-
-
-def places_in(found: npt.NDArray[Any], keys: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Where each key stands among the distinct ones: less memory than ``np.unique`` takes for its inverse."""
-    return np.searchsorted(found, keys).astype(np.int32)
 
 
 def frame_of(columns: Columns, names: Sequence[str]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from profiler.nvml_session import Sampler, sampler
-from profiler.records import Fraction, NonNegative, Record
+from profiler.records import ClockSummary, Spread
 
 STEP_S = 0.02
 """Time between samples."""
@@ -40,32 +40,6 @@ class ClockSample(NamedTuple):
     temperature_c: float | None = None
     energy_j: float | None = None
     reasons: tuple[str, ...] | None = None
-
-
-class Spread(Record, frozen=True, kw_only=True):
-    """Smallest, median and largest of the readings of a quantity."""
-
-    min: float
-    median: float
-    max: float
-
-
-class ClockSummary(Record, frozen=True, kw_only=True):
-    """What the samples of a run come to; None is what the driver did not tell."""
-
-    samples: NonNegative
-    duration_ns: NonNegative
-    """From the first sample to the last."""
-    sm_clock_mhz: Spread | None = None
-    memory_clock_mhz: Spread | None = None
-    power_w: Spread | None = None
-    temperature_c: Spread | None = None
-    energy_j: float | None = None
-    """Used between the first sample and the last."""
-    reasons: dict[str, Fraction] | None = None
-    """What held the SM clock down, with its share of the time, largest first. Several may hold at once."""
-    notes: tuple[str, ...] = ()
-    """What could not be read, and why."""
 
 
 class Sampling:

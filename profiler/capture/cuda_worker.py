@@ -1,8 +1,9 @@
 """The child process that times and profiles ONNX Runtime's CUDA provider: ``python -m profiler.capture.cuda_worker``.
 
-It measures latency **without** any profiler, as a loop would be deployed that gets its inputs on the host: copies to
-the GPU, the inference with inputs and outputs bound there, copies back; and the same again with a CUDA graph. Then it
-runs the same inputs in a session with ONNX Runtime's profile on, and a collector around it.
+In the phase ``clean`` it measures latency **without** any profiler, as a loop would be deployed that gets its inputs on
+the host: copies to the GPU, the inference with inputs and outputs bound there, copies back; and the same again with a
+CUDA graph. In the phase ``profiled`` it runs the same inputs in a session with ONNX Runtime's profile on, and a
+collector around it.
 
 The host's memory is pageable, as numpy has it: copies from pinned memory are faster.
 """
@@ -11,12 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,45 +24,32 @@ import onnx
 
 from profiler import child
 from profiler.capture import ort
-from profiler.capture.collector import Collector, system_to_collector_ns
-from profiler.capture.cuda_record import (
+from profiler.capture.gpu_record import (
     NODE_EVENTS_FILE,
-    TIME_COLUMNS,
-    CudaCapture,
-    CudaWorkerRequest,
-    ModeTimes,
-    TensorCheck,
+    PROFILED_FILE,
+    OrtCudaRequest,
+    ProfiledTimes,
 )
-from profiler.capture.inference import (
-    CAPTURE_FILE,
-    EVENT_LIMIT,
-    LATENCY_FILE,
-    first_run,
-    make_inputs,
-    reported,
-    runs_to_profile,
-    say,
-    warm_up,
+from profiler.capture.gpu_window import Watching, profile_window, watching
+from profiler.capture.gpu_work import (
+    Arrays,
+    Copies,
+    Cuda,
+    HostTimer,
+    Runner,
+    Timer,
+    copies_for,
+    event_timer,
+    leave,
+    measure_clean,
+    run_phase,
 )
+from profiler.capture.inference import EVENT_LIMIT, first_run, make_inputs, runs_to_profile, say, warm_up
 from profiler.capture.statistics import latency_of
-from profiler.capture.verify import check_outputs
-from profiler.errors import BuildError, CaptureError, MissingError
-from profiler.gpu_trace_file import save_trace
-from profiler.ort_session import (
-    COPY_OPS,
-    SessionRequest,
-    clean_message,
-    make_session,
-    name_layers,
-    require_cuda_provider,
-)
+from profiler.capture.verify import check_outputs, is_array, ort_array, reference_outputs
+from profiler.ort_session import COPY_OPS, SessionRequest, make_session, name_layers, require_cuda_provider
+from profiler.records import TensorCheck
 
-Arrays = dict[str, npt.NDArray[Any]]
-Collecting = Callable[[], AbstractContextManager[Collector]]
-"""Makes a collector that can be started, and takes it down again."""
-
-MAX_COPIES = 1024
-"""Of the inputs, however small these are: each has a binding of its own."""
 _GRAPH_RUNS = 3
 """Inferences before a CUDA graph is replayed: ONNX Runtime runs two to allocate, and captures in the next
 (onnxruntime/core/providers/cuda/cuda_graph.h, ``min_num_runs_before_cuda_graph_capture_``)."""
@@ -71,199 +57,47 @@ _GRAPH_RUNS = 3
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=CudaWorkerRequest)
-    return reported(lambda: capture(request, _cupti if request.collector == "cupti" else None), request.scratch)
+    return run_phase(argv, OrtCudaRequest, clean, profiled)
 
 
-class _Cupti:
-    """CUPTI's records, and its clock: that of the activity records, as `capture.cupti` says."""
-
-    def __init__(self, collection: Any, module: Any) -> None:
-        """Take a collection of `capture.cupti`, and the module ``cupti.cupti``."""
-        self.start, self.stop, self.trace = collection.start, collection.stop, collection.trace
-        self._module = module
-
-    def now_ns(self) -> int:
-        return int(self._module.get_timestamp())
-
-
-@contextlib.contextmanager
-def _cupti() -> Iterator[Collector]:
-    from profiler.capture import cupti
-
-    # ONNX Runtime's nodes are known from its profile, so NVTX is not needed.
-    with cupti.collecting(nvtx=False) as collection:
-        from cupti import cupti as module
-
-        yield _Cupti(collection, module)
-
-
-def capture(request: CudaWorkerRequest, collecting: Collecting | None) -> None:
-    """Measure and profile; write raw samples, node events, the trace of the GPU and the `CudaCapture` record.
+def clean(request: OrtCudaRequest) -> None:
+    """Measure latency; leave the raw samples and a `CleanTimes`.
 
     Raises:
-        MissingError: The CUDA provider or the collector cannot work here.
+        MissingError: The CUDA provider, the driver or the GPU is missing.
         BuildError: ONNX Runtime refuses the model.
-        CaptureError: The model does not run with its inputs, or the collector failed.
+        CaptureError: The model does not run with its inputs.
     """
-    import pandas as pd
-
-    folder = Path(request.folder)
     feeds = make_inputs(request.inputs, request.seed)
-    size = sum(array.nbytes for array in feeds.values())
-    copies, notes = copies_beyond(size, request.l2_bytes) if request.cold_l2 else (1, [])
-    say("clean latency")
+    copies = copies_for(request, feeds)
     with timer_for(request.session) as timer:
-        runner = Runner(request.session, feeds, copies, timer)
-        checks = _verified(request, runner) if request.verify else ()
-        warmups = warm_up(runner.infer, request.warmup_ms)
-        samples = {"stream": runner.time(request.iterations, request.duration_s)}
-        del runner
-        refusal = ""
-        if request.cuda_graph:
-            say("clean latency with a CUDA graph")
-            refusal = _time_graph(request, feeds, copies, timer, samples)
-        timed_by = timer.clock
-    table = pd.concat([frame.assign(mode=mode) for mode, frame in samples.items()], ignore_index=True)
-    table["mode"] = table["mode"].astype("category")
-    table[list(TIME_COLUMNS)].to_parquet(folder / LATENCY_FILE, index=False)
-
-    profiled = _profile(request, feeds, copies, collecting, min(warmups, 10))
-    record = CudaCapture(
-        collector=request.collector if collecting else "none",
-        latency=latency_of(samples["stream"]["latency_ns"].to_numpy()),
-        profiled=latency_of(profiled.run_ns),
-        warmup_iterations=warmups,
-        threads=request.session.threads,
-        inputs=request.inputs,
-        clock_resolution_ns=ort.CLOCK_RESOLUTION_NS,
-        runtime_shapes=profiled.shapes,
-        modes=tuple(_mode_times(mode, frame) for mode, frame in samples.items()),
-        timed_by=timed_by,
-        copies=copies,
-        copy_bytes=size,
-        no_cuda_graph=refusal,
-        cpu_layers=profiled.cpu_layers if request.session.provider == "cuda" else (),
-        copy_layers=profiled.copy_layers,
-        checks=checks,
-        clock_guess_ns=profiled.clock_guess_ns,
-        clock_within_ns=profiled.clock_within_ns,
-        notes=(*notes, *profiled.notes),
-    )
-    # Written last: its presence says that the capture is whole.
-    (folder / CAPTURE_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+        measure_clean(request, _Modes(request.session, feeds, copies, timer))
 
 
-def copies_beyond(size: int, l2_bytes: int) -> tuple[int, list[str]]:
-    """How many copies of the inputs must take turns for the L2 cache to have lost each when it is its turn again.
+class _Modes(NamedTuple):
+    """Sessions of the CUDA provider; see `gpu_work.Modes`."""
 
-    Twice the size of the cache in all, since caches do not drop the oldest line first.
+    session: SessionRequest
+    feeds: Arrays
+    copies: Copies
+    timer: Timer
 
-    Args:
-        size: Bytes of the inputs.
-        l2_bytes: Of the cache.
+    def stream(self) -> OrtRunner:
+        return OrtRunner(self.session, self.feeds, self.copies.number, self.timer)
 
-    Returns:
-        The number, and what is to be said of it.
+    def graph(self) -> OrtRunner:
+        return OrtRunner(with_graph(self.session, on=True), self.feeds, self.copies.number, self.timer)
 
-    Raises:
-        CaptureError: The size of the cache is not known.
-    """
-    if l2_bytes <= 0:
-        raise CaptureError(
-            "inputs cannot be kept out of the L2 cache",
-            why="the size of the cache is not known",
-            fix="leave --cold-l2 away, or name the GPU",
-        )
-    notes = ["inputs come from DRAM (--cold-l2); weights do not take turns, so those that fit stay in the L2 cache"]
-    if size == 0:
-        return 1, ["there is nothing to keep out of the L2 cache: the model has no inputs"]
-    wanted = max(2 * l2_bytes // size + 1, 2)
-    if wanted > MAX_COPIES:
-        held = MAX_COPIES * size
-        notes.append(f"{MAX_COPIES} copies of the inputs are {held} bytes, less than twice the L2 cache: they may stay")
-    return min(wanted, MAX_COPIES), notes
+    def checks(self, runner: Runner[Any]) -> tuple[TensorCheck, ...]:
+        expected = reference_outputs(self.session, self.feeds, runner.names)
+        tf32 = self.session.provider == "cuda" and self.session.cuda.use_tf32
+        return check_outputs(runner.names, runner.outputs(), expected, tf32=tf32)
 
 
-# --- one inference --------------------------------------------------------------------------
-
-
-class Timer(Protocol):
-    """Times what happens on a stream; used from one thread, for one inference at a time."""
-
-    clock: Any
-    """As in `CudaCapture.timed_by`."""
-    stream: int
-    """The stream that the session is to work on; 0 for one of its own."""
-
-    def begin(self) -> None:
-        """The work begins with what is enqueued next."""
-
-    def end(self) -> None:
-        """It ends with what was enqueued last."""
-
-    def elapsed_ns(self) -> int | None:
-        """Wait for the end, and tell the time in between; None where the host's clock must do."""
-
-
-class HostTimer:
-    """No timer: the session waits for its work, and the host's clock tells."""
-
-    clock = "host clock"
-    stream = 0
-
-    def begin(self) -> None:
-        """Nothing."""
-
-    def end(self) -> None:
-        """Nothing."""
-
-    def elapsed_ns(self) -> int | None:
-        """None."""
-        return None
-
-
-class EventTimer:
-    """CUDA events on a stream of its own, which the session works on."""
-
-    clock = "cuda events"
-
-    def __init__(self, device: int) -> None:
-        """Make stream and events on a GPU."""
-        from cuda.bindings import runtime
-
-        self._runtime = runtime
-        self._call(runtime.cudaSetDevice(device))
-        self._stream = self._call(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking))
-        self._begin, self._end = (self._call(runtime.cudaEventCreate()) for _ in range(2))
-        self.stream = int(self._stream)
-
-    def begin(self) -> None:
-        """See `Timer`."""
-        self._call(self._runtime.cudaEventRecord(self._begin, self._stream))
-
-    def end(self) -> None:
-        """See `Timer`."""
-        self._call(self._runtime.cudaEventRecord(self._end, self._stream))
-
-    def elapsed_ns(self) -> int | None:
-        """See `Timer`; CUDA events tell milliseconds with a resolution of about half a microsecond."""
-        self._call(self._runtime.cudaEventSynchronize(self._end))
-        return round(float(self._call(self._runtime.cudaEventElapsedTime(self._begin, self._end))) * 1e6)
-
-    def close(self) -> None:
-        """Give back stream and events."""
-        for event in (self._begin, self._end):
-            self._runtime.cudaEventDestroy(event)
-        self._runtime.cudaStreamDestroy(self._stream)
-
-    def _call(self, result: tuple[Any, ...]) -> Any:
-        error, *values = result
-        if int(error) != 0:
-            _, text = self._runtime.cudaGetErrorString(error)
-            said = text.decode() if isinstance(text, bytes) else str(text)
-            raise CaptureError("the GPU cannot be timed", why=f"CUDA: {said}", fix="check it with nvidia-smi")
-        return values[0] if values else None
+def with_graph(session: SessionRequest, *, on: bool) -> SessionRequest:
+    """The same session with a CUDA graph, or without."""
+    cuda = msgspec.structs.replace(session.cuda, enable_cuda_graph=on)
+    return msgspec.structs.replace(session, cuda=cuda)
 
 
 @contextlib.contextmanager
@@ -278,30 +112,31 @@ def timer_for(session: SessionRequest) -> Iterator[Timer]:
         return
     require_cuda_provider()
     try:
-        timer = EventTimer(session.cuda.device_id)
+        cuda = Cuda(session.cuda.device_id)
     except ImportError:
         yield HostTimer()
         return
-    except CaptureError as error:
-        raise MissingError(
-            f"GPU {session.cuda.device_id} cannot be used", why=error.why, fix="check it with nvidia-smi"
-        ) from None
-    try:
+    with event_timer(cuda) as timer:
         yield timer
-    finally:
-        timer.close()
+
+
+# --- one inference --------------------------------------------------------------------------
 
 
 class _Slot(NamedTuple):
-    """Inputs and outputs on the device, bound; ``copied`` are the inputs with what to copy into them."""
+    """Inputs and outputs on the device, bound; ``copied`` are the inputs with what to copy into them.
+
+    ``fresh`` are outputs that ONNX Runtime makes itself, on the host.
+    """
 
     binding: Any
     copied: list[tuple[Any, npt.NDArray[Any]]]
     outputs: list[Any]
+    fresh: list[str]
     options: Any
 
 
-class Runner:
+class OrtRunner(Runner[_Slot]):
     """A session and as many copies of its inputs and outputs as take turns."""
 
     def __init__(self, request: SessionRequest, feeds: Arrays, copies: int, timer: Timer, **session: str) -> None:
@@ -318,67 +153,41 @@ class Runner:
             CaptureError: The model does not run with these inputs.
             TrtprofError: See `ort_session.make_session`.
         """
+        super().__init__(timer)
         self.session = make_session(request, user_stream=timer.stream, **session)
         self.names = [output.name for output in self.session.get_outputs()]
         self._device = "cuda" if request.provider == "cuda" else "cpu"
         self._device_id = request.cuda.device_id if request.provider == "cuda" else 0
-        self._timer = timer
         self._graph = request.cuda.enable_cuda_graph
-        self._turn = 0
         shaped = self._shaped(feeds)
         self._slots = [self._slot(feeds, shaped, index) for index in range(copies)]
         for slot in self._slots:
-            first_run(partial(self._run, slot))
+            self.prepare(slot)
+            first_run(partial(self.run, slot))
             for _ in range(_GRAPH_RUNS if self._graph else 0):
-                self._run(slot)
+                self.run(slot)
 
-    def infer(self) -> tuple[int, int, int, int, int]:
-        """Copy inputs to the device, run with those of the next copy, copy its outputs back.
+    def prepare(self, slot: _Slot) -> None:
+        # A sequence that stays bound grows with every inference.
+        for name in slot.fresh:
+            slot.binding.bind_output(name, "cpu")
 
-        Where several copies take turns, the inputs go to the one whose turn is furthest away: what was just written
-        would be in the L2 cache.
-
-        Returns:
-            Latency, copies to the device, compute, copies back and enqueuing, in ns; see `TIME_COLUMNS`.
-        """
-        slot, written = self._slots[self._turn], self._slots[self._turn - 1]
-        self._turn = (self._turn + 1) % len(self._slots)
-        clock = time.perf_counter_ns
-        began = clock()
-        for value, array in written.copied:
+    def copy_in(self, slot: _Slot) -> None:
+        for value, array in slot.copied:
             value.update_inplace(array)
-        copied = clock()
-        self._timer.begin()
-        self._run(slot)
-        self._timer.end()
-        enqueued = clock()
-        compute = self._timer.elapsed_ns()
-        done = clock()
+
+    def run(self, slot: _Slot) -> None:
+        self.session.run_with_iobinding(slot.binding, slot.options)
+
+    def copy_out(self, slot: _Slot) -> None:
         for value in slot.outputs:
             value.numpy()
-        ended = clock()
-        if compute is None:
-            return ended - began, copied - began, done - copied, ended - done, 0
-        return ended - began, copied - began, compute, ended - done, enqueued - copied
 
-    def time(self, iterations: int, duration_s: float) -> Any:
-        """At least so many inferences and so many seconds, as in trtexec: `TIME_COLUMNS` less the mode, a frame."""
-        import pandas as pd
-
-        rows: list[tuple[int, int, int, int, int]] = []
-        end = time.perf_counter_ns() + int(duration_s * 1e9)
-        while len(rows) < max(iterations, 1) or time.perf_counter_ns() < end:
-            rows.append(self.infer())
-        return pd.DataFrame(rows, columns=list(TIME_COLUMNS[1:]))
-
-    def outputs(self) -> list[Any]:
-        """What the next copy gives for its inputs, on the host."""
-        slot = self._slots[self._turn]
-        self.infer()
-        return [value.numpy() for value in slot.binding.get_outputs()]
-
-    def _run(self, slot: _Slot) -> None:
-        self.session.run_with_iobinding(slot.binding, slot.options)
+    def read(self, slot: _Slot) -> list[Any]:
+        values = slot.binding.get_outputs()
+        if all(value.is_tensor() for value in values):
+            return [ort_array(value) for value in values]
+        return list(slot.binding.copy_outputs_to_cpu())  # sequences become lists
 
     def _shaped(self, feeds: Arrays) -> list[Any]:
         """Outputs of one run that allocates them itself: their shapes may depend on the data."""
@@ -402,18 +211,19 @@ class Runner:
             binding.bind_ortvalue_input(name, value)
             if array.dtype.kind not in "OSU":
                 copied.append((value, array))
-        outputs = []
+        outputs, fresh = [], []
         for name, like in zip(self.names, shaped, strict=True):
-            if like.is_tensor() and like.data_type() != "tensor(string)":
+            # What numpy has no type for cannot be copied from here: ONNX Runtime does it within the inference.
+            if like.is_tensor() and like.data_type() != "tensor(string)" and is_array(like.data_type()):
                 value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
                     like.shape(), like.element_type(), self._device, self._device_id
                 )
                 binding.bind_ortvalue_output(name, value)
                 outputs.append(value)
             else:
-                binding.bind_output(name, "cpu")
+                fresh.append(name)
         # Every copy has a graph of its own, since a graph is of fixed addresses.
-        return _Slot(binding, copied, outputs, self._options(str(index + 1) if self._graph else ""))
+        return _Slot(binding, copied, outputs, fresh, self._options(str(index + 1) if self._graph else ""))
 
     def _on_device(self, array: npt.NDArray[Any]) -> Any:
         import onnxruntime
@@ -435,98 +245,46 @@ class Runner:
         return options
 
 
-# --- the clean run --------------------------------------------------------------------------
-
-
-def _time_graph(request: CudaWorkerRequest, feeds: Arrays, copies: int, timer: Timer, samples: dict[str, Any]) -> str:
-    """Add the times with a CUDA graph to the samples; else return why there is none."""
-    cuda = msgspec.structs.replace(request.session.cuda, enable_cuda_graph=True)
-    session = msgspec.structs.replace(request.session, cuda=cuda)
-    try:
-        runner = Runner(session, feeds, copies, timer)
-        warm_up(runner.infer, request.warmup_ms)
-        samples["cuda graph"] = runner.time(request.iterations, request.duration_s)
-    except MissingError:
-        raise
-    except (BuildError, CaptureError) as error:
-        return error.why or error.what
-    except Exception as error:
-        return clean_message(error)
-    return ""
-
-
-def _mode_times(mode: Any, frame: Any) -> ModeTimes:
-    medians = {
-        column: round(float(np.median(frame[column].to_numpy())))
-        for column in ("h2d_ns", "compute_ns", "d2h_ns", "enqueue_ns")
-    }
-    return ModeTimes(mode=mode, latency=latency_of(frame["latency_ns"].to_numpy()), **medians)
-
-
-def _verified(request: CudaWorkerRequest, runner: Runner) -> tuple[TensorCheck, ...]:
-    say("outputs of the CPU provider to compare with")
-    session = make_session(msgspec.structs.replace(request.session, provider="cpu"))
-    feeds = make_inputs(request.inputs, request.seed)
-    try:
-        expected = session.run(runner.names, feeds)
-    except Exception as error:
-        raise CaptureError(
-            "the outputs cannot be held against those of the CPU provider",
-            why=clean_message(error),
-            fix="leave --verify away, or give inputs that the CPU provider takes",
-        ) from None
-    tf32 = request.session.provider == "cuda" and request.session.cuda.use_tf32
-    return check_outputs(runner.names, runner.outputs(), expected, tf32=tf32)
-
-
 # --- the profiled run -----------------------------------------------------------------------
 
 
-class _Profiled(NamedTuple):
-    run_ns: npt.NDArray[np.int64]
-    shapes: Any
-    cpu_layers: tuple[str, ...]
-    copy_layers: tuple[str, ...]
-    clock_guess_ns: int | None
-    clock_within_ns: int
-    notes: tuple[str, ...]
+def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> None:
+    """Run inferences with the profile and the collector on, without a CUDA graph, which has no nodes.
 
+    Leaves the node events, the optimised graph, what the collector in this process saw, and a `ProfiledTimes`.
 
-def _profile(
-    request: CudaWorkerRequest, feeds: Arrays, copies: int, collecting: Collecting | None, warmups: int
-) -> _Profiled:
-    """Inferences with the profile and the collector on, without a CUDA graph, which has no nodes."""
+    Args:
+        request: What to run.
+        watched: What watches it; by default the collector of the request.
+
+    Raises:
+        MissingError: The CUDA provider or the collector cannot work here.
+        BuildError: ONNX Runtime refuses the model.
+        CaptureError: The model does not run with its inputs, or the collector failed.
+    """
     import pandas as pd
 
     folder, scratch = Path(request.folder), Path(request.scratch)
-    runs = runs_to_profile(request.profile_iterations, request.layers)
+    feeds = make_inputs(request.inputs, request.seed)
+    nodes_of_one = max(request.layers, 1)
+    runs = runs_to_profile(request.profile_iterations, nodes_of_one)
+    # Every inference of the session is kept in its profile, the first ones with each copy included.
+    spare = max(EVENT_LIMIT // nodes_of_one // 4, 1)
+    copies = min(copies_for(request, feeds).number, spare)
     say(f"profile of {runs} iterations")
     saved = scratch / "profiled.onnx"
-    cuda = msgspec.structs.replace(request.session.cuda, enable_cuda_graph=False)
-    session = msgspec.structs.replace(request.session, cuda=cuda)
-    # Every inference of the session is kept in its profile, the first ones with each copy included.
-    copies = max(min(copies, EVENT_LIMIT // max(request.layers, 1) // 4), 1)
-    with contextlib.ExitStack() as stack:
-        collector = stack.enter_context(collecting()) if collecting else None
-        runner = Runner(
-            session, feeds, copies, HostTimer(), profile_prefix=str(scratch / "profile"), save_to=str(saved)
-        )
+    # ONNX Runtime's nodes are known from its profile, so NVTX is not needed.
+    watches: Watching = watched or (lambda: watching(request.collector, nvtx=False))
+    with watches() as watch:
+        runner = OrtRunner(
+            with_graph(request.session, on=False), feeds, copies, HostTimer(),
+            profile_prefix=str(scratch / "profile"), save_to=str(saved),
+        )  # fmt: skip
         (folder / request.graph_file).write_bytes(saved.read_bytes())
-        for _ in range(max(1, min(warmups, EVENT_LIMIT // max(request.layers, 1) // 4))):
-            runner.infer()
-        bounds = []
-        ahead = None if collector is None else system_to_collector_ns(collector)
-        if collector is not None:
-            collector.start()
-        for _ in range(runs):
-            began = time.time_ns()
-            runner.infer()
-            bounds.append((began, time.time_ns()))
-        if collector is not None:
-            collector.stop()
-            say("reading the capture")
-            trace = collector.trace()
-            save_trace(trace, folder)
+        warm_up(runner.infer, request.warmup_ms, at_most=spare)
+        ahead = watch.ahead_ns()
+        seen = profile_window(watch, runner.infer, runs)
+        watch.save(folder)
         start_ns = int(runner.session.get_profiling_start_time_ns())
         path = Path(runner.session.end_profiling())
         del runner
@@ -536,23 +294,26 @@ def _profile(
     path.unlink()
     nodes = ort.node_events(events, runs, scheduled)
     # An inference begins with the copies of its inputs and ends with those of its outputs.
-    whole = np.asarray(bounds, dtype=np.int64) - start_ns
+    whole = seen.bounds - start_ns
     around = (nodes["layer"] == "").to_numpy()
     nodes.loc[around, "start_ns"] = np.minimum(nodes.loc[around, "start_ns"], whole[:, 0])
     nodes.loc[around, "end_ns"] = np.maximum(nodes.loc[around, "end_ns"], whole[:, 1])
     nodes.to_parquet(folder / NODE_EVENTS_FILE, index=False, compression="zstd")
-    profile = ort.profile_from_events(events, runs, scheduled)
     on_cpu = nodes.loc[(nodes["provider"] == "CPU") & ~around, "layer"]
-    return _Profiled(
-        run_ns=np.asarray([end - begin for begin, end in bounds], dtype=np.int64),
-        shapes=profile.shapes,
-        cpu_layers=tuple(pd.unique(on_cpu.astype(object))),
+    cpu_layers = tuple(pd.unique(on_cpu.astype(object))) if request.session.provider == "cuda" else ()
+    record = ProfiledTimes(
+        latency=latency_of(seen.run_ns),
+        runtime_shapes=ort.profile_from_events(events, runs, scheduled).shapes,
+        cpu_layers=cpu_layers,
         copy_layers=tuple(node.name for node in scheduled if node.op_type in COPY_OPS),
         clock_guess_ns=None if ahead is None else start_ns + ahead[0],
         # The begin of the profile is cut off to a microsecond in all of its events.
         clock_within_ns=0 if ahead is None else ahead[1] + ort.CLOCK_RESOLUTION_NS,
-        notes=() if collecting else ("no collector watched the GPU: times of nodes are the host's",),
+        begin_ns=seen.begin_ns,
+        end_ns=seen.end_ns,
+        notes=seen.notes if request.collector != "none" else (*seen.notes, "times of nodes are the host's"),
     )
+    leave(record, request, PROFILED_FILE)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import ml_dtypes
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,13 @@ CAPTURE_FILE = "capture.json"
 ERROR_FILE = "worker_error.json"
 EVENT_LIMIT = 200_000
 """Profiler events to record at most: each is about 1 kB of JSON, and ONNX Runtime drops all after one million."""
+
+
+NARROW_DTYPES = {
+    "bf16": "bfloat16", "fp8e4m3fn": "float8_e4m3fn", "fp8e4m3fnuz": "float8_e4m3fnuz", "fp8e5m2": "float8_e5m2",
+    "fp8e5m2fnuz": "float8_e5m2fnuz", "fp8e8m0": "float8_e8m0fnu",
+}  # fmt: skip
+"""Types of a byte or two that numpy has through ml_dtypes alone, by their names there."""
 
 
 class WorkerError(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +64,18 @@ def say(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - stdout is the channel to the parent
 
 
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """What an array of a type has, by our name of it.
+
+    Raises:
+        KeyError: Arrays have no such type: several values share a byte.
+    """
+    found: np.dtype[Any] = np.dtype(
+        getattr(ml_dtypes, NARROW_DTYPES[dtype]) if dtype in NARROW_DTYPES else NUMPY_DTYPES[dtype]
+    )
+    return found
+
+
 def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDArray[Any]]:
     """The input arrays of a plan; the same seed gives the same values on every machine."""
     generator = np.random.default_rng(seed)
@@ -63,7 +83,7 @@ def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDAr
     for plan in plans:
         dtype = np.dtype(NUMPY_DTYPES[plan.dtype])
         if plan.kind == "file":
-            feeds[plan.name] = np.ascontiguousarray(np.load(plan.file, allow_pickle=False))
+            feeds[plan.name] = np.asarray(np.load(plan.file, allow_pickle=False), order="C")
         elif plan.kind == "integers":
             values = generator.integers(int(plan.low), int(plan.high), size=plan.shape, endpoint=True)
             feeds[plan.name] = np.asarray(values).astype(dtype)
@@ -96,11 +116,11 @@ def runs_to_profile(asked: int, nodes: int) -> int:
     return max(3, min(asked, EVENT_LIMIT // max(nodes, 1)))
 
 
-def warm_up(run: Runnable, warmup_ms: float) -> int:
-    """Run for so many milliseconds; returns how often."""
+def warm_up(run: Runnable, warmup_ms: float, at_most: int | None = None) -> int:
+    """Run for so many milliseconds, and not more often than said; returns how often."""
     count = 0
     end = time.perf_counter_ns() + int(warmup_ms * 1e6)
-    while time.perf_counter_ns() < end:
+    while time.perf_counter_ns() < end and (at_most is None or count < at_most):
         run()
         count += 1
     return count

@@ -15,6 +15,7 @@ from profiler.capture.inference import CAPTURE_FILE, ERROR_FILE, WorkerError
 from profiler.errors import CaptureError, TrtprofError
 
 LOG_FILE = "worker.log"
+REQUEST_FILE = "worker_request.json"
 
 
 class Request(Protocol):
@@ -29,22 +30,54 @@ class Request(Protocol):
         """Where all else goes."""
 
 
-def run_worker(request: Request, progress: Callable[[str], None], module: str = "profiler.capture.worker") -> None:
+def worker_command(module: str, request: Request, scratch: str | Path | None = None) -> list[str]:
+    """Write the request of a worker to a file, and tell the command that runs the worker.
+
+    It is to be run in `child.environment`, with a pipe as stdin that is held open until the worker has ended.
+
+    Args:
+        module: The worker: it takes the path of the request.
+        request: What to do.
+        scratch: Where to write the request; by default the scratch folder that it names.
+    """
+    request_file = Path(scratch or request.scratch) / REQUEST_FILE
+    request_file.write_bytes(msgspec.json.encode(request))
+    # A worker that is run a second time in the same folder must not be taken to have failed as the first did.
+    (Path(request.scratch) / ERROR_FILE).unlink(missing_ok=True)
+    return child.command(module, str(request_file))
+
+
+def worker_error(scratch: str | Path) -> TrtprofError | None:
+    """The error that a worker left in its scratch folder, with the exit code that it chose; None where it left none."""
+    failure = Path(scratch) / ERROR_FILE
+    if not failure.is_file():
+        return None
+    error = msgspec.json.decode(failure.read_bytes(), type=WorkerError)
+    raised: TrtprofError = CaptureError(error.what, why=error.why, fix=error.fix)
+    raised.exit_code = error.exit_code
+    return raised
+
+
+def run_worker(
+    request: Request,
+    progress: Callable[[str], None],
+    module: str = "profiler.capture.worker",
+    done: Path | None = None,
+) -> None:
     """Run a worker to its end; its results lie in the folder of the request.
 
     Args:
         request: What to do.
         progress: Told each line that the worker prints.
         module: The worker: it takes the path of the request.
+        done: The file that a worker writes last; by default `CAPTURE_FILE` in the folder of the request.
 
     Raises:
         CaptureError: The worker crashed, was killed or ran out of memory; its log is in the folder.
         TrtprofError: The worker's own error, with the exit code that it chose.
     """
-    request_file = Path(request.scratch) / "worker_request.json"
-    request_file.write_bytes(msgspec.json.encode(request))
+    command = worker_command(module, request)
     log_path = Path(request.folder) / LOG_FILE
-    command = child.command(module, str(request_file))
     with (
         log_path.open("wb") as log,
         subprocess.Popen(
@@ -59,16 +92,13 @@ def run_worker(request: Request, progress: Callable[[str], None], module: str = 
         except BaseException:
             worker.kill()
             raise
-    if code == 0 and (Path(request.folder) / CAPTURE_FILE).is_file():
+    if code == 0 and (done or Path(request.folder) / CAPTURE_FILE).is_file():
         log_path.unlink()
         return
-    failure = Path(request.scratch) / ERROR_FILE
-    if failure.is_file():
+    error = worker_error(request.scratch)
+    if error is not None:
         log_path.unlink()
-        error = msgspec.json.decode(failure.read_bytes(), type=WorkerError)
-        raised: TrtprofError = CaptureError(error.what, why=error.why, fix=error.fix)
-        raised.exit_code = error.exit_code
-        raise raised
+        raise error
     raise CaptureError("the run of the model died", why=_death(code, log_path), fix=f"see {log_path}")
 
 

@@ -14,15 +14,17 @@ what the file lacks is said in the notes. The facts of the schema that the code 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from profiler.capture._trace_file import Column, TraceFile, open_trace
+from profiler.capture._trace_file import Column, Texts, TraceFile, open_trace
 from profiler.capture._trace_gpus import described_gpus, nsys_version
+from profiler.capture._trace_pages import Bools, Ints
 from profiler.capture._trace_stats import KernelSums, read_stats
 from profiler.capture._trace_sums import KERNEL_SUMS, RANGE_SUMS, kernel_summary, nvtx_kernel_summary
 from profiler.capture._trace_tables import (
@@ -32,15 +34,14 @@ from profiler.capture._trace_tables import (
     categories,
     forwards,
     frame_of,
-    of_process,
+    merged,
     ordered,
-    places_in,
     process_of,
     rows_of,
 )  # fmt: skip
 from profiler.errors import CaptureError, UsageError
 from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
-from profiler.nested_ranges import calls_of, distinct
+from profiler.nested_ranges import calls_of, distinct, places_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +60,9 @@ NVTX = "NVTX_EVENTS"
 
 _PUSH_POP = (59, 70)
 _START_END = (60, 71)
+_EVENTS = np.array([*_PUSH_POP, *_START_END])
 _DOMAIN = 75
+_SET = -2
 _NO_END = np.iinfo(np.int64).min
 
 _KINDS = ("kernel", "memcpy", "memset")
@@ -114,10 +117,6 @@ _RANGE_COLUMNS = {
     "domain": Column(("domainId",), dtype="int32"),
     "text": Column(("textId",), default=-1, dtype="int32"),
 }
-_DTYPES = {
-    "bytes": "int64", "name": "int32", "short_name": "int32", "kind": "int8", "device": "int16", "start_ns": "int64",
-    "end_ns": "int64", "pid": "int32", "correlation": "int64", "graph_node": "int64",
-}  # fmt: skip
 
 
 class _Kept(NamedTuple):
@@ -127,29 +126,27 @@ class _Kept(NamedTuple):
     device: int | None
     pid: int | None
 
-    def work(self, trace: TraceFile, table: str) -> str:
-        """The rows of a table of GPU work, in SQL."""
-        there = trace.tables.get(table, frozenset())
-        conditions = []
+    def work(self, there: Collection[str], rows: Mapping[str, Any]) -> Bools | None:
+        """The rows of GPU work, of a table with the columns that are there; None for all."""
+        found: list[Bools] = []
         if self.window is not None:
-            conditions.append(f"start >= {self.window[0]} AND start < {self.window[1]}")
+            found.append((rows["start_ns"] >= self.window[0]) & (rows["start_ns"] < self.window[1]))
         if self.device is not None and "deviceId" in there:
-            conditions.append(f"deviceId = {self.device}")
+            found.append(rows["device"] == self.device)
         if self.pid is not None and "globalPid" in there:
-            conditions.append(of_process("globalPid", self.pid))
-        return " AND ".join(conditions) or "1"
+            found.append(process_of(rows["pid"]) == self.pid)
+        return np.logical_and.reduce(found) if found else None
 
-    def host(self, trace: TraceFile, table: str, first: int | None) -> str:
-        """The rows of a table of the host, from the first launch of the work that is kept on."""
-        there = trace.tables.get(table, frozenset())
-        conditions = []
+    def host(self, there: Collection[str], first: int | None, rows: Mapping[str, Any]) -> Bools | None:
+        """The rows of a table of the host, from the first launch of the work that is kept on; None for all."""
+        found: list[Bools] = []
         if self.window is not None:
-            conditions.append(f"start < {self.window[1]}")
             from_ns = self.window[0] if first is None else min(first, self.window[0])
-            conditions.append(f'("end" IS NULL OR "end" >= {from_ns})')
+            found.append(rows["start_ns"] < self.window[1])
+            found.append((rows["end_ns"] >= from_ns) | (rows["end_ns"] == _NO_END))
         if self.pid is not None and "globalTid" in there:
-            conditions.append(of_process("globalTid", self.pid))
-        return " AND ".join(conditions) or "1"
+            found.append(process_of(rows["tid"]) == self.pid)
+        return np.logical_and.reduce(found) if found else None
 
     def words(self) -> str:
         parts = []
@@ -228,26 +225,24 @@ def read_trace(
 
 def _work(trace: TraceFile, kept: _Kept, notes: list[str]) -> Columns:
     """Kernels, copies and memsets as one table."""
-    tables = [ordered(trace.read(table, columns, kept.work(trace, table))) for table, columns in _COLUMNS.items()]
+    tables = [
+        ordered(trace.read(table, columns, partial(kept.work, trace.tables.get(table, ()))))
+        for table, columns in _COLUMNS.items()
+    ]
     kernels, copies, sets = tables
     names = trace.strings({int(key) for name in ("name", "short_name") for key in distinct(kernels[name])})
     # Ids of strings are not negative, so what is no string of the file gets keys below.
-    copied = {-2 - kind: COPY_NAMES.get(int(kind), "memcpy") for kind in distinct(copies["name"]).tolist()}
-    copies["name"] = -2 - copies["name"].astype(np.int64)
-    sets["name"] = np.full(len(sets["start_ns"]), -1 << 40, dtype=np.int64)
+    copied = {_SET - 1 - kind: COPY_NAMES.get(int(kind), "memcpy") for kind in distinct(copies["name"]).tolist()}
+    copies["name"] = _SET - 1 - copies["name"].astype(np.int64)
+    sets["name"] = np.full(len(sets["start_ns"]), _SET, dtype=np.int32)
     for table in (copies, sets):
         table["short_name"] = table["name"]
-    known = names | copied | {-1 << 40: "memset", -1: ""}
-    sized = [(table, len(table["start_ns"])) for table in tables]
-    columns: Columns = {"kind": np.repeat(np.arange(3, dtype=np.int8), [size for _, size in sized])}
-    for name in WORK_COLUMNS:
-        if name not in columns:
-            dtype = _DTYPES.get(name, "int32")
-            columns[name] = np.concatenate(
-                [table.pop(name) if name in table else np.zeros(size, dtype) for table, size in sized]
-            )
+    known = names | copied | {_SET: "memset", -1: ""}
+    for kind, table in enumerate(tables):
+        table["kind"] = np.full(len(table["start_ns"]), kind, dtype=np.int8)
+    columns = merged(tables, WORK_COLUMNS)
     columns["pid"] = process_of(columns["pid"])
-    columns = ordered(forwards(columns, "GPU work", notes))
+    columns = forwards(columns, "GPU work", notes)
     if not (columns["kind"] == 0).any():
         notes.append(f"no kernels were captured{_unless(trace, kept)}")
     unnamed = {key for key in distinct(columns["name"]).tolist() if key not in known or key == -1}
@@ -312,8 +307,8 @@ def _places(trace: TraceFile, tables: Sequence[str]) -> str:
 def _calls(trace: TraceFile, kept: _Kept, work: Columns, notes: list[str]) -> Columns:
     """Calls of the CUDA API; where the work does not tell its process, it learns it from its call."""
     # Work that starts in the window may have been launched long before it.
-    where = kept.host(trace, CALLS, _NO_END + 1)
-    calls = ordered(forwards(trace.read(CALLS, _CALL_COLUMNS, where), "API calls", notes))
+    keep = partial(kept.host, trace.tables.get(CALLS, ()), _NO_END + 1)
+    calls = ordered(forwards(trace.read(CALLS, _CALL_COLUMNS, keep), "API calls", notes))
     calls["pid"] = process_of(calls["tid"])
     if len(work["pid"]) and work["pid"].max() < 0:
         _adopt(work, calls)
@@ -350,18 +345,30 @@ def _ranges(trace: TraceFile, kept: _Kept, work: Columns, calls: Columns, notes:
     if kept.window is not None and len(calls["start_ns"]):
         launched = _launched(calls, work)
         first = min(calls["start_ns"][launched].tolist(), default=None)
-    where = kept.host(trace, NVTX, first)
-    if "eventType" in trace.tables.get(NVTX, ()):
-        where += f" AND eventType IN ({', '.join(str(event) for event in (*_PUSH_POP, *_START_END))})"
-    # Marks have no end; without event types there is no other way to see that they are none.
-    elif NVTX in trace.tables:
-        where += ' AND "end" IS NOT NULL'
-    if trace.has_values(NVTX, "text", where):
-        ranges = trace.read(NVTX, {name: _RANGE_COLUMNS[name] for name in _RANGE_COLUMNS if name != "text"}, where)
-        ranges["text"], known = _inline_texts(trace, where)
-    else:
-        ranges = trace.read(NVTX, _RANGE_COLUMNS, where)
-        known = trace.strings(distinct(ranges["text"]).tolist())
+    there = trace.tables.get(NVTX, frozenset())
+
+    making: list[Columns] = []
+
+    def keep(rows: Mapping[str, Any]) -> Bools:
+        makes = rows["event"] == _DOMAIN
+        if makes.any():
+            making.append({name: rows[name][makes] for name in rows})
+        # Marks have no end; without event types there is no other way to see that they are none.
+        sought = np.isin(rows["event"], _EVENTS) if "eventType" in there else rows["end_ns"] != _NO_END
+        held = kept.host(there, first, rows)
+        return sought if held is None else sought & held
+
+    inline = Texts()
+    ranges = trace.read(
+        NVTX, _RANGE_COLUMNS | {"inline": Column(("text",), default=-1, dtype="int32", texts=inline)}, keep
+    )
+    # Ids of strings are not negative, so texts that stand in their row get keys below.
+    ranges["name"] = _keys(ranges)
+    made = [_keys(each) for each in making]
+    ids = distinct(np.concatenate([ranges["name"], *made]))
+    known = {-2 - number: text for number, text in enumerate(inline.values)} | {-1: ""}
+    known |= trace.strings(ids[ids >= 0].tolist())
+    domains = _made(making, made, known)
     open_ends = ranges["end_ns"] == _NO_END
     if open_ends.any():
         last = max(
@@ -372,11 +379,10 @@ def _ranges(trace: TraceFile, kept: _Kept, work: Columns, calls: Columns, notes:
         )
         ranges["end_ns"][open_ends] = last
         notes.append(f"{int(open_ends.sum())} NVTX ranges were open at the end of the capture and end there")
-    ranges["name"] = ranges.pop("text")
     ranges["pid"] = process_of(ranges["tid"])
     ranges = _of_these(ordered(forwards(ranges, "NVTX ranges", notes)), work, kept)
     ranges["name"] = categories(ranges["name"], known)
-    ranges["domain"] = _domains(trace, ranges)
+    ranges["domain"] = _domains(domains, ranges)
     ended = np.isin(ranges.pop("event"), _START_END)
     ranges["style"] = categories(ended.astype(np.int8), {0: "push_pop", 1: "start_end"}, every=True)
     if not len(ranges["start_ns"]):
@@ -386,29 +392,31 @@ def _ranges(trace: TraceFile, kept: _Kept, work: Columns, calls: Columns, notes:
     return ranges
 
 
-def _inline_texts(trace: TraceFile, where: str) -> tuple[npt.NDArray[np.int32], dict[int, str]]:
-    """A code for the text of each range, which stands in its row or in StringIds, and the text of each code."""
-    text = "coalesce(text, textId)" if _has(trace, NVTX, "textId") else "text"
-    codes, values = trace.texts(NVTX, text, where)
-    by_id = trace.strings(value for value in values if isinstance(value, int))
-    texts = (by_id.get(value, "") if isinstance(value, int) else str(value or "") for value in values)
-    return codes, dict(enumerate(texts))
+def _keys(ranges: Columns) -> Ints:
+    """The name of each range: that which stands in its row, below -1, else the id of a string; -1 where it has none."""
+    inline, text = ranges.pop("inline"), ranges.pop("text")
+    keys: Ints = np.where(inline >= 0, -2 - inline, np.maximum(text, -1))
+    return keys
 
 
-def _domains(trace: TraceFile, ranges: Columns) -> pd.Categorical:
-    """The name of the domain of each range: that of the event that made the domain in the same process."""
-    wanted = {"domainId", "globalTid", "eventType"}
-    made: dict[tuple[int, int], str] = {}
-    if wanted <= trace.tables.get(NVTX, frozenset()):
-        text = [column for column in ("text", "textId") if _has(trace, NVTX, column)]
-        name = f"coalesce({', '.join(text)}, '')" if text else "''"
-        found = trace.rows(
-            f"SELECT domainId, globalTid, {name} FROM {NVTX} WHERE eventType = {_DOMAIN} ORDER BY start DESC"  # noqa: S608
+def _made(events: Sequence[Columns], names: Sequence[Ints], known: Mapping[int, str]) -> dict[tuple[int, int], str]:
+    """The names of domains by process and number: that of the first event that made them."""
+    rows = sorted(
+        (start, pid, domain, key)
+        for each, keys in zip(events, names, strict=True)
+        for start, pid, domain, key in zip(
+            each["start_ns"].tolist(), process_of(each["tid"]).tolist(), each["domain"].tolist(), keys.tolist(),
+            strict=True,
         )
-        by_id = trace.strings(text for _, _, text in found if isinstance(text, int))
-        for domain, tid, text_or_id in found:
-            value = by_id.get(text_or_id, "") if isinstance(text_or_id, int) else str(text_or_id)
-            made[int(str(tid)) >> PID_SHIFT & PID_MASK, int(str(domain))] = value
+    )  # fmt: skip
+    made: dict[tuple[int, int], str] = {}
+    for _, pid, domain, key in rows:
+        made.setdefault((pid, domain), known.get(key, ""))
+    return made
+
+
+def _domains(made: Mapping[tuple[int, int], str], ranges: Columns) -> pd.Categorical:
+    """The name of the domain of each range: that of the event that made the domain in the same process."""
     # Few processes have few domains each, so pairs of them become small keys.
     pids, domains = distinct(ranges["pid"]), distinct(ranges["domain"])
     keys = places_in(pids, ranges["pid"]) * len(domains) + places_in(domains, ranges["domain"])
@@ -425,21 +433,25 @@ def _graph_nodes(trace: TraceFile, kept: _Kept) -> Columns:
     table = next(
         (name for name in ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS") if _has(trace, name, "graphNodeId")), ""
     )
-    where = of_process("globalTid", kept.pid) if kept.pid is not None and _has(trace, table, "globalTid") else "1"
+    there = trace.tables.get(table, frozenset())
+
+    def keep(rows: Mapping[str, Any]) -> Bools | None:
+        return process_of(rows["tid"]) == kept.pid if kept.pid is not None and "globalTid" in there else None
+
     columns = {
         "graph_node": Column(("graphNodeId",)),
         "original_node": Column(("originalGraphNodeId",)),
         "start_ns": Column(("start",)),
         "tid": Column(("globalTid",)),
     }
-    nodes: Columns = ordered(trace.read(table, columns, where))
+    nodes: Columns = ordered(trace.read(table, columns, keep))
     nodes["pid"] = process_of(nodes["tid"])
     return nodes
 
 
 def _note_graph_launches(trace: TraceFile, kept: _Kept, notes: list[str]) -> None:
-    columns = {"start_ns": Column(("start",)), "end_ns": Column(("end",))}
-    spans = trace.read(GRAPHS, columns, kept.work(trace, GRAPHS))
+    columns = {name: _PLACE[name]._replace(required=False) for name in ("start_ns", "end_ns", "device", "pid")}
+    spans = trace.read(GRAPHS, columns, partial(kept.work, trace.tables.get(GRAPHS, ())))
     launches = len(spans["start_ns"])
     if launches:
         total = int((spans["end_ns"] - spans["start_ns"]).sum())

@@ -7,9 +7,10 @@ Nothing heavy is imported here; each command imports what it needs when it runs,
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from profiler import __version__
 
@@ -17,8 +18,24 @@ EXIT_CODES = """Exit codes: 0 done, 1 findings or a regression (only when asked 
 3 something is missing here (said with the fix), 4 build failed, 5 capture or alignment failed,
 130 stopped by Ctrl-C."""
 
+_ORDER = (
+    "run", "inspect", "predict", "build", "analyze", "report", "export", "sweep", "gpus", "calibrate", "rules",
+    "doctor",
+)  # fmt: skip
+"""Of the commands in the help: the main job first."""
+
+
+class _InOrder(typer.core.TyperGroup):
+    """Commands in an order of our own, not that in which their modules are imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+
+
 app = typer.Typer(
     name="trtprof",
+    cls=_InOrder,
     help="Why is deployed latency above theory, and which op deserves a hand-written kernel?",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -44,12 +61,15 @@ def _root(
     pass
 
 
+def load_commands() -> None:
+    """Import the modules of all commands, which register themselves with `app`."""
+    from profiler.cli import analyze, build, calibrate, commands, gpus, predict, run, sweep  # noqa: F401
+
+
 def main() -> None:
     """Entry point of the ``trtprof`` command."""
     try:
-        # They register themselves.
-        from profiler.cli import analyze, build, calibrate, commands, gpus, predict, sweep  # noqa: F401
-
+        load_commands()
         app()
     except KeyboardInterrupt:
         # Inside a command `errors_shown` says what was kept; this is Ctrl-C before there was one.

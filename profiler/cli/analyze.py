@@ -52,11 +52,20 @@ def analyze(
         Path | None,
         typer.Option(
             "--nsys", metavar="FILE",
-            help="A capture of nsys, .nsys-rep or exported to .sqlite: kernels in place of times of layers.",
+            help=(
+                "A capture of nsys, .nsys-rep or exported to .sqlite: kernels in place of times of layers. "
+                "Also a CSV of nsys stats, which tells less."
+            ),
         ),
     ] = None,
     device: Annotated[
         int | None, typer.Option("--device", metavar="N", help="Which GPU of the capture; default: all that worked.")
+    ] = None,
+    inferences: Annotated[
+        int | None,
+        typer.Option(
+            "--inferences", metavar="N", min=1, help="How many inferences a CSV of sums is of, where it does not tell."
+        ),
     ] = None,
     onnx: Annotated[
         Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
@@ -98,7 +107,7 @@ def analyze(
         measured = files.profile is not None or files.nsys is not None
         paths = _checked(format_name, output, measured=measured, force=force)
         specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
-        found = analyze_files.analyze(files, specs, how, shapes or (), batch, device)
+        found = analyze_files.analyze(files, specs, how, shapes or (), batch, device, inferences)
         if isinstance(found, Run):
             _show_run(found, paths, format_name, top)
         else:

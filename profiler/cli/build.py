@@ -14,14 +14,23 @@ import typer
 from profiler.cli import app
 from profiler.cli.files import refuse_existing, write
 from profiler.cli.options import (
+    AuxStreamsOption,
     BatchOption,
+    Bf16Option,
+    BuilderLevelOption,
     DtypesOption,
     DynamicOption,
     FactoryOption,
     ForceOption,
+    Fp16Option,
     ModelArgument,
+    NoTf32Option,
     OnnxOption,
+    RebuildOption,
     ShapesOption,
+    StaticPluginsOption,
+    StronglyTypedOption,
+    TimingCacheOption,
     TopOption,
     export_options,
     one_model,
@@ -77,15 +86,10 @@ def build(
             "--optShapes and --maxShapes, the second that of the second ones.",
         ),
     ] = None,
-    fp16: Annotated[
-        bool,
-        typer.Option("--fp16", help="Compute in fp16: by a flag up to TensorRT 10, else the model is converted."),
-    ] = False,
-    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bf16: by a flag of TensorRT 10.")] = False,
-    strongly_typed: Annotated[
-        bool, typer.Option("--stronglyTyped", "--strongly-typed", help="Take all types from the ONNX file.")
-    ] = False,
-    no_tf32: Annotated[bool, typer.Option("--noTF32", "--no-tf32", help="Multiply fp32 as fp32, not as TF32.")] = False,
+    fp16: Fp16Option = False,
+    bf16: Bf16Option = False,
+    strongly_typed: StronglyTypedOption = False,
+    no_tf32: NoTf32Option = False,
     mem_pool_size: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,16 +103,8 @@ def build(
         float | None,
         typer.Option("--workspace", metavar="MIB", help="The same, as older versions of trtexec spell it."),
     ] = None,
-    level: Annotated[
-        int | None,
-        typer.Option(
-            "--builderOptimizationLevel", "--builder-optimization-level", metavar="N", help="0 to 5: how much is tried."
-        ),
-    ] = None,
-    timing_cache: Annotated[
-        str,
-        typer.Option("--timingCacheFile", "--timing-cache-file", metavar="FILE", help="Of TensorRT; read, then kept."),
-    ] = "",
+    level: BuilderLevelOption = None,
+    timing_cache: TimingCacheOption = "",
     capabilities: Annotated[
         list[str] | None,
         typer.Option(
@@ -118,16 +114,8 @@ def build(
             help="GPUs that a TensorRT-RTX engine is built for, such as 8.9 or current; default: all that it serves.",
         ),
     ] = None,
-    static_plugins: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--staticPlugins", "--static-plugins", metavar="LIB", help="A library of plugins; may be repeated."
-        ),
-    ] = None,
-    aux_streams: Annotated[
-        int | None,
-        typer.Option("--maxAuxStreams", "--max-aux-streams", metavar="N", help="Streams beside the main one."),
-    ] = None,
+    static_plugins: StaticPluginsOption = None,
+    aux_streams: AuxStreamsOption = None,
     dtypes: DtypesOption = None,
     dynamic: DynamicOption = None,
     factory_arg: FactoryOption = None,
@@ -154,7 +142,7 @@ def build(
             "trtprof's own document; .txt: the plan as it was printed.",
         ),
     ] = "",
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build even if the same engine is kept.")] = False,
+    rebuild: RebuildOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Build nothing: print the trtexec command that does the same.")
     ] = False,

@@ -23,93 +23,11 @@ from profiler.cli.options import (
     export_options,
     one_model,
 )
-from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width, wants_color
-from profiler.errors import MissingError, UsageError
+from profiler.cli.output import StageLines, errors_shown, rendered, result, say, terminal_width
+from profiler.errors import MissingError, TrtprofError, UsageError
 
 if TYPE_CHECKING:
     from profiler.records import LiveGpu
-
-
-@app.command()
-def run(
-    model: ModelArgument = None,
-    onnx: OnnxOption = None,
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
-    load_inputs: Annotated[
-        list[str] | None,
-        typer.Option("--loadInputs", "--load-inputs", metavar="NAME:FILE.npy,...", help="Real inputs from .npy files."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random inputs.")] = 0,
-    backend: Annotated[
-        str, typer.Option("--backend", envvar="TRTPROF_BACKEND", help="auto, or one that `trtprof doctor` lists.")
-    ] = "auto",
-    threads: Annotated[
-        int, typer.Option("--threads", envvar="TRTPROF_THREADS", help="Threads inside an op; 0: one a usable core.")
-    ] = 0,
-    iterations: Annotated[int, typer.Option("--iterations", help="Measure at least so many inferences.")] = 10,
-    warmup: Annotated[
-        float, typer.Option("--warmUp", "--warmup", metavar="MS", help="Warm up for so many milliseconds.")
-    ] = 200.0,
-    duration: Annotated[
-        float, typer.Option("--duration", metavar="S", help="Measure for at least so many seconds.")
-    ] = 3.0,
-    profile_iterations: Annotated[
-        int, typer.Option("--profile-iterations", help="Inferences to run under the profiler.")
-    ] = 30,
-    recalibrate: Annotated[
-        bool, typer.Option("--recalibrate", help="Measure the ceilings of this device again.")
-    ] = False,
-    dtypes: DtypesOption = None,
-    dynamic: DynamicOption = None,
-    factory_arg: FactoryOption = None,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FOLDER", help="Run folder; default reports/<model>-<stamp>.")
-    ] = "",
-    force: ForceOption = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.")] = False,
-    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, csv or html.")] = "text",
-    top: TopOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the run folder.")] = False,
-) -> None:
-    """Run a model: where its time is lost, and why.
-
-    Measures latency without a profiler, then profiles the same inference, sets every kernel beside
-    its roofline, and ranks what is lost. All of it is kept in the run folder.
-    """
-    from profiler import pipeline
-
-    progress = StageLines(quiet=quiet)
-    with errors_shown(progress), progress:
-        _known_format(format_name)
-        folder = pipeline.execute(
-            pipeline.RunOptions(
-                model=one_model(model, onnx),
-                shapes=tuple(shapes or ()),
-                batch=batch,
-                load_inputs=tuple(load_inputs or ()),
-                seed=seed,
-                backend=backend,
-                threads=threads,
-                iterations=iterations,
-                warmup_ms=warmup,
-                duration_s=duration,
-                profile_iterations=profile_iterations,
-                recalibrate=recalibrate,
-                export=export_options(dtypes, dynamic, factory_arg),
-                output=output,
-                force=force,
-                resume=resume,
-            ),
-            progress,
-        )
-    with errors_shown():
-        if quiet:
-            result(str(folder.path))
-            return
-        result(_rendered(folder.report(), format_name, top, to_terminal=True))
-        say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
-        say(f"next: trtprof report {folder.path} --format json")
 
 
 @app.command()
@@ -260,9 +178,9 @@ def report(
         from profiler import report as formats
 
         name = format_name or ("text" if output == "-" else formats.for_path(output).name)
-        _known_format(name)
+        formats.get(name)
         run = RunFolder(run_folder).report()
-        text = _rendered(run, name, top, to_terminal=output == "-")
+        text = rendered(run, name, top, to_terminal=output == "-")
         if output == "-":
             result(text)
             return
@@ -328,9 +246,25 @@ def doctor() -> None:
             lines.append(f"  {mark}  {status.name:<13} {status.reason}")
             if status.fix:
                 lines.append(f"      {'':<13} fix: {status.fix}")
+        lines += ["collectors on a GPU, in the order of --collector auto:", *_collector_lines()]
         result("\n".join(lines))
         if not any(status.available for status in backends()):
             raise MissingError("no backend can run here", fix="see the fixes above")
+
+
+def _collector_lines() -> list[str]:
+    """What can watch a GPU here, and what the others lack."""
+    from profiler.capture import cupti, nsys
+
+    lines = []
+    for name, look in (("nsys", nsys.find), ("cupti", cupti.require)):
+        try:
+            found = look()
+        except TrtprofError as error:
+            lines += [f"  --  {name:<13} {error.what}: {error.why}", f"      {'':<13} fix: {error.fix}"]
+        else:
+            lines.append(f"  ok  {name:<13} " + (f"{found.version_text} ({found.path})" if found else "in the process"))
+    return lines
 
 
 def _gpu_lines(gpus: tuple[LiveGpu, ...], why_not: str) -> list[str]:
@@ -354,23 +288,6 @@ def _ceilings_kept(folder: Path) -> str:
     if not files:
         return f"none measured yet; the first run does it and keeps them in {folder}"
     return f"{len(files)} kept in {folder}; `trtprof calibrate` measures again"
-
-
-def _known_format(name: str) -> None:
-    from profiler.report import get
-
-    get(name)
-
-
-def _rendered(run: object, name: str, top: int | None, *, to_terminal: bool) -> str:
-    from profiler import pipeline
-    from profiler.records import Run
-
-    assert isinstance(run, Run)  # noqa: S101 - for the type checker; the import is lazy
-    if name != "text" or not to_terminal:
-        return pipeline.render(run, name, top=top)
-    out = sys.stdout
-    return pipeline.render(run, name, top=top, width=terminal_width(out), color=wants_color(out), ascii=ascii_only(out))
 
 
 def _wrapped(text: str) -> str:

@@ -50,6 +50,36 @@ TopOption = Annotated[
     int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
 ]
 
+# How TensorRT builds.
+Fp16Option = Annotated[
+    bool,
+    typer.Option("--fp16", help="Compute in fp16: by a flag up to TensorRT 10, else the model is converted."),
+]
+Bf16Option = Annotated[bool, typer.Option("--bf16", help="Compute in bf16: by a flag of TensorRT 10.")]
+StronglyTypedOption = Annotated[
+    bool, typer.Option("--stronglyTyped", "--strongly-typed", help="Take all types from the ONNX file.")
+]
+NoTf32Option = Annotated[bool, typer.Option("--noTF32", "--no-tf32", help="Multiply fp32 as fp32, not as TF32.")]
+BuilderLevelOption = Annotated[
+    int | None,
+    typer.Option(
+        "--builderOptimizationLevel", "--builder-optimization-level", metavar="N", help="0 to 5: how much is tried."
+    ),
+]
+TimingCacheOption = Annotated[
+    str,
+    typer.Option("--timingCacheFile", "--timing-cache-file", metavar="FILE", help="Of TensorRT; read, then kept."),
+]
+StaticPluginsOption = Annotated[
+    list[str] | None,
+    typer.Option("--staticPlugins", "--static-plugins", metavar="LIB", help="A library of plugins; may be repeated."),
+]
+AuxStreamsOption = Annotated[
+    int | None,
+    typer.Option("--maxAuxStreams", "--max-aux-streams", metavar="N", help="Streams beside the main one."),
+]
+RebuildOption = Annotated[bool, typer.Option("--rebuild", help="Build even if the same engine is kept.")]
+
 
 def one_model(argument: str | None, option: str | None) -> str:
     """The model, named by the argument or by ``--onnx``.

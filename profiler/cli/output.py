@@ -154,3 +154,15 @@ class StageLines:
             self._stream.write(f"{self._stage:<9} {time.monotonic() - self._began:6.1f} s  {self._detail}\n")
             self._stream.flush()
         self._stage = ""
+
+
+def rendered(run: object, name: str, top: int | None, *, to_terminal: bool) -> str:
+    """A run in one of the report formats, to the width, colours and characters of the terminal where it goes there."""
+    from profiler import pipeline
+    from profiler.records import Run
+
+    assert isinstance(run, Run)  # noqa: S101 - for the type checker; the import is lazy
+    if name != "text" or not to_terminal:
+        return pipeline.render(run, name, top=top)
+    out = sys.stdout
+    return pipeline.render(run, name, top=top, width=terminal_width(out), color=wants_color(out), ascii=ascii_only(out))

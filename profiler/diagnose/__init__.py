@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
-from profiler.records import Ceilings, Coverage, Latency, Layer, LayerResult, LedgerRow, PlanEdge
+from profiler.records import Ceilings, ClockSummary, Coverage, Latency, Layer, LayerResult, LedgerRow, PlanEdge
 from profiler.registry import Registry
 from profiler.units import format_ns, format_percent
 
@@ -39,6 +39,11 @@ class Thresholds(NamedTuple):
         probe_drift: Slowest over fastest speed probe of one run from which its two measurements
             were not made on the same machine, so to speak.
         noise_cv: Coefficient of variation of latency from which small findings are doubtful.
+        clock_moved: Change of a GPU's clock, as a share of it, from which times belong to different clocks. A
+            kernel that arithmetic bounds takes longer by as much, and that share of latency makes a finding a
+            warning (``warning_share``). A step of the clock is less: 15 MHz (nvidia-smi -q -d SUPPORTED_CLOCKS).
+        clock_held: Share of the time from which a reason that held the clock down counts, as for the other
+            shares of time (``launch_share``, ``host_share``).
         warning_share: Share of latency from which a finding is a warning.
         critical_share: Share of latency from which a finding is critical.
         doubt: What confidence is multiplied by for an inferred match, and again for noise, for a
@@ -53,6 +58,8 @@ class Thresholds(NamedTuple):
     coverage: float = 0.95
     above_roof: float = 0.95
     noise_cv: float = 0.1
+    clock_moved: float = 0.05
+    clock_held: float = 0.1
     speed: float = 0.9
     probe_drift: float = 1.15
     warning_share: float = 0.05
@@ -85,6 +92,10 @@ class Case(NamedTuple):
     """Layers whose time a more specific rule has claimed already."""
     tensorrt: bool = False
     """Whether the layers are those of a TensorRT engine, and its remedies are wanted."""
+    gpu: bool = False
+    """Whether they ran on a GPU."""
+    graph_ns: int = 0
+    """Latency of the same inference as a CUDA graph; 0 where it was not measured."""
     partial: frozenset[str] = frozenset()
     """Layers of whose work only a part is known: what they take beyond it is not lost, but unknown."""
     edges: tuple[PlanEdge, ...] = ()
@@ -97,6 +108,12 @@ class Case(NamedTuple):
     """Time of the host to put one inference into the queue; 0 where it was not measured."""
     lacking: tuple[str, ...] = ()
     """In a few words each, what makes the verdict less sure."""
+    clocks: ClockSummary | None = None
+    """Clocks of the GPU while the latency was measured; None where they were not sampled."""
+    clocks_profiled: ClockSummary | None = None
+    """The same while the kernels were timed."""
+    rated_mhz: float | None = None
+    """Boost clock of the datasheet of the GPU."""
 
     @property
     def unclaimed(self) -> tuple[LayerResult, ...]:
@@ -140,7 +157,7 @@ class Case(NamedTuple):
     @property
     def cache_name(self) -> str:
         """What the last-level cache is called."""
-        return "the L2" if self.tensorrt else "the last-level cache"
+        return "the L2" if self.gpu else "the last-level cache"
 
     @property
     def peaks_from(self) -> str:

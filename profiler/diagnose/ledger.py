@@ -25,9 +25,10 @@ COPIES = "other copies"
 OVERLAP = "overlap of streams"
 GAPS_INSIDE = "gaps inside layers"
 GAPS_BETWEEN = "gaps between layers"
+WAITING = "waiting for the host"
 UNEXPLAINED = "unexplained"
 
-OUTSIDE = (HOST, TO_DEVICE, FROM_DEVICE, COPIES, GAPS_INSIDE, GAPS_BETWEEN, UNEXPLAINED)
+OUTSIDE = (HOST, TO_DEVICE, FROM_DEVICE, COPIES, GAPS_INSIDE, GAPS_BETWEEN, WAITING, UNEXPLAINED)
 """Rows that are no time of layers."""
 
 IDLE_ROLES = ("shape", "sync", "idle")
@@ -46,8 +47,9 @@ _MEANING = {
     FROM_DEVICE: "outputs, after the last kernel",
     COPIES: "copies and memsets of no layer, while nothing else ran",
     OVERLAP: "kernels that ran beside others, on another stream",
-    GAPS_INSIDE: "nothing ran, between two kernels of one layer",
-    GAPS_BETWEEN: "nothing ran, between the kernels of two layers",
+    GAPS_INSIDE: "nothing ran, between two kernels of one layer that were both launched",
+    GAPS_BETWEEN: "nothing ran, between the kernels of two layers that were both launched: what a launch takes",
+    WAITING: "nothing ran, because the host had not launched the next kernel yet",
     UNEXPLAINED: "gaps between kernels, and what the profiler changed while it watched",
 }
 _MEANING_OF_PLAN = _MEANING | {
@@ -84,6 +86,7 @@ class Around(NamedTuple):
     overlap_ns: int = 0
     gaps_inside_ns: int = 0
     gaps_between_ns: int = 0
+    waiting_ns: int = 0
     captured: bool = False
 
 
@@ -151,6 +154,7 @@ def build_ledger(
         row(OVERLAP, -copies.overlap_ns, "fact"),
         row(GAPS_INSIDE, copies.gaps_inside_ns, "fact"),
         row(GAPS_BETWEEN, copies.gaps_between_ns, "fact"),
+        row(WAITING, copies.waiting_ns, "fact"),
     ]
     rows.append(row(UNEXPLAINED, latency.median_ns - sum(row.ns for row in rows), "remainder"))
     return tuple(row for row in rows if row.ns or row.cause in (IDEAL, INEFFICIENCY, UNEXPLAINED))

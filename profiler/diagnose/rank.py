@@ -68,7 +68,7 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
     if claim.kind != "trust":
         if any(layer.match != "exact" for layer in case.layers if layer.name in layers):
             confidence *= case.thresholds.doubt
-        if case.latency.cv > case.thresholds.noise_cv or (case.tensorrt and case.profiled.n == 1):
+        if case.latency.cv > case.thresholds.noise_cv or (case.gpu and case.profiled.n == 1):
             confidence *= case.thresholds.doubt
         if case.from_datasheet:
             confidence *= case.thresholds.doubt
@@ -110,7 +110,7 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     measured = case.latency.median_ns
     if not measured:
         return "no verdict: no latency was measured"
-    if case.tensorrt and not attainable_ns:
+    if case.gpu and not attainable_ns:
         return f"no verdict: the work of no layer is known{unsure}"
     roof = f"the datasheet of {case.ceilings.device} allows" if case.from_datasheet else "this device attains"
     head = f"{format_percent(attainable_ns / measured)} of what {roof}"

@@ -20,33 +20,54 @@ class BackendStatus(NamedTuple):
     fix: str = ""
 
 
-_NOT_YET = "this version of trtprof cannot drive it yet"
-_NOT_RUN = "this version of trtprof cannot run its engines yet"
+_NO_DRIVER = "no NVIDIA driver (libcuda) here"
+_INSTALL_ORT = "pip install --force-reinstall trtprof"
+_ON_CPU = "use --backend ort-cpu"
+_TIMER = "cuda.bindings"
 
 
 def backends() -> list[BackendStatus]:
     """Every backend in the order in which ``--backend auto`` tries them."""
     driver = has_driver()
-    gpu = "" if driver else "; no NVIDIA driver (libcuda) here"
     return [
-        _tensorrt(PRODUCTS["tensorrt"], driver=driver, gpu=gpu),
-        _tensorrt(PRODUCTS["tensorrt-rtx"], driver=driver, gpu=gpu),
-        BackendStatus("ort-cuda", False, _NOT_YET + gpu, "use --backend ort-cpu"),
+        _tensorrt(PRODUCTS["tensorrt"], driver=driver),
+        _tensorrt(PRODUCTS["tensorrt-rtx"], driver=driver),
+        _ort_cuda(driver=driver),
         _ort_cpu(),
     ]
 
 
-def _tensorrt(product: Product, *, driver: bool, gpu: str) -> BackendStatus:
-    """What it can do here: TensorRT-RTX builds without a GPU, TensorRT does not, and neither runs yet."""
+def _tensorrt(product: Product, *, driver: bool) -> BackendStatus:
+    """What it can do here: TensorRT-RTX builds without a GPU, TensorRT does not, and neither runs without one."""
+    gpu = "" if driver else _NO_DRIVER
     version = installed_version(product)
     if version is None:
-        reason = f"{_NOT_RUN}{gpu}; the package {product.module} is not installed"
-        return BackendStatus(product.backend, False, reason, f"use --backend ort-cpu; to build: {product.install}")
+        reason = "; ".join(filter(None, (f"the package {product.module} is not installed", gpu)))
+        use = "to build engines, which needs no GPU" if product.backend == "tensorrt-rtx" else "where there is a GPU"
+        return BackendStatus(product.backend, False, reason, f"{_ON_CPU}; {use}: {product.install}")
     title = f"{product.title} {version}".strip()
-    builds = driver or product.backend == "tensorrt-rtx"
-    can = "builds and shows the plan, cannot run here" if builds else "cannot build here"
-    uses = "; `trtprof build` and `trtprof predict --level layers` use this one" if builds else ""
-    return BackendStatus(product.backend, False, f"{title} {can}: {_NOT_RUN}{gpu}", f"use --backend ort-cpu{uses}")
+    if not driver:
+        builds = product.backend == "tensorrt-rtx"
+        can = "builds and shows the plan, cannot run here" if builds else "cannot build here"
+        uses = "; `trtprof build` and `trtprof predict --level layers` use this one" if builds else ""
+        return BackendStatus(product.backend, False, f"{title} {can}: {gpu}", f"{_ON_CPU}{uses}")
+    if not _found(_TIMER):
+        reason = f"{title} cannot be timed: the package cuda-bindings is not installed"
+        return BackendStatus(product.backend, False, reason, "pip install cuda-bindings")
+    return BackendStatus(product.backend, True, title)
+
+
+def _ort_cuda(*, driver: bool) -> BackendStatus:
+    if not _found("onnxruntime"):
+        return BackendStatus("ort-cuda", False, "the package onnxruntime-gpu is not installed", _INSTALL_ORT)
+    if not driver:
+        return BackendStatus("ort-cuda", False, _NO_DRIVER, _ON_CPU)
+    from profiler.ort_session import no_cuda_provider, why_no_cuda_provider
+
+    why = why_no_cuda_provider()
+    if why:
+        return BackendStatus("ort-cuda", False, why, no_cuda_provider(why).fix)
+    return BackendStatus("ort-cuda", True, f"ONNX Runtime {onnxruntime_version()} with its CUDA provider")
 
 
 def has_driver() -> bool:
@@ -87,11 +108,17 @@ def choose_builder(asked: str = "auto") -> tuple[str, str]:
     )
 
 
+def _found(module: str) -> bool:
+    """Whether a module can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # its package is missing, or half of it
+        return False
+
+
 def _ort_cpu() -> BackendStatus:
-    if importlib.util.find_spec("onnxruntime") is None:
-        return BackendStatus(
-            "ort-cpu", False, "the package onnxruntime is not installed", "pip install --force-reinstall trtprof"
-        )
+    if not _found("onnxruntime"):
+        return BackendStatus("ort-cpu", False, "the package onnxruntime is not installed", _INSTALL_ORT)
     return BackendStatus("ort-cpu", True, f"ONNX Runtime {onnxruntime_version()}")
 
 

@@ -176,6 +176,11 @@ NAMES: tuple[Name, ...] = (
 """Every name of the module that trtprof uses. Classes need no line of their own; ``__version__`` all have."""
 
 
+RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
+"""GPUs that TensorRT-RTX is made for: those of its documentation (architecture overview, 1.5: 7.5, 8.6, 8.9, 12.0 and
+12.1) and of its enum ``ComputeCapability`` (8.0)."""
+
+
 class ParseFailure(NamedTuple):
     """One error of the ONNX parser."""
 

@@ -105,9 +105,7 @@ def predict_layers(
         ceilings: Of the device that ran it.
         outputs: Names of the tensors that the model gives out, beside those that no layer reads.
     """
-    names = _Names(layers)
-    accesses = [_access(layer, works.get(layer.name), names) for layer in layers]
-    kept = never_read(accesses) | {names.root("", name) for name in outputs}
+    accesses, kept = layer_accesses(layers, works, outputs)
     traffic = steady_state_traffic(accesses, ceilings.cache_bytes, outputs=kept)
     apart = _out_of_place(accesses)
     found: dict[str, Estimate | None] = {}
@@ -117,6 +115,19 @@ def predict_layers(
             None if work is None else estimate(work, traffic[layer.name], ceilings, out_of_place=layer.name in apart)
         )
     return found
+
+
+def layer_accesses(
+    layers: Sequence[Layer], works: Mapping[str, Work | None], outputs: Collection[str] = ()
+) -> tuple[list[Access], frozenset[str]]:
+    """What every layer touches, and the tensors whose last value is needed until the next inference.
+
+    Tensors go by one name over all graphs of the model, views by that of their source. Arguments as of
+    `predict_layers`.
+    """
+    names = _Names(layers)
+    accesses = [_access(layer, works.get(layer.name), names) for layer in layers]
+    return accesses, frozenset(never_read(accesses) | {names.root("", name) for name in outputs})
 
 
 def _out_of_place(accesses: Sequence[Access]) -> set[str]:

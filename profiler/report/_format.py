@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from profiler import units
 from profiler.errors import TrtprofError
-from profiler.records import InputTensor, LayerResult, Run, Tensor
+from profiler.records import ClockSummary, InputTensor, Latency, LayerResult, Run, Spread, Tensor
 
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 
@@ -72,6 +73,120 @@ def efficiency(layer: LayerResult) -> float | None:
 def ledger_gap_ns(run: Run) -> int:
     """Measured latency less the sum of the ledger: 0 when the ledger closes."""
     return run.latency.median_ns - sum(row.ns for row in run.ledger)
+
+
+def perturbation(latency: Latency, profiled: Latency) -> float | None:
+    """How much longer an inference takes while the profiler runs, as a fraction; None where it was not measured."""
+    if not latency.median_ns or not latency.n or not profiled.n:
+        return None
+    return profiled.median_ns / latency.median_ns - 1
+
+
+def signed_percent(fraction: float) -> str:
+    """``+4.0 %``, ``-1.2 %``."""
+    return f"{100 * fraction:+.1f} %"
+
+
+def mode_text(run: Run) -> str:
+    """The parts of the latency on a GPU, and what a CUDA graph makes of it; empty where they were not measured."""
+    parts = []
+    for mode in run.modes:
+        if mode.mode == "cuda graph":
+            parts.append(f"as a CUDA graph {units.format_ns(mode.latency.median_ns)}")
+        else:
+            copies = f"{units.format_ns(mode.h2d_ns)} to it and {units.format_ns(mode.d2h_ns)} back"
+            parts.append(f"GPU {units.format_ns(mode.compute_ns)}, copies {copies}")
+    return "; ".join(parts)
+
+
+def mode_rows(run: Run) -> list[tuple[str, str]]:
+    """The same as rows of a table."""
+    rows: list[tuple[str, str]] = []
+    for mode in run.modes:
+        rows.append((mode.mode, f"{units.format_ns(mode.latency.median_ns)} median of {mode.latency.n:,}"))
+        for name, ns in (
+            ("copies to the GPU", mode.h2d_ns),
+            ("GPU", mode.compute_ns),
+            ("copies back", mode.d2h_ns),
+            ("enqueuing", mode.enqueue_ns),
+        ):
+            if ns:
+                rows.append((f"{mode.mode}: {name}", units.format_ns(ns)))
+    return rows
+
+
+def check_text(run: Run) -> str:
+    """Whether the outputs are right, the worst one named; empty where they were not held against others."""
+    if not run.checks:
+        return ""
+    wrong = [check for check in run.checks if not check.matches]
+    if not wrong:
+        return f"{len(run.checks)} of {len(run.checks)} as ONNX Runtime's on the CPU"
+    return f"{len(wrong)} of {len(run.checks)} WRONG: {wrong[0].name} ({wrong[0].dtype}): {wrong[0].reason}"
+
+
+def check_rows(run: Run) -> list[tuple[str, str]]:
+    """Every output that was held against ONNX Runtime's, the worst first."""
+    return [
+        (
+            f"{check.name} ({check.dtype})",
+            f"off by {check.max_abs:.3g}, {check.tolerance:.3g} of what is allowed"
+            if check.matches
+            else f"wrong: {check.reason}",
+        )
+        for check in run.checks
+    ]
+
+
+def clock_text(clocks: ClockSummary) -> str:
+    """The clocks of a GPU and what held them down, in words; empty where nothing is known."""
+    parts = []
+    if (sm := clocks.sm_clock_mhz) is not None:
+        moved = f" ({sm.min:,.0f} to {sm.max:,.0f})" if sm.max > sm.min else ""
+        parts.append(f"SM {sm.median:,.0f} MHz{moved}")
+    for spread, unit in ((clocks.power_w, "W"), (clocks.temperature_c, "C")):
+        if spread is not None:
+            parts.append(f"{spread.median:.0f} {unit}")
+    parts += [f"{reason} {100 * share:.0f} % of the time" for reason, share in (clocks.reasons or {}).items()]
+    return ", ".join(parts) or "; ".join(clocks.notes)
+
+
+def clock_rows(run: Run) -> list[tuple[str, str]]:
+    """What was sampled of a GPU, without the profiler and with it, as rows of a table; empty where nothing was."""
+    rows = []
+    for when, clocks in (("", run.clocks), ("profiled: ", run.clocks_profiled)):
+        if clocks is None:
+            continue
+        if not clocks.samples:
+            rows.append((f"{when}clocks", "; ".join(clocks.notes) or "unknown"))
+            continue
+        rows.append((f"{when}samples", f"{clocks.samples:,} in {units.format_ns(clocks.duration_ns)}"))
+        for name, spread, unit in (
+            ("SM clock", clocks.sm_clock_mhz, "MHz"),
+            ("memory clock", clocks.memory_clock_mhz, "MHz"),
+            ("power", clocks.power_w, "W"),
+            ("temperature", clocks.temperature_c, "C"),
+        ):
+            rows.append((f"{when}{name}", _range(spread, unit)))
+        if clocks.energy_j is not None:
+            rows.append((f"{when}energy", f"{clocks.energy_j:,.1f} J"))
+        rows.append((f"{when}clock held down by", _reasons(clocks.reasons)))
+    return rows
+
+
+def _range(spread: Spread | None, unit: str) -> str:
+    if spread is None:
+        return "unknown: the driver does not tell it"
+    return f"median {spread.median:,.0f} {unit}, {spread.min:,.0f} to {spread.max:,.0f} {unit}"
+
+
+def _reasons(reasons: dict[str, float] | None) -> str:
+    if reasons is None:
+        return "unknown: the driver does not tell it"
+    return (
+        ", ".join(f"{reason} ({units.format_percent(share)} of the time)" for reason, share in reasons.items())
+        or "nothing"
+    )
 
 
 def tensor_text(tensor: InputTensor | Tensor) -> str:

@@ -75,7 +75,11 @@ def _value(measured: Measurement) -> str:
 
 
 def _clocks(clocks: dict[str, float]) -> str:
-    return ", ".join(f"{mhz:.0f} MHz {when}" for when, mhz in clocks.items()) or "unknown: the system does not tell it"
+    named = {**clocks}
+    memory = named.pop("memory", None)
+    parts = [f"{mhz:.0f} MHz {when}" for when, mhz in named.items()]
+    parts += [f"memory {memory:.0f} MHz"] if memory is not None else []
+    return ", ".join(parts) or "unknown: the system does not tell it"
 
 
 def _ridges(ridges: dict[str, float]) -> str:

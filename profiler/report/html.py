@@ -16,9 +16,22 @@ from typing import Any, NamedTuple
 
 from profiler import units
 from profiler.errors import TrtprofError
-from profiler.records import Latency, LedgerRow, Run
+from profiler.records import LedgerRow, Run
 from profiler.report import ReportOptions, reporter
-from profiler.report._format import KIND_WORDS, count, headline, ledger_gap_ns, plain, tensor_text, visible
+from profiler.report._format import (
+    KIND_WORDS,
+    check_rows,
+    clock_rows,
+    count,
+    headline,
+    ledger_gap_ns,
+    mode_rows,
+    perturbation,
+    plain,
+    signed_percent,
+    tensor_text,
+    visible,
+)
 
 PLAN_ROWS = 200
 """Rows of each table of an engine's plan; the JSON document has all."""
@@ -53,6 +66,7 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - the page 
         bytes=units.format_bytes,
         flops=units.format_flops,
         percent=units.format_percent,
+        signed=signed_percent,
         rate=units.format_rate,
         tensor=tensor_text,
         count=count,
@@ -70,6 +84,9 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - the page 
         bars=ledger_bars(run.ledger),
         gap_ns=ledger_gap_ns(run),
         perturbation=perturbation(run.latency, run.profiled),
+        clocks=clock_rows(run),
+        modes=mode_rows(run),
+        checks=check_rows(run),
         coverage=_stacked(("exact", run.coverage.exact), ("inferred", run.coverage.inferred)),
         fates=_fates(run),
         layer_rank=layers,
@@ -125,13 +142,6 @@ def ledger_bars(rows: Sequence[LedgerRow]) -> tuple[Bar, ...]:
         Bar(row, (min(start, end) - low) * scale, abs(row.ns) * scale, (end - low) * scale)
         for row, start, end in zip(rows, sums, sums[1:], strict=False)
     )
-
-
-def perturbation(latency: Latency, profiled: Latency) -> float | None:
-    """How much longer an inference takes while the profiler runs, as a fraction."""
-    if not latency.median_ns or not latency.n or not profiled.n:
-        return None
-    return profiled.median_ns / latency.median_ns - 1
 
 
 def _stacked(*shares: tuple[str, float]) -> list[tuple[str, float, float]]:

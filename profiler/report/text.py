@@ -17,11 +17,16 @@ from profiler.records import Finding, LayerResult, LedgerRow, Run, bound_name
 from profiler.report import ReportOptions, reporter
 from profiler.report._cells import cells, elide, head, pad, wrapped
 from profiler.report._format import (
+    check_text,
+    clock_text,
     count,
     efficiency,
     headline,
     ledger_gap_ns,
+    mode_text,
+    perturbation,
     plan_names,
+    signed_percent,
     tensor_text,
     time_of,
     visible,
@@ -30,6 +35,9 @@ from profiler.report.plan import summary_lines
 
 LINES = 25
 """Most lines of a report when the reader did not choose how many rows to see."""
+
+UNATTRIBUTED = 5
+"""Kernels of no layer that are listed when the reader did not choose how many rows to see."""
 
 MIN_WIDTH = 40
 """A narrower terminal gets lines cut to this layout, then clipped to its width."""
@@ -55,7 +63,7 @@ def render(run: Run, options: ReportOptions) -> str:
     """The run as lines of at most ``options.width`` columns."""
     page = _Page(run, options)
     lines = page.fitted() if options.top is None else page.lines(options.top, options.top, blanks=True)
-    return "".join(page.paint(line) + "\n" for line in [*lines, *page.plan()])
+    return "".join(page.paint(line) + "\n" for line in [*lines, *page.unattributed(), *page.plan()])
 
 
 class _Page:
@@ -109,6 +117,8 @@ class _Page:
             self._labelled("measured", *self._measured()),
             self._labelled("allowed", *self._allowed()),
             self._labelled("coverage", *self._coverage()),
+            *self._clocks(),
+            *self._of_gpu(),
             *self._ceilings(),
         ]
 
@@ -129,7 +139,32 @@ class _Page:
         spread = f"  p99 {units.format_ns(latency.p99_ns)}, cv {units.format_percent(latency.cv)}, n {latency.n}"
         if self.run.engine is not None and latency == self.run.profiled:
             spread += ", with the profiler"
-        return [_Span(f"{units.format_ns(latency.median_ns)} median", "bold"), _Span(spread)]
+        median = f"{units.format_ns(latency.median_ns)} median"
+        cost = self._profiled(self.width - _LABEL - cells(median) - cells(spread))
+        return [_Span(median, "bold"), _Span(spread), _Span(cost)]
+
+    def _profiled(self, room: int) -> str:
+        """What the profiler itself costs, where there is a latency without it; less of it in less ``room``."""
+        latency, profiled = self.run.latency, self.run.profiled
+        cost = perturbation(latency, profiled)
+        if cost is None or latency == profiled or not profiled.median_ns:
+            return ""
+        words = f"; profiled {units.format_ns(profiled.median_ns)} ({signed_percent(cost)})"
+        return words if cells(words) <= room else f"; profiled {signed_percent(cost)}"
+
+    def _clocks(self) -> list[_Line]:
+        """Clocks of the GPU while the latency was measured, or else while it was profiled."""
+        sampled = [clocks for clocks in (self.run.clocks, self.run.clocks_profiled) if clocks is not None]
+        text = next(filter(None, map(clock_text, sorted(sampled, key=lambda clocks: not clocks.samples))), "")
+        return [self._labelled("clocks", _Span(self._end(text, self.width - _LABEL)))] if text else []
+
+    def _of_gpu(self) -> list[_Line]:
+        """What else was measured on a GPU: the parts of the latency, and whether the outputs are right."""
+        lines = []
+        for label, text in (("parts", mode_text(self.run)), ("outputs", check_text(self.run))):
+            if text:
+                lines.append(self._labelled(label, _Span(self._end(text, self.width - _LABEL))))
+        return lines
 
     def _allowed(self) -> list[_Span]:
         total = headline(self.run)
@@ -314,6 +349,20 @@ class _Page:
             names=plan_names(self.run),
         )
         return [(), *((_Span(line),) for line in lines)]
+
+    def unattributed(self) -> list[_Line]:
+        """Kernels that no layer of a plan owns, most time first; the page of a run without a plan stays short."""
+        kernels = sorted(self.run.kernels_unattributed, key=lambda kernel: -kernel.total_ns)
+        if not kernels or self.run.plan is None:
+            return []
+        shown = kernels[: self.options.top or UNATTRIBUTED]
+        heading = f"kernels of no layer: {len(shown)} of {len(kernels)}, by time in the capture"
+        lines: list[_Line] = [(), (_Span(self._end(heading, self.width)),)]
+        for kernel in shown:
+            time = f"{units.format_ns(kernel.total_ns):>10}  {kernel.count:>7,} x  "
+            lines.append((_Span(time), _Span(self._elide(kernel.kernel, self.width - cells(time)))))
+            lines.append((_Span(" " * cells(time) + self._end(kernel.reason, self.width - cells(time)), "dim"),))
+        return lines
 
     # --- fitting ----------------------------------------------------------------------------
 

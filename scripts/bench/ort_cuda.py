@@ -17,8 +17,14 @@ import pandas as pd
 
 from profiler.align.nodes import match_layers
 from profiler.align.ort_cuda import align_ort
-from profiler.capture.cuda_record import NODE_EVENTS_FILE, CudaCapture, CudaWorkerRequest
-from profiler.capture.inference import CAPTURE_FILE
+from profiler.capture.gpu_record import (
+    CLEAN_FILE,
+    NODE_EVENTS_FILE,
+    PROFILED_FILE,
+    CleanTimes,
+    OrtCudaRequest,
+    ProfiledTimes,
+)
 from profiler.capture.launch import run_worker
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, build_ort_cuda, layers_from_file
 from profiler.errors import TrtprofError
@@ -45,7 +51,8 @@ def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
     else:
         engine = build_ort_cpu(session, folder, scratch, "asked for")
     print(f"{len(engine.layers)} layers in {format_ns(engine.build_ns)}")
-    request = CudaWorkerRequest(
+    request = OrtCudaRequest(
+        phase="clean",
         session=session,
         folder=str(folder),
         scratch=str(scratch),
@@ -62,9 +69,13 @@ def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
         verify=given.verify,
         collector=given.collector,
     )
-    run_worker(request, print, "profiler.capture.cuda_worker")
-    record = msgspec.json.decode((folder / CAPTURE_FILE).read_bytes(), type=CudaCapture)
-    for mode in record.modes:
+    worker, done = "profiler.capture.cuda_worker", scratch / CLEAN_FILE
+    run_worker(request, print, worker, done)
+    clean = msgspec.json.decode(done.read_bytes(), type=CleanTimes)
+    done = scratch / PROFILED_FILE
+    run_worker(msgspec.structs.replace(request, phase="profiled"), print, worker, done)
+    seen = msgspec.json.decode(done.read_bytes(), type=ProfiledTimes)
+    for mode in clean.modes:
         named = (
             ("to device", mode.h2d_ns),
             ("compute", mode.compute_ns),
@@ -72,27 +83,29 @@ def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
             ("enqueue", mode.enqueue_ns),
         )
         parts = ", ".join(f"{name} {format_ns(ns)}" for name, ns in named if ns)
-        print(f"{mode.mode}: {format_ns(mode.latency.median_ns)} ({parts}; by {record.timed_by})")
-    print(f"profiled: {format_ns(record.profiled.median_ns)}; copies of the inputs: {record.copies}")
-    print(f"no CUDA graph: {record.no_cuda_graph}" if record.no_cuda_graph else "with a CUDA graph")
-    for check in record.checks[:3]:
+        print(f"{mode.mode}: {format_ns(mode.latency.median_ns)} ({parts}; by {clean.timed_by})")
+    print(f"profiled: {format_ns(seen.latency.median_ns)}; copies of the inputs: {clean.copies}")
+    print(f"no CUDA graph: {clean.no_cuda_graph}" if clean.no_cuda_graph else "with a CUDA graph")
+    for check in clean.checks[:3]:
         found = f"off by {check.max_abs:.3g}, relative {check.max_rel:.3g}, {check.tolerance:.3g} of what is allowed"
         print(f"output {check.name} ({check.dtype}): {'right' if check.matches else 'WRONG'}: {check.reason or found}")
-    for what, names in (("layers on the CPU", record.cpu_layers), ("copying layers", record.copy_layers)):
+    for what, names in (("layers on the CPU", seen.cpu_layers), ("copying layers", seen.copy_layers)):
         print(f"{what}: {', '.join(names) or 'none'}")
+    for note in (*clean.notes, *seen.notes):
+        print(note)
     if has_trace(folder):
-        aligned(source, folder, record)
+        aligned(source, folder, seen)
 
 
-def aligned(source: Source, folder: Path, record: CudaCapture) -> None:
+def aligned(source: Source, folder: Path, seen: ProfiledTimes) -> None:
     """Kernels by layer."""
     layers, _ = match_layers(source.nodes, layers_from_file(folder / ENGINE_GRAPH))
     found = align_ort(
         load_trace(folder),
         layers,
         pd.read_parquet(folder / NODE_EVENTS_FILE),
-        guess_ns=record.clock_guess_ns,
-        within_ns=record.clock_within_ns,
+        guess_ns=seen.clock_guess_ns,
+        within_ns=seen.clock_within_ns,
     ).alignment
     for note in found.notes:
         print(note)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -131,7 +131,7 @@ def attributed(made: Capture, found: OrtAlignment) -> list[str]:
     return ["" if place < 0 else names[place] for place in found.alignment.work["layer"].to_numpy()[kernel]]
 
 
-def wrong(made: Capture, **named: int) -> float:
+def wrong(made: Capture, **named: Any) -> float:
     found = attributed(made, align_ort(made.trace, made.layers, made.events, **named))
     assert len(found) == len(made.truth)
     return sum(one != other for one, other in zip(found, made.truth, strict=True)) / len(found)

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.capture import clocks
-from profiler.capture.clocks import ClockSample, ClockSummary, Spread
+from profiler.capture.clocks import ClockSample
+from profiler.records import ClockSummary, Spread
 
 MS = 1_000_000
 SM = ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM)

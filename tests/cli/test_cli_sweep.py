@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler.cli import app, sweep
+from profiler.cli import app, load_commands
 from profiler.cli.files import SUFFIXES
 from profiler.cli.gpu_options import ceilings_for, names, parse_ceilings
 from profiler.errors import UsageError
@@ -21,7 +21,7 @@ from profiler.op_sweep import ALL_PARAMETERS, FAMILIES
 from profiler.records import OpSweep
 from support import fixed_ceilings, refused
 
-assert sweep.sweep is not None  # importing it registers the command
+load_commands()
 
 EXAMPLE = ("sweep", "conv", "--kernel", "1,3,5,7", "--cin", "64", "--cout", "64", "--hw", "56", "--gpu", "rtx-3080")
 

@@ -135,7 +135,7 @@ def engine_case(
     **changes: Any,
 ) -> Case:
     """The same layers as those of a TensorRT engine: ``around`` and ``gap_ns`` are part of the latency, no call is."""
-    case = make_case(*timed, ceilings=ceilings, tensorrt=True, **changes)
+    case = make_case(*timed, ceilings=ceilings, tensorrt=True, gpu=True, **changes)
     around = around or Around()
     median_ns = sum(one.measured_ns for one in case.layers) + sum(around) + gap_ns
     latency = msgspec.structs.replace(case.latency, median_ns=median_ns)

@@ -27,6 +27,7 @@ from profiler.diagnose.ledger import (
     TO_DEVICE,
     UNEXPLAINED,
     UNPRICED,
+    WAITING,
     Around,
     build_ledger,
 )
@@ -34,7 +35,7 @@ from profiler.records import Estimate, Latency, LayerResult, LedgerRow
 
 ORDER = (
     IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, HOST, TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP,
-    GAPS_INSIDE, GAPS_BETWEEN, UNEXPLAINED,
+    GAPS_INSIDE, GAPS_BETWEEN, WAITING, UNEXPLAINED,
 )  # fmt: skip
 
 
@@ -196,6 +197,7 @@ def test_the_ledger_closes(
             (COPIES, around.copies_ns),
             (GAPS_INSIDE, around.gaps_inside_ns),
             (GAPS_BETWEEN, around.gaps_between_ns),
+            (WAITING, around.waiting_ns),
         )
         assert all(by_cause.get(cause, 0) == ns for cause, ns in outside)
     assert 0 <= by_cause.get(HOST, 0) <= median_ns

@@ -14,7 +14,9 @@ from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case
 from profiler.diagnose import RULES, THRESHOLDS, Case, rules
 from profiler.diagnose.ledger import Around
 from profiler.diagnose.rank import diagnose
-from profiler.records import Finding, Layer, PlanEdge
+from profiler.diagnose.rules import tr906_clock_held_down
+from profiler.nvml_session import CLOCK_EVENTS
+from profiler.records import ClockSummary, Finding, Layer, PlanEdge, Spread
 from profiler.units import format_ns
 
 # --- layers that the cases are made of ---------------------------------------------------------
@@ -79,6 +81,19 @@ def reorder_case(share: float) -> Case:
     return make_case(BIG, reorder(reordered))
 
 
+def clocks(low: float, mid: float, high: float, **changes: object) -> ClockSummary:
+    """Samples of a second, with the lowest, the median and the highest clock of the SMs in MHz."""
+    summary = ClockSummary(samples=50, duration_ns=1_000_000_000, sm_clock_mhz=Spread(min=low, median=mid, max=high))
+    return msgspec.structs.replace(summary, **changes)
+
+
+def held(share: float, mid: float = 1410, reason: str = "power cap") -> Case:
+    """A GPU rated at 1,740 MHz that a reason held down for a share of the time."""
+    power, heat = Spread(min=280, median=300, max=301), Spread(min=60, median=71, max=72)
+    summary = clocks(mid, mid, mid, reasons={"idle": 0.9, reason: share}, power_w=power, temperature_c=heat)
+    return make_case(BIG, clocks=summary, rated_mhz=1740.0, tensorrt=True, gpu=True)
+
+
 POSITIVE: dict[str, Case] = {
     "CN601": folded(constant=True),
     "FU301": chain(),
@@ -92,6 +107,8 @@ POSITIVE: dict[str, Case] = {
     "TR902": make_case(BIG, coverage=(0.90, 0.04)),
     "TR903": make_case(BIG, cv=0.11),
     "TR904": make_case(BIG, speed=0.85, probes_ns=(585_000.0, 590_000.0)),
+    "TR905": make_case(BIG, clocks=clocks(1330, 1410, 1410)),
+    "TR906": held(0.11),
 }
 
 NEGATIVE: dict[str, Case] = {
@@ -108,6 +125,8 @@ NEGATIVE: dict[str, Case] = {
     "TR902": make_case(BIG, coverage=(0.90, 0.06)),
     "TR903": make_case(BIG, cv=0.10),
     "TR904": make_case(BIG, speed=0.95, probes_ns=(526_000.0, 530_000.0)),
+    "TR905": make_case(BIG, clocks=clocks(1340, 1410, 1410), clocks_profiled=clocks(1470, 1480, 1710)),
+    "TR906": held(0.09),
 }
 
 CODES = RULES.keys()
@@ -463,6 +482,79 @@ def test_another_speed_and_a_drift_of_speed_are_doubts() -> None:
     assert not found(make_case(BIG), "TR904"), "a run without a probe says nothing about speed"
 
 
+def test_clocks_that_moved_are_told_with_their_range() -> None:
+    finding = only(POSITIVE["TR905"], "TR905")
+    assert "SM clock from 1,330 to 1,410 MHz" in finding.evidence
+    assert "5.7 % of its median 1,410 MHz" in finding.evidence
+    assert finding.evidence.endswith("samples: 50")
+    assert "--lock-gpu-clocks=1410" in finding.try_
+    assert finding.lost_ns == 0
+
+
+def test_a_profiled_window_at_another_clock_is_told_in_both_directions() -> None:
+    for profiled, percent in ((1500, "106.4 %"), (1320, "93.6 %")):
+        case = make_case(BIG, clocks=clocks(1410, 1410, 1410), clocks_profiled=clocks(profiled, profiled, profiled))
+        finding = only(case, "TR905")
+        assert f"{profiled:,} MHz while the kernels were timed, {percent} of the 1,410 MHz" in finding.evidence
+        assert "samples: 50 and 50" in finding.evidence
+        assert f"--lock-gpu-clocks={min(profiled, 1410)}" in finding.try_, "a clock that the board held"
+
+
+def test_the_clock_of_the_memory_counts_too() -> None:
+    memory = Spread(min=405, median=10251, max=10251)
+    finding = only(make_case(BIG, clocks=clocks(1410, 1410, 1410, memory_clock_mhz=memory)), "TR905")
+    assert "memory clock from 405 to 10,251 MHz" in finding.evidence
+    assert "SM clock" not in finding.evidence
+    assert "--lock-memory-clocks=10251" in finding.try_
+
+
+def test_a_clock_that_is_held_down_is_told_with_the_reason_and_its_share() -> None:
+    finding = only(held(0.93), "TR906")
+    assert finding.evidence == (
+        "SMs at 1,410 MHz, 81.0 % of 1,740 MHz, 300 W, 71 C, samples: 50, while the latency was measured; "
+        "held down by power cap (93.0 % of the time)"
+    )
+    assert "--power-limit" in finding.try_
+    assert "cool down" in only(held(0.5, reason="temperature, slowed by hardware"), "TR906").try_
+    assert "reset" in only(held(0.5, reason="application clocks are set"), "TR906").try_
+    assert "PERFORMANCE" in only(held(0.5, reason="reason 0x400"), "TR906").try_
+
+
+def test_a_limit_that_leaves_the_clock_near_its_rating_holds_nothing_down() -> None:
+    assert not found(held(0.93, mid=1700), "TR906")
+    assert found(held(0.93, mid=1700)._replace(rated_mhz=None), "TR906"), "where no rating is known, the driver's word"
+
+
+def test_the_longest_reason_decides_what_to_try_and_the_profiled_window_stands_in() -> None:
+    reasons = {"power cap": 0.3, "temperature, slowed by software": 0.6, "power brake": 0.01}
+    case = make_case(BIG, clocks_profiled=clocks(900, 900, 900, reasons=reasons), rated_mhz=1740.0)
+    finding = only(case, "TR906")
+    assert "while profiled" in finding.evidence
+    assert "power cap (30.0 % of the time), temperature, slowed by software (60.0 % of the time)" in finding.evidence
+    assert "power brake" not in finding.evidence
+    assert "cool down" in finding.try_
+
+
+@pytest.mark.parametrize("code", ["TR905", "TR906"])
+@pytest.mark.parametrize(
+    "summary",
+    [
+        None,
+        ClockSummary(samples=0, duration_ns=0),
+        clocks(1410, 1410, 1410),
+        clocks(900, 900, 900, reasons={"idle": 1.0}),
+    ],
+)
+def test_rules_of_clocks_are_silent_without_samples_and_about_an_idle_gpu(
+    code: str, summary: ClockSummary | None
+) -> None:
+    assert not found(make_case(BIG, clocks=summary, clocks_profiled=summary, rated_mhz=1740.0), code)
+
+
+def test_every_reason_of_the_driver_but_idleness_has_a_remedy() -> None:
+    assert set(tr906_clock_held_down.REMEDIES) == set(CLOCK_EVENTS.values()) - {"idle"}
+
+
 def test_low_coverage_and_noise_speak_of_the_whole_run() -> None:
     low, noisy = only(POSITIVE["TR902"], "TR902"), only(POSITIVE["TR903"], "TR903")
     assert low.where == noisy.where == "the whole run"
@@ -501,7 +593,7 @@ def test_a_fusion_that_no_engine_does_is_no_finding(one: PlanEdge) -> None:
 
 def test_chains_of_an_engine_are_its_edges() -> None:
     """Its layers are many nodes each: that two of them begin with a pointwise op does not make them a chain."""
-    assert not found(chain()._replace(tensorrt=True), "FU301")
+    assert not found(chain()._replace(tensorrt=True, gpu=True), "FU301")
 
 
 def test_what_a_layer_takes_beyond_the_known_part_of_its_work_is_not_lost() -> None:
@@ -519,19 +611,24 @@ def test_a_datasheet_is_not_reached_by_healthy_kernels(efficiency: float, fires:
 
 def test_remedies_of_an_engine_are_those_of_tensorrt() -> None:
     sheet = msgspec.structs.replace(CEILINGS, origin="datasheet")
-    few = make_case(Timed(conv(), 5.0), ceilings=sheet)._replace(tensorrt=True, tactics={"conv": "sm50_xmma_conv"})
+    few = make_case(Timed(conv(), 5.0), ceilings=sheet)._replace(
+        tensorrt=True, gpu=True, tactics={"conv": "sm50_xmma_conv"}
+    )
     peak = only(few, "RL102")
     assert "peak of the datasheet; its tactic is sm50_xmma_conv" in peak.evidence
     assert "tensor cores" in peak.try_
     small = relu("small", "x", "y", 100_000)
-    assert "of what the L2 allows" in only(make_case(Timed(small, 4.0))._replace(tensorrt=True), "RL101").evidence
-    assert "--useCudaGraph" in only(launch_case(0.11)._replace(tensorrt=True), "LA401").try_
-    assert "--inputIOFormats" in only(reorder_case(0.02)._replace(tensorrt=True), "LY201").try_
-    assert "1 reformat," in only(reorder_case(0.02)._replace(tensorrt=True), "LY201").where
-    assert "--gpu" in only(faster(0.94)._replace(tensorrt=True), "TR901").try_
-    assert "--onnx" in only(make_case(BIG, coverage=(0.9, 0.0), tensorrt=True), "TR902").try_
-    assert "layer time" in only(make_case(BIG, coverage=(0.9, 0.0), tensorrt=True), "TR902").evidence
-    assert "clocks locked" in only(make_case(BIG, cv=0.2, tensorrt=True), "TR903").try_
+    assert (
+        "of what the L2 allows"
+        in only(make_case(Timed(small, 4.0))._replace(tensorrt=True, gpu=True), "RL101").evidence
+    )
+    assert "--useCudaGraph" in only(launch_case(0.11)._replace(tensorrt=True, gpu=True), "LA401").try_
+    assert "--inputIOFormats" in only(reorder_case(0.02)._replace(tensorrt=True, gpu=True), "LY201").try_
+    assert "1 reformat," in only(reorder_case(0.02)._replace(tensorrt=True, gpu=True), "LY201").where
+    assert "--gpu" in only(faster(0.94)._replace(tensorrt=True, gpu=True), "TR901").try_
+    assert "--onnx" in only(make_case(BIG, coverage=(0.9, 0.0), tensorrt=True, gpu=True), "TR902").try_
+    assert "layer time" in only(make_case(BIG, coverage=(0.9, 0.0), tensorrt=True, gpu=True), "TR902").evidence
+    assert "clocks locked" in only(make_case(BIG, cv=0.2, tensorrt=True, gpu=True), "TR903").try_
 
 
 def test_gaps_of_an_engine_are_surer_where_the_host_is_slower_than_the_layers() -> None:
@@ -541,3 +638,20 @@ def test_gaps_of_an_engine_are_surer_where_the_host_is_slower_than_the_layers() 
     assert slow.confidence == 0.8
     assert "the host takes 9.00 ms to enqueue an inference" in slow.evidence
     assert slow.lost_ns == 2_000_000
+
+
+def test_gaps_in_which_the_gpu_waits_for_the_host_are_told_from_those_of_launches() -> None:
+    launches = engine_case(BIG, around=Around(gaps_between_ns=2_000_000, captured=True))
+    waits = engine_case(BIG, around=Around(gaps_between_ns=500_000, waiting_ns=1_500_000, captured=True))
+    assert only(launches, "HO501").confidence == 0.5
+    found = only(waits._replace(enqueue_ns=3_000_000, graph_ns=8_100_000), "HO501")
+    assert found.confidence == 0.8
+    assert found.lost_ns == 2_000_000
+    assert "and the GPU waits 1.50 ms for it" in found.evidence
+    assert "as a CUDA graph it takes 8.10 ms" in found.evidence
+
+
+def test_a_gpu_without_tensorrt_gets_no_options_of_trtexec() -> None:
+    waits = engine_case(BIG, around=Around(waiting_ns=2_000_000, captured=True))._replace(tensorrt=False)
+    assert "CUDA graph" in only(waits, "HO501").try_
+    assert "--useCudaGraph" not in only(waits, "HO501").try_

@@ -47,9 +47,9 @@ def test_a_missing_driver_and_package_are_named(driver: str | None, monkeypatch:
     ("backend", "driver", "can"),
     [
         ("tensorrt-rtx", None, "TensorRT-RTX 1.7.1 builds and shows the plan, cannot run here"),
-        ("tensorrt-rtx", "libcuda.so.1", "TensorRT-RTX 1.7.1 builds and shows the plan, cannot run here"),
+        ("tensorrt-rtx", "libcuda.so.1", ""),
         ("tensorrt", None, "TensorRT 1.7.1 cannot build here"),
-        ("tensorrt", "libcuda.so.1", "TensorRT 1.7.1 builds and shows the plan, cannot run here"),
+        ("tensorrt", "libcuda.so.1", ""),
     ],
 )
 def test_what_is_installed_says_what_it_can_do_without_a_gpu(
@@ -57,10 +57,28 @@ def test_what_is_installed_says_what_it_can_do_without_a_gpu(
 ) -> None:
     monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
     monkeypatch.setattr("profiler.engine.backends.installed_version", lambda _product: "1.7.1")
+    monkeypatch.setattr("profiler.engine.backends._found", lambda _module: True)
+    monkeypatch.setattr("profiler.ort_session.why_no_cuda_provider", lambda: "")
     (found,) = (status for status in backends() if status.name == backend)
-    assert not found.available, "it cannot run a model yet"
+    if not can:
+        assert found.available
+        assert found.fix == ""
+        return
+    assert not found.available
     assert found.reason.startswith(can)
     assert ("trtprof build" in found.fix) == ("builds" in can)
+
+
+def test_an_engine_that_cannot_be_timed_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.util.find_library", lambda _name: "libcuda.so.1")
+    monkeypatch.setattr("profiler.engine.backends.installed_version", lambda _product: "10.16")
+    monkeypatch.setattr("profiler.engine.backends._found", lambda module: module != "cuda.bindings")
+    monkeypatch.setattr("profiler.ort_session.why_no_cuda_provider", lambda: "libcudnn.so.9 cannot be loaded")
+    found = {status.name: status for status in backends()}
+    assert "cuda-bindings" in found["tensorrt"].reason
+    assert "cuda-bindings" in found["tensorrt"].fix
+    assert found["ort-cuda"].reason == "libcudnn.so.9 cannot be loaded"
+    assert "cudnn" in found["ort-cuda"].fix
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -403,24 +403,31 @@ def test_narrow_floats_are_read_as_others_read_them(name: str, theirs: str) -> N
 
 
 def test_the_clock_is_watched_before_during_and_after() -> None:
-    readings: Iterator[tuple[float | None, tuple[str, ...]]] = iter(
-        [(210.0, ("idle",)), (1980.0, ()), (1905.0, ("power cap",)), (1900.0, ("power cap", "idle"))]
+    readings = iter(
+        _measure.ClockReading(*values)
+        for values in (
+            (210.0, 405.0, ("idle",)),
+            (1980.0, 2619.0, ()),
+            (1905.0, 2619.0, ("power cap",)),
+            (1900.0, None, ("power cap", "idle")),
+        )
     )
     seen = threading.Event()
 
-    def clock() -> tuple[float | None, tuple[str, ...]]:
+    def clock() -> _measure.ClockReading:
         found = next(readings, None)
         if found is None:
             seen.set()
-        return found or (1890.0, ())
+        return found or _measure.ClockReading(1890.0, 2619.0, ())
 
     with _measure.watch(clock) as watched:
         assert seen.wait(10)
     clocks = watched.clocks_mhz()
     assert (clocks["before"], clocks["after"]) == (210.0, 1890.0)
     assert 1890.0 <= clocks["during"] <= 1980.0
-    assert watched.held_down() == {"power cap": pytest.approx(2 / (len(watched.clocks) - 2))}
-    unknown = _measure.Watched([None, None, None], [(), (), ()])
+    assert clocks["memory"] == 2619.0
+    assert watched.held_down() == {"power cap": pytest.approx(2 / (len(watched.readings) - 2))}
+    unknown = _measure.Watched([_measure.ClockReading(None, None, ())] * 3)
     assert (unknown.clocks_mhz(), unknown.held_down()) == ({}, {})
 
 

@@ -162,7 +162,9 @@ def test_unknown_backends_and_those_that_cannot_run() -> None:
     with pytest.raises(MissingError, match="cannot run here") as caught:
         pipeline.choose_backend("tensorrt")
     assert caught.value.fix
-    assert "first of" in pipeline.choose_backend("auto")
+    chosen = pipeline.choose_backend("auto")
+    assert chosen.name == "ort-cpu"
+    assert "first of" in chosen.reason
 
 
 def test_a_run_loads_as_tables_from_its_folder_alone(tmp_path: Path) -> None:
@@ -199,6 +201,14 @@ def test_a_report_of_an_older_schema_is_brought_up_to_date_and_a_newer_one_refus
     document = json.loads(RunFolder(ROOT / "reports" / "example").file(run_folder.REPORT).read_text())
     folder.file(run_folder.REPORT).write_text(json.dumps({**document, "schema_version": SCHEMA_VERSION - 1}))
     assert folder.report().schema_version == SCHEMA_VERSION
+    kernel = {"layer": "l", "count": 1, "median_ns": 2, "total_ns": 2, "confidence": "none", "reason": "?"}
+    older = {**document, "schema_version": 4, "kernels_unattributed": [{**kernel, "kernel": "gemv"}]}
+    for layer in older["layers"]:
+        layer["kernels"] = [{**kernel, "kernel": f"of {layer['name']}"}]
+    folder.file(run_folder.REPORT).write_text(json.dumps(older))
+    found = folder.report()
+    assert found.kernels_unattributed[0].kernel == "gemv", "kernels had another key before schema version 5"
+    assert [layer.kernels[0].kernel for layer in found.layers] == [f"of {layer.name}" for layer in found.layers]
     folder.file(run_folder.REPORT).write_text(json.dumps({**document, "schema_version": SCHEMA_VERSION + 1}))
     with pytest.raises(UsageError) as newer:
         folder.report()

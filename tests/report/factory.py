@@ -12,6 +12,7 @@ from profiler.records import (
     Backend,
     Bound,
     Ceilings,
+    ClockSummary,
     Coverage,
     Device,
     EngineFacts,
@@ -24,6 +25,7 @@ from profiler.records import (
     MatchConfidence,
     Measurement,
     ModelInfo,
+    ModeTimes,
     NodeResult,
     PlanEdge,
     PlanLint,
@@ -31,7 +33,9 @@ from profiler.records import (
     PlanShare,
     PlanSummary,
     Run,
+    Spread,
     Tensor,
+    TensorCheck,
     Unsupported,
     Work,
 )
@@ -451,6 +455,58 @@ def of_engine(run: Run, names: tuple[str, ...] = ("conv1 + relu1", "pool")) -> R
             ),
             edges=edges,
             lints=tuple(PlanLint(code="TC1", layer=name, what=name, evidence=name, try_=name) for name in names),
+        ),
+    )
+
+
+def on_gpu() -> Run:
+    """The run as one that was measured here on a GPU whose power limit held its clock down."""
+    run = of_engine(typical())
+    return msgspec.structs.replace(
+        run,
+        latency=typical().latency,
+        modes=(
+            ModeTimes(
+                mode="stream",
+                latency=typical().latency,
+                h2d_ns=210_000,
+                compute_ns=9_000_000,
+                d2h_ns=18_000,
+                enqueue_ns=900_000,
+            ),
+            ModeTimes(
+                mode="cuda graph",
+                latency=msgspec.structs.replace(typical().latency, median_ns=8_100_000),
+                h2d_ns=210_000,
+                compute_ns=7_700_000,
+                d2h_ns=18_000,
+                enqueue_ns=0,
+            ),
+        ),
+        checks=tuple(
+            TensorCheck(
+                name=name,
+                dtype="float32",
+                max_abs=gap,
+                max_rel=gap,
+                tolerance=gap * 1e4,
+                matches=gap < 1e-4,
+                reason="" if gap < 1e-4 else f"an element is {gap * 1e4:g} times as far off as allowed",
+            )
+            for name, gap in (("logits", 1e-3), ("probabilities", 2e-5))
+        ),
+        clocks=ClockSummary(
+            samples=150,
+            duration_ns=3_000_000_000,
+            sm_clock_mhz=Spread(min=1395, median=1410, max=1740),
+            memory_clock_mhz=Spread(min=7251, median=7251, max=7251),
+            power_w=Spread(min=120.4, median=298.6, max=301.2),
+            temperature_c=Spread(min=52, median=71, max=72),
+            energy_j=861.234,
+            reasons={"power cap": 0.93},
+        ),
+        clocks_profiled=ClockSummary(
+            samples=3, duration_ns=40_000_000, sm_clock_mhz=Spread(min=1740, median=1740, max=1740), reasons={}
         ),
     )
 

@@ -6,11 +6,12 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from factory import CASES, HOSTILE_NAMES, SCRIPT, hostile, make_run, of_engine, typical
+from factory import CASES, HOSTILE_NAMES, SCRIPT, hostile, make_run, of_engine, on_gpu, typical
 
-from profiler.records import LedgerRow, Run
+from profiler.records import ClockSummary, LedgerRow, Run
 from profiler.report import ReportOptions, get
-from profiler.report.html import asset, digest, ledger_bars, perturbation
+from profiler.report._format import perturbation
+from profiler.report.html import asset, digest, ledger_bars
 
 
 class Page(HTMLParser):
@@ -160,6 +161,58 @@ def test_the_cost_of_the_profiler_is_unknown_without_a_latency() -> None:
     assert perturbation(run.latency, run.profiled) is None
     seen = msgspec.structs.replace(run.latency, median_ns=100, n=1)
     assert perturbation(seen, msgspec.structs.replace(seen, median_ns=104)) == pytest.approx(0.04)
+
+
+def rows(source: str) -> dict[str, str]:
+    """The page's lists of pairs."""
+    return dict(re.findall(r"<dt><bdi>(.*?)</bdi></dt><dd><bdi>(.*?)</bdi></dd>", source))
+
+
+def test_the_cost_of_the_profiler_stands_beside_the_latency() -> None:
+    source = html(typical())
+    assert "9.80 ms under the profiler (+4.0 %)" in Page(source).text
+    assert rows(source)["cost of the profiler"] == "+4.0 %"
+    alone = msgspec.structs.replace(typical(), profiled=typical().latency)
+    assert "under the profiler" not in Page(html(alone)).text
+
+
+def test_parts_of_the_latency_and_outputs_stand_beside_the_device() -> None:
+    found = rows(html(on_gpu()))
+    assert found["cuda graph"] == "8.10 ms median of 200"
+    assert found["stream: copies to the GPU"] == "210 us"
+    assert "cuda graph: enqueuing" not in found
+    assert found["logits (float32)"] == "wrong: an element is 10 times as far off as allowed"
+    assert found["probabilities (float32)"] == "off by 2e-05, 0.2 of what is allowed"
+
+
+def test_clocks_stand_beside_the_device() -> None:
+    run = on_gpu()
+    source = html(run)
+    found = rows(source)
+    assert {name: found[name] for name in list(found)[list(found).index("samples") :][:10]} == {
+        "samples": "150 in 3.00 s",
+        "SM clock": "median 1,410 MHz, 1,395 to 1,740 MHz",
+        "memory clock": "median 7,251 MHz, 7,251 to 7,251 MHz",
+        "power": "median 299 W, 120 to 301 W",
+        "temperature": "median 71 C, 52 to 72 C",
+        "energy": "861.2 J",
+        "clock held down by": "power cap (93.0 % of the time)",
+        "profiled: samples": "3 in 40.0 ms",
+        "profiled: SM clock": "median 1,740 MHz, 1,740 to 1,740 MHz",
+        "profiled: memory clock": "unknown: the driver does not tell it",
+    }
+    assert found["profiled: clock held down by"] == "nothing"
+    unread = ClockSummary(samples=0, duration_ns=0, notes=("no NVML here",))
+    assert rows(html(msgspec.structs.replace(run, clocks=unread, clocks_profiled=None)))["clocks"] == "no NVML here"
+    assert "While it was measured" not in Page(html(typical())).text
+
+
+def test_what_was_measured_here_is_not_told_as_trtexecs() -> None:
+    here, files = (Page(html(run)).text for run in (on_gpu(), of_engine(typical())))
+    assert "no profiler attached" in here
+    assert "trtexec" not in here
+    assert "kernel time captured" in here
+    assert "layer time profiled" in files
 
 
 def test_ten_thousand_layers_are_written_in_a_few_seconds() -> None:

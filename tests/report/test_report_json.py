@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from factory import CASES, one_layer, typical
+from factory import CASES, on_gpu, one_layer, typical
 
 import profiler.report
 from profiler.errors import TrtprofError
@@ -32,6 +32,17 @@ def changed(run: Run, *, cv: float) -> Run:
 def test_the_document_reads_back_as_the_run(case: str) -> None:
     run = CASES[case]()
     assert msgspec.json.decode(document(run), type=Run) == run
+
+
+def test_clocks_travel_with_the_document_and_an_older_one_without_them_is_read() -> None:
+    run = on_gpu()
+    made = json.loads(document(run))
+    validator().validate(made)
+    assert made["clocks"]["sm_clock_mhz"] == {"min": 1395.0, "median": 1410.0, "max": 1740.0}
+    assert msgspec.json.decode(document(run), type=Run) == run
+    older = {name: value for name, value in made.items() if name not in ("clocks", "clocks_profiled")}
+    validator().validate(older)
+    assert msgspec.convert(older, Run) == msgspec.structs.replace(run, clocks=None, clocks_profiled=None)
 
 
 def test_fields_keep_their_order_and_dict_keys_are_sorted() -> None:

@@ -7,12 +7,24 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from factory import CASES, HOSTILE_NAMES, all_unmatched, hostile, layer, make_run, many, of_engine, one_layer, typical
+from factory import (
+    CASES,
+    HOSTILE_NAMES,
+    all_unmatched,
+    hostile,
+    layer,
+    make_run,
+    many,
+    of_engine,
+    on_gpu,
+    one_layer,
+    typical,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler import units
-from profiler.records import LedgerRow, Run
+from profiler.records import ClockSummary, LedgerRow, Match, Run
 from profiler.report import ReportOptions, get
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -187,3 +199,59 @@ def test_an_engine_is_not_spoken_of_as_a_cpu() -> None:
     assert "adds up to the sum of the layers" in shown
     assert "ceilings  datasheet example.toml, dense peaks" in shown
     assert "llc" not in shown
+
+
+def test_the_cost_of_the_profiler_is_told_in_as_many_words_as_fit() -> None:
+    run = typical()
+    assert "n 200; profiled +4.0 %\n" in text(run)
+    assert "n 200; profiled 9.80 ms (+4.0 %)\n" in text(run, width=100)
+    faster = msgspec.structs.replace(run, profiled=msgspec.structs.replace(run.profiled, median_ns=9_000_000))
+    assert "profiled -4.5 %" in text(faster)
+    for changes in ({"latency": run.profiled}, {"latency": of_engine(run).latency}):
+        assert "; profiled" not in text(msgspec.structs.replace(run, **changes))
+
+
+def test_kernels_of_no_layer_are_listed_with_their_reason() -> None:
+    kernels = tuple(
+        Match(
+            layer=None, kernel=f"kernel_{number}", count=3, median_ns=1000, total_ns=1000 * number, confidence="none",
+            reason="no range holds its launch",
+        )
+        for number in range(1, 8)
+    )  # fmt: skip
+    run = msgspec.structs.replace(of_engine(typical()), kernels_unattributed=kernels)
+    lines = text(run).splitlines()
+    at = lines.index("kernels of no layer: 5 of 7, by time in the capture")
+    assert lines[at + 1] == "   7.00 us        3 x  kernel_7"
+    assert lines[at + 2].strip() == "no range holds its launch"
+    assert "kernel_2" not in "\n".join(lines[at:])
+    assert max(map(columns, text(run, width=40).splitlines())) <= 40
+    assert "kernels of no layer" not in text(typical())
+
+
+def test_parts_of_the_latency_and_outputs_of_a_gpu_are_rows_of_the_headline() -> None:
+    run = on_gpu()
+    whole = text(run, width=100)
+    assert "parts     GPU 9.00 ms, copies 210 us to it and 18.0 us back; as a CUDA graph 8.10 ms\n" in whole
+    assert "outputs   1 of 2 WRONG: logits (float32): an element is 10 times as far off as allowed\n" in whole
+    right = msgspec.structs.replace(run, checks=run.checks[1:])
+    assert "outputs   1 of 1 as ONNX Runtime's on the CPU\n" in text(right)
+    assert "outputs " not in text(typical())
+    assert "parts " not in text(typical())
+
+
+def test_clocks_of_a_gpu_are_one_row_of_the_headline() -> None:
+    run = on_gpu()
+    row = "clocks    SM 1,410 MHz (1,395 to 1,740), 299 W, 71 C, power cap 93 % of the time"
+    assert f"{row}\n" in text(run)
+    assert "clocks    SM 1,410 MHz" in text(run, width=40)
+    for width in (40, 80, 120):
+        lines = text(run, width=width).splitlines()
+        assert lines.index("") <= 25, "the report above the plan"
+        assert max(map(columns, lines)) <= width
+    profiled_alone = msgspec.structs.replace(
+        run, clocks=ClockSummary(samples=0, duration_ns=0, notes=("no NVML here",))
+    )
+    assert "clocks    SM 1,740 MHz\n" in text(profiled_alone)
+    assert "clocks    no NVML here\n" in text(msgspec.structs.replace(profiled_alone, clocks_profiled=None))
+    assert "clocks " not in text(typical())

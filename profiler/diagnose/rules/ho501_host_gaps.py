@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
-from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED
+from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED, WAITING
 from profiler.units import format_ns, format_percent
 
 
@@ -27,11 +27,11 @@ def check(case: Case) -> Iterator[Claim]:
     """The host rows of the ledger when they are large; a negative remainder is no gap."""
     call = case.row(HOST)
     # More than the profile itself shows between kernels is drift of the machine, not a gap.
-    captured = case.row(GAPS_INSIDE) + case.row(GAPS_BETWEEN)
+    captured = case.row(GAPS_INSIDE) + case.row(GAPS_BETWEEN) + case.row(WAITING)
     gaps = call + (captured or min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns))
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
         return
-    if case.tensorrt:
+    if case.gpu:
         yield _on_gpu(case, gaps)
         return
     kernels = case.in_latency(sum(layer.measured_ns for layer in case.layers))
@@ -49,15 +49,23 @@ def check(case: Case) -> Iterator[Claim]:
 
 def _on_gpu(case: Case, gaps: int) -> Claim:
     busy = case.in_latency(sum(layer.measured_ns for layer in case.layers))
-    slow = case.enqueue_ns > busy
+    waiting = case.row(WAITING)
+    slow = case.enqueue_ns > busy or waiting > gaps / 2
     enqueue = f"; the host takes {format_ns(case.enqueue_ns)} to enqueue an inference" if case.enqueue_ns else ""
+    if waiting:
+        enqueue += f", and the GPU waits {format_ns(waiting)} for it"
+    if case.graph_ns:
+        enqueue += f"; as a CUDA graph it takes {format_ns(case.graph_ns)}"
+    graph = "capture the inference in a CUDA graph"
+    if case.tensorrt:
+        graph += " (--useCudaGraph)"
     return Claim(
         where="between the kernels",
         evidence=(
-            f"layers take {format_ns(busy)} of {format_ns(case.latency.median_ns)}: "
+            f"{case.time_of}s take {format_ns(busy)} of {format_ns(case.latency.median_ns)}: "
             f"{format_percent(case.share(gaps))} of latency are gaps{enqueue}"
         ),
-        remedy="capture the inference in a CUDA graph (--useCudaGraph), or enqueue several at once",
+        remedy=f"{graph}, or enqueue several at once",
         other_ns=gaps,
         confidence=0.8 if slow else 0.5,
     )

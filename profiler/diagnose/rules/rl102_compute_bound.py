@@ -64,7 +64,7 @@ def _remedy(layer: LayerResult, case: Case) -> str:
             return (
                 "a grouped or depthwise convolution has little reuse: merge it with the pointwise one, or widen groups"
             )
-        if case.tensorrt:
+        if case.gpu:
             return "pad its channels to a multiple of 8 (fp16) or 16 (int8) for the tensor cores, or raise the batch"
         return "pad its channels to a multiple of the vector width, or raise the batch"
     if op.op_type in ("LSTM", "GRU", "RNN"):

@@ -33,7 +33,8 @@ def check(case: Case) -> Iterator[Claim]:
             f"{format_percent(case.thresholds.coverage)} are needed"
         ),
         remedy=(
-            "give the model that the engine was built from with --onnx, and build it with --profilingVerbosity=detailed"
+            "give the layers of the engine with --layers and the model that it was built from with --onnx, and build "
+            "it with --profilingVerbosity=detailed"
             if case.tensorrt
             else "look at the layers with match none in --format json before trusting any share"
         ),

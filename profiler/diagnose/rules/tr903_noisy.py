@@ -33,7 +33,7 @@ def check(case: Case) -> Iterator[Claim]:
         ),
         remedy=(
             "measure longer (--duration) with the GPU's clocks locked; medians still hold, small findings may not"
-            if case.tensorrt
+            if case.gpu
             else "measure longer (--duration) on a quiet machine; medians still hold, small findings may not"
         ),
         confidence=1.0,

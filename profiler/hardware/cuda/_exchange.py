@@ -35,7 +35,7 @@ class GpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
         pool_bytes: Memory that the working sets were taken from.
         readings: By the name of the ceiling, part or floor.
         errors: Relative error of the product behind each kind of GEMM, the largest of its sizes.
-        clocks_mhz: SM clock ``before``, ``during`` and ``after``, where NVML tells it.
+        clocks_mhz: SM clock ``before``, ``during`` and ``after``, and that of the ``memory``, where NVML tells them.
         held_down: By reason, the share of the samples in which the clock was held down.
         notes: What could not be measured, and why.
         seconds: How long all took.

@@ -59,7 +59,16 @@ CLOCK_SECONDS = 0.02
 CHECKED = 16
 """Rows and columns of a product that are compared with one in double precision on the host."""
 
-Clock = Callable[[], tuple[float | None, tuple[str, ...]]]
+
+class ClockReading(NamedTuple):
+    """Clocks in MHz, None where the driver does not tell; and what holds that of the SMs down."""
+
+    sm_mhz: float | None
+    memory_mhz: float | None
+    reasons: tuple[str, ...]
+
+
+Clock = Callable[[], ClockReading]
 """SM clock in MHz, and what holds it down."""
 
 
@@ -383,21 +392,29 @@ def _fill(gpu: Device, kind: str, address: int, count: int, seed: int) -> None:
 
 
 class Watched(NamedTuple):
-    """Readings of the clock: before, at short intervals, after; and what held it down at each."""
+    """Readings of the clocks: before, at short intervals, after."""
 
-    clocks: list[float | None]
-    reasons: list[tuple[str, ...]]
+    readings: list[ClockReading]
 
     def clocks_mhz(self) -> dict[str, float]:
-        """The first, the median of those between, and the last, as far as they are told."""
-        first, *between, last = self.clocks
-        during = [clock for clock in between if clock is not None]
-        found = {"before": first, "during": statistics.median(during) if during else None, "after": last}
+        """Those of the SMs: the first, the median of those between, the last; and that ``memory`` had in between.
+
+        As far as they are told.
+        """
+        first, *between, last = self.readings
+        during = [reading.sm_mhz for reading in between if reading.sm_mhz is not None]
+        memory = [reading.memory_mhz for reading in between if reading.memory_mhz is not None]
+        found = {
+            "before": first.sm_mhz,
+            "during": statistics.median(during) if during else None,
+            "after": last.sm_mhz,
+            "memory": statistics.median(memory) if memory else None,
+        }
         return {when: float(clock) for when, clock in found.items() if clock is not None}
 
     def held_down(self) -> dict[str, float]:
         """By reason, the share of the readings between."""
-        between = self.reasons[1:-1]
+        between = [reading.reasons for reading in self.readings[1:-1]]
         counts = Counter(reason for reasons in between for reason in reasons if reason != "idle")
         return {reason: count / len(between) for reason, count in counts.most_common()}
 
@@ -405,19 +422,17 @@ class Watched(NamedTuple):
 @contextmanager
 def _clock(index: int) -> Iterator[Clock]:
     with nvml_session.sampler(index) as sampler:
-        yield lambda: (sampler.sm_clock_mhz(), sampler.throttle_reasons())
+        yield lambda: ClockReading(sampler.sm_clock_mhz(), sampler.memory_clock_mhz(), sampler.throttle_reasons())
 
 
 @contextmanager
 def watch(clock: Clock) -> Iterator[Watched]:
     """Read the clock while something is measured, from a thread of its own."""
-    watched = Watched([], [])
+    watched = Watched([])
     done = threading.Event()
 
     def note() -> None:
-        mhz, reasons = clock()
-        watched.clocks.append(mhz)
-        watched.reasons.append(reasons)
+        watched.readings.append(clock())
 
     def follow() -> None:
         while not done.wait(CLOCK_SECONDS):

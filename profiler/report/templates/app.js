@@ -205,7 +205,7 @@ const layerColumns = [
 function kernelTable(kernels) {
   const head = ["Kernel", "Launches", "Median", "Total", "Match", "Evidence"].map((name, at) => el("th", { scope: "col", class: at > 0 && at < 4 ? "num" : null }, name));
   const rows = kernels.slice(0, 200).map((kernel) => el("tr", null,
-    el("td", { class: "name" }, bdi(elided(kernel.kernel, 300))), el("td", { class: "num" }, whole(kernel.count)), el("td", { class: "num" }, ns(kernel.median_ns)),
+    el("td", { class: "name" }, bdi(elided(kernel.name, 300))), el("td", { class: "num" }, whole(kernel.count)), el("td", { class: "num" }, ns(kernel.median_ns)),
     el("td", { class: "num" }, ns(kernel.total_ns)), el("td", { class: `match-${kernel.confidence}` }, kernel.confidence), el("td", null, bdi(kernel.reason))));
   return el("div", { class: "kernels" }, el("h5", null, kernels.length > 200 ? `Kernels (200 of ${whole(kernels.length)})` : "Kernels"),
     el("table", { class: "plain" }, el("thead", null, el("tr", null, head)), el("tbody", null, rows)));
@@ -251,7 +251,7 @@ function layerDetail(layer) {
 
 const layerTable = table(document.getElementById("layers-table"), {
   noun: "layer", hint: "Filter layers by name, op, bound, kernel \u2026", id: "layer", label: "Layers", rows: layers, columns: layerColumns, detail: layerDetail,
-  text: (layer) => [layer.name, layer.op_type, boundName(layer.bound), layer.dtype, layer.role, layer.match, ...layer.nodes, ...layer.kernels.map((kernel) => kernel.kernel)],
+  text: (layer) => [layer.name, layer.op_type, boundName(layer.bound), layer.dtype, layer.role, layer.match, ...layer.nodes, ...layer.kernels.map((kernel) => kernel.name)],
   onOpen: (index, opened) => dots.get(index)?.classList.toggle("picked", opened),
 });
 

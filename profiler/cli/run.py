@@ -1,0 +1,190 @@
+"""``trtprof run``: the main job, all stages from the model to the report."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from profiler.cli import app
+from profiler.cli.options import (
+    AuxStreamsOption,
+    BatchOption,
+    Bf16Option,
+    BuilderLevelOption,
+    DtypesOption,
+    DynamicOption,
+    FactoryOption,
+    ForceOption,
+    Fp16Option,
+    ModelArgument,
+    NoTf32Option,
+    OnnxOption,
+    RebuildOption,
+    ShapesOption,
+    StaticPluginsOption,
+    StronglyTypedOption,
+    TimingCacheOption,
+    TopOption,
+    export_options,
+    one_model,
+)
+from profiler.cli.output import StageLines, errors_shown, rendered, result, say
+from profiler.errors import UsageError
+
+_DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
+
+
+@app.command()
+def run(
+    model: ModelArgument = None,
+    onnx: OnnxOption = None,
+    shapes: ShapesOption = None,
+    batch: BatchOption = None,
+    load_inputs: Annotated[
+        list[str] | None,
+        typer.Option("--loadInputs", "--load-inputs", metavar="NAME:FILE.npy,...", help="Real inputs from .npy files."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random inputs.")] = 0,
+    backend: Annotated[
+        str, typer.Option("--backend", envvar="TRTPROF_BACKEND", help="auto, or one that `trtprof doctor` lists.")
+    ] = "auto",
+    threads: Annotated[
+        int, typer.Option("--threads", envvar="TRTPROF_THREADS", help="Threads inside an op; 0: one a usable core.")
+    ] = 0,
+    iterations: Annotated[int, typer.Option("--iterations", help="Measure at least so many inferences.")] = 10,
+    warmup: Annotated[
+        float, typer.Option("--warmUp", "--warmup", metavar="MS", help="Warm up for so many milliseconds.")
+    ] = 200.0,
+    duration: Annotated[
+        float, typer.Option("--duration", metavar="S", help="Measure for at least so many seconds.")
+    ] = 3.0,
+    profile_iterations: Annotated[
+        int, typer.Option("--profile-iterations", help="Inferences to run under the profiler.")
+    ] = 30,
+    recalibrate: Annotated[
+        bool, typer.Option("--recalibrate", help="Measure the ceilings of this device again.")
+    ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", metavar="N", help="The GPU, as nvidia-smi counts; default: the first that CUDA shows."
+        ),
+    ] = None,
+    collector: Annotated[
+        str,
+        typer.Option(
+            "--collector", help="On a GPU: nsys, cupti (in the process of the model), or auto, in that order."
+        ),
+    ] = "auto",
+    no_cuda_graph: Annotated[
+        bool, typer.Option("--no-cuda-graph", help="On a GPU: do not measure the latency with a CUDA graph, too.")
+    ] = False,
+    cold_l2: Annotated[
+        bool, typer.Option("--cold-l2", help="On a GPU: give every inference inputs that the L2 no longer holds.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="On a GPU: hold the outputs against those of ONNX Runtime on the CPU.")
+    ] = False,
+    fp16: Fp16Option = False,
+    bf16: Bf16Option = False,
+    strongly_typed: StronglyTypedOption = False,
+    no_tf32: NoTf32Option = False,
+    level: BuilderLevelOption = None,
+    timing_cache: TimingCacheOption = "",
+    static_plugins: StaticPluginsOption = None,
+    aux_streams: AuxStreamsOption = None,
+    load_engine: Annotated[
+        str,
+        typer.Option("--loadEngine", "--load-engine", metavar="FILE", help="Run this engine; MODEL names its nodes."),
+    ] = "",
+    rebuild: RebuildOption = False,
+    dtypes: DtypesOption = None,
+    dynamic: DynamicOption = None,
+    factory_arg: FactoryOption = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FOLDER", help="Run folder; default reports/<model>-<stamp>.")
+    ] = "",
+    force: ForceOption = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.")] = False,
+    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, csv or html.")] = "text",
+    top: TopOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the run folder.")] = False,
+) -> None:
+    """Run a model: where its time is lost, and why.
+
+    Measures latency without a profiler, then profiles the same inference, sets every kernel beside
+    its roofline, and ranks what is lost. All of it is kept in the run folder. Options for a GPU are
+    refused by backends that have no use for them.
+    """
+    progress = StageLines(quiet=quiet)
+    with errors_shown(progress), progress:
+        from profiler import pipeline, report
+        from profiler.engine.tensorrt import BuildOptions
+        from profiler.gpu_options import GpuOptions
+
+        report.get(format_name)
+        folder = pipeline.execute(
+            pipeline.RunOptions(
+                model=one_model(model, onnx),
+                shapes=tuple(shapes or ()),
+                batch=batch,
+                load_inputs=tuple(load_inputs or ()),
+                seed=seed,
+                backend=backend,
+                threads=threads,
+                iterations=iterations,
+                warmup_ms=warmup,
+                duration_s=duration,
+                profile_iterations=profile_iterations,
+                recalibrate=recalibrate,
+                gpu=GpuOptions(
+                    device=_device(device),
+                    collector=collector,
+                    cuda_graph=not no_cuda_graph,
+                    cold_l2=cold_l2,
+                    verify=verify,
+                    build=BuildOptions(
+                        fp16=fp16,
+                        bf16=bf16,
+                        tf32=not no_tf32,
+                        strongly_typed=strongly_typed,
+                        builder_optimization_level=level,
+                        timing_cache=timing_cache,
+                        static_plugins=tuple(static_plugins or ()),
+                        max_aux_streams=aux_streams,
+                    ),
+                    load_engine=load_engine,
+                    rebuild=rebuild,
+                ),
+                export=export_options(dtypes, dynamic, factory_arg),
+                output=output,
+                force=force,
+                resume=resume,
+            ),
+            progress,
+        )
+    with errors_shown():
+        if quiet:
+            result(str(folder.path))
+            return
+        result(rendered(folder.report(), format_name, top, to_terminal=True))
+        say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
+        say(f"next: trtprof report {folder.path} --format json")
+
+
+def _device(given: str | None) -> int | None:
+    """Number of the GPU, also in the spelling of `trtprof calibrate`: ``gpu:0``.
+
+    Raises:
+        UsageError: It is no number.
+    """
+    if given is None:
+        return None
+    found = _DEVICE.fullmatch(given)
+    if found is None:
+        raise UsageError(
+            f"--device {given} is no GPU", why="GPUs go by their numbers", fix="--device 0; `trtprof gpus` lists them"
+        )
+    return int(found[1])

@@ -1,0 +1,84 @@
+"""The CSVs that ``nsys stats`` writes of a capture, from a capture that is read: headers as nsys 2026.2 has them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from profiler.capture.trace import kernel_summary, nvtx_kernel_summary
+from profiler.gpu_trace import GpuTrace
+
+KERNELS = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
+RANGES = (
+    "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
+    "Kernel Name"
+)
+TRACE = (
+    "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
+    "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name"
+)
+_STYLES = {"push_pop": "PushPop", "start_end": "StartEnd", "": ""}
+
+
+def write_stats(trace: GpuTrace, report: str, path: Path) -> Path:
+    """Write ``cuda_gpu_kern_sum``, ``nvtx_kern_sum`` or ``cuda_gpu_trace`` of a capture."""
+    header, rows = {
+        "cuda_gpu_kern_sum": (KERNELS, _kernels),
+        "nvtx_kern_sum": (RANGES, _ranges),
+        "cuda_gpu_trace": (TRACE, _trace),
+    }[report]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header.split(","))
+    writer.writerows(rows(trace))
+    path.write_text(text.getvalue())
+    return path
+
+
+def _numbers(row: dict[str, object]) -> list[object]:
+    return [
+        row["total_ns"], f"{row['avg_ns']:.1f}", f"{row['median_ns']:.1f}", row["min_ns"], row["max_ns"],
+        f"{row['stddev_ns']:.1f}",
+    ]  # fmt: skip
+
+
+def _kernels(trace: GpuTrace) -> list[list[object]]:
+    rows = _records(kernel_summary(trace))
+    return [[0.0, row["total_ns"], row["count"], *_numbers(row)[1:], row["name"]] for row in rows]
+
+
+def _ranges(trace: GpuTrace) -> list[list[object]]:
+    return [
+        [
+            row["range"], _STYLES[str(row["style"])], *("" if row[key] == -1 else row[key] for key in ("pid", "tid")),
+            row["range_count"], row["count"], *_numbers(row), row["name"],
+        ]
+        for row in _records(nvtx_kernel_summary(trace))
+    ]  # fmt: skip
+
+
+def _trace(trace: GpuTrace) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for row in _records(trace.work):
+        place = [f"NVIDIA GeForce RTX 4090 ({row['device']})", row["context"], "", row["stream"]]
+        at = [row["start_ns"], int(str(row["end_ns"])) - int(str(row["start_ns"])), row["correlation"]]
+        if row["kind"] == "kernel":
+            sizes = [row[f"{of}_{axis}"] for of in ("grid", "block") for axis in "xyz"]
+            shared = [f"{int(str(row[key])) / 1e6:.3f}" for key in ("static_smem", "dynamic_smem")]
+            rows.append([*at, *sizes, row["registers"], *shared, "", "", "", "", *place, row["name"]])
+            continue
+        words = str(row["name"]).replace("memcpy ", "")
+        ends = re.fullmatch("([HD])to([HD])", words)
+        longer = {"H": "Host", "D": "Device"}
+        words = f"memcpy {longer[ends[1]]}-to-{longer[ends[2]]}" if ends else words
+        moved = f"{int(str(row['bytes'])) / 1e6:.3f}"
+        rows.append([*at, *[""] * 9, moved, "1.000", "Device", "Device", *place, f"[CUDA {words}]"])
+    return rows
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, object]]:
+    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
