@@ -1,0 +1,1 @@
+"""The grammar behind `profiler.kernel_name`: readers of names, and one module for each group of families."""

@@ -1,0 +1,95 @@
+"""`trtprof kernel`: the parse of names, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from profiler.cli import app
+from profiler.cli import kernel as kernel_command
+
+assert kernel_command.kernel is not None  # importing it registers the command
+KEYS = ("name", "family", "op", "arch", "unit", "mma", "in", "acc", "out", "layout", "tile", "stages", "split_k")
+SCALAR = "sm50_xmma_cublas_gemvx_f32f32_f32_f32_tn_n_int32_unit_n_launch_param4x32x32_strided_unit_stride"
+TENSOR = "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize32x32x64_stage3_warpsize2x2x1_tensor16x8x8_aligna4_alignc4"
+
+
+def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, ["kernel", *arguments], input=stdin)
+
+
+def records(*arguments: str, stdin: str | None = None) -> list[dict[str, Any]]:
+    done = run(*arguments, "--format", "json", stdin=stdin)
+    assert done.exit_code == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_json_lists_every_name_with_the_keys_in_order() -> None:
+    first, second = records(TENSOR, SCALAR)
+    assert tuple(first)[: len(KEYS)] == KEYS
+    assert first["name"] == TENSOR
+    assert (first["arch"], first["unit"], first["mma"], first["tile"], first["stages"]) == (
+        80, "tensor", "16x8x8", "32x32x64", 3,
+    )  # fmt: skip
+    assert (first["in"], first["math"], first["acc"], first["out"]) == ("fp32", "tf32", "fp32", "fp32")
+    assert first["alignment"] == {"a": 4, "c": 4}
+    assert (second["op"], second["arch"], second["unit"]) == ("gemv", 50, "simt")
+
+
+def test_json_has_null_for_what_the_name_does_not_say() -> None:
+    (found,) = records("some_function")
+    assert [found[key] for key in ("family", "op", "unit")] == ["unknown"] * 3
+    assert all(found[key] is None for key in ("arch", "mma", "in", "acc", "out", "layout", "tile", "stages", "split_k"))
+
+
+def test_stdin_gives_one_name_a_line_beside_arguments() -> None:
+    found = records("first_kernel", "-", stdin=f"{SCALAR}\n\n  {TENSOR}  \r\n")
+    assert [each["name"] for each in found] == ["first_kernel", SCALAR, TENSOR]
+
+
+def test_text_names_the_unit_and_its_evidence() -> None:
+    done = run(SCALAR, TENSOR)
+    assert done.exit_code == 0
+    assert "gemv, family xmma, sm50 or later" in done.stdout
+    assert "scalar pipes, no tensor cores (gemv)" in done.stdout
+    assert "tensor cores (tensor16x8x8)" in done.stdout
+    assert "in fp32, math tf32, acc fp32, out fp32" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin"), [((), None), (("-",), ""), (("-",), "\n \n"), (("",), None), (("  ", "-"), "")]
+)
+def test_no_name_is_one_clear_error(arguments: tuple[str, ...], stdin: str | None) -> None:
+    done = run(*arguments, stdin=stdin)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[0] == "error: no name of a kernel"
+    assert lines[1].startswith("  why: stdin" if "-" in arguments else "  why: the command line")
+    assert lines[2].startswith("  fix: trtprof kernel ")
+    assert len(lines) == 3
+
+
+def test_an_unknown_format_is_refused() -> None:
+    done = run(SCALAR, "--format", "xml")
+    assert done.exit_code == 2
+    assert "kernel has no format 'xml'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "bad", [b"\xff\xfe gemm \x00\n", "gemm\u4e2d\u6587_kernel\n".encode(), b"<" * 10_000, b"_Z" * 5_000]
+)
+def test_bytes_that_are_no_names_are_no_traceback(bad: bytes) -> None:
+    for form in ("json", "text"):
+        done = run("-", "--format", form, stdin=bad)
+        assert done.exit_code == 0, done.exception
+        assert done.stderr == ""
+    assert len(json.loads(run("-", "--format", "json", stdin=bad).stdout)) == 1
+
+
+def test_the_command_line_takes_bytes_that_are_no_text() -> None:
+    assert records("sgemm_\udcff")[0]["name"] == "sgemm_?"
