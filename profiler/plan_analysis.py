@@ -307,6 +307,8 @@ def analyse_measured(
         clocks=measured.clocks,
         clocks_profiled=measured.clocks_profiled,
         rated_mhz=spec.boost_mhz.value,
+        spec=spec,
+        plan={row.name: row.matched for row in rows},
     )
     findings = diagnose(case)
     attainable = sum(result.attainable_ns or 0 for result in results if result.role == "compute")

@@ -709,6 +709,14 @@ class Match(Record, frozen=True, kw_only=True):
     total_ns: NonNegative
     confidence: MatchConfidence
     reason: str
+    blocks: NonNegative = 0
+    """Thread blocks of one launch, as its median; 0 where the capture does not tell, as of all that follow."""
+    threads: NonNegative = 0
+    """Threads of a block."""
+    registers: NonNegative = 0
+    """Of a thread."""
+    shared_bytes: NonNegative = 0
+    """Shared memory of a block, static and dynamic."""
 
 
 # --- what it should take --------------------------------------------------------------------
@@ -944,6 +952,55 @@ class Finding(Record, frozen=True, kw_only=True):
     try_: str = msgspec.field(name="try")
     kind: Literal["hypothesis", "trust"] = "hypothesis"
     layers: tuple[str, ...] = ()
+
+
+class LadderStep(Record, frozen=True, kw_only=True):
+    """A cheaper fix to try before a hand-written kernel.
+
+    ``gain_ns`` of one inference is an estimate, None where nothing tells it.
+    """
+
+    what: str
+    command: str
+    """How to measure it against the engine as it is."""
+    gain_ns: NonNegative | None = None
+    basis: str = ""
+    """Where the gain is from, in words."""
+
+
+class BarrierPart(Record, frozen=True, kw_only=True):
+    """A part of what a plugin would cost by cutting fusion.
+
+    Tensors that newly cross DRAM, a lost epilogue, a reformat, a launch.
+    """
+
+    what: str
+    ns: NonNegative
+    bytes: NonNegative = 0
+
+
+class PluginCandidate(Record, frozen=True, kw_only=True):
+    """Whether a hand-written kernel for a layer would pay. All times are of one inference.
+
+    ``recoverable_ns`` is measured less ``reachable_ns``, what kernels of this class reach on this device; the net
+    gain is that less the barrier, with an interval from the spread of what the class reaches.
+    """
+
+    layer: str
+    nodes: tuple[str, ...]
+    kernel: str
+    measured_ns: NonNegative
+    reachable_ns: NonNegative
+    basis: str
+    """Where ``reachable_ns`` is from, in words: which healthy kernels, or which calibration."""
+    recoverable_ns: NonNegative
+    barrier: tuple[BarrierPart, ...]
+    net_ns: int
+    net_low_ns: int
+    net_high_ns: int
+    verdict: Literal["write it", "try first", "do not"]
+    why: str
+    ladder: tuple[LadderStep, ...] = ()
 
 
 class Coverage(Record, frozen=True, kw_only=True):
@@ -1378,6 +1435,8 @@ class Run(Record, frozen=True, kw_only=True):
     engine: EngineFacts | None = None
     plan: PlanSummary | None = None
     """Of a TensorRT engine, with the measured times."""
+    candidates: tuple[PluginCandidate, ...] = ()
+    """Layers for which a hand-written kernel was weighed, most net gain first."""
     modes: tuple[ModeTimes, ...] = ()
     """Of a run on a GPU: its times without and with a CUDA graph, apart from copies."""
     checks: tuple[TensorCheck, ...] = ()

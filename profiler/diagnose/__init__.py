@@ -14,7 +14,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
-from profiler.records import Ceilings, ClockSummary, Coverage, Latency, Layer, LayerResult, LedgerRow, PlanEdge
+from profiler.kernel_name import KernelName, parse
+from profiler.records import (
+    Ceilings,
+    ClockSummary,
+    Coverage,
+    GpuSpec,
+    Latency,
+    Layer,
+    LayerResult,
+    LedgerRow,
+    Match,
+    MatchedLayer,
+    PlanEdge,
+)
 from profiler.registry import Registry
 from profiler.units import format_ns, format_percent
 
@@ -114,6 +127,22 @@ class Case(NamedTuple):
     """The same while the kernels were timed."""
     rated_mhz: float | None = None
     """Boost clock of the datasheet of the GPU."""
+    spec: GpuSpec | None = None
+    """That datasheet; None on a CPU."""
+    plan: Mapping[str, MatchedLayer] = {}
+    """Layers as the plan of an engine has them, by the name that they have here."""
+
+    def kernel_names(self, layer: LayerResult) -> tuple[tuple[Match, KernelName], ...]:
+        """The kernels of a layer with what their names say, most time first."""
+        kernels = sorted(layer.kernels, key=lambda match: (-match.total_ns, match.kernel))
+        return tuple((match, parse(match.kernel)) for match in kernels)
+
+    @property
+    def architecture(self) -> int | None:
+        """Compute capability of the GPU as kernels are named for it: 89 of 8.9; None where it is not known."""
+        capability = self.spec.compute_capability if self.spec is not None else ""
+        major, _, minor = capability.partition(".")
+        return int(major) * 10 + int(minor) if major.isdigit() and minor.isdigit() else None
 
     @property
     def unclaimed(self) -> tuple[LayerResult, ...]:
