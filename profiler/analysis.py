@@ -7,7 +7,7 @@ artefacts always give the same bytes.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from profiler import run_folder
 from profiler.align.kernels import align_kernels
 from profiler.align.nodes import match_layers
+from profiler.config import judge_of
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import Case
 from profiler.diagnose.ledger import build_ledger
@@ -47,14 +48,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def analyse(folder: RunFolder) -> Run:
+def analyse(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
     """The result of a run from its saved artefacts alone: no model, no engine, no device.
+
+    Args:
+        folder: Of the run.
+        seen: Given the case that the rules look at.
 
     Raises:
         MissingError: An artefact is missing because the run did not get that far.
         CaptureError: Kernels could not be aligned.
     """
     request = folder.read(run_folder.REQUEST, Request)
+    judge = judge_of(request, seen)
     source = folder.read(run_folder.SOURCE, Source)
     engine = folder.read(run_folder.ENGINE, Engine)
     device = folder.read(run_folder.DEVICE, Device)
@@ -101,6 +107,7 @@ def analyse(folder: RunFolder) -> Run:
         speed=speed,
         probes_ns=capture.probe_ns,
     )
+    case = judge.takes(case)
     findings = diagnose(case)
     attainable = sum(result.attainable_ns or 0 for result in results if result.role != "layout")
     return Run(
@@ -122,7 +129,7 @@ def analyse(folder: RunFolder) -> Run:
         captured_ns=alignment.captured_ns,
         speed=speed,
         kernels_unattributed=alignment.unattributed,
-        assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed, stream)),
+        assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed, stream), *judge.notes),
         created=request.created,
     )
 

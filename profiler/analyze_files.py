@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from profiler.collector import without_collector
+from profiler.diagnose import JUDGE, Judge
 from profiler.engine.inspector import read_layer_info, read_profile, read_times
 from profiler.engine_plan import PricedPlan, price_plan
 from profiler.errors import MissingError, UsageError
@@ -33,6 +34,7 @@ ROLES = {
     "times": "times of inferences (--exportTimes)",
     "nsys": "a capture of nsys (.nsys-rep, or exported to .sqlite; as a poorer source, a CSV of nsys stats)",
     "onnx": "the ONNX model",
+    "ncu": "hardware counters of kernels (.ncu-rep, or a CSV of ncu)",
 }
 """What a file may be to an analysis, in words."""
 
@@ -43,6 +45,7 @@ _EXPORT = (
     " --exportProfile=profile.json --exportTimes=times.json"
 )
 _SQLITE = b"SQLite format 3\0"
+NCU_SUFFIX = ".ncu-rep"
 NSYS_SUFFIXES = (".nsys-rep", ".qdstrm", ".qdrep")
 _DEVICE = re.compile(rb"Selected Device: ([^\r\n]+)")
 _SUFFIXES = re.compile(
@@ -58,6 +61,7 @@ class Files(NamedTuple):
     times: Path | None = None
     onnx: Path | None = None
     nsys: Path | None = None
+    ncu: Path | None = None
 
     def named(self) -> dict[str, Path]:
         """Those that are given, by role."""
@@ -72,6 +76,7 @@ def sort_files(
     times: Path | None = None,
     onnx: Path | None = None,
     nsys: Path | None = None,
+    ncu: Path | None = None,
 ) -> Files:
     """Tell files apart by what is in them.
 
@@ -82,13 +87,14 @@ def sort_files(
         times: See ``layers``.
         onnx: See ``layers``.
         nsys: See ``layers``.
+        ncu: See ``layers``.
 
     Raises:
         MissingError: A file does not exist or cannot be read.
         UsageError: A file is none of them, two have one role, there is neither layer information nor a capture,
             or both a profile and a capture.
     """
-    found = {"layers": layers, "profile": profile, "times": times, "onnx": onnx, "nsys": nsys}
+    found = {"layers": layers, "profile": profile, "times": times, "onnx": onnx, "nsys": nsys, "ncu": ncu}
     said = {role for role, path in found.items() if path is not None}
     for path in given:
         roles = _roles(path)
@@ -109,17 +115,25 @@ def sort_files(
             why="TensorRT's profiler runs the layers one after the other, a capture as they run",
             fix="leave one away",
         )
+    if found["ncu"] is not None and found["nsys"] is None and found["profile"] is None:
+        raise UsageError(
+            f"{found['ncu']} is of no use without times",
+            why="counters are held against layers whose time was measured",
+            fix=f"give a capture of nsys too, or the profile: {_EXPORT}",
+        )
     if found["layers"] is None and found["nsys"] is None:
         raise UsageError(
             "there is no layer information among the files" if any(found.values()) else "no file is named",
             why="what the layers of the engine are is needed; times alone do not tell it",
             fix=f"give the file of {_EXPORT}",
         )
-    return Files(found["layers"], found["profile"], found["times"], found["onnx"], found["nsys"])
+    return Files(**found)
 
 
 def _roles(path: Path) -> list[str]:
     """What a file is, by the marks that each kind has in it."""
+    from profiler.capture.ncu_csv import is_counters
+
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
@@ -128,6 +142,8 @@ def _roles(path: Path) -> list[str]:
                 return ["onnx"]
             if head.startswith(_SQLITE) or path.suffix.lower() in NSYS_SUFFIXES:
                 return ["nsys"]
+            if path.suffix.lower() == NCU_SUFFIX:
+                return ["ncu"]
             if not head:
                 raise UsageError(f"{path} is empty", why="0 bytes: its making was cut short", fix="make it again")
             if b"\0" in text[: 1 << 16]:
@@ -148,6 +164,8 @@ def _roles(path: Path) -> list[str]:
         "times": (b'"latencyMs"',),
     }
     roles = [role for role, words in marks.items() if any(word in text for word in words)]
+    if not roles and is_counters(text.decode("utf-8-sig", errors="replace")):
+        return ["ncu"]
     if not roles and _is_table(path):
         return ["nsys"]
     if not roles:
@@ -259,6 +277,7 @@ def analyze(
     batch: int | None = None,
     device: int | None = None,
     inferences: int | None = None,
+    judge: Judge = JUDGE,
 ) -> Run | Prediction:
     """Analyse an engine from files.
 
@@ -270,6 +289,7 @@ def analyze(
         batch: Value of ``--batch``.
         device: Which GPU of a capture to look at; None for all that worked in it.
         inferences: How many inferences a CSV of sums is of; None for what it tells itself.
+        judge: By what a run is judged.
 
     Returns:
         A run where layers were measured, a prediction where they were not.
@@ -277,9 +297,23 @@ def analyze(
     Raises:
         TrtprofError: A file cannot be used, or they do not belong together.
     """
+    if files.ncu is not None:
+        from profiler.capture.ncu import read_report
+        from profiler.capture.ncu_csv import read_counters
+        from profiler.confirmation import confirmed
+
+        launches = (read_report if files.ncu.suffix.lower() == NCU_SUFFIX else read_counters)(files.ncu)
+        rest = files._replace(ncu=None)
+
+        def measured(by: Judge) -> Run:
+            found = analyze(rest, specs, how, shapes, batch, device, inferences, by)
+            assert isinstance(found, Run)  # noqa: S101 - `sort_files` sees to it
+            return found
+
+        return confirmed(launches, judge, measured)
     with without_collector():
         if files.nsys is not None:
-            return _captured(files, files.nsys, specs, how, shapes, batch, device, inferences)
+            return _captured(files, files.nsys, specs, how, shapes, batch, device, inferences, judge)
         if inferences is not None:
             raise _counted()
         assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
@@ -306,6 +340,7 @@ def analyze(
             model=engine.model,
             files={role: path.name for role, path in files.named().items()},
             clock_mhz=how.clock_mhz,
+            judge=judge,
         )
 
 
@@ -339,6 +374,7 @@ def _captured(
     batch: int | None,
     device: int | None,
     inferences: int | None,
+    judge: Judge,
 ) -> Run:
     from profiler.capture.nsys_stats import KernelSums
     from profiler.stats_analysis import analyse_sums
@@ -379,6 +415,7 @@ def _captured(
             files=names,
             clock_mhz=how.clock_mhz,
             notes=found.notes,
+            judge=judge,
         )
     if inferences is not None:
         raise _counted()
@@ -393,6 +430,7 @@ def _captured(
         model=model,
         files=names,
         clock_mhz=how.clock_mhz,
+        judge=judge,
     )
 
 

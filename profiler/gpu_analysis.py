@@ -5,7 +5,7 @@ A pure function of what was saved, as `profiler.analysis` is for a CPU: the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -15,11 +15,15 @@ from profiler.align.gpu_kernels import TraceAlignment, align_trace
 from profiler.align.nodes import match_layers
 from profiler.align.ort_cuda import align_ort
 from profiler.capture.gpu_record import NODE_EVENTS_FILE, GpuCapture
+from profiler.config import judge_of
+from profiler.confirmation import confirmed
+from profiler.diagnose import Case, Judge
 from profiler.engine.inspector import read_layer_info
 from profiler.engine_plan import PricedPlan, price_plan
 from profiler.gpu_trace import GpuTrace
 from profiler.gpu_trace_file import load_trace
 from profiler.hardware.clocked import at_clock, sm_clock_mhz
+from profiler.kernel_counters import COUNTERS_FILE, Counters
 from profiler.ort_layers import layers_as_run, priced_layers
 from profiler.plan_analysis import analyse_measured
 from profiler.records import (
@@ -81,8 +85,12 @@ class _Aligned(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def analyse_gpu(folder: RunFolder) -> Run:
+def analyse_gpu(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
     """The result of a run on a GPU from its saved artefacts alone: no model, no engine, no device.
+
+    Args:
+        folder: Of the run.
+        seen: Given the case that the rules look at.
 
     Raises:
         MissingError: An artefact is missing because the run did not get that far.
@@ -115,7 +123,11 @@ def analyse_gpu(folder: RunFolder) -> Run:
         notes=tuple(dict.fromkeys((*_facts(capture), *clock_notes, *found.notes, *capture.notes, *measured.notes))),
     )
     clock_mhz = sm_clock_mhz(capture.clocks_clean, capture.clocks_profiled)
-    run = analyse_measured(found.priced, source, measured, ceilings, gpu.spec, clock_mhz=clock_mhz)
+
+    def analyse(judge: Judge) -> Run:
+        return analyse_measured(found.priced, source, measured, ceilings, gpu.spec, clock_mhz=clock_mhz, judge=judge)
+
+    run = _with_counters(folder, judge_of(request, seen), analyse)
     return msgspec.structs.replace(
         run,
         backend=found.backend,
@@ -125,6 +137,18 @@ def analyse_gpu(folder: RunFolder) -> Run:
         checks=capture.clean.checks,
         created=request.created,
     )
+
+
+def _with_counters(folder: RunFolder, judge: Judge, analyse: Callable[[Judge], Run]) -> Run:
+    """The result, held against hardware counters where the run has some."""
+    if not folder.has(COUNTERS_FILE):
+        return analyse(judge)
+    counters = folder.read(COUNTERS_FILE, Counters)
+    if counters.failure:
+        run = analyse(judge)
+        return msgspec.structs.replace(run, assumptions=(*run.assumptions, f"no counters: {counters.failure}"))
+    run = confirmed(counters.launches, judge, analyse)
+    return msgspec.structs.replace(run, versions={**run.versions, "ncu": counters.version})
 
 
 def times_of(samples: pd.DataFrame) -> InferenceTimes:

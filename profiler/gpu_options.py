@@ -27,6 +27,7 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
             ``tf32`` counts.
         load_engine: An engine to run in place of one that is built.
         rebuild: Build even if the same engine is kept.
+        confirm: How many kernels to measure with hardware counters, too; 0 for none.
     """
 
     device: int | None = None
@@ -37,11 +38,13 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     build: BuildOptions = BuildOptions()
     load_engine: str = ""
     rebuild: bool = False
+    confirm: int = 0
 
 
 _OPTIONS = {
     "device": "--device", "collector": "--collector", "cold_l2": "--cold-l2", "cuda_graph": "--no-cuda-graph",
     "verify": "--verify", "load_engine": "--loadEngine", "rebuild": "--rebuild",
+    "confirm": "--confirm",
 }  # fmt: skip
 _BUILD_OPTIONS = {
     "fp16": "--fp16", "bf16": "--bf16", "tf32": "--noTF32", "strongly_typed": "--stronglyTyped",

@@ -14,16 +14,20 @@ from typing import Literal, NamedTuple, Protocol, cast
 import msgspec
 
 from profiler import run_folder
+from profiler.capture import ncu
 from profiler.capture.gpu_launch import AskedCollector, capture_gpu
 from profiler.capture.gpu_record import GpuWorkerRequest, OrtCudaRequest, TensorrtRequest
+from profiler.capture.launch import worker_command, worker_error
+from profiler.confirmation import flagged
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
 from profiler.engine.tensorrt import BuildOptions
 from profiler.engine_build import EngineBuild, engine_from, engine_of, static_shapes
-from profiler.errors import CaptureError, MissingError
-from profiler.gpu_analysis import GpuArtefact, PlanArtefact
+from profiler.errors import CaptureError, MissingError, TrtprofError
+from profiler.gpu_analysis import GpuArtefact, PlanArtefact, analyse_gpu
 from profiler.gpu_options import GpuOptions
 from profiler.hardware import gpus, nvml, store
 from profiler.hardware.cuda.calibrate import calibrate_gpu, find
+from profiler.kernel_counters import COUNTERS_FILE, Counters
 from profiler.ort_session import CudaOptions, SessionRequest
 from profiler.records import Backend, Ceilings, Engine, GpuSpec, LiveGpu, Roof, Source
 from profiler.run_folder import RunFolder
@@ -36,6 +40,11 @@ WORKERS = {
     "ort-cuda": "profiler.capture.cuda_worker",
 }
 """The module of the worker by backend."""
+
+_MOST_LAUNCHES = 500
+"""To count: each is replayed for every group of counters."""
+_COUNTING_S, _LAUNCH_S = 900.0, 10.0
+"""What ncu may take for libraries and the model, and for each launch, before it counts as hung."""
 
 _SHOWN = "CUDA_VISIBLE_DEVICES"
 
@@ -94,6 +103,8 @@ def run_on_gpu(job: Job) -> None:
         TrtprofError: A stage failed; artefacts of the stages before it are kept.
     """
     folder, say = job.folder, job.say
+    # Known to be missing before anything runs.
+    tool = ncu.require() if job.options.confirm else None
     gpu = _gpu(job.options.device)
     spec, reason = nvml.spec_of(gpu)
     say.detail(f"GPU {gpu.index}: {gpu.name} ({reason})")
@@ -105,12 +116,53 @@ def run_on_gpu(job: Job) -> None:
         layers = _ort(job) if job.backend.name == "ort-cuda" else _tensorrt(job)
         _ceilings(job, gpu, spec)
         say.stage("capture")
+        request = _request(job, layers, gpu.l2_bytes or int(spec.l2_bytes.value))
         if folder.has(run_folder.CAPTURE):
             say.detail("kept from before")
-            return
-        request = _request(job, layers, gpu.l2_bytes or int(spec.l2_bytes.value))
-        collector = cast("AskedCollector", job.options.collector)
-        capture_gpu(request, WORKERS[job.backend.name], collector, say.detail, gpu=gpu.uuid or gpu.index)
+        else:
+            collector = cast("AskedCollector", job.options.collector)
+            capture_gpu(request, WORKERS[job.backend.name], collector, say.detail, gpu=gpu.uuid or gpu.index)
+        if tool is not None and not (folder.has(COUNTERS_FILE) and folder.read(COUNTERS_FILE, Counters).launches):
+            _count(job, request, tool)
+
+
+def _count(job: Job, request: OrtCudaRequest | TensorrtRequest, tool: ncu.Ncu) -> None:
+    """Run the worker once more, under ncu, and leave the counters of the kernels that are flagged.
+
+    Where that fails, the run has all else: it says so, and the result does.
+    """
+    say = job.say
+    say.stage("counters")
+    names, launches = flagged(analyse_gpu(job.folder), job.options.confirm)
+    if not names:
+        say.detail("no kernel lost any time: there is nothing to confirm")
+        return
+    say.detail(f"ncu {tool.version_text} ({tool.path}: {tool.why}) counts {', '.join(names)}")
+    apart = job.scratch / "counters"
+    apart.mkdir(exist_ok=True)
+    # As for nsys, the worker marks the profiled inferences off; what it leaves is that of a run under ncu, of no use.
+    asked = msgspec.structs.replace(
+        request, phase="profiled", collector="nsys", folder=str(apart), scratch=str(apart), profile_iterations=1
+    )
+    try:
+        counted = ncu.profile(
+            tool,
+            worker_command(WORKERS[job.backend.name], asked),
+            apart,
+            names,
+            launches=min(launches, _MOST_LAUNCHES),
+            timeout_s=_COUNTING_S + _LAUNCH_S * min(launches, _MOST_LAUNCHES),
+            progress=say.detail,
+            worker_error=lambda: worker_error(apart),
+        )
+    except TrtprofError as error:
+        say.detail(f"no counters: {error.what}: {error.why}; fix: {error.fix}")
+        failure = "; ".join(filter(None, (f"{error.what}: {error.why}", error.fix and f"to mend it: {error.fix}")))
+        job.folder.write(COUNTERS_FILE, Counters(version=tool.version_text, failure=failure))
+        return
+    found = Counters(version=tool.version_text, command=counted.command, launches=counted.launches)
+    job.folder.write(COUNTERS_FILE, found)
+    say.detail(f"{len(counted.launches)} launches counted")
 
 
 def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtRequest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -19,6 +19,8 @@ import msgspec
 
 from profiler import __version__, run_folder
 from profiler.collector import without_collector
+from profiler.config import KEPT, kept
+from profiler.diagnose import THRESHOLDS, Case, Thresholds
 from profiler.errors import MissingError, TrtprofError, UsageError
 from profiler.gpu_options import GpuOptions, changed_options, check_gpu_options
 from profiler.ort_session import SessionRequest
@@ -77,7 +79,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units.
 
     ``export`` says how a spec in place of a file is exported; its shapes are those of ``shapes``. ``gpu`` is for
-    backends that run on one.
+    backends that run on one. ``thresholds`` are what the result is judged by, from now on.
     """
 
     model: str
@@ -94,6 +96,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     recalibrate: bool = False
     gpu: GpuOptions = GpuOptions()
     export: ExportOptions = ExportOptions()
+    thresholds: Thresholds = THRESHOLDS
     output: str = ""
     force: bool = False
     resume: bool = False
@@ -163,8 +166,12 @@ def _execute(
     return folder
 
 
-def analysed(folder: RunFolder) -> Run:
+def analysed(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
     """The result of a run from its saved artefacts alone: no model, no engine, no device.
+
+    Args:
+        folder: Of the run.
+        seen: Given the case that the rules look at.
 
     Raises:
         MissingError: An artefact is missing because the run did not get that far.
@@ -173,10 +180,17 @@ def analysed(folder: RunFolder) -> Run:
     if folder.has(run_folder.GPU):
         from profiler.gpu_analysis import analyse_gpu
 
-        return analyse_gpu(folder)
+        return analyse_gpu(folder, seen)
     from profiler.analysis import analyse
 
-    return analyse(folder)
+    return analyse(folder, seen)
+
+
+def case_of(folder: RunFolder) -> Case:
+    """What the rules look at, of a finished run; see `analysed`."""
+    cases: list[Case] = []
+    analysed(folder, cases.append)
+    return cases[0]
 
 
 def _on_cpu(
@@ -657,12 +671,14 @@ def check_ranges(options: RunOptions) -> None:
 def _request(options: RunOptions, source: Source) -> Request:
     """What decides the result: options that only steer where and how it is written are left out."""
     fields = msgspec.structs.asdict(options)
-    for name in ("output", "force", "resume", "model", "recalibrate", "export", "gpu"):
+    for name in ("output", "force", "resume", "model", "recalibrate", "export", "gpu", KEPT):
         fields.pop(name)
     of_gpu = changed_options(options.gpu)
     of_gpu.pop("--rebuild", None)
     fields.update((name.lstrip("-"), value) for name, value in of_gpu.items())
     fields.update((name, value) for name, value in msgspec.structs.asdict(options.export).items() if value)
+    if changed := kept(options.thresholds):
+        fields[KEPT] = changed
     return Request(
         schema_version=SCHEMA_VERSION,
         created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),

@@ -15,8 +15,9 @@ import msgspec
 
 from profiler import __version__
 from profiler.cost.plan import PlanCost
-from profiler.diagnose import Case
+from profiler.diagnose import JUDGE, Case, Judge
 from profiler.diagnose.ledger import Around, build_ledger
+from profiler.diagnose.plugin import candidates
 from profiler.diagnose.rank import diagnose, verdict
 from profiler.engine.profile_files import join_profile
 from profiler.engine_plan import PricedPlan, on_device
@@ -187,6 +188,7 @@ def analyse_plan(
     model: ModelInfo | None = None,
     files: Mapping[str, str] | None = None,
     clock_mhz: float | None = None,
+    judge: Judge = JUDGE,
 ) -> Run:
     """Set the measured times of the layers of an engine beside their roofline.
 
@@ -200,6 +202,7 @@ def analyse_plan(
         model: What to say of the model where there is no source.
         files: What was read, by role: ``layers``, ``profile``, ``times``, ``onnx``.
         clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
+        judge: By what the case is judged.
 
     Returns:
         The same document as that of `profiler.analysis.analyse`. Its layers are those that the profile charges
@@ -240,6 +243,7 @@ def analyse_plan(
         model=model,
         files=files,
         clock_mhz=clock_mhz,
+        judge=judge,
     )
 
 
@@ -253,6 +257,7 @@ def analyse_measured(
     model: ModelInfo | None = None,
     files: Mapping[str, str] | None = None,
     clock_mhz: float | None = None,
+    judge: Judge = JUDGE,
 ) -> Run:
     """The same of times from any source; see `analyse_plan` for the rest.
 
@@ -265,6 +270,7 @@ def analyse_measured(
         model: What to say of the model where there is no source.
         files: What was read, by role.
         clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
+        judge: By what the case is judged.
     """
     priced = priced if source is not None else without_model(priced)
     document = priced.document
@@ -309,7 +315,9 @@ def analyse_measured(
         rated_mhz=spec.boost_mhz.value,
         spec=spec,
         plan={row.name: row.matched for row in rows},
+        bindings=document.bindings,
     )
+    case = judge.takes(case)
     findings = diagnose(case)
     attainable = sum(result.attainable_ns or 0 for result in results if result.role == "compute")
     nodes = source.nodes if source is not None else ()
@@ -335,6 +343,12 @@ def analyse_measured(
         kernels_unattributed=measured.unattributed,
         engine=document.facts,
         plan=found.summary,
+        candidates=candidates(
+            case,
+            {node.name: node.op for node in nodes},
+            {row.name: priced.costs[row.at].runs for row in rows},
+            _backend(document.facts),
+        ),
         clocks=measured.clocks,
         clocks_profiled=measured.clocks_profiled,
         assumptions=(
@@ -344,6 +358,7 @@ def analyse_measured(
             *(sentence for _, sentence in lacking),
             *measured.notes,
             *document.facts.notes,
+            *judge.notes,
         ),
     )
 

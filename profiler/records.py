@@ -954,6 +954,46 @@ class Finding(Record, frozen=True, kw_only=True):
     layers: tuple[str, ...] = ()
 
 
+class CounterCheck(Record, frozen=True, kw_only=True):
+    """One prediction about a layer held against hardware counters.
+
+    ``predicted`` is from ``predicted_low`` to ``predicted_high`` where it is a range, ``counted`` likewise; of the math
+    unit they are 1 for tensor cores and 0 for none. All are None where they are not known.
+    """
+
+    what: Literal["DRAM bytes", "FLOP", "math unit"]
+    verdict: Literal["confirmed", "refuted", "not told"]
+    predicted_low: float | None = None
+    predicted_high: float | None = None
+    counted_low: float | None = None
+    counted_high: float | None = None
+    reason: str
+    """In words, with the numbers."""
+
+
+class Confirmation(Record, frozen=True, kw_only=True):
+    """What hardware counters of its kernels say of the predictions about a layer, in one inference.
+
+    It is refuted where one of its checks is, confirmed where one is and none is refuted, else nothing is told.
+    """
+
+    layer: str
+    verdict: Literal["confirmed", "refuted", "not told"]
+    checks: tuple[CounterCheck, ...]
+    launches: NonNegative
+    """That were counted."""
+    match: MatchConfidence
+    """How surely they are the layer's."""
+    reason: str
+    """By what they were led to it."""
+    uncounted: tuple[str, ...] = ()
+    """Kernels of the layer that were not counted."""
+    counted_ns: NonNegative | None = None
+    """Duration under ncu, at the clock that it held."""
+    occupancy: Fraction | None = None
+    """Achieved: the share of the warps that fit."""
+
+
 class LadderStep(Record, frozen=True, kw_only=True):
     """A cheaper fix to try before a hand-written kernel.
 
@@ -1447,3 +1487,5 @@ class Run(Record, frozen=True, kw_only=True):
     """Of a GPU, while the latency was measured; None where nobody looked, as for files made elsewhere."""
     clocks_profiled: ClockSummary | None = None
     """The same while the profiler ran, so while the kernels were timed."""
+    confirmations: tuple[Confirmation, ...] = ()
+    """Layers whose kernels were measured with hardware counters, most time lost first."""

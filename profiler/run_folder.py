@@ -11,6 +11,7 @@
       kernels.parquet   one row a kernel launch (`records.KERNEL_COLUMNS`)
       gpu_*.parquet     on a GPU instead: kernels and copies, launches, NVTX ranges, nodes of CUDA graphs, and
       gpu_trace.json    what is no table of them (`gpu_trace_file`); nsys.nsys-rep is nsys' own report
+      counters.json     with --confirm: what ncu counted of the kernels that findings blame
       ort_nodes.parquet with ONNX Runtime on a GPU: when the host was in which node
       capture.json      summary of both; its presence says that the capture is whole
       report.json       the result (`records.Run`), the document of ``--format json``

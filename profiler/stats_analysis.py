@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from profiler.align.kernel_sums import SumsAlignment, align_sums
+from profiler.diagnose import JUDGE, Judge
 from profiler.diagnose.ledger import Around
 from profiler.engine_plan import PricedPlan, price_plan
 from profiler.plan_analysis import Measured, analyse_measured, latency_of, without_model
@@ -34,6 +35,7 @@ def analyse_sums(
     files: Mapping[str, str] | None = None,
     clock_mhz: float | None = None,
     notes: Iterable[str] = (),
+    judge: Judge = JUDGE,
 ) -> Run:
     """Set sums of kernels beside the roofline of their layers.
 
@@ -50,6 +52,7 @@ def analyse_sums(
         files: What was read, by role.
         clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
         notes: What is to be said of the sums.
+        judge: By what the case is judged.
 
     Raises:
         UsageError: The sums do not tell layers from the ranges around them.
@@ -83,7 +86,9 @@ def analyse_sums(
         lacking=tuple(_lacking(alignment, times, inferences, number, planned=planned)),
         notes=(*notes, *_facts(alignment, inferences), *alignment.notes),
     )
-    return analyse_measured(priced, source, measured, ceilings, spec, model=model, files=files, clock_mhz=clock_mhz)
+    return analyse_measured(
+        priced, source, measured, ceilings, spec, model=model, files=files, clock_mhz=clock_mhz, judge=judge
+    )
 
 
 def _of_names(alignment: SumsAlignment) -> PricedPlan:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from profiler.align.gpu_kernels import TraceAlignment, align_trace
+from profiler.diagnose import JUDGE, Judge
 from profiler.diagnose.ledger import Around
 from profiler.engine_plan import PricedPlan, price_plan
 from profiler.gpu_trace import GpuTrace
@@ -51,6 +52,7 @@ def analyse_trace(
     model: ModelInfo | None = None,
     files: Mapping[str, str] | None = None,
     clock_mhz: float | None = None,
+    judge: Judge = JUDGE,
 ) -> Run:
     """Set the kernels of a capture beside the roofline of their layers.
 
@@ -67,6 +69,7 @@ def analyse_trace(
         model: What to say of the model where there is no source.
         files: What was read, by role.
         clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
+        judge: By what the case is judged.
 
     Raises:
         CaptureError: No kernel ran, or attribution did not conserve the captured time.
@@ -88,6 +91,7 @@ def analyse_trace(
         model=model,
         files=files,
         clock_mhz=clock_mhz,
+        judge=judge,
     )
 
 

@@ -16,14 +16,16 @@ What is left has no layer, and says why. Time is never split: each kernel belong
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from profiler.align._gpu_activity import activity, busy_ns
-from profiler.align._gpu_columns import KERNEL, Bools, Ints, Work, grouped, integers, mixed, pieces, read_work
+from profiler.align._gpu_columns import KERNEL, Bools, Codes, Ints, Work, grouped, integers, mixed, pieces, read_work
 from profiler.align._gpu_iterations import Host, base_name, find_iterations
 from profiler.align._gpu_launches import AMBIGUOUS, MISSING, Launches, find_launches, find_origins
 from profiler.align._gpu_ranges import NO_LAYER, nest, read_ranges
@@ -251,7 +253,7 @@ class _Totals:
         kept, iterations = self._iterations(counted)
         of_work = self.iterations.of_work
         in_kept = (of_work >= 0) & np.append(kept, False)[of_work]
-        matches, unattributed, shares = self._matches(counted, in_kept)
+        matches, unattributed, shares = self._matches(trace, counted, in_kept)
         total = sum(match.total_ns for found in (*matches, unattributed) for match in found)
         if total != captured:
             raise CaptureError(
@@ -340,7 +342,7 @@ class _Totals:
         return kept, table[list(ITERATION_COLUMNS)]
 
     def _matches(
-        self, counted: Bools, in_kept: Bools
+        self, trace: GpuTrace, counted: Bools, in_kept: Bools
     ) -> tuple[tuple[tuple[Match, ...], ...], tuple[Match, ...], tuple[StrategyShare, ...]]:
         import pandas as pd
 
@@ -353,14 +355,17 @@ class _Totals:
         found: list[list[Match]] = [[] for _ in self.layers]
         unattributed: list[Match] = []
         shares: dict[tuple[int, Strategy, MatchConfidence], list[int]] = {}
-        for number, rows in grouped(numbers):
+        groups = list(grouped(numbers))
+        geometry = _Geometry(trace, self.work, numbers, groups)
+        for number, rows in groups:
             key = int(distinct[number])
             if key < 0:
                 continue
             duration, regular = self.work.duration[rows], in_kept[rows]
             count, total = len(rows), int(duration.sum())
             # Of a kernel that runs in odd iterations alone, over these.
-            median = _median(duration[regular] if regular.any() else duration)
+            typical = regular if regular.any() else slice(None)
+            median, launch = _median(duration[typical]), geometry.of(number, rows, typical)
             rest, code = divmod(key, 128)
             at, name = divmod(rest, names)
             how = HOWS[code] if code < 32 else NONE
@@ -372,6 +377,10 @@ class _Totals:
                 total_ns=total,
                 confidence=how.confidence,
                 reason=how.reason if code < 32 else self._found.reason(*divmod(code - 32, 8)),
+                blocks=launch.blocks,
+                threads=launch.threads,
+                registers=launch.registers,
+                shared_bytes=launch.shared_bytes,
             )
             (found[at - 1] if at else unattributed).append(match)
             share = shares.setdefault((STRATEGIES.index(how.strategy), how.strategy, how.confidence), [0, 0])
@@ -450,6 +459,71 @@ class _Totals:
         if (self.host.row[rows] >= 0).all() and not self.host.graph[rows].any():
             rows = rows[np.argsort(self.host.starts[self.host.row[rows]], kind="stable")]
         return tuple((self.work.names[self.work.name[row]], int(self.layer[row])) for row in rows)
+
+
+class _Launch(NamedTuple):
+    """Blocks of a launch, threads of a block, registers of a thread, bytes of shared memory of a block."""
+
+    blocks: int
+    threads: int
+    registers: int
+    shared_bytes: int
+
+
+class _Geometry:
+    """How the kernels of each group of rows were launched.
+
+    A kernel of one name in one layer is nearly always launched alike, so that its first launch tells; which groups
+    are not alike is found in one pass over each column, in the order of memory.
+    """
+
+    def __init__(
+        self, trace: GpuTrace, work: Work, numbers: Codes, groups: Sequence[tuple[int, npt.NDArray[np.intp]]]
+    ) -> None:
+        self._row = work.row
+        self._columns = {
+            name: trace.work[name].to_numpy()
+            for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "static_smem",
+                         "dynamic_smem")
+        }  # fmt: skip
+        first = work.row[[rows[0] for _, rows in groups]] if groups else work.row[:0]
+        # Rows as they were given are a slice of a column, which is far cheaper than to pick them.
+        straight = bool((work.row[1:] > work.row[:-1]).all()) and len(work.row) == len(trace.work)
+        self._mixed = {
+            name: self._unlike(column, column[first], numbers, straight=straight)
+            for name, column in self._columns.items()
+        }
+
+    def of(self, number: int, rows: npt.NDArray[np.intp], typical: Bools | slice) -> _Launch:
+        """Medians over some rows of a group; of an even number the lower one, so that it is that of a launch."""
+
+        def median(join: Callable[[Iterable[Any]], Any], *names: str) -> int:
+            columns = [self._columns[name] for name in names]
+            if not any(number in self._mixed[name] for name in names):
+                return int(join(int(column[self._row[rows[0]]]) for column in columns))
+            values = join(column[self._row[rows[typical]]].astype(np.int64) for column in columns)
+            middle = (len(values) - 1) // 2
+            return int(np.partition(values, middle)[middle])
+
+        return _Launch(
+            median(math.prod, "grid_x", "grid_y", "grid_z"),
+            median(math.prod, "block_x", "block_y", "block_z"),
+            median(sum, "registers"),
+            median(sum, "static_smem", "dynamic_smem"),
+        )
+
+    def _unlike(
+        self, column: npt.NDArray[Any], first: npt.NDArray[Any], numbers: Codes, *, straight: bool
+    ) -> frozenset[int]:
+        """Groups in which a column differs from its value in their first row."""
+        same = first[0] if len(first) and (first == first[0]).all() else None
+        found: set[int] = set()
+        for piece in pieces(len(numbers)):
+            values = column[piece] if straight else column[self._row[piece]]
+            differs = values != (first[numbers[piece]] if same is None else same)
+            if differs.any():
+                found.update(np.unique(numbers[piece][differs]).tolist())
+        return frozenset(found)
 
 
 def _median(values: Ints) -> int:

@@ -127,7 +127,10 @@ def _trace_at(text: str) -> tuple[int, list[str], list[str]] | None:
     for found in _REPORT.finditer(text):
         at = found.start()
         end = text.find("\n", at)
-        cells = next(csv.reader([text[at : end if end >= 0 else None]]), [])
+        try:
+            cells = next(csv.reader([text[at : end if end >= 0 else None]]), [])
+        except csv.Error:  # a stray carriage return: no line of nsys
+            continue
         matched = [HEADER.match(cell) for cell in cells]
         names = [_HEADERS.get(match["name"].lower(), "") if match else "" for match in matched]
         if set(names) >= _NEEDED:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli import app
+from profiler.cli.counted import say_confirmations
 from profiler.cli.files import check_format, refuse_existing, writable, write
 from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
-from profiler.cli.options import BatchOption, ForceOption, ShapesOption, TopOption
+from profiler.cli.options import BatchOption, ExplainOption, FailOnOption, ForceOption, ShapesOption, TopOption
 from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width, wants_color
 from profiler.errors import UsageError
 
 if TYPE_CHECKING:
     from profiler.analyze_files import Files
+    from profiler.diagnose import Case
     from profiler.on_gpus import Settings
     from profiler.records import GpuSpec, Prediction, Run
 
@@ -58,6 +60,13 @@ def analyze(
             ),
         ),
     ] = None,
+    ncu: Annotated[
+        Path | None,
+        typer.Option(
+            "--ncu", metavar="FILE",
+            help="Counters of kernels, beside their times: a CSV of ncu (--page raw), or its .ncu-rep.",
+        ),
+    ] = None,
     device: Annotated[
         int | None, typer.Option("--device", metavar="N", help="Which GPU of the capture; default: all that worked.")
     ] = None,
@@ -90,6 +99,8 @@ def analyze(
         typer.Option("--format", help="What to print: text, json, csv or html; without a profile markdown, not html."),
     ] = "text",
     top: TopOption = None,
+    fail_on: FailOnOption = None,
+    explain: ExplainOption = None,
 ) -> None:  # fmt: skip
     """Analyse a TensorRT engine from the files that trtexec exports of it, or from a capture of nsys.
 
@@ -99,21 +110,60 @@ def analyze(
     Example: trtprof analyze layers.json profile.json times.json --onnx model.onnx --gpu a100-pcie-80gb -o report.html
     """
     with errors_shown():
-        from profiler import analyze_files
+        from profiler import analyze_files, config
+        from profiler.cli import fail_on as failing
+        from profiler.diagnose import Judge
         from profiler.records import Run
 
-        files = analyze_files.sort_files(given or (), layers=layers, profile=profile, times=times, onnx=onnx, nsys=nsys)
+        asked = failing.criteria(fail_on)
+        files = analyze_files.sort_files(
+            given or (), layers=layers, profile=profile, times=times, onnx=onnx, nsys=nsys, ncu=ncu
+        )
         files = analyze_files.exported(files, say)
         measured = files.profile is not None or files.nsys is not None
-        paths = _checked(format_name, output, measured=measured, force=force)
+        if not measured:
+            _refuse_unmeasured(fail_on, explain)
+        if explain is not None:
+            _check_explain(explain, format_name)
+        paths = _checked("text" if explain else format_name, output, measured=measured, force=force)
         specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
-        found = analyze_files.analyze(files, specs, how, shapes or (), batch, device, inferences)
+        cases: list[Case] = []
+        judge = Judge(config.load().thresholds, cases.append)
+        found = analyze_files.analyze(files, specs, how, shapes or (), batch, device, inferences, judge)
         if isinstance(found, Run):
-            _show_run(found, paths, format_name, top)
+            _show_run(found, paths, format_name, top, _explained(cases[0], explain, format_name) if explain else "")
         else:
             _show_prediction(found, paths, format_name, top)
-        if not paths:
+        if not paths and explain is None:
             say(f"next: the same command with -o {'report.html' if measured else 'roofline.svg'}")
+        if isinstance(found, Run):
+            failing.check(found.findings, asked)
+
+
+def _refuse_unmeasured(fail_on: list[str] | None, explain: tuple[str, str] | None) -> None:
+    for option, given in (("--fail-on", fail_on), ("--explain", explain)):
+        if given:
+            raise UsageError(
+                f"{option} is of no use without times of layers",
+                why="findings are about time that was measured",
+                fix="give the profile or a capture too (--profile, --nsys)",
+            )
+
+
+def _check_explain(explain: tuple[str, str], format_name: str) -> None:
+    """Refuse what can be seen to be wrong before any file is read."""
+    from profiler.cli.rules import check_format
+    from profiler.diagnose.explain import rule_of
+
+    check_format("--explain", format_name)
+    rule_of(explain[0])
+
+
+def _explained(case: Case, explain: tuple[str, str], format_name: str) -> str:
+    from profiler.cli.rules import explained
+    from profiler.diagnose.explain import explain as explain_layer
+
+    return explained(explain_layer(case, *explain), format_name)
 
 
 def _checked(format_name: str, output: list[str] | None, *, measured: bool, force: bool) -> list[Path]:
@@ -174,13 +224,15 @@ def _asked(
     return [target.spec for target in targets], how
 
 
-def _show_run(run: Run, paths: list[Path], format_name: str, top: int | None) -> None:
+def _show_run(run: Run, paths: list[Path], format_name: str, top: int | None, in_place: str) -> None:
+    """Print the run, or what is to be printed in its place, and write its files."""
     from profiler import pipeline, report
 
     written = [(path, pipeline.render(run, report.for_path(str(path)).name, top=top)) for path in paths]
     out = sys.stdout
     look = {"width": terminal_width(out), "color": wants_color(out), "ascii": ascii_only(out)}
-    result(pipeline.render(run, format_name, top=top, **look))
+    result(in_place or pipeline.render(run, format_name, top=top, **look))
+    say_confirmations(run)
     for path, text in written:
         write(path, text.encode())
         say(f"wrote {path}")

@@ -14,7 +14,9 @@ from profiler.cli.options import (
     BatchOption,
     DtypesOption,
     DynamicOption,
+    ExplainOption,
     FactoryOption,
+    FailOnOption,
     ForceOption,
     ModelArgument,
     OnnxOption,
@@ -28,6 +30,7 @@ from profiler.errors import MissingError, TrtprofError, UsageError
 
 if TYPE_CHECKING:
     from profiler.records import LiveGpu
+    from profiler.run_folder import RunFolder
 
 
 @app.command()
@@ -167,50 +170,73 @@ def report(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write there; - is stdout.")] = "-",
     force: ForceOption = False,
     top: TopOption = None,
+    fail_on: FailOnOption = None,
+    explain: ExplainOption = None,
 ) -> None:
-    """Render a finished run again.
+    """Render a finished run again, or say why a rule was silent on a layer of it.
 
     Nothing but its folder is needed: no model, no engine, no device.
     """
     from profiler.run_folder import RunFolder
 
     with errors_shown():
-        from profiler import report as formats
+        from profiler.cli import fail_on as failing
 
-        name = format_name or ("text" if output == "-" else formats.for_path(output).name)
-        formats.get(name)
-        run = RunFolder(run_folder).report()
-        text = rendered(run, name, top, to_terminal=output == "-")
+        asked = failing.criteria(fail_on)
+        folder = RunFolder(run_folder)
+        if explain is not None:
+            text = _explained(folder, explain, format_name, output)
+        else:
+            from profiler import report as formats
+
+            name = format_name or ("text" if output == "-" else formats.for_path(output).name)
+            formats.get(name)
+            text = rendered(folder.report(), name, top, to_terminal=output == "-")
         if output == "-":
             result(text)
-            return
-        path = Path(output)
-        refuse_existing(path, force=force)
-        write(path, text.encode())
-        say(f"wrote {path}")
+        else:
+            path = Path(output)
+            refuse_existing(path, force=force)
+            write(path, text.encode())
+            say(f"wrote {path}")
+        if asked:
+            failing.check(folder.report().findings, asked)
+
+
+def _explained(folder: RunFolder, explain: tuple[str, str], format_name: str | None, output: str) -> str:
+    """What a rule says of a layer of a finished run, as text or JSON."""
+    from profiler import pipeline
+    from profiler.cli.rules import check_format, explained
+    from profiler.diagnose.explain import explain as explain_layer
+    from profiler.diagnose.explain import rule_of
+
+    name = format_name or ("json" if output.endswith(".json") else "text")
+    check_format("--explain", name)
+    code, layer = explain
+    rule_of(code)
+    return explained(explain_layer(pipeline.case_of(folder), code, layer), name)
 
 
 @app.command()
 def rules(
     code: Annotated[str | None, typer.Argument(help="A rule's code; without one, all rules are listed.")] = None,
+    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
 ) -> None:
     """List the rules, or explain one.
 
-    What it looks at, why it happens, what to try.
+    What it looks at, why it happens, what to try, and its thresholds: their values here, the defaults, and where
+    they come from. Of two rules that could claim the same time the one with the lower order gets it.
     """
     with errors_shown():
-        from profiler.diagnose import RULES
+        from profiler import config
+        from profiler.cli.rules import check_format, described, listed
+        from profiler.diagnose.explain import rule_of
 
+        check_format("rules", format_name)
         if code is None:
-            result("\n".join(f"{rule.code}  {rule.title}" for rule in RULES.values()))
-            return
-        found = RULES.get(code.upper())
-        if found is None:
-            raise UsageError(f"there is no rule {code!r}", why="known: " + ", ".join(RULES.keys()), fix="trtprof rules")
-        lines = [f"{found.code}  {found.title}"]
-        for section in ("What", "Why", "Try"):
-            lines += ["", f"{section}:", _wrapped(found.section(section))]
-        result("\n".join(lines))
+            result(listed(format_name, terminal_width(sys.stdout)))
+        else:
+            result(described(rule_of(code), config.load(), format_name))
 
 
 @app.command()
@@ -288,9 +314,3 @@ def _ceilings_kept(folder: Path) -> str:
     if not files:
         return f"none measured yet; the first run does it and keeps them in {folder}"
     return f"{len(files)} kept in {folder}; `trtprof calibrate` measures again"
-
-
-def _wrapped(text: str) -> str:
-    import textwrap
-
-    return textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  ")

@@ -49,6 +49,27 @@ ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what i
 TopOption = Annotated[
     int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
 ]
+FailOnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="WHAT",
+        help=(
+            "Leave with exit code 1, all written, where there is such a finding: the code of a rule (RL101), a "
+            "severity or worse (info, warning, critical), or lost-ms=0.5 (one that claims so much); may be repeated. "
+            "Findings that doubt the numbers (TR...) count by code alone."
+        ),
+    ),
+]
+ExplainOption = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--explain",
+        metavar="CODE LAYER",
+        help="In place of the report: what a rule says of a layer (or an ONNX node in it), or why nothing.",
+        show_default=False,
+    ),
+]
 
 # How TensorRT builds.
 Fp16Option = Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from profiler.cli import app
+from profiler.cli.counted import say_confirmations
 from profiler.cli.options import (
     AuxStreamsOption,
     BatchOption,
@@ -16,6 +17,7 @@ from profiler.cli.options import (
     DtypesOption,
     DynamicOption,
     FactoryOption,
+    FailOnOption,
     ForceOption,
     Fp16Option,
     ModelArgument,
@@ -87,6 +89,15 @@ def run(
     verify: Annotated[
         bool, typer.Option("--verify", help="On a GPU: hold the outputs against those of ONNX Runtime on the CPU.")
     ] = False,
+    confirm: Annotated[
+        int,
+        typer.Option(
+            "--confirm",
+            metavar="K",
+            min=0,
+            help="On a GPU: count DRAM bytes, FLOP and tensor cores of the K worst kernels, with Nsight Compute (ncu).",
+        ),
+    ] = 0,
     fp16: Fp16Option = False,
     bf16: Bf16Option = False,
     strongly_typed: StronglyTypedOption = False,
@@ -110,6 +121,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.")] = False,
     format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, csv or html.")] = "text",
     top: TopOption = None,
+    fail_on: FailOnOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the run folder.")] = False,
 ) -> None:
     """Run a model: where its time is lost, and why.
@@ -120,11 +132,13 @@ def run(
     """
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
-        from profiler import pipeline, report
+        from profiler import config, pipeline, report
+        from profiler.cli import fail_on as failing
         from profiler.engine.tensorrt import BuildOptions
         from profiler.gpu_options import GpuOptions
 
         report.get(format_name)
+        asked = failing.criteria(fail_on)
         folder = pipeline.execute(
             pipeline.RunOptions(
                 model=one_model(model, onnx),
@@ -157,8 +171,10 @@ def run(
                     ),
                     load_engine=load_engine,
                     rebuild=rebuild,
+                    confirm=confirm,
                 ),
                 export=export_options(dtypes, dynamic, factory_arg),
+                thresholds=config.load().thresholds,
                 output=output,
                 force=force,
                 resume=resume,
@@ -166,12 +182,15 @@ def run(
             progress,
         )
     with errors_shown():
+        found = folder.report()
         if quiet:
             result(str(folder.path))
-            return
-        result(rendered(folder.report(), format_name, top, to_terminal=True))
-        say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
-        say(f"next: trtprof report {folder.path} --format json")
+        else:
+            result(rendered(found, format_name, top, to_terminal=True))
+            say_confirmations(found)
+            say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
+            say(f"next: trtprof report {folder.path} --format json")
+        failing.check(found.findings, asked)
 
 
 def _device(given: str | None) -> int | None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
 
 from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
 from profiler.kernel_name import KernelName, parse
@@ -19,6 +21,7 @@ from profiler.records import (
     Ceilings,
     ClockSummary,
     Coverage,
+    Fraction,
     GpuSpec,
     Latency,
     Layer,
@@ -26,14 +29,20 @@ from profiler.records import (
     LedgerRow,
     Match,
     MatchedLayer,
+    PlanBinding,
     PlanEdge,
 )
 from profiler.registry import Registry
 from profiler.units import format_ns, format_percent
 
+AtLeastOne = Annotated[float, msgspec.Meta(ge=1.0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
 
 class Thresholds(NamedTuple):
     """Every threshold of every rule, with where it comes from.
+
+    A project may set its own (`profiler.config`), each within what the type of its field allows, and never below 0.
 
     Attributes:
         efficiency: Attainable / measured under which a layer is far from its roof. A calibrated
@@ -61,23 +70,54 @@ class Thresholds(NamedTuple):
         critical_share: Share of latency from which a finding is critical.
         doubt: What confidence is multiplied by for an inferred match, and again for noise, for a
             datasheet in place of measured ceilings, and for a profile of one inference.
+        cheaper_fix: Share of a plugin's net gain that a cheaper fix must be predicted to bring to be tried first:
+            what is left then, at most 30 %, is within what healthy kernels of one class differ by (0.7 to 1).
+        explains: Share of what a layer lost that a cause must explain by its price to be named for the layer: a layer
+            is claimed once, and what explains less than half would hide what explains the rest.
+        tail: Share of a layer's time that SMs without a block in the last round cost from which that tail is named.
+            It is less than 1 / rounds, so of five rounds or more it is no cause of its own.
+        occupancy: Share of the warps that the SMs can hold from which more of them hardly help: half is the rule of
+            thumb of the CUDA C++ Best Practices Guide (Occupancy), whose words were not at hand to check.
+        near_cache: Largest tensor, in sizes of the last-level cache, of which half leaves a quarter of the cache free
+            for what is read and written beside it.
+        healthy: Attainable / measured from which a kernel is healthy, whatever its name or its dimensions: what a
+            calibrated roof leaves of healthy kernels at the least (the calibration's own checks, 0.7 to 1).
+            ``of_datasheet`` multiplies it too.
+        generations: Major versions of the compute capability that a kernel is behind its GPU from which it is an old
+            one: one behind is normal (code of sm80 runs on sm89 and sm90 as a rule).
+        skinny: Smaller side of the result of a product up to which it is a thin one: the narrowest result of a
+            tensor-core instruction, 16 x 8 (PTX ISA, mma shapes), is not filled by less.
+        helper_share: Share of a layer's time in kernels that only help it from which they count, as for the other
+            shares of time (``launch_share``).
+        launched: Launch floor / measured under which a layer that is smaller than its launch is slow for another
+            reason: ten times an empty kernel is not the launch.
     """
 
-    efficiency: float = 0.5
-    of_datasheet: float = 0.7
-    min_share: float = 0.01
-    launch_share: float = 0.1
-    host_share: float = 0.1
-    coverage: float = 0.95
-    above_roof: float = 0.95
+    efficiency: Fraction = 0.5
+    of_datasheet: Fraction = 0.7
+    min_share: Fraction = 0.01
+    launch_share: Fraction = 0.1
+    host_share: Fraction = 0.1
+    coverage: Fraction = 0.95
+    above_roof: Fraction = 0.95
     noise_cv: float = 0.1
-    clock_moved: float = 0.05
-    clock_held: float = 0.1
-    speed: float = 0.9
-    probe_drift: float = 1.15
-    warning_share: float = 0.05
-    critical_share: float = 0.25
-    doubt: float = 0.8
+    clock_moved: Fraction = 0.05
+    clock_held: Fraction = 0.1
+    speed: Fraction = 0.9
+    probe_drift: AtLeastOne = 1.15
+    warning_share: Fraction = 0.05
+    critical_share: Fraction = 0.25
+    doubt: Fraction = 0.8
+    cheaper_fix: Fraction = 0.7
+    explains: Fraction = 0.5
+    tail: Fraction = 0.2
+    occupancy: Fraction = 0.5
+    near_cache: AtLeastOne = 1.5
+    healthy: Fraction = 0.7
+    generations: Count = 2
+    skinny: Count = 8
+    helper_share: Fraction = 0.1
+    launched: Fraction = 0.1
 
 
 THRESHOLDS = Thresholds()
@@ -131,6 +171,8 @@ class Case(NamedTuple):
     """That datasheet; None on a CPU."""
     plan: Mapping[str, MatchedLayer] = {}
     """Layers as the plan of an engine has them, by the name that they have here."""
+    bindings: tuple[PlanBinding, ...] = ()
+    """Inputs and outputs of that engine."""
 
     def kernel_names(self, layer: LayerResult) -> tuple[tuple[Match, KernelName], ...]:
         """The kernels of a layer with what their names say, most time first."""
@@ -170,8 +212,12 @@ class Case(NamedTuple):
         if layer.name in self.partial:
             return False
         efficiency = layer.attainable_ns / layer.measured_ns
-        least = self.thresholds.efficiency * (self.thresholds.of_datasheet if self.from_datasheet else 1.0)
-        return efficiency < least and layer.lost_ns > self.clock_resolution_ns
+        return efficiency < self.least_efficiency and layer.lost_ns > self.clock_resolution_ns
+
+    @property
+    def least_efficiency(self) -> float:
+        """Attainable / measured under which a layer is far from its roof."""
+        return self.thresholds.efficiency * (self.thresholds.of_datasheet if self.from_datasheet else 1.0)
 
     @property
     def from_datasheet(self) -> bool:
@@ -203,6 +249,33 @@ class Case(NamedTuple):
         return sum(row.ns for row in self.ledger if row.cause == cause)
 
 
+class Judge(NamedTuple):
+    """By what a case is judged, and who else wants to see it."""
+
+    thresholds: Thresholds = THRESHOLDS
+    seen: Callable[[Case], None] | None = None
+
+    def takes(self, case: Case) -> Case:
+        """The case as it is to be diagnosed: with these thresholds."""
+        case = case._replace(thresholds=self.thresholds)
+        if self.seen is not None:
+            self.seen(case)
+        return case
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The thresholds that are not the defaults, in sentences."""
+        return tuple(
+            f"the threshold {name.replace('_', '-')} is {value:g}, by default {default:g}"
+            for name, value, default in zip(Thresholds._fields, self.thresholds, THRESHOLDS, strict=True)
+            if value != default
+        )
+
+
+JUDGE = Judge()
+"""The one that nobody asked for anything else."""
+
+
 class Claim(NamedTuple):
     """A rule's claim to some lost time.
 
@@ -227,6 +300,8 @@ class Claim(NamedTuple):
 
 
 Check = Callable[[Case], Iterable[Claim]]
+Silent = Callable[[Case, LayerResult], str]
+"""Why a rule has nothing to say of a layer, in a sentence with its numbers; empty where it cannot tell."""
 
 
 class Rule(NamedTuple):
@@ -237,6 +312,7 @@ class Rule(NamedTuple):
     check: Check
     order: int
     doc: str
+    silent: Silent | None = None
 
     def section(self, name: str) -> str:
         """One part of the docstring: ``What``, ``Why`` or ``Try``."""
@@ -255,12 +331,20 @@ class Rule(NamedTuple):
 RULES: Registry[str, Rule] = Registry("rule", "profiler.diagnose.rules", "trtprof.rules")
 
 
-def rule(code: str, title: str, *, order: int = 50) -> Callable[[Check], Check]:
-    """Decorator that registers a check under its code; the module's docstring documents it."""
+def rule(code: str, title: str, *, order: int = 50, silent: Silent | None = None) -> Callable[[Check], Check]:
+    """Decorator that registers a check under its code; the module's docstring documents it.
+
+    Args:
+        code: Of the rule.
+        title: Of what it finds, in a few words.
+        order: See `Rule`.
+        silent: Says why the rule passes a layer by (`explain`). It is asked only of layers that the check, of the
+            same case, yields no claim to.
+    """
 
     def add(check: Check) -> Check:
         doc = sys.modules[check.__module__].__doc__ or ""
-        RULES.register(code)(Rule(code, title, check, order, doc))
+        RULES.register(code)(Rule(code, title, check, order, doc, silent))
         return check
 
     return add
@@ -285,10 +369,10 @@ def place(layers: Sequence[LayerResult]) -> str:
 
 
 def needless(case: Case, layers: Sequence[LayerResult], *, noun: str, why: str, remedy: str) -> Iterator[Claim]:
-    """One claim to all the time of layers that the model does not need; none where there are none."""
-    if not layers:
-        return
+    """One claim to all the time of layers that the model does not need; none where that is within the clock's step."""
     total = sum(layer.measured_ns for layer in layers)
+    if total <= case.clock_resolution_ns:
+        return
     worst = max(layers, key=lambda layer: layer.measured_ns)
     share = format_percent(case.share(case.in_latency(total)))
     yield Claim(

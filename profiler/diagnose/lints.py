@@ -277,7 +277,8 @@ def simt_tactics(view: PlanView) -> Iterator[PlanLint]:
 
 # --- precision ----------------------------------------------------------------------------------
 
-_NARROW = frozenset({"int8", "uint8", "int4", "uint4", "fp8e4m3fn", "fp8e5m2", "fp4e2m1"})
+NARROW = frozenset({"int8", "uint8", "int4", "uint4", "fp8e4m3fn", "fp8e5m2", "fp4e2m1"})
+"""Dtypes that a model is quantised to."""
 _HALF = frozenset({"fp16", "bf16"})
 _FULL = frozenset({"fp32", "tf32"})
 
@@ -289,7 +290,7 @@ def mixed_precision(view: PlanView) -> Iterator[PlanLint]:
         if not layer.inputs or not layer.outputs:
             continue
         source, target = layer.inputs[0], layer.outputs[0]
-        if source.dtype not in _NARROW or target.dtype not in _HALF | _FULL:
+        if source.dtype not in NARROW or target.dtype not in _HALF | _FULL:
             continue
         end = " (an output of the engine)" if target.name in view.outputs else ""
         yield PlanLint(
@@ -366,20 +367,37 @@ def inner_conversions(view: PlanView) -> Iterator[PlanLint]:
         )
 
 
+class Quantisation(NamedTuple):
+    """What a layer does that only quantises or dequantises: ``source`` becomes ``target``."""
+
+    source: PlanTensor
+    target: PlanTensor
+    quantises: bool
+    """To fewer bits; otherwise it dequantises."""
+
+
+def quantisation(layer: PlanLayer) -> Quantisation | None:
+    """What a layer does that only quantises or dequantises; None of any other."""
+    named = "quantize" in layer.kind.lower()
+    tensors = main_tensors(layer) if named or layer.origin == "QDQ" or layer.kind == "Scale" else None
+    if tensors is None or is_product(layer):
+        return None
+    source, target = tensors
+    narrowed, widened = target.dtype in NARROW, source.dtype in NARROW
+    if not named and narrowed == widened:
+        return None
+    return Quantisation(source, target, "dequantize" not in layer.kind.lower() if named else narrowed)
+
+
 @lint("QD1", "Q/DQ layers left unfused")
 def unfused_quantisation(view: PlanView) -> Iterator[PlanLint]:
     """Layers that only quantise or dequantise."""
     for matched, _ in view.layers:
         layer = matched.layer
-        named = "quantize" in layer.kind.lower()
-        tensors = main_tensors(layer) if named or layer.origin == "QDQ" or layer.kind == "Scale" else None
-        if tensors is None or is_product(layer):
+        found = quantisation(layer)
+        if found is None:
             continue
-        source, target = tensors
-        narrowed, widened = target.dtype in _NARROW, source.dtype in _NARROW
-        if not named and narrowed == widened:
-            continue
-        quantises = "dequantize" not in layer.kind.lower() if named else narrowed
+        source, target, quantises = found
         others = [name for name in view.readers.get(source.name, ()) if name != layer.name]
         remedy = "move the Q/DQ pair next to the product or pooling that it belongs to"
         if source.name in view.inputs:

@@ -14,134 +14,16 @@ Background User's Guide). Two views of the second effect are kept apart:
 Both take all blocks to do the same work. Where they do not (causal attention, a persistent kernel whose
 blocks draw their work from a queue) neither holds.
 
-How many blocks an SM holds at once follows the rules of NVIDIA's occupancy calculator, which every
-CUDA toolkit carries as ``cuda_occupancy.h``.
+How many blocks an SM holds at once, and how many waves that makes, is in `profiler.occupancy`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-Limit = Literal["threads", "blocks", "registers", "shared"]
-
-KIB = 1024
-WARP = 32
-
-
-class SmLimits(NamedTuple):
-    """What one SM can hold, and how it is dealt out.
-
-    Attributes:
-        threads: Resident threads, in warps of 32.
-        blocks: Resident thread blocks.
-        shared_configs: Sizes in bytes that shared memory can be given of the SM's L1, ascending.
-        shared_unit: Shared memory is allocated to blocks in multiples of so many bytes.
-        shared_reserved: Bytes that the driver takes in each block.
-        registers: 32-bit registers, of the SM and the most of one block.
-        registers_per_thread: The most that a kernel can use.
-        register_unit: Registers are allocated to warps in multiples of this.
-        sub_partitions: Warps and registers are dealt evenly to so many parts of the SM.
-        threads_per_block: The most of one block.
-    """
-
-    threads: int
-    blocks: int
-    shared_configs: tuple[int, ...]
-    shared_unit: int = 128
-    shared_reserved: int = KIB
-    registers: int = 64 * KIB
-    registers_per_thread: int = 255
-    register_unit: int = 256
-    sub_partitions: int = 4
-    threads_per_block: int = 1024
-
-    @property
-    def warps(self) -> int:
-        return self.threads // WARP
-
-    @property
-    def shared_bytes(self) -> int:
-        """The most shared memory of the SM."""
-        return self.shared_configs[-1]
-
-    @property
-    def shared_per_block(self) -> int:
-        """The most shared memory that a kernel may ask for in a block; over 48 KiB it must opt in."""
-        return self.shared_bytes - self.shared_reserved
-
-
-def _kib(*sizes: int) -> tuple[int, ...]:
-    return tuple(size * KIB for size in sizes)
-
-
-_SHARED_64 = _kib(32, 64)
-_SHARED_96 = _kib(0, 8, 16, 32, 64, 96)
-_SHARED_100 = _kib(0, 8, 16, 32, 64, 100)
-_SHARED_164 = _kib(0, 8, 16, 32, 64, 100, 132, 164)
-_SHARED_228 = _kib(0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
-
-# Threads, blocks, registers and shared memory: CUDA Programming Guide 13, "Compute Capabilities", tables 30 to 32;
-# 7.0 and 7.2, which CUDA 13 dropped: CUDA C++ Programming Guide 12, "Technical Specifications per Compute
-# Capability". Units, sub-partitions and once more blocks and shared configurations: cuda_occupancy.h of CUDA 13.0.
-# The reserve per block: arch_traits.h of NVIDIA's CCCL.
-# Where NVIDIA's pages disagree, the guide and the header are followed: the Blackwell Tuning Guide gives 12.0 32 blocks
-# and 128 KB (the whole L1), CCCL gives 11.0 the limits of 10.0; cuda_occupancy.h allows 256 registers per thread.
-SM_LIMITS: dict[str, SmLimits] = {
-    "7.0": SmLimits(2048, 32, _SHARED_96, shared_unit=256, shared_reserved=0),
-    "7.2": SmLimits(2048, 32, _SHARED_96, shared_unit=256, shared_reserved=0),
-    "7.5": SmLimits(1024, 16, _SHARED_64, shared_unit=256, shared_reserved=0),
-    "8.0": SmLimits(2048, 32, _SHARED_164),
-    "8.6": SmLimits(1536, 16, _SHARED_100),
-    "8.7": SmLimits(1536, 16, _SHARED_164),
-    "8.9": SmLimits(1536, 24, _SHARED_100),
-    "9.0": SmLimits(2048, 32, _SHARED_228),
-    "10.0": SmLimits(2048, 32, _SHARED_228),
-    "10.3": SmLimits(2048, 32, _SHARED_228),
-    "11.0": SmLimits(1536, 24, _SHARED_228),
-    "12.0": SmLimits(1536, 24, _SHARED_100),
-    "12.1": SmLimits(1536, 24, _SHARED_100),
-}
-"""By compute capability."""
-
-
-class Occupancy(NamedTuple):
-    """How much of an SM the resident blocks of a kernel fill.
-
-    Attributes:
-        blocks_per_sm: Blocks that run at once on one SM.
-        warps_per_sm: Their warps.
-        fraction: ``warps_per_sm`` of the most that the SM can hold.
-        limit: What allows no further block; where it is several, the first of threads, blocks,
-            registers, shared.
-    """
-
-    blocks_per_sm: int
-    warps_per_sm: int
-    fraction: Fraction
-    limit: Limit
-
-
-@dataclass(frozen=True)
-class Waves:
-    """A grid dealt to the SMs.
-
-    Attributes:
-        full: Waves that fill every slot of every SM.
-        tail_blocks: Blocks of the last wave, if it does not.
-        count: All waves, ``full`` and the tail.
-        efficiency: Blocks over slots in all waves.
-        sm_efficiency: Blocks over what the SMs could run in the rounds that the busiest of them needs,
-            one block at a time: never below ``efficiency``.
-    """
-
-    full: int
-    tail_blocks: int
-    count: int
-    efficiency: Fraction
-    sm_efficiency: Fraction
+from profiler.occupancy import Occupancy, Waves, occupancy, waves
 
 
 class Launch(NamedTuple):
@@ -206,79 +88,6 @@ class LaunchTerm(NamedTuple):
     occupancy: Occupancy
     waves: Waves
     reason: str
-
-
-def occupancy(
-    compute_capability: str,
-    threads_per_block: int,
-    registers_per_thread: int,
-    shared_bytes_per_block: int,
-    shared_config_bytes: int | None = None,
-) -> Occupancy:
-    """Blocks of a kernel that one SM holds at once.
-
-    Args:
-        compute_capability: A key of `SM_LIMITS`.
-        threads_per_block: Threads of a block.
-        registers_per_thread: As compiled.
-        shared_bytes_per_block: Static and dynamic, without what the driver reserves.
-        shared_config_bytes: Shared memory that the SM is configured to; what is no configuration is
-            taken to the next larger one, and to one that holds a block. By default the largest.
-
-    Raises:
-        ValueError: The compute capability is not known, or such a block cannot be launched.
-    """
-    limits = _limits(compute_capability)
-    if not 1 <= threads_per_block <= limits.threads_per_block:
-        raise ValueError(f"a block has 1 to {limits.threads_per_block} threads, not {threads_per_block}")
-    if not 0 <= registers_per_thread <= limits.registers_per_thread:
-        raise ValueError(f"a thread has 0 to {limits.registers_per_thread} registers, not {registers_per_thread}")
-    if not 0 <= shared_bytes_per_block <= limits.shared_per_block:
-        raise ValueError(
-            f"a block has 0 to {limits.shared_per_block} bytes of shared memory on compute capability "
-            f"{compute_capability}, not {shared_bytes_per_block}"
-        )
-    warps = -(-threads_per_block // WARP)
-    blocks_by: dict[Limit, int] = {"threads": limits.warps // warps, "blocks": limits.blocks}
-    if registers_per_thread:
-        per_warp = _round_up(registers_per_thread * WARP, limits.register_unit)
-        # The launch is checked as if the block had as many warps in each sub-partition.
-        if (needed := per_warp * _round_up(warps, limits.sub_partitions)) > limits.registers:
-            raise ValueError(
-                f"{warps} warps of {registers_per_thread} registers a thread take {needed} registers, "
-                f"a block has {limits.registers} at most"
-            )
-        of_a_part = limits.registers // limits.sub_partitions // per_warp
-        blocks_by["registers"] = of_a_part * limits.sub_partitions // warps
-    shared = _round_up(shared_bytes_per_block + limits.shared_reserved, limits.shared_unit)
-    if shared:
-        blocks_by["shared"] = _shared_config(limits, shared, shared_config_bytes) // shared
-    blocks, limit = min((count, place) for place, count in enumerate(blocks_by.values()))
-    return Occupancy(blocks, blocks * warps, Fraction(blocks * warps, limits.warps), list(blocks_by)[limit])
-
-
-def waves(blocks: int, blocks_per_sm: int, sms: int, cluster: int = 1) -> Waves:
-    """How a grid fills the SMs of a GPU.
-
-    The blocks of a cluster start together. How many clusters find room at once depends on how the SMs
-    are grouped, which is not published: here as many as there are slots for, which is the most.
-
-    Raises:
-        ValueError: A number is not positive, the grid is no multiple of the cluster, or the cluster
-            is larger than the GPU.
-    """
-    if min(blocks, blocks_per_sm, sms, cluster) < 1:
-        raise ValueError(f"not positive: {blocks=}, {blocks_per_sm=}, {sms=}, {cluster=}")
-    if blocks % cluster:
-        raise ValueError(f"a grid of {blocks} blocks is no multiple of its cluster of {cluster}")
-    slots = blocks_per_sm * sms
-    at_once = slots // cluster * cluster
-    if not at_once:
-        raise ValueError(f"a cluster of {cluster} blocks does not fit into {slots} slots")
-    full, tail = divmod(blocks, at_once)
-    count = full + bool(tail)
-    rounds = -(-blocks // sms)
-    return Waves(full, tail, count, Fraction(blocks, count * slots), Fraction(blocks, rounds * sms))
 
 
 def tiles(tiling: Tiling) -> int:
@@ -372,21 +181,6 @@ def launch_term(
         grid,
         reason,
     )
-
-
-def _limits(compute_capability: str) -> SmLimits:
-    if compute_capability not in SM_LIMITS:
-        raise ValueError(f"no limits for compute capability {compute_capability}; known: {', '.join(SM_LIMITS)}")
-    return SM_LIMITS[compute_capability]
-
-
-def _shared_config(limits: SmLimits, block: int, asked: int | None) -> int:
-    """Shared memory that the SM is configured to for blocks of so many bytes."""
-    if asked is None:
-        return limits.shared_bytes
-    if not 0 <= asked <= limits.shared_bytes:
-        raise ValueError(f"an SM has 0 to {limits.shared_bytes} bytes of shared memory, not {asked}")
-    return next(size for size in limits.shared_configs if size >= max(asked, block))
 
 
 def _round_up(value: int, unit: int) -> int:

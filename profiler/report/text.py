@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler import units
-from profiler.records import Finding, LayerResult, LedgerRow, Run, bound_name
+from profiler.records import Finding, LayerResult, LedgerRow, PluginCandidate, Run, bound_name
 from profiler.report import ReportOptions, reporter
 from profiler.report._cells import cells, elide, head, pad, wrapped
 from profiler.report._format import (
@@ -39,6 +39,9 @@ LINES = 25
 UNATTRIBUTED = 5
 """Kernels of no layer that are listed when the reader did not choose how many rows to see."""
 
+CANDIDATES = 3
+"""Layers weighed for a hand-written kernel that are listed when the reader did not choose how many rows to see."""
+
 MIN_WIDTH = 40
 """A narrower terminal gets lines cut to this layout, then clipped to its width."""
 
@@ -63,7 +66,7 @@ def render(run: Run, options: ReportOptions) -> str:
     """The run as lines of at most ``options.width`` columns."""
     page = _Page(run, options)
     lines = page.fitted() if options.top is None else page.lines(options.top, options.top, blanks=True)
-    return "".join(page.paint(line) + "\n" for line in [*lines, *page.unattributed(), *page.plan()])
+    return "".join(page.paint(line) + "\n" for line in [*lines, *page.candidates(), *page.unattributed(), *page.plan()])
 
 
 class _Page:
@@ -349,6 +352,53 @@ class _Page:
             names=plan_names(self.run),
         )
         return [(), *((_Span(line),) for line in lines)]
+
+    def candidates(self) -> list[_Line]:
+        """Where a hand-written kernel would pay, and what to try before; nothing where none was weighed."""
+        found = self.run.candidates
+        if not found:
+            return []
+        shown = found[: self.options.top or CANDIDATES]
+        title = f"{len(shown)} of {count(len(found), 'layer')} weighed, by what a hand-written kernel would net"
+        lines: list[_Line] = [
+            (),
+            (_Span(pad("plugins", _LABEL), "bold"), _Span(self._end(title, self.width - _LABEL), "dim")),
+        ]
+        for one in shown:
+            lines += self._candidate(one)
+        return lines
+
+    def _candidate(self, one: PluginCandidate) -> list[_Line]:
+        indent = _Span(" " * _LABEL)
+        room = self.width - _LABEL - 5
+        net = f"~{units.format_ns(one.net_ns)} net"
+        between = f" ({units.format_ns(one.net_low_ns)} to {units.format_ns(one.net_high_ns)})  "
+        name = one.nodes[-1] if one.nodes else one.layer
+        used = _LABEL + cells(net) + cells(between)
+        lines: list[_Line] = [
+            (
+                _Span(pad(one.verdict, _LABEL), "bold" if one.verdict == "write it" else ""),
+                _Span(net + between, "estimate"),
+                _Span(self._tail(name, max(self.width - used, _LABEL))),
+            ),
+            *((indent, _Span(label, "dim"), _Span(text)) for label, text in self._reason(one, room)),
+        ]
+        for step in one.ladder if one.verdict != "do not" else ():
+            gain = "gain unknown" if step.gain_ns is None else f"~{units.format_ns(step.gain_ns)}"
+            what = f"{step.what}, {gain}"
+            # A command that is cut cannot be run: where both do not fit on one line it has its own.
+            together = f"{what}: {step.command}"
+            texts = [together] if cells(together) <= room else [what, step.command]
+            for label, text in zip(("try  ", "     "), texts, strict=False):
+                lines.append((indent, _Span(label, "dim"), _Span(self._end(text, room))))
+        return lines
+
+    def _reason(self, one: PluginCandidate, room: int) -> list[tuple[str, str]]:
+        """Why, in three lines at most."""
+        lines = wrapped(self._safe(one.why), room, self.dots)
+        if len(lines) > 3:
+            lines = [*lines[:2], self._end(" ".join(lines[2:]), room)]
+        return list(zip(("why  ", "     ", "     "), lines, strict=False))
 
     def unattributed(self) -> list[_Line]:
         """Kernels that no layer of a plan owns, most time first; the page of a run without a plan stays short."""

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import test_kernel_rules
+import test_plan_rules
 from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 from profiler.diagnose import RULES, THRESHOLDS, Case, rules
@@ -130,6 +132,9 @@ NEGATIVE: dict[str, Case] = {
 }
 
 CODES = RULES.keys()
+FIRES = {**POSITIVE, **test_kernel_rules.POSITIVE, **test_plan_rules.POSITIVE}
+SILENT = {**NEGATIVE, **test_kernel_rules.NEGATIVE, **test_plan_rules.NEGATIVE}
+"""A case for every rule there is, one that it finds and one that it must not."""
 
 
 def found(case: Case, code: str) -> list[Finding]:
@@ -145,12 +150,12 @@ def only(case: Case, code: str) -> Finding:
 
 
 def test_every_rule_has_a_positive_and_a_negative_case_and_no_case_lacks_a_rule() -> None:
-    assert set(CODES) == set(POSITIVE) == set(NEGATIVE)
+    assert set(CODES) == set(FIRES) == set(SILENT)
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_a_rule_fires_on_its_positive_case(code: str) -> None:
-    findings = found(POSITIVE[code], code)
+    findings = found(FIRES[code], code)
     assert findings
     for finding in findings:
         assert finding.title == RULES.get(code).title  # type: ignore[union-attr]
@@ -160,17 +165,17 @@ def test_a_rule_fires_on_its_positive_case(code: str) -> None:
         assert 0 < finding.confidence <= 1
         if finding.kind == "hypothesis":
             assert finding.lost_ns > 0
-            assert finding.lost_ns >= THRESHOLDS.min_share * POSITIVE[code].latency.median_ns
+            assert finding.lost_ns >= THRESHOLDS.min_share * FIRES[code].latency.median_ns
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_a_rule_is_silent_on_its_near_miss(code: str) -> None:
-    assert found(NEGATIVE[code], code) == []
+    assert found(SILENT[code], code) == []
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_a_rule_leaves_alone_what_a_more_specific_one_has_claimed(code: str) -> None:
-    rule, case = RULES.get(code), POSITIVE[code]
+    rule, case = RULES.get(code), FIRES[code]
     assert rule is not None
     for name in {name for claim in rule.check(case) for name in claim.layers}:
         left = rule.check(case._replace(claimed=frozenset({name})))

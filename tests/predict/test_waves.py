@@ -13,17 +13,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from profiler.occupancy import SM_LIMITS, occupancy, waves
 from profiler.predict.waves import (
-    SM_LIMITS,
     Launch,
     Tiling,
     launch_efficiency,
     launch_term,
-    occupancy,
     quantised_ns,
     tile_efficiency,
     tiles,
-    waves,
 )
 
 CAPABILITIES = st.sampled_from(list(SM_LIMITS))

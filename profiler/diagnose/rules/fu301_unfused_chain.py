@@ -35,7 +35,37 @@ _ABSORBED = {"epilogue": "reader", "prologue": "maker", "pointwise": "reader"}
 """Which of the two layers of an edge the other one would compute on the way, by kind of edge."""
 
 
-@rule("FU301", "unfused pointwise chain", order=30)
+def _silent(case: Case, layer: LayerResult) -> str:
+    if case.tensorrt:
+        return _silent_edges(case, layer)
+    op = case.engine[layer.name].op
+    if not _pointwise(op):
+        return f"{op.op_type} is no elementwise op"
+    return (
+        "no other elementwise layer that is free to be claimed is the only reader of the layer's output or makes what "
+        f"the layer alone reads, or such a chain loses no more than a step of the clock "
+        f"({format_ns(case.clock_resolution_ns)})"
+    )
+
+
+def _silent_edges(case: Case, layer: LayerResult) -> str:
+    edges = [edge for edge in case.edges if layer.name in (edge.maker, *edge.readers)]
+    if not edges:
+        return "no tensor of the layer is left in memory for another layer that it could be one with"
+    absorbed = [edge for edge in edges if edge.expected and edge.kind in _ABSORBED and edge.saved_ns]
+    if absorbed:
+        edge = absorbed[0]
+        other = edge.readers[0] if _ABSORBED[edge.kind] == "reader" and edge.readers else edge.maker
+        return f"of {_short(edge.maker)} and its readers {_short(other)} would be absorbed, and that is what is claimed"
+    worst = max(edges, key=lambda edge: (edge.saved_ns or 0, edge.tensor))
+    saved = f"would save {format_ns(worst.saved_ns)}" if worst.saved_ns else "would save nothing by the roofline"
+    return (
+        f"engines do not fuse what the layer shares tensors with as a rule: to be one with the other side of "
+        f"{worst.tensor} ({worst.kind}) {saved}" + (f"; {worst.reason}" if worst.reason else "")
+    )
+
+
+@rule("FU301", "unfused pointwise chain", order=30, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """Maximal chains of pointwise layers joined by tensors with one reader; of an engine, its priced edges."""
     if case.tensorrt:
@@ -87,7 +117,9 @@ def _edges(case: Case) -> Iterator[Claim]:
             where=f"{_short(worst.maker)} -> {', '.join(map(_short, worst.readers[:2]))}{more}",
             evidence=(
                 f"{format_bytes(sum(edge.bytes for edge in edges))} between layers are written and read back; "
-                f"fused, they would take {format_ns(saved)} less by the roofline"
+                f"fused, they would take {format_ns(saved)} less by the roofline; what would be absorbed takes "
+                f"{format_ns(sum(results[name].measured_ns for name in claims))} and lost "
+                f"{format_ns(sum(_lost(results[name]) for name in claims))}"
             ),
             remedy="write the pattern in the form that TensorRT fuses, drop outputs between them, or write one kernel",
             layers=claims,

@@ -19,16 +19,30 @@ from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
 from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED, WAITING
+from profiler.records import LayerResult
 from profiler.units import format_ns, format_percent
 
 
-@rule("HO501", "host gaps", order=70)
-def check(case: Case) -> Iterator[Claim]:
-    """The host rows of the ledger when they are large; a negative remainder is no gap."""
-    call = case.row(HOST)
+def _silent(case: Case, _layer: LayerResult) -> str:
+    gaps = _gaps(case)
+    return (
+        f"the rule is about time outside layers: {format_ns(gaps)}, {format_percent(case.share(gaps))} of latency, "
+        f"where {format_percent(case.thresholds.host_share)} and more than a step of the clock "
+        f"({format_ns(case.clock_resolution_ns)}) count"
+    )
+
+
+def _gaps(case: Case) -> int:
+    """Time of an inference in which no kernel ran, as far as the profile shows it."""
     # More than the profile itself shows between kernels is drift of the machine, not a gap.
     captured = case.row(GAPS_INSIDE) + case.row(GAPS_BETWEEN) + case.row(WAITING)
-    gaps = call + (captured or min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns))
+    return case.row(HOST) + (captured or min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns))
+
+
+@rule("HO501", "host gaps", order=70, silent=_silent)
+def check(case: Case) -> Iterator[Claim]:
+    """The host rows of the ledger when they are large; a negative remainder is no gap."""
+    call, gaps = case.row(HOST), _gaps(case)
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
         return
     if case.gpu:

@@ -20,10 +20,19 @@ from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
 from profiler.diagnose.ledger import FROM_DEVICE, TO_DEVICE
+from profiler.records import LayerResult
 from profiler.units import format_ns, format_percent
 
 
-@rule("HO502", "copies of inputs and outputs", order=70)
+def _silent(case: Case, _layer: LayerResult) -> str:
+    ns = case.row(TO_DEVICE) + case.row(FROM_DEVICE)
+    return (
+        f"the rule is about copies of inputs and outputs: {format_ns(ns)}, {format_percent(case.share(ns))} of "
+        f"latency, where {format_percent(case.thresholds.host_share)} counts"
+    )
+
+
+@rule("HO502", "copies of inputs and outputs", order=70, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """Both rows of copies as one finding, once they make up enough of the latency."""
     there, back = case.row(TO_DEVICE), case.row(FROM_DEVICE)

@@ -18,11 +18,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose.silence import bound_otherwise, no_work
 from profiler.records import LayerResult
 from profiler.units import format_ns, format_percent
 
 
-@rule("LA401", "launch-bound small ops", order=40)
+def _silent(case: Case, layer: LayerResult) -> str:
+    otherwise = no_work(case, layer) or bound_otherwise(case, layer, "launch")
+    if otherwise or layer.bound != "launch":
+        return otherwise
+    layers = [one for one in case.unclaimed if one.bound == "launch" and one.role == "compute"]
+    total = sum(one.measured_ns for one in layers)
+    return (
+        f"{len(layers)} launch-bound layer{'s' * (len(layers) != 1)} take{'s' * (len(layers) == 1)} "
+        f"{format_ns(total)}, {format_percent(case.share(case.in_latency(total)))} of latency, where two layers and "
+        f"{format_percent(case.thresholds.launch_share)} count"
+    )
+
+
+@rule("LA401", "launch-bound small ops", order=40, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """All launch-bound layers as one finding, once they make up enough of the latency."""
     layers = [layer for layer in case.unclaimed if layer.bound == "launch" and layer.role == "compute"]

@@ -17,12 +17,21 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 
 from profiler.diagnose import Case, Claim, needless, rule
+from profiler.plan_words import change
+from profiler.records import LayerResult, PlanLayer
+from profiler.units import format_ns
 
 
-@rule("LY201", "layout conversions", order=20)
+def _silent(_case: Case, layer: LayerResult) -> str:
+    if layer.role != "layout":
+        return f"the layer does not only change a layout or a dtype: its role is {layer.role}"
+    return "" if layer.measured_ns else "the layer took no time"
+
+
+@rule("LY201", "layout conversions", order=20, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """All layers whose role is layout, as one finding."""
     layers = [layer for layer in case.unclaimed if layer.role == "layout" and layer.measured_ns]
@@ -31,7 +40,9 @@ def check(case: Case) -> Iterator[Claim]:
         layers,
         noun="reformat" if case.tensorrt else "reorder",
         why=(
-            "to bring tensors into another dtype, order or place" if case.tensorrt else "does none of the model's work"
+            f"to bring tensors into another dtype, order or place{_origins(case, layers)}"
+            if case.tensorrt
+            else "does none of the model's work"
         ),
         remedy=(
             "keep one precision and format through the chain, and feed and take tensors as the engine has them "
@@ -40,3 +51,30 @@ def check(case: Case) -> Iterator[Claim]:
             else "keep convolution chains unbroken: move the op at the border of the blocked layout out of the chain"
         ),
     )
+
+
+def _origins(case: Case, layers: Sequence[LayerResult]) -> str:
+    """Why they are there, most time first, each with its largest conversion; empty where no plan tells."""
+    inputs, outputs = (
+        {binding.name for binding in case.bindings if binding.mode == mode} for mode in ("input", "output")
+    )
+    groups: dict[str, list[LayerResult]] = {}
+    for layer in layers:
+        if layer.name in case.plan:
+            groups.setdefault(_origin(case.plan[layer.name].layer, inputs, outputs), []).append(layer)
+    told = []
+    by_time = sorted(groups.items(), key=lambda group: (-sum(layer.measured_ns for layer in group[1]), group[0]))
+    for origin, own in by_time:
+        worst = max(own, key=lambda layer: layer.measured_ns)
+        what = change(case.plan[worst.name].layer)
+        told.append(f"{len(own)} {origin} {format_ns(sum(layer.measured_ns for layer in own))} ({what})")
+    return f": {', '.join(told)}" if told else ""
+
+
+def _origin(layer: PlanLayer, inputs: Set[str], outputs: Set[str]) -> str:
+    """The plan's own word where it says more than that it is a reformat, else where it stands."""
+    if layer.origin not in ("", "REFORMAT"):
+        return f"for {layer.origin}"
+    if any(tensor.name in inputs for tensor in layer.inputs):
+        return "at an input"
+    return "at an output" if any(tensor.name in outputs for tensor in layer.outputs) else "between layers"

@@ -20,14 +20,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, by_cause, place, rule
-from profiler.records import LayerResult, Op
+from profiler.diagnose.silence import bound_otherwise, near_roof, no_work, unpriced
+from profiler.records import Bound, LayerResult, Op
 from profiler.units import format_bytes, format_ns, format_percent, format_rate
 
+_BOUNDS: tuple[Bound, ...] = ("dram", "l2")
+"""What bounds the layers that the rule is about."""
 
-@rule("RL101", "memory-bound op far under bandwidth", order=60)
+
+def _silent(case: Case, layer: LayerResult) -> str:
+    return (
+        no_work(case, layer)
+        or unpriced(case, layer)
+        or bound_otherwise(case, layer, *_BOUNDS)
+        or near_roof(case, layer)
+    )
+
+
+@rule("RL101", "memory-bound op far under bandwidth", order=60, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by DRAM or cache whose efficiency is under the threshold, by op type and remedy."""
-    far = [layer for layer in case.unclaimed if layer.bound in ("dram", "l2") and case.far_from_roof(layer)]
+    far = [layer for layer in case.unclaimed if layer.bound in _BOUNDS and case.far_from_roof(layer)]
     for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
         worst = layers[0]
         moved, measured = worst.bytes or 0, worst.measured_ns

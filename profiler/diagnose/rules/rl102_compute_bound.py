@@ -20,16 +20,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, by_cause, place, rule
-from profiler.records import LayerResult
+from profiler.diagnose.silence import bound_otherwise, near_roof, no_work, unpriced
+from profiler.records import Bound, LayerResult
 from profiler.units import format_flops, format_ns, format_percent, format_rate
 
+_BOUNDS: tuple[Bound, ...] = ("tensor", "vector", "sfu")
+"""What bounds the layers that the rule is about."""
 
-@rule("RL102", "compute-bound op far under peak", order=60)
+
+def _silent(case: Case, layer: LayerResult) -> str:
+    return (
+        no_work(case, layer)
+        or unpriced(case, layer)
+        or bound_otherwise(case, layer, *_BOUNDS)
+        or near_roof(case, layer)
+    )
+
+
+@rule("RL102", "compute-bound op far under peak", order=60, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by arithmetic whose efficiency is under the threshold, by op type and remedy."""
-    far = [
-        layer for layer in case.unclaimed if layer.bound in ("tensor", "vector", "sfu") and case.far_from_roof(layer)
-    ]
+    far = [layer for layer in case.unclaimed if layer.bound in _BOUNDS and case.far_from_roof(layer)]
     for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
         worst = layers[0]
         yield Claim(

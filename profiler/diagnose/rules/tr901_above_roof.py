@@ -18,10 +18,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
-from profiler.units import format_ns
+from profiler.diagnose.silence import unpriced
+from profiler.records import LayerResult
+from profiler.units import format_ns, format_percent
 
 
-@rule("TR901", "faster than the roof", order=0)
+def _silent(case: Case, layer: LayerResult) -> str:
+    if layer.ideal_ns is None:
+        return unpriced(case, layer)
+    return (
+        f"{format_ns(layer.measured_ns)} measured is not under {format_percent(case.thresholds.above_roof)} of the "
+        f"ideal {format_ns(layer.ideal_ns)} by more than a step of the clock ({format_ns(case.clock_resolution_ns)})"
+    )
+
+
+@rule("TR901", "faster than the roof", order=0, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """Layers whose measured time is under ideal by more than the clock's step and the ceilings' spread."""
     for layer in case.layers:

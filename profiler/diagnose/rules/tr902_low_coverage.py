@@ -17,10 +17,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
+from profiler.records import LayerResult
 from profiler.units import format_percent
 
 
-@rule("TR902", "low coverage", order=0)
+def _silent(case: Case, _layer: LayerResult) -> str:
+    return (
+        f"the rule is about the whole run: {format_percent(case.coverage.exact + case.coverage.inferred)} of "
+        f"{case.time_of} time is attributed, {format_percent(case.thresholds.coverage)} are needed"
+    )
+
+
+@rule("TR902", "low coverage", order=0, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """One finding when coverage is under the threshold."""
     attributed = case.coverage.exact + case.coverage.inferred

@@ -17,10 +17,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
+from profiler.records import LayerResult
 from profiler.units import format_ns, format_percent
 
 
-@rule("TR903", "noisy measurement", order=0)
+def _silent(case: Case, _layer: LayerResult) -> str:
+    if not case.latency.n:
+        return "the rule is about the whole run, whose latency has no samples"
+    return (
+        f"the rule is about the whole run: latency varies by {format_percent(case.latency.cv)} (standard deviation / "
+        f"mean of {case.latency.n}), and over {format_percent(case.thresholds.noise_cv)} is noisy"
+    )
+
+
+@rule("TR903", "noisy measurement", order=0, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """One finding when the samples scatter more than the threshold."""
     if case.latency.cv <= case.thresholds.noise_cv:

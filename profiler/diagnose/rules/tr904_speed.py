@@ -18,10 +18,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
+from profiler.records import LayerResult
 from profiler.units import format_ns, format_percent
 
 
-@rule("TR904", "machine changed its speed", order=0)
+def _silent(case: Case, _layer: LayerResult) -> str:
+    if not case.probes_ns:
+        return "the rule is about the whole run, in which the speed of the machine was not probed"
+    return (
+        f"the rule is about the whole run: the machine ran at {format_percent(case.speed)} of the speed of its "
+        f"calibration, and under {format_percent(case.thresholds.speed)} counts; its slowest probe took "
+        f"{max(case.probes_ns) / min(case.probes_ns):.2f} times the fastest, and {case.thresholds.probe_drift:g} counts"
+    )
+
+
+@rule("TR904", "machine changed its speed", order=0, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """One finding when the speed probe says that ceilings, latency and profile are of different speeds."""
     drift = max(case.probes_ns) / min(case.probes_ns) if case.probes_ns else 1.0

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
-from profiler.records import Spread
+from profiler.records import LayerResult, Spread
 from profiler.units import format_percent
 
 _CLOCKS = {
@@ -30,7 +30,16 @@ _CLOCKS = {
 """What each is called, and the option of nvidia-smi that locks it."""
 
 
-@rule("TR905", "GPU clocks moved", order=0)
+def _silent(case: Case, _layer: LayerResult) -> str:
+    if case.clocks is None:
+        return "the rule is about the whole run, in which no clock of a GPU was sampled"
+    return (
+        f"the rule is about the whole run: no clock moved by more than {format_percent(case.thresholds.clock_moved)}; "
+        f"{_samples(case)}"
+    )
+
+
+@rule("TR905", "GPU clocks moved", order=0, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """One finding with all that moved by more than the threshold; silent where no clock was sampled."""
     evidence, locks = [], []

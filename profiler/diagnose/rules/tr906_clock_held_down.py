@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
-from profiler.records import ClockSummary
+from profiler.records import ClockSummary, LayerResult
 from profiler.units import format_percent
 
 _IDLE = "idle"
@@ -47,7 +47,24 @@ REMEDIES = {
 """What to try by NVML's reason, in the words of `nvml_session.CLOCK_EVENTS`."""
 
 
-@rule("TR906", "GPU clock held down", order=0)
+def _silent(case: Case, _layer: LayerResult) -> str:
+    windows = [window for window in (case.clocks, case.clocks_profiled) if window is not None]
+    if not any(window.reasons is not None for window in windows):
+        return "the rule is about the whole run, in which the driver told of nothing that held a clock down"
+    held: dict[str, float] = {}
+    for window in windows:
+        for reason, share in (window.reasons or {}).items():
+            if reason != _IDLE:
+                held[reason] = max(share, held.get(reason, 0.0))
+    return (
+        f"the rule is about the whole run: nothing held the clock down for "
+        f"{format_percent(case.thresholds.clock_held)} of the time while it was more than "
+        f"{format_percent(case.thresholds.clock_moved)} under its rating"
+        + (f"; held by {_reasons(held)}" if held else "")
+    )
+
+
+@rule("TR906", "GPU clock held down", order=0, silent=_silent)
 def check(case: Case) -> Iterator[Claim]:
     """One finding with every reason that held long enough; silent where the driver tells none, or the clock is high."""
     for window, when in ((case.clocks, "while the latency was measured"), (case.clocks_profiled, "while profiled")):

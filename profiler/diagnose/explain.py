@@ -1,0 +1,201 @@
+"""What a rule says of one layer, and why where it says nothing.
+
+The rules run as they do for the report (`rank.diagnose`), so that the answer is that of the report.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Literal
+
+from profiler.diagnose import RULES, Case, Claim, Rule
+from profiler.diagnose.rank import diagnose
+from profiler.diagnose.silence import little_time, near_roof, no_work, unpriced
+from profiler.errors import UsageError
+from profiler.records import Bound, Finding, LayerResult, Record
+from profiler.units import format_ns, format_percent
+
+_NAMED = 5
+"""Layers that an error names."""
+
+
+class Explanation(Record, frozen=True, kw_only=True):
+    """What a rule says of one layer.
+
+    ``outcome`` is ``claims`` where a finding of the rule names the layer, ``run`` where one speaks of the whole run
+    or of a place outside the layers, ``taken`` where a more specific rule has claimed the layer first, ``dropped``
+    where the claim is too small to be shown, and ``silent`` where the rule has nothing to say of it.
+    """
+
+    code: str
+    title: str
+    layer: str
+    op_type: str
+    nodes: tuple[str, ...]
+    measured_ns: int
+    attainable_ns: int | None
+    lost_ns: int | None
+    bound: Bound
+    outcome: Literal["claims", "run", "taken", "dropped", "silent"]
+    why: str
+    """In a sentence, with numbers."""
+    findings: tuple[Finding, ...] = ()
+    """All findings of the report that name the layer, those of other rules too."""
+
+
+def rule_of(code: str) -> Rule:
+    """A rule by its code, however it is spelled.
+
+    Raises:
+        UsageError: There is none.
+    """
+    found = RULES.get(code.upper())
+    if found is None:
+        raise UsageError(
+            f"there is no rule {code!r}", why="known: " + ", ".join(RULES.keys()), fix=f"trtprof rules {nearest(code)}"
+        )
+    return found
+
+
+def nearest(code: str) -> str:
+    """The code of a rule that another text is most like: those of its family first."""
+
+    def likeness(known: str) -> tuple[bool, float]:
+        family = known[:2] == code[:2].upper()
+        return family, difflib.SequenceMatcher(a=known, b=code.upper()).ratio()
+
+    return max(RULES.keys(), key=likeness)
+
+
+def layer_of(case: Case, name: str) -> LayerResult:
+    """A layer by its name, by that of an ONNX node in it, or by a part of either that only one layer has.
+
+    Raises:
+        UsageError: None has it, or several have.
+    """
+    folded = name.casefold()
+    for fits in (
+        lambda layer: layer.name == name,
+        lambda layer: name in layer.nodes,
+        lambda layer: any(folded in text.casefold() for text in (layer.name, *layer.nodes)),
+    ):
+        found = [layer for layer in case.layers if fits(layer)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(
+                f"{len(found)} layers are called {name!r}", why=_some(found), fix="give the whole name of one"
+            )
+    known = [text for layer in case.layers for text in (layer.name, *layer.nodes)]
+    near = difflib.get_close_matches(name, known, n=_NAMED)
+    alike = list(
+        {layer.name: layer for text in near for layer in case.layers if text in (layer.name, *layer.nodes)}.values()
+    )
+    raise UsageError(
+        f"no layer with a measured time is called {name!r}",
+        why=f"the nearest: {_some(alike)}" if alike else f"there are {len(case.layers)} layers",
+        fix="--format json lists them all",
+    )
+
+
+def _some(layers: list[LayerResult]) -> str:
+    more = f" and {len(layers) - _NAMED} more" if len(layers) > _NAMED else ""
+    return ", ".join(layer.name for layer in layers[:_NAMED]) + more
+
+
+def explain(case: Case, code: str, layer: str, rules: Iterable[Rule] | None = None) -> Explanation:
+    """What a rule says of a layer, and why where it says nothing.
+
+    Args:
+        case: The run.
+        code: Of the rule.
+        layer: See `layer_of`.
+        rules: All that run; by default every registered one.
+
+    Raises:
+        UsageError: There is no such rule or layer.
+    """
+    rule, about = rule_of(code), layer_of(case, layer)
+    every = list(RULES.values() if rules is None else rules)
+    findings = diagnose(case, every)
+    outcome, why = _outcome(case, rule, about, every, findings)
+    return Explanation(
+        code=rule.code,
+        title=rule.title,
+        layer=about.name,
+        op_type=about.op_type,
+        nodes=about.nodes,
+        measured_ns=about.measured_ns,
+        attainable_ns=about.attainable_ns,
+        lost_ns=about.lost_ns,
+        bound=about.bound,
+        outcome=outcome,
+        why=why,
+        findings=tuple(finding for finding in findings if _names(finding, about)),
+    )
+
+
+def _names(finding: Finding, layer: LayerResult) -> bool:
+    return layer.name in finding.layers or finding.where == layer.name
+
+
+def _outcome(
+    case: Case, rule: Rule, layer: LayerResult, rules: list[Rule], findings: tuple[Finding, ...]
+) -> tuple[Literal["claims", "run", "taken", "dropped", "silent"], str]:
+    own = [finding for finding in findings if finding.code == rule.code]
+    for finding in own:
+        if _names(finding, layer):
+            return "claims", _claimed(finding, layer)
+    places = {one.name for one in case.layers}
+    for finding in own:
+        if not finding.layers and finding.where not in places:
+            return "run", f"it speaks of {finding.where}, not of a layer: {finding.evidence}"
+
+    before = diagnose(case, [one for one in rules if (one.order, one.code) < (rule.order, rule.code)])
+    taken = [finding for finding in before if finding.kind != "trust"]
+    wanted = [claim for claim in rule.check(case) if claim.kind != "trust" and layer.name in claim.layers]
+    for finding in taken:
+        if wanted and layer.name in finding.layers:
+            return "taken", (
+                f"a more specific rule has claimed the layer first: {_short(finding)}. Without it, this one would: "
+                f"{wanted[0].evidence}"
+            )
+    claimed = case.claimed.union(*(finding.layers for finding in taken))
+    left = case._replace(claimed=claimed)
+    for claim in rule.check(left):
+        if claim.kind != "trust" and (layer.name in claim.layers or not claim.layers):
+            return "dropped", _dropped(left, claim, rule)
+    # What the others of a group lost to more specific rules may be what it lacks now.
+    seen = left if wanted else case
+    return "silent", (rule.silent(seen, layer) if rule.silent is not None else "") or _generic(seen, rule, layer)
+
+
+def _claimed(finding: Finding, layer: LayerResult) -> str:
+    others = len(set(finding.layers) - {layer.name})
+    more = f" with {others} other{'s' * (others > 1)}" if others else ""
+    if finding.kind == "trust":
+        return f"it doubts the layer{more}: {finding.evidence}"
+    return f"it claims the layer{more}: {_short(finding)}: {finding.evidence}"
+
+
+def _short(finding: Finding) -> str:
+    return f"{finding.code} ({finding.title}), {format_ns(finding.lost_ns)}, {finding.severity}"
+
+
+def _dropped(case: Case, claim: Claim, rule: Rule) -> str:
+    ns = sum(max(ns, 0) for name, ns in claim.layers.items() if name not in case.claimed) + max(claim.other_ns, 0)
+    lost = case.in_latency(ns)
+    least = format_percent(case.thresholds.min_share)
+    return (
+        f"its claim is too small to be shown, or other rules have the time already: {rule.code} would claim "
+        f"{format_ns(lost)}, {format_percent(case.share(lost))} of latency, of which a finding needs {least}: "
+        f"{claim.evidence}"
+    )
+
+
+def _generic(case: Case, rule: Rule, layer: LayerResult) -> str:
+    """What can be said without knowing the rule."""
+    reason = no_work(case, layer) or unpriced(case, layer) or near_roof(case, layer) or little_time(case, layer)
+    looked = f"the rule does not find in the layer what it is about: {rule.section('What')}"
+    return f"{looked} Beside that, {reason}" if reason else looked

@@ -1,0 +1,114 @@
+"""Dimensions of a product that do not fill what tensor cores load at once.
+
+What:
+    K or N of a matrix product, or the channels of a convolution, are no multiple of 16 bytes (8 of fp16, 16 of int8, 4
+    of TF32), or, where arithmetic bounds a GPU from the A100 on, of 128 bytes. With them padded, the roofline allows
+    the layer far less time than it takes.
+
+Why:
+    Rows that do not start at a multiple of 16 bytes are loaded in smaller pieces, and the kernels for them
+    (``align1`` and ``align2`` in names) are older and slower. From the A100 on tiles are most efficient where rows fill
+    128 bytes; for other sizes libraries may pick a kernel with much smaller tiles.
+
+Try:
+    Pad the dimension with zeros in the model (weights once, offline; activations by making the layer before it wider),
+    to the multiple that the evidence names, and measure both: the price is that of the roofline with padded
+    dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose.products import (
+    Product,
+    aligned,
+    beside_roof,
+    explains,
+    least_healthy,
+    main_kernel,
+    multiples,
+    named_unit,
+    no_product,
+    padded_ns,
+    product_dtype,
+    product_of,
+    shown,
+    tensor_peak,
+    too_little,
+)
+from profiler.diagnose.silence import bound_otherwise
+from profiler.records import LayerResult
+from profiler.units import format_ns
+
+
+class _Padding(NamedTuple):
+    product: Product
+    step: int
+    ns: int
+    """Attainable with padded dimensions."""
+
+
+def _judge(case: Case, layer: LayerResult) -> _Padding | str:
+    """What padding would give a layer, or why it is not worth speaking of."""
+    if why := no_product(case, layer) or bound_otherwise(case, layer, "tensor", "dram", "l2"):
+        return why
+    dtype, product, kernel = product_dtype(layer), product_of(case, layer), main_kernel(case, layer)
+    if not tensor_peak(case, dtype):
+        return f"the tensor cores of this GPU take no {dtype} here"
+    if product is None:
+        return "the dimensions of its product are not known for sure"
+    if product.thin == 1 or product.depthwise:
+        return f"it is {product.words}, where tensor cores have nothing to do"
+    if kernel is not None and kernel.name.unit == "simt":
+        return named_unit(kernel)
+    gains = []
+    for step in multiples(case, layer):
+        if product.misfits(step):
+            ns = padded_ns(layer, product, step)
+            gained = layer.measured_ns - ns
+            if ns < least_healthy(case) * layer.measured_ns and gained > case.clock_resolution_ns:
+                return _Padding(product, step, ns) if explains(case, layer, gained) else too_little(case, layer, gained)
+            gains.append(f"padded to multiples of {step} it attains {format_ns(ns)}")
+    if not gains:
+        return f"it is {product.words}, all multiples of {multiples(case, layer)[-1]}"
+    return f"{' and '.join(gains)}: no gain over the {format_ns(layer.measured_ns)} measured that is sure"
+
+
+def _silent(case: Case, layer: LayerResult) -> str:
+    found = _judge(case, layer)
+    return found if isinstance(found, str) else ""
+
+
+@rule("AL802", "misaligned dimensions", order=29, silent=_silent)
+def check(case: Case) -> Iterator[Claim]:
+    """Products that would take far less time with padded dimensions, by op type and multiple."""
+    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
+    found = {name: one for name, one in judged.items() if isinstance(one, _Padding)}
+    layers = [layer for layer in case.unclaimed if layer.name in found]
+    for remedy, group in by_cause(layers, lambda layer: _remedy(found[layer.name])):
+        worst = group[0]
+        product, step, ns = found[worst.name]
+        misfits = product.misfits(step)
+        named = " and ".join(f"{name} = {size:,}" for name, size in misfits)
+        padded = " and ".join(f"{-(-size // step) * step:,}" for _, size in misfits)
+        kernel = main_kernel(case, worst)
+        yield Claim(
+            where=place(group),
+            evidence=(
+                f"{named}: no multiple of {step} ({product_dtype(worst)}); padded to {padded}, the roofline allows "
+                f"{format_ns(ns)}; {beside_roof(case, worst)}"
+                + (f"; in {shown(kernel.match.kernel)}" if kernel else "")
+            ),
+            remedy=remedy,
+            layers={layer.name: layer.measured_ns - found[layer.name].ns for layer in group},
+            # That pieces of 16 bytes are not filled is felt by every kernel; that 128 are not, by some.
+            confidence=0.65 if step == aligned(product_dtype(worst)) else 0.5,
+        )
+
+
+def _remedy(padding: _Padding) -> str:
+    what = "channels" if padding.product.convolution else "K and N"
+    return f"pad {what} to a multiple of {padding.step} with zeros in the model, and measure both"

@@ -1,0 +1,82 @@
+"""A depthwise convolution in a layout or a kernel that does not suit it.
+
+What:
+    Each output channel of the convolution reads one input channel (as many groups as channels), and the layer is far
+    from its roof. Its tensors lie channel by channel (NCHW), or its kernel is one for other convolutions.
+
+Why:
+    There is nothing to sum over but the window, so bandwidth bounds it and matrix units have nothing to do: an
+    implicit-GEMM kernel pads each group of one channel to a tile of many. With NCHW a vector of channels cannot be
+    loaded at once, and neighbours in channels-last layouts need a reformat on either side.
+
+Try:
+    fp16 with channels last and a multiple of 8 channels, which kernels for depthwise convolutions want (--fp16);
+    merge it with the pointwise convolution next to it where the model allows; then a hand-written kernel, which is
+    short: it streams the tensor once and keeps the window in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose.products import UNIT_WORDS, beside_roof, main_kernel, no_product, product_of, shown
+from profiler.diagnose.silence import near_roof
+from profiler.plan_words import layout, main_tensors
+from profiler.records import LayerResult
+
+_REMEDY = (
+    "fp16 with channels last and a multiple of 8 channels (--fp16), or merge it with the pointwise convolution next "
+    "to it; then a hand-written kernel that streams the tensor once"
+)
+
+
+class _Hostile(NamedTuple):
+    words: str
+    """What does not suit the convolution."""
+
+
+def _judge(case: Case, layer: LayerResult) -> _Hostile | str:
+    """What of a depthwise convolution far from its roof does not suit it, or why nothing does not."""
+    if why := no_product(case, layer) or near_roof(case, layer):
+        return why
+    product = product_of(case, layer)
+    if product is None or not product.depthwise:
+        return "it is no depthwise convolution" + ("" if product is None else f", but {product.words}")
+    reasons = []
+    matched = case.plan.get(layer.name)
+    tensors = main_tensors(matched.layer) if matched is not None else None
+    if tensors is not None and layout(tensors[0]) == "Linear":
+        reasons.append(f"its tensors lie channel by channel ({tensors[0].dtype} NCHW)")
+    kernel = main_kernel(case, layer)
+    if kernel is not None and not reasons and "nchw" in (kernel.name.layout or ""):
+        reasons.append(f"the layout of {shown(kernel.match.kernel)} is NCHW")
+    if kernel is not None and "depthwise" not in kernel.name.ops:
+        unit = UNIT_WORDS[kernel.name.unit]
+        reasons.append(f"{shown(kernel.match.kernel)} is no kernel for depthwise convolutions, on {unit}")
+    return _Hostile(" and ".join(reasons)) if reasons else "neither its layout nor its kernel is known to be a bad one"
+
+
+def _silent(case: Case, layer: LayerResult) -> str:
+    found = _judge(case, layer)
+    return found if isinstance(found, str) else ""
+
+
+@rule("DW805", "depthwise convolution in a layout or kernel that does not suit it", order=28, silent=_silent)
+def check(case: Case) -> Iterator[Claim]:
+    """Depthwise convolutions far from their roof with a layout or kernel to blame, by op type."""
+    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
+    found = {name: one.words for name, one in judged.items() if isinstance(one, _Hostile)}
+    layers = [layer for layer in case.unclaimed if layer.name in found]
+    for remedy, group in by_cause(layers, lambda _: _REMEDY):
+        worst = group[0]
+        product = product_of(case, worst)
+        groups = f"{product.batch:,} groups of one channel; " if product is not None else ""
+        yield Claim(
+            where=place(group),
+            evidence=f"{groups}{found[worst.name]}; {beside_roof(case, worst)}",
+            remedy=remedy,
+            layers={layer.name: layer.lost_ns or 0 for layer in group},
+            confidence=0.7,
+        )

@@ -1,0 +1,107 @@
+"""A product in a kernel written for a GPU that is generations older, on a slower unit than its dtype needs.
+
+What:
+    The name of the kernel gives an architecture two generations or more before that of the GPU, and says that it
+    multiplies on the CUDA cores, although the tensor cores of this GPU take the dtype. The layer is far from its roof.
+
+Why:
+    The architecture in a name is the least one that the kernel runs on, so an old one alone is nothing bad. But
+    code for a GPU before tensor cores cannot use them, copies no tiles in the background and was tuned for another
+    memory. Libraries fall back on it where no newer kernel takes the shape: a batched gemv, odd strides or dims.
+
+Try:
+    Give the product a shape that newer kernels take: fold the batch, pad K and N, transpose the weight; or a
+    precision that only newer kernels have (fp16). If every tactic that the builder tries is an old one, this is where
+    a hand-written kernel pays first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose.products import (
+    MainKernel,
+    beside_roof,
+    explains,
+    has_weights,
+    main_kernel,
+    more_kernels,
+    named_unit,
+    no_product,
+    product_dtype,
+    product_of,
+    shown,
+    superseded,
+    tensor_peak,
+    thin_remedy,
+    too_little,
+)
+from profiler.diagnose.silence import near_roof
+from profiler.records import LayerResult
+
+
+class _Legacy(NamedTuple):
+    kernel: MainKernel
+    ns: int
+    """What the kernel may have lost: no more than it took."""
+
+
+def _judge(case: Case, layer: LayerResult) -> _Legacy | str:
+    """The old kernel of a layer that is far from its roof, or why there is none."""
+    if why := no_product(case, layer) or near_roof(case, layer):
+        return why
+    if case.architecture is None:
+        return "the architecture of the GPU is not known"
+    dtype, kernel = product_dtype(layer), main_kernel(case, layer)
+    if not tensor_peak(case, dtype):
+        return f"the CUDA cores are the fastest unit that takes {dtype} here"
+    if kernel is None or kernel.name.unit != "simt":
+        return named_unit(kernel)
+    if kernel.name.arch is None:
+        return f"{shown(kernel.match.kernel)} does not tell for which architecture it is"
+    old = case.architecture // 10 - kernel.name.arch // 10 >= case.thresholds.generations
+    if not old or not superseded(kernel.name):
+        return f"{shown(kernel.match.kernel)} is for sm{kernel.name.arch}, which is not old on sm{case.architecture}"
+    ns = min(layer.lost_ns or 0, round(layer.measured_ns * kernel.share))
+    return _Legacy(kernel, ns) if explains(case, layer, ns) else too_little(case, layer, ns)
+
+
+def _silent(case: Case, layer: LayerResult) -> str:
+    found = _judge(case, layer)
+    return found if isinstance(found, str) else ""
+
+
+@rule("KN701", "legacy-architecture kernel", order=24, silent=_silent)
+def check(case: Case) -> Iterator[Claim]:
+    """Layers whose product runs in a kernel far older than the GPU and on a slower unit, by op type and remedy."""
+    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
+    found = {name: one for name, one in judged.items() if isinstance(one, _Legacy)}
+    layers = [layer for layer in case.unclaimed if layer.name in found]
+    for remedy, group in by_cause(layers, lambda layer: _remedy(case, layer, found[layer.name].kernel)):
+        worst = group[0]
+        kernel = found[worst.name].kernel
+        dtype = product_dtype(worst)
+        yield Claim(
+            where=place(group),
+            evidence=(
+                f"{shown(kernel.match.kernel)} is written for sm{kernel.name.arch} and runs on sm{case.architecture}; "
+                f"it multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), where the tensor cores take "
+                f"{dtype}{' as TF32' if dtype == 'fp32' else ''}; {beside_roof(case, worst)}"
+            ),
+            remedy=remedy,
+            layers={layer.name: found[layer.name].ns for layer in group},
+            confidence=0.9,
+        )
+
+
+def _remedy(case: Case, layer: LayerResult, kernel: MainKernel) -> str:
+    product = product_of(case, layer)
+    thin = product is not None and product.thin <= case.thresholds.skinny
+    if kernel.name.op == "gemv" or thin:
+        return thin_remedy(has_weights(case, layer))
+    return (
+        "pad K and N (channels of a convolution) to multiples of 16 bytes, so that newer kernels fit; fp16 (--fp16), "
+        f"which only they take; {more_kernels(case)}; then a hand-written kernel"
+    )

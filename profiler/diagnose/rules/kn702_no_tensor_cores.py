@@ -1,0 +1,152 @@
+"""A product on the CUDA cores that tensor cores would do in less time.
+
+What:
+    The name of the kernel says that it multiplies on the CUDA cores. The tensor cores of this GPU take the dtype,
+    and by the roofline they would be done before the CUDA cores can be: arithmetic, not bytes, is what it waits for.
+
+Why:
+    Channels, or K and N, that do not fill 16 bytes; groups of few channels; fp32 where TF32 was off when the engine
+    was built; or a builder that tried too few tactics. Where the shapes and the dtype tell which, the evidence says so.
+
+Try:
+    Pad the dimensions that the evidence names, allow TF32 or take fp16, and build with a higher optimization level
+    and more workspace so that more tactics are tried. What is claimed is the time over that of the tensor cores' roof
+    only: where bytes bound the product either way, this rule is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose.products import (
+    MainKernel,
+    aligned,
+    beside_roof,
+    explains,
+    least_healthy,
+    main_kernel,
+    more_kernels,
+    named_unit,
+    no_product,
+    padded_ns,
+    product_dtype,
+    product_of,
+    shown,
+    tensor_peak,
+    too_little,
+)
+from profiler.records import LayerResult
+from profiler.units import format_ns, format_rate
+
+
+class _Idle(NamedTuple):
+    kernel: MainKernel
+    ns: int
+    """What tensor cores would save."""
+
+
+def _judge(case: Case, layer: LayerResult) -> _Idle | str:
+    """The kernel of a layer that tensor cores would do in less time, or why there is none."""
+    if why := no_product(case, layer):
+        return why
+    measured, dtype, kernel = layer.measured_ns, product_dtype(layer), main_kernel(case, layer)
+    if not tensor_peak(case, dtype):
+        return f"the tensor cores of this GPU take no {dtype} here"
+    if kernel is None or kernel.name.unit != "simt":
+        return named_unit(kernel)
+    # The roof is that of the tensor cores where they take the dtype. Where bytes reach it, they would not help.
+    scalar_ns, attainable = _on_cuda_cores(case, layer), _on_tensor_cores(case, layer)
+    if scalar_ns <= attainable:
+        return (
+            f"at their peak the CUDA cores take {format_ns(scalar_ns)}, no more than the {format_ns(attainable)} that "
+            "are attainable with tensor cores"
+        )
+    if attainable >= least_healthy(case) * measured or measured - attainable <= case.clock_resolution_ns:
+        return (
+            f"{beside_roof(case, layer)}; tensor cores attain {format_ns(attainable)}, and healthy kernels lose as much"
+        )
+    ns = min(measured - attainable, round(measured * kernel.share))
+    return _Idle(kernel, ns) if explains(case, layer, ns) else too_little(case, layer, ns)
+
+
+def _silent(case: Case, layer: LayerResult) -> str:
+    found = _judge(case, layer)
+    return found if isinstance(found, str) else ""
+
+
+@rule("KN702", "tensor cores possible but not used", order=26, silent=_silent)
+def check(case: Case) -> Iterator[Claim]:
+    """Products on the CUDA cores whose time is over that of the tensor cores' roof, by op type and remedy."""
+    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
+    found = {name: one for name, one in judged.items() if isinstance(one, _Idle)}
+    layers = [layer for layer in case.unclaimed if layer.name in found]
+    for remedy, group in by_cause(layers, lambda layer: _remedy(case, layer)):
+        worst = group[0]
+        kernel = found[worst.name].kernel
+        dtype = product_dtype(worst)
+        yield Claim(
+            where=place(group),
+            evidence=(
+                f"{shown(kernel.match.kernel)} multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), "
+                f"which take {format_ns(_on_cuda_cores(case, worst))} at their peak; with tensor cores "
+                f"{format_ns(_on_tensor_cores(case, worst))} are attainable "
+                f"({format_rate(tensor_peak(case, dtype), 'FLOP/s')} of {dtype}); {beside_roof(case, worst)}; "
+                f"{_why(case, worst)}"
+            ),
+            remedy=remedy,
+            layers={layer.name: found[layer.name].ns for layer in group},
+            confidence=0.85,
+        )
+
+
+def _on_cuda_cores(case: Case, layer: LayerResult) -> float:
+    """The least time in ns of the products on the CUDA cores.
+
+    One dp4a does four multiply-accumulates of 8 bits (PTX ISA) at the rate of int32 at most; another dtype without a
+    peak has that of fp32.
+    """
+    peaks = case.ceilings.attainable.vector_flops_per_s
+    flops = layer.work.tensor_flops if layer.work is not None else 0
+    dtype = product_dtype(layer)
+    narrow = 4 * peaks.get("int32", peaks["fp32"]) if dtype in ("int8", "uint8") else peaks["fp32"]
+    return flops * 1e9 / (peaks.get(dtype) or narrow)
+
+
+def _on_tensor_cores(case: Case, layer: LayerResult) -> int:
+    """What is attainable with tensor cores, in ns: with dimensions padded where they do not fit them."""
+    product = product_of(case, layer)
+    if product is None or not _misfits(case, layer) or (product.convolution and product.batch > 1):
+        return layer.attainable_ns or 0
+    return padded_ns(layer, product, aligned(product_dtype(layer)))
+
+
+def _misfits(case: Case, layer: LayerResult) -> tuple[tuple[str, int], ...]:
+    product = product_of(case, layer)
+    return () if product is None else product.misfits(aligned(product_dtype(layer)))
+
+
+def _why(case: Case, layer: LayerResult) -> str:
+    """What its shapes and dtype tell of the reason."""
+    product = product_of(case, layer)
+    if product is not None and product.convolution and product.batch > 1:
+        return f"it has {product.batch:,} groups of {product.inner} input channels each"
+    if misfits := _misfits(case, layer):
+        named = " and ".join(f"{name} = {size:,}" for name, size in misfits)
+        return f"{named}: no multiple of {aligned(product_dtype(layer))}, as tensor cores want them"
+    if product_dtype(layer) == "fp32":
+        return "it multiplies fp32 as it is, where TF32 is allowed"
+    where = "its dtype and dimensions" if product is not None else "its dtype"
+    return f"nothing in {where} forbids tensor cores"
+
+
+def _remedy(case: Case, layer: LayerResult) -> str:
+    product = product_of(case, layer)
+    if product is not None and product.convolution and product.batch > 1:
+        return "widen its groups, or merge it with the pointwise convolution behind it; then a hand-written kernel"
+    if _misfits(case, layer):
+        return f"pad them to a multiple of {aligned(product_dtype(layer))} with zeros in the model"
+    if product_dtype(layer) == "fp32":
+        return "allow TF32 (build without --noTF32), or take fp16 (--fp16), and compare the outputs"
+    return f"try {more_kernels(case)}"

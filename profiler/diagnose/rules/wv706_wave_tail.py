@@ -1,0 +1,109 @@
+"""The last round of a kernel's blocks leaves most SMs without work.
+
+What:
+    The blocks of a launch do not fill the SMs evenly: in the last round only some SMs have one, and the others
+    wait for them.
+
+Why:
+    A product is cut into tiles of one size, one block a tile, and each SM works on its blocks at one speed. A few
+    blocks more than the SMs can share evenly cost a whole round (NVIDIA, Matrix Multiplication Background User's
+    Guide, Wave Quantization). The price is a bound for work that keeps the SMs busy, and an estimate for work that
+    waits for memory. It holds where all blocks do the same work: attention is left out.
+
+Try:
+    A batch or a shape whose blocks fill whole rounds; a kernel with another tile or with split-k, which the builder
+    finds when it may try more tactics (`--builderOptimizationLevel=5`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose.launches import Launch, excess_ns, launches
+from profiler.diagnose.products import least_healthy
+from profiler.diagnose.silence import no_work, unpriced
+from profiler.records import LayerResult
+from profiler.units import format_ns, format_percent
+
+_ARITHMETIC = ("tensor", "vector", "sfu")
+
+
+def _tail_ns(launch: Launch) -> int:
+    """Time of a kernel in which SMs had no block, by the rounds of the busiest SM; 0 of less than one full round."""
+    if launch.match.blocks <= launch.sms or launch.name.op == "attention":
+        return 0
+    return int(launch.ns * (1 - launch.grid.sm_efficiency))
+
+
+def _price(case: Case, layer: LayerResult) -> tuple[int, Launch | None]:
+    """What the tails of all kernels of a layer cost, and the kernel with the largest."""
+    found = [(_tail_ns(launch), launch) for launch in launches(case, layer)]
+    worst = max(found, key=lambda one: one[0], default=None)
+    return sum(ns for ns, _ in found), None if worst is None else worst[1]
+
+
+def _silent(case: Case, layer: LayerResult) -> str:
+    if why := no_work(case, layer) or unpriced(case, layer):
+        return why
+    tail, worst = _price(case, layer)
+    if worst is None:
+        return "how its kernels were launched, or what an SM of this GPU can hold, is not known"
+    head = f"{worst.words}, {worst.last_round} of them in the last of {worst.rounds} rounds, cost {format_ns(tail)}"
+    least = case.thresholds.tail
+    if tail < least * layer.measured_ns:
+        share = format_percent(tail / layer.measured_ns)
+        return f"{head}, {share} of the layer's time, and from {format_percent(least)} on the tail is named"
+    if (layer.attainable_ns or 0) >= least_healthy(case) * layer.measured_ns:
+        return f"{head}, but the layer reaches {format_percent(least_healthy(case))} of its roof, as healthy ones do"
+    return (
+        f"{head}, which does not explain the {format_ns(max(layer.lost_ns or 0, 0))} that the layer lost: "
+        f"{format_percent(case.thresholds.explains)} of them at least, and not more than a healthy kernel would lose"
+    )
+
+
+@rule("WV706", "tail of waves", order=50, silent=_silent)
+def check(case: Case) -> Iterator[Claim]:
+    """Layers whose loss is mostly the tail of their kernels, by op type."""
+    priced = {}
+    for layer in case.unclaimed:
+        tail, worst = _price(case, layer)
+        if worst is None or tail < case.thresholds.tail * layer.measured_ns or tail <= case.clock_resolution_ns:
+            continue
+        if layer.bound not in _ARITHMETIC and not case.far_from_roof(layer):
+            continue
+        if (layer.attainable_ns or 0) >= least_healthy(case) * layer.measured_ns:
+            continue
+        # A kernel that lost less than its tail costs has no such tail.
+        if case.thresholds.explains * (layer.lost_ns or 0) <= tail <= excess_ns(case, layer):
+            priced[layer.name] = tail, worst
+    remedies = {layer.name: _remedy(priced[layer.name][1]) for layer in case.unclaimed if layer.name in priced}
+    found = [layer for layer in case.unclaimed if layer.name in priced]
+    for remedy, layers in by_cause(found, lambda layer: remedies[layer.name]):
+        first = layers[0]
+        tail, worst = priced[first.name]
+        yield Claim(
+            where=place(layers),
+            evidence=(
+                f"{worst.words}, {worst.resident.blocks_per_sm} at once on each: {_busy(worst)} in the last of "
+                f"{worst.rounds} rounds, {format_percent(float(1 - worst.grid.sm_efficiency))} of the SMs' time is "
+                f"idle, {format_ns(tail)} of {format_ns(first.measured_ns)}"
+            ),
+            remedy=remedy,
+            layers={layer.name: priced[layer.name][0] for layer in layers},
+            confidence=0.7 if first.bound in _ARITHMETIC else 0.5,
+        )
+
+
+def _busy(launch: Launch) -> str:
+    return f"{launch.last_round} SMs have a block" if launch.last_round > 1 else "1 SM has a block"
+
+
+def _remedy(launch: Launch) -> str:
+    """What to try, in numbers of one kernel only where they differ little between kernels."""
+    if launch.name.split_k:
+        return "choose a batch or a shape whose blocks fill whole rounds of the SMs, or build with more tactics tried"
+    return (
+        "choose a batch or a shape whose blocks fill whole rounds of the SMs, or let the builder try more tiles and "
+        "split-k (--builderOptimizationLevel=5)"
+    )

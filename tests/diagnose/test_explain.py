@@ -1,0 +1,266 @@
+"""Why a rule speaks of a layer or not: the answer is that of the report, and says with what numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import test_kernel_rules
+import test_plan_rules
+import test_rules
+from cases import Timed, engine_case, gemv, layer, make_case, relu
+
+from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Judge, Rule, Thresholds, plugin, rank
+from profiler.diagnose.explain import explain, layer_of, nearest, rule_of
+from profiler.diagnose.rank import diagnose
+from profiler.diagnose.thresholds import meanings, used_by
+from profiler.errors import UsageError
+from profiler.records import PlanEdge
+from support import refused
+
+FILES = (test_rules, test_kernel_rules, test_plan_rules)
+CASES = [
+    pytest.param(case, id=f"{code}-{kind}")
+    for file in FILES
+    for kind in ("POSITIVE", "NEGATIVE")
+    for code, case in getattr(file, kind).items()
+]
+BIG = Timed(relu("big", "u", "v", 10_000_000))
+
+
+# --- as the report says ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_explanation_says_what_the_report_says(case: Case) -> None:
+    findings = diagnose(case)
+    for one in RULES.values():
+        for about in case.layers:
+            found = explain(case, one.code, about.name)
+            named = [f for f in findings if about.name in f.layers or f.where == about.name]
+            assert found.findings == tuple(named)
+            assert (found.outcome == "claims") == any(f.code == one.code for f in named)
+            assert found.why
+            assert found.why[0] not in " ,;"
+            if found.outcome == "run":
+                assert any(f.code == one.code and f.evidence in found.why for f in findings)
+            if found.outcome == "silent":
+                assert all(about.name not in claim.layers for claim in one.check(case) if claim.kind != "trust")
+
+
+@pytest.mark.parametrize("code", test_rules.NEGATIVE)
+def test_a_rule_gives_its_own_reason_for_its_near_miss(code: str) -> None:
+    case = test_rules.NEGATIVE[code]
+    found = explain(case, code, case.layers[0].name)
+    assert found.outcome in ("silent", "dropped")
+    assert "does not find in the layer what it is about" not in found.why
+
+
+# --- each kind of answer -----------------------------------------------------------------------
+
+
+def test_what_a_more_specific_rule_has_claimed_is_said_to_be_taken() -> None:
+    chained = test_rules.chain(slow=5.0)
+    found = explain(chained, "RL101", "exp")
+    assert found.outcome == "taken"
+    assert "a more specific rule has claimed the layer first: FU301" in found.why
+    assert "Without it, this one would: " in found.why
+    # A rule that would not want it gives its own reason.
+    assert "is bound by DRAM, not by multiply-accumulates" in explain(chained, "RL102", "exp").why
+
+
+def test_a_claim_that_is_too_small_is_said_to_be_dropped_with_its_share() -> None:
+    case = make_case(BIG, Timed(relu("small", "x", "y", 10_000), 4.0), clock_resolution_ns=0)
+    assert not any("small" in finding.layers for finding in diagnose(case))
+    found = explain(case, "RL101", "small")
+    assert found.outcome == "dropped"
+    assert "0.3 % of latency, of which a finding needs 1.0 %" in found.why
+    strict = case._replace(thresholds=THRESHOLDS._replace(min_share=0.0001))
+    assert explain(strict, "RL101", "small").outcome == "claims"
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "words"),
+    [
+        (make_case(BIG), "RL101", "8.00 ms measured, 8.00 ms attainable here is 100.0 %, and under 50.0 % is far"),
+        (make_case(BIG._replace(ns=0), BIG._replace(layer=relu("b", "p", "q"))), "RL101", "took no time"),
+        (
+            make_case(BIG._replace(slow=3.0), clock_resolution_ns=10**9),
+            "RL101",
+            "8.00 ms attainable here: the difference is within the step of the clock that timed it, 1.00 s",
+        ),
+        (make_case(BIG), "LA401", "is bound by DRAM, not by the time of an empty kernel (dram 8.00 ms"),
+        (make_case(Timed(layer("odd", "NoSuchOp", (), ()), ns=1000)), "RL102", "attain is not known"),
+        (make_case(BIG, partial=frozenset({"big"})), "RL102", "only a part of the layer's work is known"),
+        (make_case(test_rules.reorder(1000), BIG), "RL101", "none of the model's work: it only brings tensors"),
+        (make_case(BIG), "LY201", "its role is compute"),
+        (make_case(BIG), "CN601", "not all inputs of the layer are constants"),
+        (make_case(BIG), "TR903", "varies by 1.0 % (standard deviation / mean of 100), and over 10.0 % is noisy"),
+        (make_case(BIG), "TR904", "was not probed"),
+        (make_case(BIG), "TR905", "no clock of a GPU was sampled"),
+        (make_case(BIG), "TR906", "told of nothing that held a clock down"),
+        (test_rules.held(0.05), "TR906", "10.0 % of the time"),
+        (make_case(BIG), "HO501", "1.00 us, 0.0 % of latency, where 10.0 %"),
+        (make_case(BIG, gap_ns=3_000_000), "HO501", "it speaks of between and around the kernels, not of a layer"),
+        (make_case(Timed(gemv())), "FU301", "MatMul is no elementwise op"),
+        (make_case(BIG), "FU301", "no other elementwise layer"),
+    ],
+)
+def test_reasons_have_their_numbers(case: Case, code: str, words: str) -> None:
+    assert words in explain(case, code, case.layers[0].name).why
+
+
+def test_a_rule_of_edges_says_what_stands_against_them() -> None:
+    pair = (Timed(relu("first", "x", "m"), 2.0), Timed(relu("second", "m", "y"), 2.0))
+    alone = explain(engine_case(*pair), "FU301", "first")
+    assert "no tensor of the layer is left in memory" in alone.why
+    edge = PlanEdge(
+        tensor="m", maker="first", readers=("second",), kind="pointwise", expected=False, reason="m is an output",
+        bytes=8_000_000, saved_ns=800_000,
+    )  # fmt: skip
+    kept_apart = explain(engine_case(*pair, edges=(edge,)), "FU301", "first")
+    assert kept_apart.outcome == "silent"
+    assert "m (pointwise) would save 800 us; m is an output" in kept_apart.why
+    wanted = engine_case(*pair, edges=(msgspec.structs.replace(edge, expected=True),))
+    assert explain(wanted, "FU301", "second").outcome == "claims"
+    assert "second would be absorbed" in explain(wanted, "FU301", "first").why
+
+
+def test_a_rule_without_reasons_of_its_own_gets_one_from_the_numbers() -> None:
+    def check(_case: Case) -> Iterator[Any]:
+        yield from ()
+
+    mute = Rule("XX001", "never speaks", check, 50, "Never.\n\nWhat:\n    Nothing at all.\n")
+    case = make_case(BIG)
+    RULES.register("XX001")(mute)
+    try:
+        found = explain(case, "XX001", "big")
+    finally:
+        del RULES._entries["XX001"]
+    assert found.outcome == "silent"
+    assert found.why.startswith(
+        "the rule does not find in the layer what it is about: Nothing at all. Beside that, the"
+    )
+    assert "is not far from its roof" in found.why
+
+
+def test_a_group_that_is_too_small_without_what_others_claimed_is_counted_without_it() -> None:
+    case = test_rules.launch_case(0.11)
+    small = [one.name for one in case.layers if one.bound == "launch"]
+    assert explain(case, "LA401", small[0]).outcome == "claims"
+
+    def taker(_case: Case) -> Iterator[Claim]:
+        yield Claim(where="a", evidence="1 ns", remedy="b", layers=dict.fromkeys(small[1:], 10**9))
+
+    rules = [*RULES.values(), Rule("AA001", "takes two of them", taker, 1, "")]
+    found = explain(case._replace(thresholds=THRESHOLDS._replace(min_share=0.0)), "LA401", small[0], rules)
+    assert found.outcome == "silent"
+    assert found.why.startswith("1 launch-bound layer takes ")
+    assert "where two layers and 10.0 % count" in found.why
+
+
+# --- which layer, which rule -------------------------------------------------------------------
+
+
+def test_a_layer_goes_by_its_name_its_node_or_a_part_that_no_other_has() -> None:
+    fused = relu("conv1 + relu1", "x", "m", nodes=("/a/conv1", "/a/relu1"))
+    case = make_case(Timed(fused), Timed(relu("conv10", "m", "y", nodes=("/a/conv10",))))
+    for name in ("conv1 + relu1", "/a/conv1", "/a/relu1", "RELU1"):
+        assert layer_of(case, name).name == "conv1 + relu1"
+    assert layer_of(case, "conv10").name == "conv10"
+    with pytest.raises(UsageError, match="2 layers are called 'conv'") as error:
+        layer_of(case, "conv")
+    assert "conv1 + relu1, conv10" in refused(error.value)
+    with pytest.raises(UsageError, match="no layer with a measured time") as error:
+        layer_of(case, "/a/conv2")
+    assert "the nearest: " in refused(error.value)
+    with pytest.raises(UsageError, match="'zzz'") as error:
+        layer_of(case, "zzz")
+    assert "there are 2 layers" in refused(error.value)
+
+
+def test_a_rule_goes_by_its_code() -> None:
+    assert rule_of("rl101").code == "RL101"
+    assert nearest("RL1") == "RL101"
+    assert nearest("tr99").startswith("TR9")
+    with pytest.raises(UsageError, match="'XX1'") as error:
+        rule_of("XX1")
+    assert "RL101" in refused(error.value)
+
+
+# --- the thresholds of a rule ------------------------------------------------------------------
+
+
+class Recorder:
+    """Thresholds that remember which were read."""
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> float:
+        self.read.add(name)
+        value: float = getattr(THRESHOLDS, name)
+        return value
+
+
+def test_the_thresholds_of_a_rule_are_those_that_it_reads() -> None:
+    """What is read from its source, against what it reads over all the cases that rules are tested with."""
+    recorders = {one.code: Recorder() for one in RULES.values()}
+    for parameters in CASES:
+        (case,) = parameters.values
+        assert isinstance(case, Case)
+        for one in RULES.values():
+            watched = case._replace(thresholds=recorders[one.code])  # type: ignore[arg-type]
+            for origin in ("measured", "datasheet"):
+                ceilings = msgspec.structs.replace(case.ceilings, origin=origin)
+                list(one.check(watched._replace(ceilings=ceilings)))
+    for one in RULES.values():
+        read, used = recorders[one.code].read, set(used_by(one.check))
+        assert read <= used, one.code
+        if one.code in test_rules.POSITIVE:
+            assert read == used, one.code
+
+
+def test_every_threshold_has_a_meaning_and_somebody_who_uses_it() -> None:
+    assert set(meanings()) == set(Thresholds._fields)
+    assert all(len(meaning) > 20 and meaning.endswith(".") for meaning in meanings().values())
+    users: list[Callable[..., object]] = [
+        *(one.check for one in RULES.values()),
+        rank.diagnose,
+        rank.verdict,
+        plugin.candidates,
+    ]
+    assert {name for user in users for name in used_by(user)} == set(Thresholds._fields)
+
+
+def test_thresholds_are_found_by_any_name_and_behind_functions() -> None:
+    def own(case: Case) -> float:
+        limits = case.thresholds
+        return limits.doubt + _behind(case)
+
+    assert set(used_by(own)) == {"efficiency", "of_datasheet", "doubt", "tail"}
+    assert used_by(_nothing) == ()
+
+
+def _nothing(case: Case) -> float:
+    return case.coverage.exact
+
+
+def _behind(case: Case) -> float:
+    return case.thresholds.tail if case.far_from_roof(case.layers[0]) else 0.0
+
+
+# --- the judge ---------------------------------------------------------------------------------
+
+
+def test_a_judge_sets_thresholds_shows_the_case_and_says_what_is_not_a_default() -> None:
+    cases: list[Case] = []
+    strict = THRESHOLDS._replace(min_share=0.02)
+    judge = Judge(strict, cases.append)
+    case = judge.takes(make_case(BIG))
+    assert cases == [case]
+    assert case.thresholds == strict
+    assert judge.notes == ("the threshold min-share is 0.02, by default 0.01",)
+    assert Judge().notes == ()

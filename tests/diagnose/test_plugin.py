@@ -1,0 +1,582 @@
+"""The weighing of a plugin: the story, cases in which users found that a plugin did not pay, and what always holds.
+
+The cases of users are those of issues of NVIDIA/TensorRT, rebuilt with tensors of a size that shows the cause; numbers
+follow from the ceilings of the story.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, relu, tensor
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.analyze_files import Files, analyze
+from profiler.diagnose import Case
+from profiler.diagnose.plugin import candidates, fused_in, is_linear, noise_floor_ns
+from profiler.engine.inspector import read_layer_info
+from profiler.hardware import gpus
+from profiler.on_gpus import Settings
+from profiler.records import (
+    LayerResult,
+    Match,
+    MatchedLayer,
+    Op,
+    PlanLayer,
+    PlanRole,
+    PlanTensor,
+    PluginCandidate,
+    Run,
+    Tensor,
+)
+from profiler.report import ReportOptions, get
+from support import CAPTURES, SAMPLES, one_unit
+
+SM50 = "sm50_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4"
+NHWC8 = "Channel major FP16 format where channel % 8 == 0"
+LINEAR = "Row major linear FP16 format"
+
+HALF_RATES = {"fp32": 78.65e12, "fp16": 157.3e12}
+GPU = msgspec.structs.replace(
+    RTX_4090,
+    best=one_unit({key: 1.05 * rate for key, rate in HALF_RATES.items()}, dram=1.01e12, cache=5e12),
+    attainable=one_unit(HALF_RATES, dram=0.92e12, cache=5e12),
+)
+"""The ceilings of the story, with fp16 at twice the rate; its cache holds nothing."""
+
+
+def plan_tensor(name: str, *dims: int, dtype: str = "fp16", form: str = LINEAR) -> PlanTensor:
+    padded = form == NHWC8 and len(dims) > 1
+    axis = 1 if padded else None
+    return PlanTensor(name=name, dims=dims, dtype=dtype, format=form, vector=8 if padded else 1, vector_axis=axis)
+
+
+def matched(
+    name: str,
+    inputs: Sequence[PlanTensor],
+    outputs: Sequence[PlanTensor],
+    nodes: Sequence[str] = (),
+    *,
+    kind: str = "CaskConvolution",
+    role: PlanRole = "compute",
+) -> MatchedLayer:
+    plan = PlanLayer(name=name, kind=kind, inputs=tuple(inputs), outputs=tuple(outputs))
+    return MatchedLayer(layer=plan, role=role, nodes=tuple(nodes) or (name,), match="exact")
+
+
+def weigh(case: Case, *plan: MatchedLayer, ops: Mapping[str, Op] | None = None, **how: Any) -> PluginCandidate:
+    """The one candidate of a case."""
+    case = case._replace(plan={one.layer.name: one for one in plan})
+    (found,) = candidates(case, ops, **how)
+    return found
+
+
+def with_kernel(case: Case, name: str, kernel: str) -> Case:
+    """A layer with one kernel that took all of its time."""
+
+    def given(one: LayerResult) -> LayerResult:
+        ns = one.measured_ns
+        match = Match(
+            layer=name, kernel=kernel, count=1, median_ns=ns, total_ns=ns, confidence="exact", reason="the range of it"
+        )
+        return msgspec.structs.replace(one, kernels=(match,)) if one.name == name else one
+
+    return case._replace(layers=tuple(map(given, case.layers)))
+
+
+def barrier_ns(one: PluginCandidate) -> int:
+    return sum(part.ns for part in one.barrier)
+
+
+# --- the story ----------------------------------------------------------------------------------
+
+
+def story(ns: int) -> tuple[Case, MatchedLayer]:
+    """The batched gemv of the story as a layer of one node that takes ``ns``, in a kernel for sm50."""
+    case = with_kernel(engine_case(Timed(gemv(), ns=ns), ceilings=GPU), "gemv", SM50)
+    inputs = (plan_tensor("a", 600, 200, 8, 1, 64, dtype="fp32"), plan_tensor("b", 600, 1, 8, 64, 1, dtype="fp32"))
+    plan = matched("gemv", inputs, (plan_tensor("y", 600, 200, 8, 1, 1, dtype="fp32"),), kind="gemm")
+    return case, plan
+
+
+def test_the_gemv_of_the_story_is_worth_a_kernel() -> None:
+    case, plan = story(1_900_000)
+    (result,) = case.layers
+    assert result.bytes == 250_828_800
+    assert result.attainable_ns == pytest.approx(250_828_800 / 0.92e12 * 1e9, abs=1)
+    found = weigh(case, plan, ops={"gemv": case.engine["gemv"].op})
+    assert found.verdict == "write it"
+    assert found.kernel == SM50
+    # The middle between the ceiling and 70 % of it: 0.273 ms / 0.85.
+    assert found.reachable_ns == pytest.approx(320_753, abs=2)
+    assert found.recoverable_ns == 1_900_000 - found.reachable_ns
+    # One node has no fusion to cut, and its tensors are linear: a launch is all.
+    assert [part.ns for part in found.barrier] == [2000]
+    assert found.net_ns == found.recoverable_ns - 2000
+    # At worst 70 % of the ceiling, and 1 % of noise either way; at best the ceiling.
+    assert found.net_low_ns == pytest.approx(1_900_000 - 19_000 - 272_640 / 0.7 - 2000, abs=3)
+    assert found.net_high_ns == pytest.approx(1_900_000 + 19_000 - 272_640 - 2000, abs=3)
+    assert [step.what for step in found.ladder] == ["half precision", "a higher builder optimisation level"]
+    # Half the bytes take half the time, if the kernel is as slow at them.
+    assert found.ladder[0].gain_ns == pytest.approx(950_000, rel=1e-3)
+    assert found.ladder[0].command == "trtprof run MODEL --fp16 -o reports/b"
+    assert "950 us" in found.why
+
+
+def test_at_nine_tenths_of_the_bandwidth_there_is_nothing_to_weigh() -> None:
+    case, plan = story(round(272_640 / 0.9))
+    assert candidates(case._replace(plan={"gemv": plan})) == ()
+
+
+def test_where_half_precision_is_predicted_to_bring_most_of_it_that_comes_first() -> None:
+    case, plan = story(600_000)
+    found = weigh(case, plan)
+    assert found.net_low_ns > 0
+    assert found.verdict == "try first"
+    assert found.why.startswith("cheaper: half precision, predicted to bring 300 us, where a plugin")
+
+
+# --- users' cases ---------------------------------------------------------------------------------
+
+
+def conv(elements: int, *, slow: float, out: str = "y", size: int = 512) -> Timed:
+    """A convolution of 1 x 1 in fp16 that memory bounds: ``elements`` channels, in and out alike."""
+    image, made = (tensor(name, 1, elements, size, size, dtype="fp16") for name in ("x", out))
+    weights = tensor("w", elements, elements, 1, 1, dtype="fp16", constant=True)
+    return Timed(layer("conv", "Conv", (image, weights), (made,), nodes=("conv",)), slow)
+
+
+def op(op_type: str, inputs: Sequence[Tensor], *outputs: Tensor) -> Op:
+    return Op(op_type=op_type, opset=17, inputs=tuple(inputs), outputs=outputs)
+
+
+def test_4029_an_empty_plugin_adds_time_by_the_formats_at_its_borders() -> None:
+    """A layer between channel-major tensors: all that is won back goes into reformats."""
+    case = engine_case(conv(64, slow=2.0), ceilings=GPU)
+    image, made = (plan_tensor(name, 1, 64, 512, 512, form=NHWC8) for name in ("x", "y"))
+    found = weigh(case, matched("conv", (image,), (made,)), ops={"conv": case.engine["conv"].op})
+    assert found.verdict == "do not"
+    assert found.net_high_ns < found.recoverable_ns
+    size = 64 * 512 * 512 * 2
+    reformats = [part for part in found.barrier if part.bytes]
+    assert [part.what.partition(":")[0] for part in reformats] == [
+        "a reformat of x before it, NHWC8 -> Linear", "a reformat of y behind it, Linear -> NHWC8"
+    ]  # fmt: skip
+    assert [part.bytes for part in reformats] == [2 * size, 2 * size]
+    # Read and written at 0.92 TB/s, and a launch each.
+    assert reformats[0].ns == pytest.approx(2 * size / 0.92e12 * 1e9 + 2000, abs=1)
+    assert "nothing is left; one that takes and gives the formats as they are would keep" in found.why
+    linear = weigh(case, matched("conv", (plan_tensor("x", 1, 64, 512, 512),), (plan_tensor("y", 1, 64, 512, 512),)))
+    assert linear.verdict == "write it"
+
+
+def test_3573_a_normalisation_out_of_its_fusion_costs_more_than_it_brings() -> None:
+    """LayerNormalization and the addition of the residual before it in one kernel, not far from its roof."""
+    x, r, s, y = (tensor(name, 32, 512, 768, dtype="fp16") for name in "xrsy")
+    scale = tensor("g", 768, dtype="fp16", constant=True)
+    one = layer("norm", "LayerNormalization", (s, scale), (y,), nodes=("add", "norm"))
+    case = engine_case(Timed(one, 1 / 0.6), ceilings=GPU)
+    ops = {"add": op("Add", (x, r), s), "norm": one.op}
+    plan = matched("norm", (plan_tensor("x", 32, 512, 768),), (plan_tensor("y", 32, 512, 768),), ("add", "norm"))
+    found = weigh(case, plan, ops=ops)
+    assert found.verdict == "do not"
+    assert found.net_ns < 0
+    crossing, apart, launch = found.barrier
+    assert crossing.what.startswith("s crosses memory, written and read: 25.2 MB")
+    assert crossing.bytes == 2 * 32 * 512 * 768 * 2
+    assert apart.what == "Add before LayerNormalization: a layer of its own, with a launch"
+    assert (apart.ns, launch.ns) == (2000, 2000)
+    assert "one that computes Add too would keep" in found.why
+    # A plugin for the norm alone, where the engine did not fuse the addition either.
+    alone = engine_case(Timed(msgspec.structs.replace(one, nodes=("norm",)), 1 / 0.6), ceilings=GPU)
+    assert weigh(alone, msgspec.structs.replace(plan, nodes=("norm",)), ops=ops).verdict != "do not"
+
+
+@pytest.mark.parametrize("told_by", ["the plan", "the model"])
+def test_4345_a_plugin_cannot_write_into_a_concatenation(told_by: str) -> None:
+    """Two layers write their part of a concatenation in its place; behind a plugin there is a copy."""
+    case = engine_case(conv(64, slow=2.0), ceilings=GPU)
+    name = "cat" if told_by == "the plan" else "y"
+    target = plan_tensor(name, 1, 64, 512, 512)
+    first = matched("conv", (plan_tensor("x", 1, 64, 512, 512),), (target,))
+    other = matched("other", (plan_tensor("z", 1, 64, 512, 512),), (plan_tensor("cat", 1, 64, 512, 512),))
+    joined = op(
+        "Concat", (tensor("y", 1, 64, 512, 512), tensor("cat", 1, 64, 512, 512)), tensor("all", 1, 128, 512, 512)
+    )
+    ops = {"conv": case.engine["conv"].op} | ({"join": joined} if told_by == "the model" else {})
+    found = weigh(case, first, other, ops=ops)
+    assert found.verdict == "do not"
+    copy = found.barrier[0]
+    assert copy.what.startswith("a copy into the ")
+    assert ("which 2 layers write" in copy.what) == (told_by == "the plan")
+    assert ("the concatenation join" in copy.what) == (told_by == "the model")
+    assert copy.bytes == 2 * 64 * 512 * 512 * 2
+    # A concatenation that is a layer of its own copies already.
+    joins = matched("join", (target,), (plan_tensor("all", 1, 128, 512, 512),), kind="Concatenation")
+    if told_by == "the model":
+        assert weigh(case, first, other, joins, ops=ops).verdict == "write it"
+
+
+def test_4714_a_plugin_for_a_convolution_loses_its_epilogue() -> None:
+    """Convolution and activation in one kernel, channel-major on both sides."""
+    image, made, out = (tensor(name, 1, 64, 512, 512, dtype="fp16") for name in "xmy")
+    case = engine_case(conv(64, slow=3.0, out="m"), ceilings=GPU)
+    fused = msgspec.structs.replace(case.layers[0], nodes=("conv", "relu"))
+    case = case._replace(layers=(fused,))
+    ops = {"conv": case.engine["conv"].op, "relu": op("Relu", (made,), out)}
+    borders = [plan_tensor(name, 1, 64, 512, 512, form=NHWC8) for name in "xy"]
+    found = weigh(case, matched("conv", borders[:1], borders[1:], ("conv", "relu")), ops=ops)
+    assert image.nbytes is not None
+    assert found.verdict == "do not"
+    # The product written and read, and two reformats; the activation and the plugin itself are launches.
+    assert [part.bytes for part in found.barrier] == [2 * image.nbytes, 0, 2 * image.nbytes, 2 * image.nbytes, 0]
+    assert "Relu behind Conv" in found.barrier[1].what
+    assert "computes Relu too and takes and gives the formats as they are would keep" in found.why
+    # Slow enough, it pays for all of that.
+    slower = msgspec.structs.replace(
+        fused, measured_ns=4 * fused.measured_ns, lost_ns=4 * fused.measured_ns - (fused.attainable_ns or 0)
+    )
+    latency = msgspec.structs.replace(case.latency, median_ns=slower.measured_ns)
+    again = case._replace(layers=(slower,), latency=latency)
+    assert weigh(again, matched("conv", borders[:1], borders[1:], ("conv", "relu")), ops=ops).verdict == "write it"
+
+
+# --- the barrier ----------------------------------------------------------------------------------
+
+
+def test_a_reformat_that_is_there_for_the_layer_alone_falls_away() -> None:
+    case = engine_case(conv(64, slow=2.0), ceilings=GPU)
+    inside = [plan_tensor(name, 1, 64, 512, 512, form=NHWC8) for name in ("x", "y")]
+    outside = [plan_tensor(name, 1, 64, 512, 512) for name in ("x0", "y0")]
+    before = matched("before", outside[:1], inside[:1], kind="Reformat", role="layout")
+    behind = matched("behind", inside[1:], outside[1:], kind="Reformat", role="layout")
+    one = matched("conv", inside[:1], inside[1:])
+    assert len(weigh(case, before, one, behind).barrier) == 1
+    other = matched("other", inside[:1], [plan_tensor("z", 1, 64, 512, 512)])
+    parts = weigh(case, before, one, behind, other).barrier
+    assert [part.what.partition(" before")[0] for part in parts[:-1]] == ["a reformat of x"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"format": LINEAR}, True),
+        ({"format": ""}, True),
+        ({"format": NHWC8}, False),
+        ({"format": "Thirty-two wide channel vectorized row major Int8 format", "vector": 32, "vector_axis": 1}, False),
+        ({"format": "(Arbitrary) Format with stride order = [1,2,0]", "strides": (6, 1, 2)}, False),
+        # What an order says of dimensions of one element moves nothing.
+        ({"format": "(Arbitrary) Format with stride order = [0,2,1]", "strides": (1, 3, 1)}, True),
+        ({"format": "(Linear) Row major linear format", "strides": (6, 3, 1)}, True),
+        ({"format": "(Linear) Row major linear format", "strides": (6, 0, 1)}, False),
+    ],
+)
+def test_what_a_plugin_takes_for_linear(given: dict[str, Any], expected: bool) -> None:
+    assert is_linear(PlanTensor(name="t", dims=(1, 2, 3), dtype="fp16", **given)) is expected
+
+
+def test_views_and_constants_inside_a_layer_move_nothing_and_the_engine_has_its_own_width() -> None:
+    """MatMul, Reshape, Add of a dequantised bias, Relu: only the product crosses, as fp16."""
+    a, b, m, v, s, y = (tensor(name, 64, 64) for name in "abmvsy")
+    q, bias = tensor("q", 64, constant=True, dtype="int8"), tensor("bias", 64)
+    names = ("product", "view", "dequantise", "add", "relu")
+    one = layer("product", "MatMul", (a, b), (m,), nodes=names)
+    ops = {
+        "product": one.op,
+        "view": op("Reshape", (m, tensor("to", 2, dtype="int64", constant=True)), v),
+        "dequantise": op("DequantizeLinear", (q,), bias),
+        "add": op("Add", (v, bias), s),
+        "relu": op("Relu", (s,), y),
+    }
+    plan = matched("product", (plan_tensor("a", 64, 64),), (plan_tensor("y", 64, 64),), names)
+    case = engine_case(Timed(one), plan={"product": plan})
+    found = fused_in(case, case.layers[0], ops)
+    assert found.main == "MatMul"
+    assert found.crossing == (("m", 64 * 64 * 2, 2),)
+    assert (found.before, found.behind) == ((), ("Add", "Relu"))
+    assert not found.guessed
+
+
+def test_a_tensor_that_is_given_out_anyway_is_only_read_once_more() -> None:
+    x, m, y = (tensor(name, 64, 64) for name in "xmy")
+    one = layer("soft", "Softmax", (x,), (m,), nodes=("soft", "relu"))
+    ops = {"soft": one.op, "relu": op("Relu", (m,), y)}
+    plan = matched("soft", (plan_tensor("x", 64, 64),), [plan_tensor(name, 64, 64) for name in "my"])
+    case = engine_case(Timed(one), plan={"soft": plan})
+    assert fused_in(case, case.layers[0], ops).crossing == (("m", 64 * 64 * 2, 1),)
+
+
+def test_without_the_model_the_words_of_the_plan_tell_that_something_is_fused() -> None:
+    one = layer("l", "MatMul", (tensor("a", 8, 8), tensor("b", 8, 8)), (tensor("y", 8, 8),))
+    named = matched("__myl_FcAddRelu_myl0_1", (plan_tensor("a", 8, 8),), (plan_tensor("y", 8, 8),), kind="gemm")
+    case = engine_case(Timed(one), plan={"l": named})
+    unnamed = msgspec.structs.replace(case.layers[0], nodes=())
+    found = fused_in(case, unnamed, {})
+    assert found.guessed
+    assert found.crossing[0][1:] == (128, 2)
+    assert found.behind == ("Add", "Relu")
+    # A node that the plan names for sure may be many words of Myelin.
+    assert not fused_in(case, case.layers[0], {}).crossing
+    # Weights and what quantises them are in the name of a layer, and are no work of it.
+    result = msgspec.structs.replace(case.layers[0], nodes=("conv1.weight", "QuantizeLinear_7", "Conv_9"))
+    alone = case._replace(plan={"l": matched("l", (), ())})
+    assert not fused_in(alone, result, {}).crossing
+
+
+def test_a_chain_without_a_main_op_is_computed_as_a_whole() -> None:
+    x, m, y = (tensor(name, 64, 64) for name in "xmy")
+    one = layer("exp", "Exp", (x,), (m,), nodes=("exp", "mul"))
+    case = engine_case(Timed(one))
+    found = fused_in(case, case.layers[0], {"exp": one.op, "mul": op("Mul", (m, m), y)})
+    assert (found.crossing, found.before, found.behind, found.products) == ((), (), (), 1)
+
+
+def test_what_fits_the_cache_crosses_it_and_at_worst_dram() -> None:
+    """0.4 MB through a cache of 1 MB at 40 GB/s, or DRAM at 10 GB/s."""
+    x, m, y = (tensor(name, 100_000) for name in "xmy")
+    one = layer("soft", "Softmax", (x,), (m,), nodes=("soft", "relu"))
+    ops = {"soft": one.op, "relu": op("Relu", (m,), y)}
+    case = engine_case(Timed(one, 20.0), cv=0.0)
+    found = weigh(case, ops=ops)
+    assert found.barrier[0].ns == 800_000 // 40
+    attainable = case.layers[0].attainable_ns or 0
+    at_worst = case.layers[0].measured_ns - attainable / 0.7 - 800_000 // 10 - 500 * 2
+    assert found.net_low_ns == pytest.approx(at_worst, abs=2)
+
+
+def test_a_loop_pays_the_barrier_in_every_round() -> None:
+    case, plan = story(1_900_000)
+    assert barrier_ns(weigh(case, plan, runs={"gemv": 7})) == 7 * 2000
+
+
+# --- the verdict ----------------------------------------------------------------------------------
+
+
+def test_several_products_in_one_layer_have_to_be_told_apart_first() -> None:
+    a, b, m, c, y = (tensor(name, 512, 512) for name in "abmcy")
+    one = layer("first", "MatMul", (a, b), (m,), nodes=("first", "second"))
+    case = engine_case(Timed(one, 10.0))
+    found = weigh(case, ops={"first": one.op, "second": op("MatMul", (m, c), y)})
+    assert found.verdict == "try first"
+    assert found.why.startswith("2 products are one layer here")
+
+
+def test_a_range_of_nodes_has_to_be_told_apart_first_too() -> None:
+    case, plan = story(1_900_000)
+    ranged = msgspec.structs.replace(plan, layer=msgspec.structs.replace(plan.layer, onnx_range=True))
+    found = weigh(case, ranged)
+    assert found.verdict == "try first"
+    assert found.why.startswith("a range of nodes is one layer here")
+
+
+def test_while_the_host_is_slower_than_the_gpu_no_kernel_shortens_anything() -> None:
+    case, plan = story(1_900_000)
+    slow_host = case._replace(enqueue_ns=2_500_000, graph_ns=1_000_000)
+    found = weigh(slow_host, plan)
+    assert found.verdict == "try first"
+    assert "CUDA graph" in found.why
+    (step,) = [step for step in found.ladder if step.what == "a CUDA graph"]
+    assert step.gain_ns == case.latency.median_ns - 1_000_000
+    assert step.basis.startswith("measured: 1.00 ms with a CUDA graph")
+
+
+def test_tensorrt_rtx_takes_no_plugins_and_onnx_runtime_no_builder_level() -> None:
+    case, plan = story(1_900_000)
+    rtx = weigh(case, plan, backend="tensorrt-rtx")
+    assert (rtx.verdict, "TensorRT-RTX takes no plugins" in rtx.why) == ("try first", True)
+    ort = weigh(case, plan, backend="ort-cuda")
+    assert ort.verdict == "write it"
+    assert [step.command for step in ort.ladder] == [
+        "trtprof run MODEL-FP16.onnx -o reports/b", "trtprof run MODEL --backend tensorrt -o reports/b"
+    ]  # fmt: skip
+
+
+def test_a_gain_within_the_noise_is_not_worth_it() -> None:
+    """A layer of 2 % of the latency, of which two runs of ten inferences that vary by a tenth show nothing."""
+    rest = Timed(relu("rest", "p", "q", 10_000_000))
+    one = Timed(relu("slow", "x", "y", 100_000), 3.0)
+    calm = engine_case(rest, one, cv=0.01)
+    assert weigh(calm).verdict != "do not"
+    noisy = calm._replace(latency=msgspec.structs.replace(calm.latency, cv=0.1, n=10))
+    assert weigh(noisy).verdict == "do not"
+    assert noise_floor_ns(noisy) == pytest.approx(2 * 0.1 * (2 / 10) ** 0.5 * calm.latency.median_ns, abs=1)
+
+
+@pytest.mark.parametrize("why", ["coverage", "partial", "constant", "role", "cpu"])
+def test_what_is_not_known_or_not_asked_for_is_not_weighed(why: str) -> None:
+    case, plan = story(1_900_000)
+    case = case._replace(plan={"gemv": plan})
+    (one,) = case.layers
+    changed = {
+        "coverage": case._replace(coverage=msgspec.structs.replace(case.coverage, exact=0.9, unattributed=0.1)),
+        "partial": case._replace(partial=frozenset({"gemv"})),
+        "constant": case._replace(layers=(msgspec.structs.replace(one, constant=True),)),
+        "role": case._replace(layers=(msgspec.structs.replace(one, role="layout"),)),
+        "cpu": case._replace(gpu=False),
+    }[why]
+    assert candidates(case)
+    assert candidates(changed) == ()
+
+
+# --- the ladder -----------------------------------------------------------------------------------
+
+
+def test_padding_is_priced_where_no_kernel_is_on_the_tensor_cores() -> None:
+    inputs = tensor("a", 4096, 1021, dtype="fp16"), tensor("b", 1021, 4096, dtype="fp16", constant=True)
+    one = layer("product", "MatMul", inputs, (tensor("y", 4096, 4096, dtype="fp16"),))
+    case = engine_case(Timed(one, 4.0), ceilings=GPU)
+    found = weigh(case)
+    step = found.ladder[0]
+    assert step.what == "zeros that pad K from 1021 to 1024"
+    attainable = case.layers[0].attainable_ns or 0
+    assert step.gain_ns == pytest.approx(case.layers[0].measured_ns - attainable * 1024 / 1021 / 0.85, abs=3)
+    assert found.verdict == "try first"
+    assert found.ladder[1].what == "store the weights transposed"
+    assert found.ladder[1].gain_ns is None
+    tensor_cores = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x64x32_stage4_warpsize2x2x1_tensor16x8x16"
+    step = weigh(with_kernel(case, "product", tensor_cores)).ladder[0]
+    assert (step.gain_ns, "on the tensor cores already" in step.basis) == (None, True)
+
+
+def test_an_engine_that_is_in_half_precision_already_is_not_told_to_be() -> None:
+    case, plan = story(1_900_000)
+    other = msgspec.structs.replace(case.layers[0], name="other", dtype="fp16", lost_ns=0)
+    step = weigh(case._replace(layers=(*case.layers, other)), plan).ladder[0]
+    assert step.what == "its inputs cast down in the model"
+    assert "--fp16" not in step.command
+
+
+def test_small_layers_are_told_of_a_larger_batch_and_launch_bound_ones_of_a_graph() -> None:
+    tiny = layer("tiny", "Add", (tensor("p", 1), tensor("q", 1)), (tensor("r", 1),))
+    found = weigh(engine_case(Timed(tiny, ns=100_000)))
+    assert [step.what for step in found.ladder][-2:] == ["a CUDA graph", "a larger batch"]
+    assert found.ladder[-2].gain_ns is None
+    half = found.ladder[0]
+    assert (half.what, half.gain_ns) == ("half precision", 0)
+
+
+def test_a_quantised_layer_that_writes_floats_can_write_less() -> None:
+    inputs = tensor("x", 1, 64, 512, 512, dtype="int8"), tensor("w", 64, 64, 1, 1, dtype="int8", constant=True)
+    ints = msgspec.structs.replace(GPU, attainable=one_unit({**HALF_RATES, "int8": 314e12}, dram=0.92e12, cache=5e12))
+    one = layer("conv", "ConvInteger", inputs, (tensor("y", 1, 64, 512, 512, dtype="int32"),))
+    case = engine_case(Timed(one, 3.0), ceilings=ints)
+    plan = matched(
+        "conv", (plan_tensor("x", 1, 64, 512, 512, dtype="int8"),), (plan_tensor("y", 1, 64, 512, 512, dtype="fp32"),)
+    )
+    step = weigh(case, plan).ladder[0]
+    assert step.what == "a Q/DQ pair behind it, so that it writes int8"
+    # Three quarters of the 67 MB that it writes, of 84 MB in all.
+    assert step.gain_ns == pytest.approx(case.layers[0].measured_ns * 0.6, rel=1e-3)
+
+
+# --- what always holds ------------------------------------------------------------------------------
+
+
+def test_healthy_layers_are_not_weighed() -> None:
+    """Of several classes and sizes, each at 72 to 97 % of a measured roof."""
+    timed = [Timed(relu(f"r{at}", f"x{at}", f"y{at}", 400_000 * (at + 1)), 1 / (0.72 + 0.05 * at)) for at in range(6)]
+    timed += [Timed(gemv(), 1 / 0.75), conv(64, slow=1 / 0.8, out="z")]
+    case = engine_case(*timed)
+    assert len(case.layers) == 8
+    assert candidates(case) == ()
+
+
+@given(
+    slow=st.lists(st.floats(0.5, 30), min_size=1, max_size=8),
+    elements=st.lists(st.integers(1, 3_000_000), min_size=8, max_size=8),
+    cv=st.floats(0, 2),
+    formats=st.lists(st.sampled_from([LINEAR, NHWC8]), min_size=8, max_size=8),
+    origin=st.sampled_from(["measured", "datasheet"]),
+)
+def test_gains_are_within_what_was_lost(
+    slow: list[float], elements: list[int], cv: float, formats: list[str], origin: Any
+) -> None:
+    timed = [Timed(relu(f"r{at}", f"x{at}", f"y{at}", elements[at]), factor) for at, factor in enumerate(slow)]
+    case = engine_case(*timed, ceilings=msgspec.structs.replace(CEILINGS, origin=origin), cv=cv)
+    plan = {
+        one.name: matched(
+            one.name,
+            (plan_tensor(f"x{at}", elements[at], dtype="fp32", form=formats[at]),),
+            (plan_tensor(f"y{at}", elements[at], dtype="fp32"),),
+        )
+        for at, one in enumerate(case.layers)
+    }
+    check_laws(case.layers, candidates(case._replace(plan=plan)))
+    assert candidates(case) == candidates(case)
+
+
+def check_laws(layers: Sequence[LayerResult], found: Sequence[PluginCandidate]) -> None:
+    by_name = {one.name: one for one in layers}
+    for one in found:
+        result = by_name[one.layer]
+        assert result.lost_ns is not None
+        assert result.attainable_ns is not None
+        assert one.net_ns == one.recoverable_ns - barrier_ns(one) <= one.recoverable_ns
+        assert one.net_low_ns <= one.net_ns <= one.net_high_ns
+        assert result.attainable_ns <= one.reachable_ns <= one.measured_ns == result.measured_ns
+        assert 0 <= one.recoverable_ns == one.measured_ns - one.reachable_ns <= result.lost_ns
+        assert one.verdict != "write it" or one.net_low_ns > 0
+        assert one.why
+        assert one.basis
+        assert all(step.command.startswith("trtprof run ") and step.basis for step in one.ladder)
+    assert len({one.layer for one in found}) == len(found)
+    assert [one.net_ns for one in found] == sorted((one.net_ns for one in found), reverse=True)
+    assert sum(one.recoverable_ns for one in found) <= sum(max(one.lost_ns or 0, 0) for one in layers)
+
+
+# --- real engines ---------------------------------------------------------------------------------
+
+LAYER_INFO = CAPTURES / "layer_info"
+GEMV_LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_gemv.log"
+ENGINES = sorted(LAYER_INFO.glob("*.graph.json")) if LAYER_INFO.is_dir() else []
+
+
+def run_of(layers: Path) -> Run:
+    stem = layers.name.removesuffix(".graph.json")
+    profile = layers.with_name(f"{stem}.profile.json")
+    found = analyze(Files(layers=layers, profile=profile), [gpus.find("a100-pcie-80gb")], Settings())
+    assert isinstance(found, Run)
+    return found
+
+
+def test_the_story_from_the_plan_of_an_engine_and_a_profile(tmp_path: Path) -> None:
+    """The plan in the committed log, with a profile made by hand, on the ceilings of the story."""
+    (one,) = read_layer_info(GEMV_LOG).layers
+    profile = tmp_path / "profile.json"
+    row = {"name": one.name, "timeMs": 190.0, "averageMs": 1.9, "medianMs": 1.9, "percentage": 100.0}
+    profile.write_text(json.dumps([{"count": 100}, row]))
+    files = Files(layers=GEMV_LOG, profile=profile, onnx=SAMPLES / "gemv.onnx")
+    how = Settings(overrides={"dram": 0.92e12, "fp32": 78.65e12}, cold=True)
+    run = analyze(files, [gpus.find("rtx-4090")], how)
+    assert isinstance(run, Run)
+    assert run.layers[0].bytes == 250_828_800
+    (found,) = run.candidates
+    assert (found.layer, found.verdict) == (one.name, "write it")
+    assert [part.what for part in found.barrier] == ["the launch of the plugin itself"]
+    check_laws(run.layers, run.candidates)
+
+
+@pytest.mark.skipif(not ENGINES, reason=f"no {LAYER_INFO}")
+def test_engines_of_others_keep_the_laws_and_are_shown() -> None:
+    for layers in ENGINES:
+        run = run_of(layers)
+        check_laws(run.layers, run.candidates)
+        text = get("text").render(run, ReportOptions())
+        assert ("layers weighed" in text or "layer weighed" in text) == bool(run.candidates)
+
+
+@pytest.mark.skipif(not ENGINES, reason=f"no {LAYER_INFO}")
+def test_the_first_convolution_of_a_quantised_engine_writes_floats_and_needs_no_kernel() -> None:
+    first = run_of(next(path for path in ENGINES if "resnet-qat" in path.name)).candidates[0]
+    assert first.nodes[-1] == "Conv_9"
+    assert first.verdict == "try first"
+    assert (
+        first.why.startswith("a Q/DQ pair behind it, so that it writes int8, is predicted") or "Q/DQ pair" in first.why
+    )
+    assert "NeuSight" in first.basis
