@@ -39,7 +39,7 @@ _TERM_GRAMMARS = (
     attention.parse_term, libraries.cutlass, runtimes.tensorrt, runtimes.onnxruntime, libraries.cublas, libraries.cudnn,
     pytorch.pytorch, runtimes.cub,
 )  # fmt: skip
-_WHOLE = pytorch.BARE | runtimes.BARE
+_WHOLE = libraries.BARE | pytorch.BARE | runtimes.BARE
 """Short names that are whole as they stand: no other name begins with one of them and says something else."""
 
 

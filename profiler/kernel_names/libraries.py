@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from profiler.kernel_names import blas
 from profiler.kernel_names.identifiers import op_of
-from profiler.kernel_names.record import ARCH_WORDS, FIRST_TENSOR_CORES, Fields, Unit, sm_version
+from profiler.kernel_names.record import ARCH_WORDS, FIRST_TENSOR_CORES, SM_VERSIONS, Fields, Unit, sm_version
 from profiler.kernel_names.signatures import fact, leading_types, pointer_types
 from profiler.kernel_names.symbols import Part, Term, dtype, walk
 from profiler.kernel_names.words import Words
@@ -17,6 +17,11 @@ from profiler.kernel_names.words import Words
 _GEMV = re.compile(r"gemv(?:NSP|2T|2N|2C|x)(?:_kernel(?:_val)?)?", re.ASCII)
 _SMALL_N = re.compile(r"gemmSN_([NTC]{2})_kernel\w*", re.ASCII)
 _SPLIT_K = frozenset(("splitKreduce_kernel", "splitKreduce", "reduceSplitK"))
+_ARCH_SPLIT_K = re.compile(r"sm(\d+)_split_k_reduce_impl", re.ASCII)
+BARE = frozenset(
+    ("gemv2T_kernel_val", "gemv2N_kernel_val", *(f"sm{version}_split_k_reduce_impl" for version in SM_VERSIONS))
+)
+"""Short names that are whole as they stand: no name is known that goes on behind them."""
 _REDUCTIONS = frozenset(
     ("dot_kernel", "reduce_1Block_kernel", "nrm2_kernel", "asum_kernel", "iamax_kernel", "iamin_kernel")
 )
@@ -46,6 +51,9 @@ def cublas(term: Term, *, complete: bool) -> Fields | None:
         if kinds := leading_types(args, start):
             fields |= {"dtype_in": kinds[0], "dtype_out": kinds[0]}
         return fields
+    if found := _ARCH_SPLIT_K.fullmatch(name):
+        # Whose it is the name does not say.
+        return {"op": "split_k_reduce", "unit": "none", "evidence": "split_k_reduce", "arch": sm_version(found[1])}
     if name in _SPLIT_K:
         return fact("cublas", "split_k_reduce", "none", name) | _split_k_types(term.last)
     if name in _REDUCTIONS or name in _MAPS:

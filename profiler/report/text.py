@@ -66,7 +66,10 @@ def render(run: Run, options: ReportOptions) -> str:
     """The run as lines of at most ``options.width`` columns."""
     page = _Page(run, options)
     lines = page.fitted() if options.top is None else page.lines(options.top, options.top, blanks=True)
-    return "".join(page.paint(line) + "\n" for line in [*lines, *page.candidates(), *page.unattributed(), *page.plan()])
+    return "".join(
+        page.paint(line) + "\n"
+        for line in [*lines, *page.candidates(), *page.counters(), *page.unattributed(), *page.plan()]
+    )
 
 
 class _Page:
@@ -399,6 +402,19 @@ class _Page:
         if len(lines) > 3:
             lines = [*lines[:2], self._end(" ".join(lines[2:]), room)]
         return list(zip(("why  ", "     ", "     "), lines, strict=False))
+
+    def counters(self) -> list[_Line]:
+        """What hardware counters say of predictions; nothing where none were counted."""
+        lines: list[_Line] = []
+        for one in self.run.confirmations:
+            verdict = pad(one.verdict, 11)
+            lines.append(
+                (_Span(verdict, "trust" if one.verdict == "refuted" else ""), _Span(self._elide(one.layer, 50)))
+            )
+            told = [check for check in one.checks if check.verdict != "not told"]
+            lines += [(_Span(self._end(f"{'':11}{check.what}: {check.reason}", self.width), "dim"),) for check in told]
+        heading = "counters  predictions held against ncu"
+        return [(), (_Span(self._end(heading, self.width)),), *lines] if lines else []
 
     def unattributed(self) -> list[_Line]:
         """Kernels that no layer of a plan owns, most time first; the page of a run without a plan stays short."""

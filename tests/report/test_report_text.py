@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler import units
-from profiler.records import ClockSummary, LedgerRow, Match, Run
+from profiler.records import ClockSummary, Confirmation, CounterCheck, LedgerRow, Match, Run
 from profiler.report import ReportOptions, get
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -209,6 +209,19 @@ def test_the_cost_of_the_profiler_is_told_in_as_many_words_as_fit() -> None:
     assert "profiled -4.5 %" in text(faster)
     for changes in ({"latency": run.profiled}, {"latency": of_engine(run).latency}):
         assert "; profiled" not in text(msgspec.structs.replace(run, **changes))
+
+
+def test_what_counters_say_is_listed_by_layer() -> None:
+    checks = (
+        CounterCheck(what="DRAM bytes", verdict="confirmed", reason="48.8 MB counted, 47.2 to 50.3 MB predicted"),
+        CounterCheck(what="math unit", verdict="not told", reason="the counter was not taken"),
+    )
+    one = Confirmation(layer="conv1", verdict="confirmed", checks=checks, launches=3, match="exact", reason="its name")
+    page = text(msgspec.structs.replace(typical(), confirmations=(one,)))
+    assert "\ncounters  predictions held against ncu\nconfirmed  conv1\n" in page
+    assert "\n           DRAM bytes: 48.8 MB counted, 47.2 to 50.3 MB predicted\n" in page
+    assert "math unit" not in page
+    assert "counters " not in text(typical())
 
 
 def test_kernels_of_no_layer_are_listed_with_their_reason() -> None:
