@@ -1,79 +1,94 @@
-"""What the rules find in engines that others measured, and what they claim of the time that was lost.
+"""What the rules find in runs and in engines that others measured, and what they claim of the time that was lost.
 
-    python scripts/bench/findings.py FOLDER [--gpu a100-pcie-80gb]
+    python scripts/bench/findings.py FOLDER [FOLDER ...] [--gpu a100-pcie-80gb]
 
-FOLDER holds files of trtexec as TREx keeps them: ``NAME.graph.json`` with ``NAME.profile.json``, and
-``NAME.timing.json`` where there is one. Printed is, for each, what its layers took above the roofline (the launch floor
-included, since fewer launches win it back), what findings claim of that, every finding, and how the layers fare that a
-hand-written kernel was weighed for.
+A FOLDER is a run folder, or it holds files of trtexec as TREx keeps them: ``NAME.graph.json`` with
+``NAME.profile.json``, and ``NAME.timing.json`` where there is one; these were measured on ``--gpu``. Printed is, for
+each, what its layers took above the roofline (the launch floor included, since fewer launches win it back) and what
+lies between and around them, what findings claim of that, every finding, and how the layers fare that a hand-written
+kernel was weighed for.
 
-Exit code 1 where a layer is claimed twice, or more is claimed than lies above the roofline.
+Exit code 1 where a layer is claimed twice, or more is claimed than was lost.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+from profiler import run_folder
 from profiler.analyze_files import Files, analyze
-from profiler.diagnose.ledger import CEILING, IDEAL
+from profiler.diagnose.ledger import OUTSIDE
 from profiler.errors import TrtprofError
 from profiler.hardware.gpus import find
 from profiler.on_gpus import Settings
-from profiler.records import Run
+from profiler.records import LayerResult, Run
 from profiler.units import format_ns, format_percent
 
 GRAPH = ".graph.json"
 
 
-def show(graph: Path, gpu: str) -> bool:
-    """One engine; returns whether its claims are sound."""
-    stem = graph.name.removesuffix(GRAPH)
-    beside = {role: graph.with_name(f"{stem}.{role}.json") for role in ("profile", "timing")}
-    files = Files(
-        layers=graph,
-        profile=beside["profile"] if beside["profile"].is_file() else None,
-        times=beside["timing"] if beside["timing"].is_file() else None,
-    )
-    print(stem)
-    if files.profile is None:
-        print("  no profile: nothing was measured")
-        return True
-    run = analyze(files, [find(gpu)], Settings())
-    if not isinstance(run, Run):
-        raise TypeError("what was measured is a run")
-    rows = {row.cause: row.ns for row in run.ledger}
+def runs(folder: Path, gpu: str) -> Iterator[tuple[str, Run]]:
+    """The results that a folder holds, with their names."""
+    if (folder / run_folder.REPORT).is_file():
+        yield folder.name, run_folder.RunFolder(folder).report()
+    for graph in sorted(folder.glob(f"*{GRAPH}")):
+        stem = graph.name.removesuffix(GRAPH)
+        profile, times = (graph.with_name(f"{stem}.{role}.json") for role in ("profile", "timing"))
+        if not profile.is_file():
+            print(f"{stem}\n  no profile: nothing was measured")
+            continue
+        files = Files(layers=graph, profile=profile, times=times if times.is_file() else None)
+        run = analyze(files, [find(gpu)], Settings())
+        if isinstance(run, Run):
+            yield stem, run
+
+
+def above_roof(layer: LayerResult) -> int:
+    """What a layer took above the roofline, in ns; all of it where none of it is the model's work."""
+    if layer.role != "compute" or layer.constant or layer.attainable_ns is None:
+        return layer.measured_ns
+    roofline = max((ns for name, ns in layer.terms.items() if name != "launch"), default=0)
+    return max(layer.measured_ns - roofline, 0)
+
+
+def show(name: str, run: Run) -> bool:
+    """One result; returns whether its claims are sound."""
+    inside = sum(map(above_roof, run.layers))
+    outside = sum(max(row.ns, 0) for row in run.ledger if row.cause in OUTSIDE)
     claimed = sum(finding.lost_ns for finding in run.findings)
-    layers = sum(layer.measured_ns for layer in run.layers)
-    lost = layers - rows[IDEAL] - rows.get(CEILING, 0)
+    share = format_percent(claimed / (inside + outside)) if inside + outside else "-"
     print(
-        f"  layers {format_ns(layers)}, above the roofline {format_ns(lost)}, claimed {format_ns(claimed)} "
-        f"({format_percent(claimed / lost) if lost else '-'} of it)"
+        f"{name}\n  lost in layers {format_ns(inside)}, outside {format_ns(outside)}; "
+        f"claimed {format_ns(claimed)}, {share} of it"
     )
     for finding in run.findings:
         print(f"  {finding.code} {format_ns(finding.lost_ns):>9}  {finding.where}")
     verdicts = Counter(candidate.verdict for candidate in run.candidates)
     print("  plugins: " + (", ".join(f"{count} {name}" for name, count in sorted(verdicts.items())) or "none weighed"))
-    owners = Counter(name for finding in run.findings for name in finding.layers)
+    owners = Counter(name for finding in run.findings for name in finding.layers if finding.kind != "trust")
     twice = [name for name, count in owners.items() if count > 1]
-    if twice or claimed > lost:
-        print(f"  WRONG: claimed twice: {twice}; claimed {claimed} of {lost} ns")
-    return not twice and claimed <= lost
+    sound = not twice and claimed <= inside + outside
+    if not sound:
+        print(f"  WRONG: claimed twice: {twice}; claimed {claimed} of {inside + outside} ns")
+    return sound
 
 
 def main() -> int:
-    """Every engine of a folder."""
+    """Every result of every folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--gpu", default="a100-pcie-80gb")
     given = parser.parse_args()
     sound = True
-    for graph in sorted(given.folder.glob(f"*{GRAPH}")):
+    for folder in given.folders:
         try:
-            sound &= show(graph, given.gpu)
+            for name, run in runs(folder, given.gpu):
+                sound &= show(name, run)
         except TrtprofError as error:
-            print(f"  {error}")
+            print(f"{folder}\n  {error}")
             sound = False
     return 0 if sound else 1
 
