@@ -42,6 +42,8 @@ from profiler.records import (
 )
 from profiler.results import by_loss, node_results
 from profiler.run_folder import Request, RunFolder
+from profiler.run_graph import graph_of_layers
+from profiler.timeline import timeline_of_kernels
 from profiler.units import format_bytes, format_ns, format_percent
 
 if TYPE_CHECKING:
@@ -131,6 +133,8 @@ def analyse(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Ru
         kernels_unattributed=alignment.unattributed,
         assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed, stream), *judge.notes),
         created=request.created,
+        timeline=timeline_of_kernels(kernels),
+        graph=graph_of_layers(ran, source.nodes),
     )
 
 

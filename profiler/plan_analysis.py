@@ -54,9 +54,11 @@ from profiler.records import (
     Run,
     Source,
     Tensor,
+    Timeline,
     Unsupported,
 )
 from profiler.results import by_loss, node_results
+from profiler.run_graph import graph_of_plan
 from profiler.units import format_bytes
 
 EVENT_STEP_NS = 500
@@ -139,6 +141,7 @@ class Measured(NamedTuple):
         graph_ns: Latency of the same inference as a CUDA graph; 0 where it was not measured.
         clocks: Of the GPU while the latency was measured; None where they were not sampled.
         clocks_profiled: The same while the kernels were.
+        timeline: One inference of the capture; None where nobody saw when kernels ran.
     """
 
     layers_ns: Sequence[int | None]
@@ -160,6 +163,7 @@ class Measured(NamedTuple):
     graph_ns: int = 0
     clocks: ClockSummary | None = None
     clocks_profiled: ClockSummary | None = None
+    timeline: Timeline | None = None
 
 
 class _Row(NamedTuple):
@@ -360,6 +364,8 @@ def analyse_measured(
             *document.facts.notes,
             *judge.notes,
         ),
+        timeline=measured.timeline,
+        graph=graph_of_plan([one.layer for one in document.layers], layer_names(document.layers), nodes),
     )
 
 
@@ -375,21 +381,29 @@ def without_model(priced: PricedPlan) -> PricedPlan:
     return priced._replace(document=msgspec.structs.replace(priced.document, layers=layers))
 
 
+def layer_names(layers: Sequence[MatchedLayer]) -> list[str]:
+    """What the layers of a plan are called in a result: several of one name are told apart by their place."""
+    alike = Counter(matched.layer.name for matched in layers)
+    return [
+        f"{matched.layer.name} (layer {at})" if alike[matched.layer.name] > 1 else matched.layer.name
+        for at, matched in enumerate(layers)
+    ]
+
+
 def _time(time: LayerTime) -> int:
     return time.average_ns if time.median_ns is None else time.median_ns
 
 
 def _rows(priced: PricedPlan, estimates: Sequence[Estimate | None], measured: Measured) -> list[_Row]:
-    """Layers with a time, in execution order; several of one name are told apart by their place."""
-    alike = Counter(matched.layer.name for matched in priced.document.layers)
+    """Layers with a time, in execution order."""
+    names = layer_names(priced.document.layers)
     rows = []
     for index, (matched, cost, estimate, ns, kernels) in enumerate(
         zip(priced.document.layers, priced.costs, estimates, measured.layers_ns, measured.kernels, strict=True)
     ):
         if ns is None:
             continue
-        name = matched.layer.name
-        name = f"{name} (layer {index})" if alike[name] > 1 else name
+        name = names[index]
         rows.append(
             _Row(
                 at=index,

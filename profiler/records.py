@@ -15,7 +15,7 @@ import msgspec
 
 from profiler import units
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of every JSON file and document that trtprof writes."""
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -1447,6 +1447,63 @@ class NodeResult(Record, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Timeline(Record, frozen=True, kw_only=True):
+    """One inference as captured, kernel by kernel: the one whose time is the median of those that count.
+
+    ``lane``, ``layer``, ``name``, ``start_ns`` and ``dur_ns`` are columns of one table, all of the same length, one
+    row an event, by ``start_ns``: columns, since there may be ten thousands of them. ``lane``, ``layer`` and ``name``
+    are places in ``lanes``, ``layers`` and ``names``; ``layer`` is -1 where the event was led to no layer. Times are
+    as captured, with the profiler's own; those of a layer (`LayerResult.measured_ns`) may be less.
+    """
+
+    iteration: NonNegative
+    """Which of the profiled inferences it is."""
+    duration_ns: NonNegative
+    """From the first event to the end of the last."""
+    lanes: tuple[TimelineLane, ...]
+    layers: tuple[str, ...]
+    """Names of `Run.layers`."""
+    names: tuple[str, ...]
+    """Of kernels, copies, calls of the host."""
+    lane: tuple[int, ...]
+    layer: tuple[int, ...]
+    name: tuple[int, ...]
+    start_ns: tuple[int, ...]
+    """From the first event of the inference on."""
+    dur_ns: tuple[int, ...]
+    note: str = ""
+    """In words, how it was chosen, and what was left out."""
+
+
+class TimelineLane(Record, frozen=True, kw_only=True):
+    """Where events of a timeline happen one after the other: ``stream 7``, ``thread 1``.
+
+    ``depth`` counts lanes of the same name: 1 is for what runs inside events of 0, as the kernels of a loop do.
+    """
+
+    name: str
+    kind: Literal["kernels", "copies", "host"]
+    depth: NonNegative = 0
+
+
+class RunGraph(Record, frozen=True, kw_only=True):
+    """Who reads what from whom, of the layers of a run and of the nodes of its model.
+
+    ``layer_from``, ``layer_to``, ``tensor`` and ``nbytes`` are columns of one table, one row an edge: places in
+    ``layers``, the tensor that the one writes and the other reads, and its bytes (-1 where they are not known).
+    ``node_from`` and ``node_to`` are places in `Run.nodes`.
+    """
+
+    layers: tuple[str, ...]
+    """Names of layers in execution order: those of `Run.layers`, and others that took no time."""
+    layer_from: tuple[int, ...] = ()
+    layer_to: tuple[int, ...] = ()
+    tensor: tuple[str, ...] = ()
+    nbytes: tuple[int, ...] = ()
+    node_from: tuple[int, ...] = ()
+    node_to: tuple[int, ...] = ()
+
+
 class Run(Record, frozen=True, kw_only=True):
     """The whole result of a run: the JSON document, and all that a reporter may read."""
 
@@ -1489,3 +1546,170 @@ class Run(Record, frozen=True, kw_only=True):
     """The same while the profiler ran, so while the kernels were timed."""
     confirmations: tuple[Confirmation, ...] = ()
     """Layers whose kernels were measured with hardware counters, most time lost first."""
+    timeline: Timeline | None = None
+    """One inference as captured; None where nobody saw when kernels ran (`nsys stats`, a profile of layers)."""
+    graph: RunGraph | None = None
+    """Who reads what from whom; None where neither a plan nor a model tells."""
+    tags: tuple[str, ...] = ()
+    """What its owner calls it: words to find it by, kept beside the run and no part of its result."""
+
+
+# --- two runs side by side ------------------------------------------------------------------
+
+ChangeCause = Literal[
+    "work changed",
+    "precision changed",
+    "fusion changed",
+    "kernel changed",
+    "roof changed",
+    "clock changed",
+    "only before",
+    "only after",
+    "same kernels, other time",
+    "copies and gaps",
+    "host",
+    "unexplained",
+]
+"""Why two runs differ. ``work`` is what the model asks for (shapes, ops); ``precision`` the dtype that a part of it is
+computed in; ``fusion`` which nodes share a layer; ``kernel`` another kernel for the same layer; ``roof`` other ceilings
+(another device, another number of threads); ``clock`` another clock, or speed of the machine, on the same device."""
+
+Significance = Literal["slower", "faster", "not significant"]
+
+
+class Side(Record, frozen=True, kw_only=True):
+    """One side of a comparison: a run, or several of the same thing taken together."""
+
+    label: str
+    """What to call it: the name of its folder."""
+    paths: tuple[str, ...]
+    """Of its runs."""
+    model: str
+    backend: str
+    device: str
+    created: str
+    tags: tuple[str, ...] = ()
+    latency: Latency
+    """Over the samples of all its runs."""
+    medians_ns: tuple[int, ...]
+    """Median of each of its runs."""
+    attainable_ns: NonNegative | None
+    """What the roofline allows, as the reports of its runs have it; of several runs the median."""
+
+
+class Interval(Record, frozen=True, kw_only=True):
+    """A quantity and the interval that holds it with a confidence of ``level``."""
+
+    value: float
+    low: float
+    high: float
+    level: Fraction = 0.95
+
+
+class LatencyChange(Record, frozen=True, kw_only=True):
+    """What became of the median latency, after less before."""
+
+    difference_ns: Interval
+    ratio: Interval
+    """After over before."""
+    answer: Significance
+    samples_before: NonNegative
+    samples_after: NonNegative
+    method: str
+    """How the interval was found, in words."""
+    reason: str = ""
+    """In words, why the answer is what it is."""
+
+
+class ChangeRow(Record, frozen=True, kw_only=True):
+    """One step from the latency before to that after; the steps sum to the difference of the medians."""
+
+    cause: ChangeCause
+    ns: int
+    kind: Literal["fact", "estimate", "remainder"]
+    regions: NonNegative = 0
+    """Parts of the model that have a share in it."""
+    meaning: str = ""
+
+
+class RegionChange(Record, frozen=True, kw_only=True):
+    """A part of the model on both sides: the least set of nodes whose layers compute nothing else on either.
+
+    ``parts`` says by cause what the difference is made of, and sums to it.
+    """
+
+    name: str
+    """Of its heaviest node, and how many others."""
+    op_types: str
+    nodes_before: tuple[str, ...] = ()
+    nodes_after: tuple[str, ...] = ()
+    layers_before: tuple[str, ...] = ()
+    layers_after: tuple[str, ...] = ()
+    kernels_before: tuple[str, ...] = ()
+    kernels_after: tuple[str, ...] = ()
+    dtype_before: str = ""
+    dtype_after: str = ""
+    before_ns: NonNegative = 0
+    after_ns: NonNegative = 0
+    difference_ns: int = 0
+    attainable_before_ns: NonNegative | None = None
+    attainable_after_ns: NonNegative | None = None
+    parts: dict[str, int] = {}
+    """`ChangeCause` -> ns."""
+    interval_ns: Interval | None = None
+    """Of the difference; None where single inferences were not kept by layer."""
+    answer: Significance | None = None
+    match: Literal["same names", "same place", "only before", "only after"] = "same names"
+    """How the nodes of both sides were found to be the same."""
+    reason: str = ""
+
+
+class FactChange(Record, frozen=True, kw_only=True):
+    """Something about the runs that is not the same: a version, an option, a device, an input."""
+
+    what: str
+    before: str
+    after: str
+
+
+class GateResult(Record, frozen=True, kw_only=True):
+    """A gate and its answer. ``value`` is what it looks at, in percent (or ns), above ``threshold`` it fails.
+
+    ``failed`` only where the whole interval is above the threshold, ``passed`` where none of it is,
+    ``inconclusive`` else.
+    """
+
+    gate: str
+    """As asked for: ``latency>3%``."""
+    what: Literal["latency", "lost", "gap-to-roof"]
+    unit: Literal["%", "ns"]
+    threshold: float
+    value: Interval | None
+    """None where it cannot be told, which is inconclusive."""
+    answer: Literal["passed", "failed", "inconclusive"]
+    reason: str
+    """In words, with the numbers."""
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """One run against another."""
+
+    before: Side
+    after: Side
+    verdict: str
+    latency: LatencyChange
+    ledger: tuple[ChangeRow, ...]
+    regions: tuple[RegionChange, ...]
+    """Largest difference first."""
+    facts: tuple[FactChange, ...] = ()
+    findings_gone: tuple[Finding, ...] = ()
+    findings_new: tuple[Finding, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Comparisons(Record, frozen=True, kw_only=True):
+    """The document of `trtprof compare A B [C...] --format json`: B, C, ... each against A."""
+
+    schema_version: int
+    comparisons: tuple[Comparison, ...]

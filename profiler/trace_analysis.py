@@ -18,7 +18,7 @@ from profiler.diagnose import JUDGE, Judge
 from profiler.diagnose.ledger import Around
 from profiler.engine_plan import PricedPlan, price_plan
 from profiler.gpu_trace import GpuTrace
-from profiler.plan_analysis import Measured, analyse_measured, latency_of, without_model
+from profiler.plan_analysis import Measured, analyse_measured, latency_of, layer_names, without_model
 from profiler.records import (
     Ceilings,
     GpuSpec,
@@ -32,6 +32,7 @@ from profiler.records import (
     Run,
     Source,
 )
+from profiler.timeline import timeline_of_trace
 from profiler.units import format_bytes, format_ns
 
 _PARTS = ("copy_ns", "overlap_ns", "gap_inside_ns", "gap_between_ns", "gap_host_ns")
@@ -184,6 +185,7 @@ def measured_by(
         lacking=(*_lacking_launches(trace), *_lacking(alignment, times, planned=planned)),
         notes=(*trace.notes, *_facts(alignment), *alignment.notes),
         versions={trace.collector: trace.version} if trace.version else {},
+        timeline=timeline_of_trace(trace, alignment, layer_names(alignment.layers)),
     )
 
 

@@ -7,6 +7,7 @@ infinity, so that a saved run gives the same bytes every time.
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import msgspec
@@ -23,7 +24,16 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - a documen
     Raises:
         TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
     """
-    return msgspec.json.format(msgspec.json.encode(plain(run)), indent=2).decode() + "\n"
+    return _on_one_line(msgspec.json.format(msgspec.json.encode(plain(run)), indent=2).decode()) + "\n"
+
+
+_NUMBERS = re.compile(r"\[\s+-?\d+(?:,\s+-?\d+)*\s+\]")
+"""A list of whole numbers, as indented JSON has it. Within a string nothing has a line break."""
+
+
+def _on_one_line(text: str) -> str:
+    """Lists of whole numbers on one line each: shapes read better, and columns of 10,000 rows are no pages."""
+    return _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text)
 
 
 def schema() -> dict[str, Any]:

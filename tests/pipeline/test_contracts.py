@@ -64,6 +64,17 @@ def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factor
     }
     assert above == {finding.where for finding in run.findings if finding.code == "TR901"}
 
+    # What is drawn of one inference is all of it, and whom a layer reads from runs before it.
+    assert run.timeline is not None
+    assert run.graph is not None
+    shown = kernels[kernels["iteration"] == run.timeline.iteration]
+    assert sum(run.timeline.dur_ns) == int(shown["dur_ns"].sum())
+    assert {run.timeline.layers[at] for at in run.timeline.layer} == set(shown["layer"])
+    assert set(run.graph.layers) == {layer.name for layer in run.layers}
+    assert all(maker < reader for maker, reader in zip(run.graph.layer_from, run.graph.layer_to, strict=True))
+    if len(run.layers) > 1:
+        assert set(run.graph.layer_from) | set(run.graph.layer_to) == set(range(len(run.layers)))
+
     # 4. Nothing is unknown here, and every node has a fate.
     assert run.unsupported == ()
     assert {node.fate for node in run.nodes} <= {"layer", "folded", "eliminated"}
