@@ -27,6 +27,7 @@ from profiler.ort_session import SessionRequest
 from profiler.records import (
     SCHEMA_VERSION,
     Backend,
+    Comparisons,
     Device,
     Engine,
     GpuSpec,
@@ -606,6 +607,24 @@ def sweep(
     return msgspec.structs.replace(found, model=msgspec.structs.replace(found.model, path=model))
 
 
+def compare(sides: Sequence[Sequence[Path]], gates: Sequence[str] = ()) -> Comparisons:
+    """Set finished runs side by side: each side but the first against the first.
+
+    Args:
+        sides: The run folders of each side, one or several of the same thing.
+        gates: ``--gate`` values, such as ``latency>3%``; see `profiler.compare.gates`.
+
+    Raises:
+        UsageError: A gate is none, or runs cannot be compared.
+        MissingError: A run did not finish, or its samples are not there.
+    """
+    from profiler.compare import compare as compare_runs
+    from profiler.compare import gates as gating
+
+    asked = gating.parse(gates)
+    return gating.judged(compare_runs([[RunFolder(path) for path in side] for side in sides]), asked)
+
+
 def choose_backend(asked: str) -> Backend:
     """The backend that will run, and why it was chosen, in words.
 
@@ -828,7 +847,8 @@ def _as_profiled(folder: RunFolder, engine: Engine) -> None:
 
 
 def save_report(folder: RunFolder, run: Run) -> None:
-    """Write the document and the page of a finished run into its folder."""
+    """Write the document and the page of a finished run into its folder; its tags are kept beside them."""
+    run = msgspec.structs.replace(run, tags=())
     folder.write_bytes(run_folder.REPORT, render(run, "json").encode())
     folder.write_bytes("report.html", render(run, "html").encode())
 
@@ -838,3 +858,10 @@ def render(run: Run, format_name: str, **options: object) -> str:
     from profiler import report
 
     return report.get(format_name).render(run, report.ReportOptions(**options))  # type: ignore[arg-type]
+
+
+def encode(run: Run, format_name: str, **options: object) -> bytes:
+    """The same as bytes, for formats that are no text as well."""
+    from profiler import report
+
+    return report.get(format_name).encode(run, report.ReportOptions(**options))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@
       capture.json      summary of both; its presence says that the capture is whole
       report.json       the result (`records.Run`), the document of ``--format json``
       report.html       the page
+      tags.json         what its owner calls it (`RunFolder.tag`); no part of the result
 
 JSON for what people read, Parquet for what there is a lot of. A file is written beside its place
 and moved there, so that a kill leaves the old file or the new one, never half of one.
@@ -53,6 +54,11 @@ CAPTURE = "capture.json"
 LATENCY = "latency.parquet"
 KERNELS = "kernels.parquet"
 REPORT = "report.json"
+PAGE = "report.html"
+TAGS = "tags.json"
+
+_TAG = re.compile(r"\w[\w.+:/@-]{0,63}")
+"""A tag: one word of at most 64 letters, digits and ``. + : / @ - _``, which no shell and no list takes apart."""
 
 T = TypeVar("T")
 
@@ -69,6 +75,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     sha256: str
     options: Mapping[str, str]
+
+
+class Tags(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner of a run calls it: the content of ``tags.json``, sorted, each once."""
+
+    schema_version: int
+    tags: tuple[str, ...] = ()
 
 
 class RunFolder:
@@ -161,7 +174,7 @@ class RunFolder:
             raise UsageError(f"{path} cannot be read", why=str(error).splitlines()[0], fix="run again") from None
 
     def report(self) -> Run:
-        """The finished run; one of an older schema that today's records hold is brought up to date.
+        """The finished run with its tags; one of an older schema that today's records hold is brought up to date.
 
         Raises:
             MissingError: The run did not finish.
@@ -174,7 +187,78 @@ class RunFolder:
                 why=f"it has schema version {run.schema_version}, this trtprof reads {SCHEMA_VERSION}",
                 fix="read it with the trtprof that wrote it, or run the model again",
             )
-        return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION)
+        return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION, tags=self.tags())
+
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the run, sorted; none where it never got any.
+
+        Raises:
+            UsageError: The file is damaged.
+        """
+        return self.read(TAGS, Tags).tags if self.has(TAGS) else ()
+
+    def tag(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> tuple[str, ...]:
+        """Give the run tags and take others away; one that it has, or has not, already is no error.
+
+        Returns:
+            The tags that it has now.
+
+        Raises:
+            UsageError: A tag is not one, or the run has none to be taken away; nothing is changed then.
+            MissingError: The folder cannot be written.
+        """
+        check_tags((*add, *remove))
+        old = self.tags()
+        for tag in remove:
+            if tag not in old:
+                raise UsageError(
+                    f"{self.path} has no tag {tag!r}",
+                    why="it has " + (", ".join(old) or "none"),
+                    fix=f"--untag {old[0]}" if old else f"--tag {tag} gives it one",
+                )
+        new = tuple(sorted((set(old) - set(remove)) | set(add)))
+        if new != old:
+            self.write(TAGS, Tags(schema_version=SCHEMA_VERSION, tags=new))
+        return new
+
+
+def check_tags(tags: Sequence[str]) -> None:
+    """Refuse tags that would not do as a word on a command line or in a list.
+
+    Raises:
+        UsageError: One is no tag.
+    """
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise UsageError(
+                f"{tag[:80]!r} is no tag",
+                why="a tag is one word: it begins with a letter or a digit, then letters, digits and . + : / @ - _, "
+                "at most 64 in all",
+                fix="--tag baseline",
+            )
+
+
+def newest(reports: Path) -> RunFolder:
+    """The finished run that was written last, of all in a folder.
+
+    Raises:
+        MissingError: There is none.
+    """
+    found: list[tuple[int, str, Path]] = []
+    try:
+        for path in reports.iterdir():
+            report = path / REPORT
+            if not path.name.startswith(".") and report.is_file():
+                found.append((report.stat().st_mtime_ns, path.name, path))
+    except OSError:
+        found = []
+    if not found:
+        raise MissingError(
+            f"there is no finished run in {reports}",
+            why="no folder in it has a report.json" if reports.is_dir() else "there is no such folder",
+            fix="trtprof run model.onnx, or name a run folder",
+        )
+    return RunFolder(max(found)[2])
 
 
 def _renewed(data: bytes) -> bytes:

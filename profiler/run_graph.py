@@ -75,20 +75,23 @@ def _graph(layers: Sequence[_Access], nodes: Sequence[Node]) -> RunGraph:
             if tensor in makers:
                 edges.append((makers[tensor], at, tensor, nbytes))
         makers.update(dict.fromkeys(layer.writes, at))
-    node_edges = _node_edges(nodes)
+    edges_of_nodes = node_edges(nodes)
     return RunGraph(
         layers=tuple(layer.name for layer in layers),
         layer_from=tuple(edge[0] for edge in edges),
         layer_to=tuple(edge[1] for edge in edges),
         tensor=tuple(edge[2] for edge in edges),
         nbytes=tuple(edge[3] for edge in edges),
-        node_from=tuple(maker for maker, _ in node_edges),
-        node_to=tuple(reader for _, reader in node_edges),
+        node_from=tuple(maker for maker, _ in edges_of_nodes),
+        node_to=tuple(reader for _, reader in edges_of_nodes),
     )
 
 
-def _node_edges(nodes: Sequence[Node]) -> list[tuple[int, int]]:
-    """Each pair once, by reader. A node of a subgraph also reads from the graphs around it."""
+def node_edges(nodes: Sequence[Node]) -> list[tuple[int, int]]:
+    """Which node reads from which, as places of maker and reader, each pair once, by reader.
+
+    A node of a subgraph also reads from the graphs around it.
+    """
     makers = {
         (node.graph, tensor.name): at
         for at, node in enumerate(nodes)

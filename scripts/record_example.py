@@ -1,10 +1,12 @@
-"""Record the README's example on this machine: the run folder, the picture, the text and the rule list.
+"""Record the README's example on this machine: the run folder, the pictures, the text and the rule list.
 
     python scripts/record_example.py [--keep-run]
 
-Runs ``sample_models/resnet_tiny.onnx`` into ``reports/example`` (``--keep-run`` renders the run that
-is there), takes a picture of its page in Chromium, and writes what the commands of the README print
-and the list of rules between the markers in README.md. A test holds the README against all of them.
+Runs ``sample_models/resnet_tiny.onnx`` into ``reports/example``, and with one thread into
+``reports/example-1-thread``, of which only what `trtprof compare` reads is kept (``--keep-run``
+renders the runs that are there), takes pictures of the page in Chromium, draws the roofline and the
+ledger, and writes what the commands of the README print and the list of rules between the markers in
+README.md. A test holds the README against all of them.
 """
 
 from __future__ import annotations
@@ -22,11 +24,21 @@ from profiler.hardware import gpus
 from profiler.op_sweep import parse_options, sweep_op
 from profiler.prediction import Settings
 from profiler.records import OpSweepDevice, Prediction
-from profiler.report import op_sweep, prediction, sweep
+from profiler.report import comparison, op_sweep, prediction, sweep
 from profiler.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = Path("reports/example")
+OTHER = Path("reports/example-1-thread")
+COMPARED = {
+    "request.json",
+    "ceilings.json",
+    "capture.json",
+    "latency.parquet",
+    "kernels.parquet",
+    "report.json",
+}
+"""What a comparison reads of a run folder."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -41,6 +53,12 @@ def rule_table() -> str:
 
 def example_text() -> str:
     return pipeline.render(RunFolder(ROOT / EXAMPLE).report(), "text")
+
+
+def two_runs_text() -> str:
+    """The comparison of both runs of the example."""
+    found = pipeline.compare([[ROOT / OTHER], [ROOT / EXAMPLE]])
+    return comparison.render_text(found, 80, None, ascii_only=False, color=False)
 
 
 def sweep_text() -> str:
@@ -88,6 +106,7 @@ def _until(text: str, end: str) -> str:
 
 PRINTED = {
     "example": example_text,
+    "two runs": two_runs_text,
     "sweep": sweep_text,
     "predict": predict_text,
     "compare": compare_text,
@@ -115,11 +134,23 @@ def main() -> None:
     if not options.keep_run:
         model = "sample_models/resnet_tiny.onnx"
         pipeline.execute(pipeline.RunOptions(model=model, output=str(EXAMPLE), force=True))
+        pipeline.execute(pipeline.RunOptions(model=model, output=str(OTHER), threads=1, force=True))
+        for path in OTHER.iterdir():
+            if path.name not in COMPARED:
+                path.unlink()
     else:
-        pipeline.save_report(RunFolder(EXAMPLE), RunFolder(EXAMPLE).report())
+        pipeline.save_report(RunFolder(EXAMPLE), pipeline.analysed(RunFolder(EXAMPLE)))
     readme = ROOT / "README.md"
     readme.write_text(updated(readme.read_text()))
+    figures()
     picture()
+
+
+def figures() -> None:
+    """The roofline and the ledger of the example, as `trtprof report reports/example -o roofline.svg` draws them."""
+    run = RunFolder(EXAMPLE).report()
+    for figure in ("roofline", "ledger"):
+        (ROOT / EXAMPLE / f"{figure}.svg").write_bytes(pipeline.encode(run, "svg", figure=figure))
 
 
 def picture() -> None:
@@ -135,6 +166,21 @@ def picture() -> None:
         page.goto((ROOT / EXAMPLE / "report.html").as_uri())
         page.wait_for_timeout(500)
         page.screenshot(path=str(ROOT / EXAMPLE / "report.png"))
+        for panel in ("timeline", "graph"):
+            page.locator(f"#{panel}").scroll_into_view_if_needed()
+            page.wait_for_timeout(500)
+        top = page.locator("#timeline").bounding_box()
+        bottom = page.locator("#graph").bounding_box()
+        if top is None or bottom is None:
+            raise TypeError("the page has no timeline or no graph")
+        below = page.evaluate("window.scrollY")
+        page.screenshot(
+            path=str(ROOT / EXAMPLE / "panels.png"),
+            full_page=True,
+            clip={
+                "x": 0, "y": top["y"] + below, "width": 1200, "height": bottom["y"] + bottom["height"] - top["y"],
+            },
+        )  # fmt: skip
         browser.close()
 
 

@@ -26,7 +26,7 @@ def test_what_commands_print_and_the_rules_are_those_of_the_code() -> None:
     """After an intended change: python scripts/record_example.py --keep-run."""
     assert recorder().updated(README) == README
     for name, expected in (
-        ("example", "measured"), ("sweep", "*batch"), ("predict", "dram 273 us"),
+        ("example", "measured"), ("two runs", "roof changed"), ("sweep", "*batch"), ("predict", "dram 273 us"),
         ("compare", "fastest"), ("plan", "20 launches"), ("op sweep", "116 M"),
     ):  # fmt: skip
         assert name in recorder().PRINTED

@@ -19,8 +19,8 @@ EXIT_CODES = """Exit codes: 0 done, 1 findings or a regression (only when asked 
 130 stopped by Ctrl-C."""
 
 _ORDER = (
-    "run", "inspect", "predict", "build", "analyze", "report", "export", "sweep", "gpus", "calibrate", "kernel",
-    "rules", "doctor",
+    "run", "inspect", "predict", "build", "analyze", "report", "compare", "export", "sweep", "gpus", "calibrate",
+    "kernel", "rules", "doctor",
 )  # fmt: skip
 """Of the commands in the help: the main job first."""
 
@@ -63,7 +63,19 @@ def _root(
 
 def load_commands() -> None:
     """Import the modules of all commands, which register themselves with `app`."""
-    from profiler.cli import analyze, build, calibrate, commands, gpus, kernel, predict, run, sweep  # noqa: F401
+    from profiler.cli import (  # noqa: F401
+        analyze,
+        build,
+        calibrate,
+        commands,
+        compare,
+        gpus,
+        kernel,
+        predict,
+        report,
+        run,
+        sweep,
+    )
 
 
 def main() -> None:

@@ -13,7 +13,26 @@ from profiler.cli.counted import say_confirmations
 from profiler.cli.files import check_format, refuse_existing, writable, write
 from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
 from profiler.cli.options import BatchOption, ExplainOption, FailOnOption, ForceOption, ShapesOption, TopOption
-from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width, wants_color
+from profiler.cli.output import (
+    View,
+    ascii_only,
+    encoded,
+    errors_shown,
+    refuse_binary,
+    result,
+    say,
+    send,
+    terminal_width,
+)
+from profiler.cli.run_options import (
+    ByOption,
+    FigureOption,
+    RedactOption,
+    RooflineOption,
+    TableOption,
+    check_views,
+    next_step,
+)
 from profiler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,15 +109,23 @@ def analyze(
         list[str] | None,
         typer.Option(
             "--output", "-o", metavar="FILE",
-            help="Write there too: .html, .json, .csv or .txt; without a profile .svg, .png or .md in place of .html.",
+            help=(
+                "Write there too: .html, .json, .csv, .txt, .md, .svg, .png and all that `trtprof report` knows; "
+                "without a profile no page."
+            ),
         ),
     ] = None,
     force: ForceOption = False,
     format_name: Annotated[
         str,
-        typer.Option("--format", help="What to print: text, json, csv or html; without a profile markdown, not html."),
+        typer.Option("--format", help="What to print: text, json, csv, markdown ...; html only with a profile."),
     ] = "text",
     top: TopOption = None,
+    by: ByOption = "layer",
+    table: TableOption = None,
+    figure: FigureOption = "roofline",
+    roofline: RooflineOption = None,
+    redact: RedactOption = False,
     fail_on: FailOnOption = None,
     explain: ExplainOption = None,
 ) -> None:  # fmt: skip
@@ -121,8 +148,9 @@ def analyze(
         )
         files = analyze_files.exported(files, say)
         measured = files.profile is not None or files.nsys is not None
+        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)
         if not measured:
-            _refuse_unmeasured(fail_on, explain)
+            _refuse_unmeasured(fail_on, explain, redact=redact)
         if explain is not None:
             _check_explain(explain, format_name)
         paths = _checked("text" if explain else format_name, output, measured=measured, force=force)
@@ -131,7 +159,8 @@ def analyze(
         judge = Judge(config.load().thresholds, cases.append)
         found = analyze_files.analyze(files, specs, how, shapes or (), batch, device, inferences, judge)
         if isinstance(found, Run):
-            _show_run(found, paths, format_name, top, _explained(cases[0], explain, format_name) if explain else "")
+            in_place = _explained(cases[0], explain, format_name) if explain else ""
+            _show_run(found, paths, format_name, view, in_place, redact=redact)
         else:
             _show_prediction(found, paths, format_name, top)
         if not paths and explain is None:
@@ -140,12 +169,16 @@ def analyze(
             failing.check(found.findings, asked)
 
 
-def _refuse_unmeasured(fail_on: list[str] | None, explain: tuple[str, str] | None) -> None:
-    for option, given in (("--fail-on", fail_on), ("--explain", explain)):
+def _refuse_unmeasured(fail_on: list[str] | None, explain: tuple[str, str] | None, *, redact: bool) -> None:
+    for option, given, why in (
+        ("--fail-on", fail_on, "findings are about time that was measured"),
+        ("--explain", explain, "findings are about time that was measured"),
+        ("--redact", redact, "a prediction is of a model that one has, and keeps its names"),
+    ):
         if given:
             raise UsageError(
                 f"{option} is of no use without times of layers",
-                why="findings are about time that was measured",
+                why=why,
                 fix="give the profile or a capture too (--profile, --nsys)",
             )
 
@@ -177,7 +210,7 @@ def _checked(format_name: str, output: list[str] | None, *, measured: bool, forc
         return writable(output, force=force)
     from profiler import report
 
-    report.get(format_name)
+    refuse_binary(format_name)
     for name in output or ():
         report.for_path(name)
         refuse_existing(Path(name), force=force)
@@ -224,18 +257,25 @@ def _asked(
     return [target.spec for target in targets], how
 
 
-def _show_run(run: Run, paths: list[Path], format_name: str, top: int | None, in_place: str) -> None:
+def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_place: str, *, redact: bool) -> None:
     """Print the run, or what is to be printed in its place, and write its files."""
-    from profiler import pipeline, report
+    from profiler import report
 
-    written = [(path, pipeline.render(run, report.for_path(str(path)).name, top=top)) for path in paths]
-    out = sys.stdout
-    look = {"width": terminal_width(out), "color": wants_color(out), "ascii": ascii_only(out)}
-    result(in_place or pipeline.render(run, format_name, top=top, **look))
+    if redact:
+        from profiler.cli.run_options import private_names
+        from profiler.redact import redact as redacted
+
+        run = redacted(run, private_names())
+    written = [(path, report.for_path(str(path)).name) for path in paths]
+    contents = [encoded(run, name, view) for _, name in written]
+    if in_place:
+        result(in_place)
+    else:
+        send(run, format_name, view)
     say_confirmations(run)
-    for path, text in written:
-        write(path, text.encode())
-        say(f"wrote {path}")
+    for (path, name), content in zip(written, contents, strict=True):
+        write(path, content)
+        say(f"wrote {path}" + next_step(name, path))
 
 
 def _show_prediction(found: Prediction, paths: list[Path], format_name: str, top: int | None) -> None:

@@ -9,28 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli import app
-from profiler.cli.files import refuse_existing, write
 from profiler.cli.options import (
     BatchOption,
     DtypesOption,
     DynamicOption,
-    ExplainOption,
     FactoryOption,
-    FailOnOption,
     ForceOption,
     ModelArgument,
     OnnxOption,
     ShapesOption,
-    TopOption,
     export_options,
     one_model,
 )
-from profiler.cli.output import StageLines, errors_shown, rendered, result, say, terminal_width
+from profiler.cli.output import StageLines, errors_shown, result, say, terminal_width
 from profiler.errors import MissingError, TrtprofError, UsageError
 
 if TYPE_CHECKING:
     from profiler.records import LiveGpu
-    from profiler.run_folder import RunFolder
 
 
 @app.command()
@@ -159,62 +154,6 @@ def export(
             if any(isinstance(dim, str) for dim in tensor.shape or ())
         ]
         say(f"next: trtprof run {done.path}" + (f" --shapes {example(free)}" if free else ""))
-
-
-@app.command()
-def report(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as reports/<model>-<stamp>.")],
-    format_name: Annotated[
-        str | None, typer.Option("--format", help="text, json, csv or html; default by the suffix of -o, else text.")
-    ] = None,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write there; - is stdout.")] = "-",
-    force: ForceOption = False,
-    top: TopOption = None,
-    fail_on: FailOnOption = None,
-    explain: ExplainOption = None,
-) -> None:
-    """Render a finished run again, or say why a rule was silent on a layer of it.
-
-    Nothing but its folder is needed: no model, no engine, no device.
-    """
-    from profiler.run_folder import RunFolder
-
-    with errors_shown():
-        from profiler.cli import fail_on as failing
-
-        asked = failing.criteria(fail_on)
-        folder = RunFolder(run_folder)
-        if explain is not None:
-            text = _explained(folder, explain, format_name, output)
-        else:
-            from profiler import report as formats
-
-            name = format_name or ("text" if output == "-" else formats.for_path(output).name)
-            formats.get(name)
-            text = rendered(folder.report(), name, top, to_terminal=output == "-")
-        if output == "-":
-            result(text)
-        else:
-            path = Path(output)
-            refuse_existing(path, force=force)
-            write(path, text.encode())
-            say(f"wrote {path}")
-        if asked:
-            failing.check(folder.report().findings, asked)
-
-
-def _explained(folder: RunFolder, explain: tuple[str, str], format_name: str | None, output: str) -> str:
-    """What a rule says of a layer of a finished run, as text or JSON."""
-    from profiler import pipeline
-    from profiler.cli.rules import check_format, explained
-    from profiler.diagnose.explain import explain as explain_layer
-    from profiler.diagnose.explain import rule_of
-
-    name = format_name or ("json" if output.endswith(".json") else "text")
-    check_format("--explain", name)
-    code, layer = explain
-    rule_of(code)
-    return explained(explain_layer(pipeline.case_of(folder), code, layer), name)
 
 
 @app.command()

@@ -40,7 +40,9 @@ def check_format(command: str, name: str) -> None:
         raise UsageError(f"{command} has no format {name!r}", why="known: " + ", ".join(FORMATS), fix="--format json")
 
 
-def writable(names: Sequence[str] | None, *, force: bool) -> list[Path]:
+def writable(
+    names: Sequence[str] | None, *, force: bool, suffixes: Sequence[str] = tuple(SUFFIXES), example: str = "result.svg"
+) -> list[Path]:
     """The files of ``-o``, before any work is done for them.
 
     Raises:
@@ -48,11 +50,11 @@ def writable(names: Sequence[str] | None, *, force: bool) -> list[Path]:
     """
     paths = [Path(name) for name in names or ()]
     for path in paths:
-        if path.suffix.lower() not in SUFFIXES:
+        if path.suffix.lower() not in suffixes:
             raise UsageError(
                 f"{path} says no format",
-                why="known suffixes: " + ", ".join(SUFFIXES),
-                fix=f"-o {path.stem or 'result'}.svg",
+                why="known suffixes: " + ", ".join(suffixes),
+                fix=f"-o {path.stem or Path(example).stem}{Path(example).suffix}",
             )
         refuse_existing(path, force=force)
     return paths

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import typer
 
-from profiler.errors import CaptureError, TrtprofError
+from profiler.errors import CaptureError, TrtprofError, UsageError
+
+if TYPE_CHECKING:
+    from profiler.records import Run
 
 
 def say(text: str) -> None:
@@ -33,11 +36,11 @@ def result(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def terminal_width(stream: TextIO) -> int:
+def terminal_width(stream: TextIO, most: int = 120) -> int:
     """Columns to write for: the terminal's, or 80 where there is none; at most 120, which reads well."""
     if not stream.isatty() and "COLUMNS" not in os.environ:
         return 80
-    return max(60, min(shutil.get_terminal_size().columns, 120))
+    return max(60, min(shutil.get_terminal_size().columns, most))
 
 
 def wants_color(stream: TextIO) -> bool:
@@ -156,13 +159,67 @@ class StageLines:
         self._stage = ""
 
 
-def rendered(run: object, name: str, top: int | None, *, to_terminal: bool) -> str:
+_WIDEST_RUN = 160
+"""Columns of the report of a run, whose rows end in names."""
+
+
+class View(NamedTuple):
+    """What a person chose of a report: see `profiler.report.ReportOptions`."""
+
+    top: int | None = None
+    by: str = "layer"
+    table: str = "layers"
+    figure: str = "roofline"
+    file: str = ""
+    roofline: bool | None = None
+
+
+def rendered(run: Run, name: str, view: View, *, to_terminal: bool) -> str:
     """A run in one of the report formats, to the width, colours and characters of the terminal where it goes there."""
     from profiler import pipeline
-    from profiler.records import Run
 
-    assert isinstance(run, Run)  # noqa: S101 - for the type checker; the import is lazy
-    if name != "text" or not to_terminal:
-        return pipeline.render(run, name, top=top)
-    out = sys.stdout
-    return pipeline.render(run, name, top=top, width=terminal_width(out), color=wants_color(out), ascii=ascii_only(out))
+    options: dict[str, object] = view._asdict()
+    if name == "text" and to_terminal:
+        out = sys.stdout
+        options |= {"width": terminal_width(out, _WIDEST_RUN), "color": wants_color(out), "ascii": ascii_only(out)}
+    return pipeline.render(run, name, **options)
+
+
+def encoded(run: Run, name: str, view: View) -> bytes:
+    """A run in any of the report formats, as the content of a file."""
+    from profiler import pipeline
+
+    return pipeline.encode(run, name, **view._asdict())
+
+
+def refuse_binary(name: str) -> None:
+    """Refuse to send a binary format to a terminal.
+
+    Raises:
+        UsageError: stdout is a terminal and the format is no text; or there is no such format.
+    """
+    from profiler import report
+
+    found = report.get(name)
+    if found.binary and sys.stdout.isatty():
+        raise UsageError(
+            f"{name} is not for a terminal",
+            why="it is a binary format",
+            fix=f"-o report{found.suffix}, or send it on: ... --format {name} > report{found.suffix}",
+        )
+
+
+def send(run: Run, name: str, view: View) -> None:
+    """The run to stdout, in any format; see `refuse_binary`."""
+    from profiler import report
+
+    if not report.get(name).binary:
+        result(rendered(run, name, view, to_terminal=True))
+        return
+    refuse_binary(name)
+    content = encoded(run, name, view)
+    try:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

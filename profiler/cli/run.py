@@ -32,7 +32,8 @@ from profiler.cli.options import (
     export_options,
     one_model,
 )
-from profiler.cli.output import StageLines, errors_shown, rendered, result, say
+from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say, send
+from profiler.cli.run_options import ByOption, RooflineOption, check_views
 from profiler.errors import UsageError
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
@@ -119,8 +120,15 @@ def run(
     ] = "",
     force: ForceOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.")] = False,
-    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, csv or html.")] = "text",
+    format_name: Annotated[
+        str, typer.Option("--format", help="What to print: text, json, csv, markdown, html ... as `trtprof report`.")
+    ] = "text",
     top: TopOption = None,
+    by: ByOption = "layer",
+    roofline: RooflineOption = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.")
+    ] = None,
     fail_on: FailOnOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the run folder.")] = False,
 ) -> None:
@@ -132,12 +140,14 @@ def run(
     """
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
-        from profiler import config, pipeline, report
+        from profiler import config, pipeline, run_folder
         from profiler.cli import fail_on as failing
         from profiler.engine.tensorrt import BuildOptions
         from profiler.gpu_options import GpuOptions
 
-        report.get(format_name)
+        refuse_binary(format_name)
+        view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline)
+        run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
         folder = pipeline.execute(
             pipeline.RunOptions(
@@ -182,11 +192,12 @@ def run(
             progress,
         )
     with errors_shown():
+        folder.tag(tag or ())
         found = folder.report()
         if quiet:
             result(str(folder.path))
         else:
-            result(rendered(found, format_name, top, to_terminal=True))
+            send(found, format_name, view._replace(file=str(folder.path)))
             say_confirmations(found)
             say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
             say(f"next: trtprof report {folder.path} --format json")

@@ -1,4 +1,4 @@
-"""The layer table as CSV: one row a layer, ranked by time lost.
+"""A table of a run as CSV (`tables`): by default one row a layer, ranked by time lost.
 
 Text cells that a spreadsheet would run as a formula get a leading apostrophe. Lists are joined by
 ``;``. An empty cell is unknown, which is not 0. The JSON document has the names unchanged.
@@ -9,65 +9,37 @@ from __future__ import annotations
 import csv
 import io
 
-from profiler.records import LayerResult, Run
-from profiler.report import ReportOptions, reporter
+from profiler.records import Run
+from profiler.report import ReportOptions, reporter, tables
 
-COLUMNS = (
-    "rank", "name", "op_type", "role", "nodes", "measured_ns", "ideal_ns", "attainable_ns", "lost_ns",
-    "bound", "runner_up", "flops", "bytes", "dtype", "shapes", "match", "reason", "constant", "kernels", "launches",
-    "tensor_flops", "vector_flops", "special_flops", "bytes_read", "bytes_written", "bytes_parameters",
-    "work_bound", "work_note",
-)  # fmt: skip
-"""Names of the columns; ``*_ns`` are nanoseconds, ``flops`` FLOP, ``bytes*`` bytes."""
+COLUMNS = tuple(column.name for column in tables.TABLES["layers"].columns)
+"""Names of the columns of the table of layers; ``*_ns`` are nanoseconds, ``flops`` FLOP, ``bytes*`` bytes."""
 
-Cell = str | int | None
+Cell = str | int | float | None
 
 # What spreadsheets take for the start of a formula (OWASP, "CSV Injection"), full-width forms included.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-@reporter("csv", suffix=".csv")
-def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - a table has nothing to choose
-    """The layer table with a header row."""
+@reporter("csv", suffix=".csv", tables=True)
+def render(run: Run, options: ReportOptions) -> str:
+    """The table that ``options.table`` names, with a header row.
+
+    Raises:
+        UsageError: There is no such table.
+    """
+    table = tables.table_of(options.table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([safe(cell) for cell in _cells(rank, layer)] for rank, layer in enumerate(run.layers, 1))
+    writer.writerow(column.name for column in table.columns)
+    writer.writerows([safe(_plain(cell)) for cell in row] for row in table.rows(run))
     return out.getvalue()
 
 
-def _cells(rank: int, layer: LayerResult) -> tuple[Cell, ...]:
-    work = layer.work
-    return (
-        rank,
-        layer.name,
-        layer.op_type,
-        layer.role,
-        ";".join(layer.nodes),
-        layer.measured_ns,
-        layer.ideal_ns,
-        layer.attainable_ns,
-        layer.lost_ns,
-        layer.bound,
-        layer.runner_up,
-        layer.flops,
-        layer.bytes,
-        layer.dtype,
-        layer.shapes,
-        layer.match,
-        layer.reason,
-        "true" if layer.constant else "false",
-        ";".join(match.kernel for match in layer.kernels),
-        sum(match.count for match in layer.kernels),
-        work.tensor_flops if work else None,
-        work.vector_flops if work else None,
-        work.special_flops if work else None,
-        work.bytes_read if work else None,
-        work.bytes_written if work else None,
-        work.bytes_parameters if work else None,
-        work.bound if work else None,
-        work.note if work else None,
-    )
+def _plain(cell: tables.Cell) -> Cell:
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return ";".join(cell) if isinstance(cell, tuple) else cell
 
 
 def safe(cell: Cell) -> Cell:

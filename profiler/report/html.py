@@ -2,21 +2,19 @@
 
 Names in a run come from files by others, so nothing on the page trusts them: the template escapes
 all text, the data travels as JSON in a block that no browser executes, the script builds the page
-from text nodes only, and a content security policy allows exactly the one script and the one style
+from text nodes only, and a content security policy allows exactly the two scripts and the one style
 sheet of the page, by their digests, and no request at all.
+
+The scripts are built from the TypeScript in ``web/`` (``npm run build`` there); the bundles in
+``templates/`` are what is installed.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import importlib.resources
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from profiler import units
-from profiler.errors import TrtprofError
-from profiler.records import LedgerRow, Run
+from profiler.records import Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import (
     KIND_WORDS,
@@ -30,8 +28,10 @@ from profiler.report._format import (
     plain,
     signed_percent,
     tensor_text,
-    visible,
 )
+from profiler.report._page import page_data
+from profiler.report._templates import asset, digest, environment
+from profiler.report._terms import TERMS
 
 PLAN_ROWS = 200
 """Rows of each table of an engine's plan; the JSON document has all."""
@@ -47,21 +47,10 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - the page 
     Raises:
         TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
     """
-    import jinja2
     from markupsafe import Markup
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("profiler.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        # Escaping leaves control and bidirectional characters alone: those are made visible here.
-        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
-    )
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters.update(
+    templates = environment()
+    templates.filters.update(
         ns=units.format_ns,
         bytes=units.format_bytes,
         flops=units.format_flops,
@@ -71,17 +60,23 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - the page 
         tensor=tensor_text,
         count=count,
     )
-    style, script = asset("app.css"), asset("app.js")
+    plain(run)  # what no JSON can hold is told before anything is written
+    style, script, theme = asset("app.css"), asset("app.js"), asset("theme.js")
     layers = {layer.name: rank for rank, layer in reversed(list(enumerate(run.layers, 1)))}
-    return environment.get_template("report.html.jinja").render(
+    return templates.get_template("report.html.jinja").render(
         run=run,
-        data=_page_data(run),
+        data=page_data(run),
+        terms=TERMS,
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
+        theme=Markup(theme),  # noqa: S704 - our own file
+        licences=asset("app.js.LICENSES.txt").splitlines(),
         style_digest=digest(style),
         script_digest=digest(script),
+        theme_digest=digest(theme),
         total=headline(run),
-        bars=ledger_bars(run.ledger),
+        layers_ns=sum(layer.measured_ns for layer in run.layers),
+        clock=_clock(run),
         gap_ns=ledger_gap_ns(run),
         perturbation=perturbation(run.latency, run.profiled),
         clocks=clock_rows(run),
@@ -96,52 +91,26 @@ def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - the page 
     )
 
 
-def asset(name: str) -> str:
-    """A file of the page as packaged.
+class _Clock(NamedTuple):
+    """What the strip says of the clocks: the number, and what moved it."""
 
-    Raises:
-        TrtprofError: The installation lacks it.
-    """
-    try:
-        return importlib.resources.files("profiler.report").joinpath("templates", name).read_text("utf-8")
-    except OSError as error:
-        raise TrtprofError(
-            f"the installation lacks the page file {name!r}", why=str(error), fix="reinstall trtprof"
-        ) from error
+    value: str
+    notes: tuple[str, ...]
 
 
-def digest(text: str) -> str:
-    """The source expression that a content security policy allows ``text`` by."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-class Bar(NamedTuple):
-    """A step of the ledger as drawn: offsets and widths are percentages of the drawing."""
-
-    row: LedgerRow
-    left: float
-    width: float
-    end: float
-    """Where the running sum stands after this step."""
-
-
-def ledger_bars(rows: Sequence[LedgerRow]) -> tuple[Bar, ...]:
-    """Steps from 0 to the sum of ``rows``, each starting where the last one ended.
-
-    Example:
-        >>> rows = [LedgerRow(cause="a", ns=80, kind="fact"), LedgerRow(cause="b", ns=20, kind="fact")]
-        >>> [(bar.left, bar.width) for bar in ledger_bars(rows)]
-        [(0.0, 80.0), (80.0, 20.0)]
-    """
-    sums = [0]
-    for row in rows:
-        sums.append(sums[-1] + row.ns)
-    low, high = min(sums), max(sums)
-    scale = 100 / (high - low) if high > low else 0.0
-    return tuple(
-        Bar(row, (min(start, end) - low) * scale, abs(row.ns) * scale, (end - low) * scale)
-        for row, start, end in zip(rows, sums, sums[1:], strict=False)
-    )
+def _clock(run: Run) -> _Clock:
+    seen = run.clocks
+    if seen is not None and seen.sm_clock_mhz is not None:
+        spread = seen.sm_clock_mhz
+        held = [f"{reason} {100 * share:.0f} % of the time" for reason, share in (seen.reasons or {}).items()]
+        moved = f"{spread.min:,.0f} to {spread.max:,.0f} MHz" if spread.max > spread.min else "steady"
+        why = "held down by nothing" if seen.reasons is not None else "what held it down is not told"
+        return _Clock(f"{spread.median:,.0f} MHz", (f"SM clock, {moved}", *(held or [why])))
+    notes = [] if run.speed == 1.0 else [f"{run.speed:.2f}x its speed when the ceilings were measured"]
+    if run.device.clock_mhz is not None:
+        return _Clock(f"{run.device.clock_mhz:,.0f} MHz", ("as the system tells it", *notes))
+    notes += seen.notes if seen is not None else ["nobody looked while it ran"]
+    return _Clock("unknown", tuple(notes))
 
 
 def _stacked(*shares: tuple[str, float]) -> list[tuple[str, float, float]]:
@@ -159,9 +128,3 @@ def _fates(run: Run) -> dict[str, int]:
     for node in run.nodes:
         fates[node.fate] = fates.get(node.fate, 0) + 1
     return dict(sorted(fates.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _page_data(run: Run) -> dict[str, Any]:
-    """What the script draws from; the rest of the run is in the page already."""
-    data = plain(run)
-    return {key: data[key] for key in ("ceilings", "device", "layers", "nodes", "kernels_unattributed")}

@@ -2,6 +2,10 @@
 
 Of a TensorRT engine follows what its plan shows: fusions that did not happen, reformats, shares.
 
+The list is by layer, ONNX node, op type or kernel (`ReportOptions.by`); its rows and the one of the others that
+ends it add up to the same time whatever is shown. The roofline in characters is no part of the 25 lines: it stands
+where it is asked for, and where the reader chose how many rows to see.
+
 Facts stand as they are, estimates carry a ``~``, causes a ``?``. Paths are cut at their start, where
 they are like their neighbours, other names in the middle; control characters are escaped, so that no
 name steers the terminal.
@@ -14,13 +18,12 @@ from typing import NamedTuple
 
 from profiler import units
 from profiler.records import Finding, LayerResult, LedgerRow, PluginCandidate, Run, bound_name
-from profiler.report import ReportOptions, reporter
+from profiler.report import ReportOptions, _roofline, reporter
 from profiler.report._cells import cells, elide, head, pad, wrapped
 from profiler.report._format import (
     check_text,
     clock_text,
     count,
-    efficiency,
     headline,
     ledger_gap_ns,
     mode_text,
@@ -31,6 +34,8 @@ from profiler.report._format import (
     time_of,
     visible,
 )
+from profiler.report._ledger import largest
+from profiler.report._views import Row, folded, kernel_words, view_of
 from profiler.report.plan import summary_lines
 
 LINES = 25
@@ -42,6 +47,18 @@ UNATTRIBUTED = 5
 CANDIDATES = 3
 """Layers weighed for a hand-written kernel that are listed when the reader did not choose how many rows to see."""
 
+LEDGER_ROWS = 6
+"""Rows of the ledger where there is no room for more."""
+
+SHARING = 3
+"""Nodes that are listed below the one that they share a layer with, when the reader chose how many rows to see."""
+
+ROOFLINE_ROWS = 10
+"""Lines of the roofline in characters that hold points; the axis, the roofs and a legend follow."""
+
+ROOFLINE_WIDTH = 120
+"""A wider roofline in characters would be flatter than it is worth."""
+
 MIN_WIDTH = 40
 """A narrower terminal gets lines cut to this layout, then clipped to its width."""
 
@@ -49,6 +66,8 @@ _ANSI = {
     "bold": "1", "dim": "2", "estimate": "36", "hypothesis": "33", "trust": "35", "critical": "1;31",
 }  # fmt: skip
 _MARKS = {"fact": "", "estimate": "~", "remainder": "="}
+_SAME = '"'
+"""In place of a time that stands in the row above."""
 _LABEL = 10
 """Columns of the words at the start of the headline rows."""
 
@@ -68,7 +87,14 @@ def render(run: Run, options: ReportOptions) -> str:
     lines = page.fitted() if options.top is None else page.lines(options.top, options.top, blanks=True)
     return "".join(
         page.paint(line) + "\n"
-        for line in [*lines, *page.candidates(), *page.counters(), *page.unattributed(), *page.plan()]
+        for line in [
+            *lines,
+            *page.roofline(),
+            *page.candidates(),
+            *page.counters(),
+            *page.unattributed(),
+            *page.plan(),
+        ]
     )
 
 
@@ -78,23 +104,33 @@ class _Page:
         self.options = options
         self.width = max(options.width, MIN_WIDTH)
         self.dots = "..." if options.ascii else "…"
+        self.view = view_of(run, options.by)
+        # Nodes that share a layer with one above stand below it where there is room for many lines.
+        self._sharing = 0 if options.top is None else SHARING
 
     def fitted(self) -> list[_Line]:
-        """As many findings (up to 3) and layers as 25 lines hold, and air where there is room."""
+        """As many findings (up to 3) and rows of the list as 25 lines hold, and air where there is room."""
         wanted = min(3, len(self.run.findings))
-        for findings, blanks in [(wanted, True), *((n, False) for n in range(wanted, -1, -1))]:
-            room = LINES - len(self.lines(0, findings, blanks=blanks))
-            layers = min(len(self.run.layers), max(room, 0))
-            if layers >= min(3, len(self.run.layers)):
+        rows = sum(row.home is None for row in self.view.rows)
+        # What is given up, in this order: air, findings but one, small rows of the ledger, the last finding.
+        less = [(n, False, None) for n in range(wanted, 0, -1)]
+        for findings, blanks, ledger in [
+            (wanted, True, None), *less, *((n, False, LEDGER_ROWS) for n, _, _ in less), (0, False, LEDGER_ROWS),
+        ]:  # fmt: skip
+            room = LINES - len(self.lines(0, findings, blanks=blanks, ledger=ledger)) + bool(rows)
+            # One line is for the sum of the others.
+            shown = rows if len(self.view.rows) <= room else max(room - 1, 0)
+            if room >= min(3, rows):
                 break
-        return self.lines(layers, findings, blanks=blanks)
+        return self.lines(shown, findings, blanks=blanks, ledger=ledger)
 
-    def lines(self, layers: int, findings: int, *, blanks: bool) -> list[_Line]:
+    def lines(self, rows: int, findings: int, *, blanks: bool, ledger: int | None = None) -> list[_Line]:
+        """The page; ``ledger`` is the most rows of the ledger, None what suits the width."""
         blank: list[_Line] = [()] if blanks else []
         sections = [
             self._head(),
-            self._ledger(),
-            self._layers(layers),
+            self._ledger(ledger),
+            self._list(rows),
             self._findings(findings),
             [*self._unsupported(), *self._verdict(), self._legend()],
         ]
@@ -199,7 +235,7 @@ class _Page:
 
     # --- ledger -----------------------------------------------------------------------------
 
-    def _ledger(self) -> list[_Line]:
+    def _ledger(self, most: int | None) -> list[_Line]:
         rows = [row for row in self.run.ledger if row.ns]
         if not rows:
             return []
@@ -211,7 +247,7 @@ class _Page:
             closes = f"misses the {whole.removeprefix('measured ')} by {units.format_ns(gap)}"
         title: _Line = (_Span(pad("ledger", _LABEL), "bold"), _Span(f"from ideal to measured; {closes}", "dim"))
         columns = 2 if self.width >= 76 else 1
-        rows = _largest(rows, 12 if columns == 2 else 8)
+        rows = largest(rows, most or (12 if columns == 2 else 8))
         width = (self.width - 2 * (columns - 1)) // columns
         depth = -(-len(rows) // columns)
         lines: list[_Line] = [title]
@@ -228,34 +264,100 @@ class _Page:
         room = width - 17
         return _Span(f"{time:>9} {share:>5}  ", style), _Span(pad(self._elide(row.cause, room), room))
 
-    # --- layers -----------------------------------------------------------------------------
+    # --- the list ---------------------------------------------------------------------------
 
-    def _layers(self, shown: int) -> list[_Line]:
-        layers = self.run.layers
-        if not layers:
-            return [(_Span("no layers", "bold"),)]
-        what = f"of {count(len(layers), 'layer')}, by time lost"
+    def _list(self, shown: int) -> list[_Line]:
+        """The head of the list, its first rows, and the sum of the others."""
+        view = self.view
+        if not view.rows:
+            return [(_Span(f"no {view.noun}s", "bold"),)]
+        rows, rest = folded(view, shown, self._sharing)
+        order = "time in the capture" if view.by == "kernel" else "time lost"
+        named = sum(not row.nameless for row in rows)
+        words = f"{named:,} of {count(view.named, view.noun)}, by {order}"
+        if any(row.home is not None for row in rows):
+            words = f"{named:,} of {count(view.named, view.noun)}; {_SAME} same layer"
+        title = self._columns(None)
+        if view.note and cells(title[0].text) + cells(words) + cells(view.note) + 4 <= self.width:
+            words += f"; {view.note}"
+        lines: list[_Line] = [
+            (_Span(title[0].text, "bold"), _Span("  " + self._end(words, self.width - cells(title[0].text) - 2), "dim"))
+        ]
+        for row in (*rows, *([rest] if rest is not None else [])):
+            spans = self._columns(row)
+            room = self.width - sum(cells(span.text) for span in spans) - 2
+            faint = row.rest or row.nameless or row.home is not None
+            lines.append((*spans, _Span("  " + self._row_name(row, room), "dim" if faint else "")))
+        return lines
+
+    def _columns(self, row: Row | None) -> list[_Span]:
+        """The numbers of a row of the list, or the heads of their columns."""
+        if self.view.by == "kernel":
+            return self._kernel_columns(row)
         wide = self.width >= 64
-        title = f"{'lost':>10} {'measured':>9} {'allows':>9}" + (f" {'eff':>7}  bound " if wide else "")
-        rest = self._elide(f"{min(shown, len(layers)):,} {what}", self.width - len(title) - 2)
-        lines: list[_Line] = [(_Span(title, "bold"), _Span("  " + rest, "dim"))]
-        return lines + [self._layer(layer, len(title), wide=wide) for layer in layers[:shown]]
+        share = self.view.by == "type"
+        if row is None:
+            title = f"{'lost':>10} {'measured':>9}" + (f" {'share':>7}" if share else f" {'allows':>9}")
+            return [_Span(title + (f" {'eff':>7}  bound  " if wide else ""))]
+        if row.home is not None:
+            # The time stands in the row of the node above, which it shares a layer with.
+            widths = (10, 10, 10, 8) if wide else (10, 10, 10)
+            return [_Span("".join(f"{_SAME:>{width}}" for width in widths) + "         " * wide, "dim")]
 
-    def _layer(self, layer: LayerResult, used: int, *, wide: bool) -> _Line:
         def estimate(ns: int | None) -> str:
             return "-" if ns is None else f"~{units.format_ns(ns)}"
 
-        of_roof = efficiency(layer)
-        spans = [
-            _Span(f"{estimate(layer.lost_ns):>10}", "estimate"),
-            _Span(f" {units.format_ns(layer.measured_ns):>9}"),
-            _Span(f" {estimate(layer.attainable_ns):>9}", "estimate"),
-        ]
+        spans = [_Span(f"{estimate(row.lost_ns):>10}", "estimate"), _Span(f" {units.format_ns(row.measured_ns):>9}")]
+        if share:
+            spans.append(_Span(f" {self._share(row):>7}"))
+        else:
+            spans.append(_Span(f" {estimate(row.attainable_ns):>9}", "estimate"))
         if wide:
-            percent = "-" if of_roof is None else f"~{100 * of_roof:.0f} %"
-            spans.append(_Span(f" {percent:>7}  {bound_name(layer.bound, self.run.device.kind):<6}", "estimate"))
-        spans.append(_Span("  " + self._layer_name(layer, self.width - used - 2)))
-        return tuple(spans)
+            percent = "-" if row.of_roof is None else f"~{100 * row.of_roof:.0f} %"
+            bound = "" if row.rest else bound_name(row.bound, self.run.device.kind)
+            spans.append(_Span(f" {percent:>7}  {bound:<7}", "estimate"))
+        return spans
+
+    def _kernel_columns(self, row: Row | None) -> list[_Span]:
+        if row is None:
+            return [_Span(f"{'in capture':>10} {'share':>7} {'launches':>8} {'layers':>6}")]
+        # What no kernel is known of was not launched as far as anybody saw; it is not 0.
+        launches = f"{row.launches:,}" if row.launches else "-"
+        layers = f"{row.layers:,}" if row.layers else "-"
+        return [_Span(f"{units.format_ns(row.measured_ns):>10} {self._share(row):>7} {launches:>8} {layers:>6}")]
+
+    def _share(self, row: Row) -> str:
+        return units.format_percent(row.measured_ns / self.view.total_ns) if self.view.total_ns else "-"
+
+    def _row_name(self, row: Row, width: int) -> str:
+        if row.rest or row.nameless:
+            return self._end(row.name + self._unpriced(row), width)
+        if self.view.by == "node":
+            return self._node_name(row, width)
+        if row.layer is not None:
+            return self._layer_name(row.layer, width)
+        if self.view.by == "type":
+            more = (f" x{row.layers:,}" if row.layers > 1 else "") + self._unpriced(row)
+            return self._elide(row.name, width - len(more)) + more
+        words = kernel_words(row.name)
+        used = self._elide(words, width // 2) + "  " if words else ""
+        return used + self._elide(row.name, width - cells(used))
+
+    def _node_name(self, row: Row, width: int) -> str:
+        """Op type and name; how many others share its layer, and where there is room, which layer that is."""
+        op = self._elide(row.what, width // 2)
+        if row.home is not None:
+            op = "+ " + op
+        more = f" +{row.sharing:,}" if row.sharing else ""
+        more += f", {count(row.layers, 'layer')}" if row.layers > 1 else ""
+        more += self._unpriced(row)
+        if row.sharing and row.inside and width >= 64:
+            more += f" in {self._elide(row.inside, width - cells(op) - cells(more) - 32)}"
+        return f"{op} {self._tail(row.name, max(width - cells(op) - cells(more) - 1, 0))}{more}"
+
+    @staticmethod
+    def _unpriced(row: Row) -> str:
+        return f", {row.unpriced:,} unpriced" if row.unpriced and row.layers > 1 else ""
 
     def _layer_name(self, layer: LayerResult, width: int) -> str:
         """The op type, then the last ONNX node that the layer computes: the end of its path tells most."""
@@ -337,6 +439,36 @@ class _Page:
             _Span("? likely cause", "hypothesis"),
             _Span("  ! doubt", "trust"),
         )
+
+    # --- the roofline -----------------------------------------------------------------------
+
+    def roofline(self) -> list[_Line]:
+        """The picture in characters behind an empty line, or why there is none; nothing where nobody asked for it."""
+        wanted = self.options.top is not None if self.options.roofline is None else self.options.roofline
+        if not wanted:
+            return []
+        plot = _roofline.plot_of_run(self.run)
+        if plot is None:
+            text = "none: no layer has both arithmetic and a time" if self.run.layers else "none: no layer"
+            return (
+                [(), self._labelled("roofline", _Span(self._end(text, self.width - _LABEL)))]
+                if (self.options.roofline)
+                else []
+            )
+        absent = len(self.run.layers) - len(plot.points)
+        text = f"{count(len(plot.points), 'layer')} as measured"
+        if self.run.ceilings.origin == "datasheet":
+            text += ", roofs of the datasheet"
+        if absent:
+            text += f"; not drawn: {absent:,} without arithmetic, work or time"
+        picture = _roofline.in_characters(
+            plot, min(self.width, ROOFLINE_WIDTH), ascii_only=self.options.ascii, rows=ROOFLINE_ROWS
+        )
+        return [
+            (),
+            self._labelled("roofline", _Span(self._end(text, self.width - _LABEL), "dim")),
+            *((_Span(self._end(line, self.width)),) for line in picture),
+        ]
 
     # --- the plan of an engine --------------------------------------------------------------
 
@@ -481,15 +613,3 @@ class _Page:
         if spans:
             spans[-1] = _Span(spans[-1].text.rstrip(), spans[-1].style)
         return spans
-
-
-def _largest(rows: list[LedgerRow], most: int) -> list[LedgerRow]:
-    """At most ``most`` rows in their order; the smallest become one row, so that the sum stays."""
-    if len(rows) <= most:
-        return rows
-    kept = sorted(range(len(rows)), key=lambda index: -abs(rows[index].ns))[: most - 1]
-    small = [row for index, row in enumerate(rows) if index not in kept]
-    facts = all(row.kind == "fact" for row in small)
-    total = sum(row.ns for row in small)
-    rest = LedgerRow(cause=f"{len(small)} smaller rows", ns=total, kind="fact" if facts else "estimate")
-    return [*(rows[index] for index in sorted(kept)), rest]

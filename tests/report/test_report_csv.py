@@ -5,15 +5,18 @@ import io
 
 import msgspec
 import pytest
-from factory import CASES, HOSTILE_NAMES, hostile, make_run, one_layer, typical
+from factory import CASES, HOSTILE_NAMES, hostile, make_run, of_engine, one_layer, typical
+from timeline_factory import timed, timed_case
 
+from profiler.errors import UsageError
 from profiler.records import LayerResult, Run
 from profiler.report import ReportOptions, get
 from profiler.report.csv_ import COLUMNS
+from profiler.report.tables import TABLES, table_of
 
 
-def rows(run: Run) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(get("csv").render(run, ReportOptions()), newline="")))
+def rows(run: Run, table: str = "layers") -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(get("csv").render(run, ReportOptions(table=table)), newline="")))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -67,3 +70,28 @@ def test_lists_are_joined_and_half_a_surrogate_can_be_written() -> None:
     made = get("csv").render(make_run((layer,)), ReportOptions())
     assert "a;b" in made
     made.encode()
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("case", CASES)
+def test_every_table_has_its_rows_and_columns(table: str, case: str) -> None:
+    run = timed_case(case)
+    found = rows(run, table)
+    assert len(found) == sum(1 for _ in table_of(table).rows(run))
+    columns = [column.name for column in table_of(table).columns]
+    assert all(list(row) == columns for row in found)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_no_table_starts_a_formula(table: str) -> None:
+    formulas = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+    texts = {column.name for column in table_of(table).columns if column.type in ("str", "list")}
+    run = timed(of_engine(hostile(), HOSTILE_NAMES))
+    cells = [row[name] for row in rows(run, table) for name in texts]
+    assert not [cell for cell in cells if cell.lstrip(" ").startswith(formulas)]
+
+
+def test_a_table_that_is_not_there_is_one_clear_error() -> None:
+    with pytest.raises(UsageError, match="no table 'layer'") as caught:
+        rows(typical(), "layer")
+    assert "findings" in caught.value.fix

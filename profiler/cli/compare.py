@@ -1,0 +1,170 @@
+"""``trtprof compare``: what changed between runs, and whether it is too much."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli import app
+from profiler.cli.files import WIDTH, writable, write
+from profiler.cli.options import ForceOption
+from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width, wants_color
+from profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from profiler.records import Comparisons
+
+FORMATS = ("text", "json", "markdown", "html")
+SUFFIXES = {".txt": "text", ".json": "json", ".md": "markdown", ".html": "html"}
+"""The format that the suffix of a file stands for."""
+EXIT_CODE = 1
+
+
+@app.command()
+def compare(
+    sides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SIDE",
+            help="Two or more: a run folder, or several runs of the same thing joined with commas, a1,a2,a3.",
+            show_default=False,
+        ),
+    ] = None,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gate",
+            metavar="EXPR",
+            help=(
+                "Leave with exit code 1 where this is exceeded significantly: 'latency>3%', 'lost>5%', "
+                "'gap-to-roof>2%' (percentage points), 'latency>0.1ms', 'lost>50us'; in quotes; may be repeated."
+            ),
+        ),
+    ] = None,
+    inconclusive: Annotated[
+        str,
+        typer.Option(
+            "--inconclusive",
+            metavar="pass|fail",
+            help="What a gate does that cannot be decided: it is said either way, and with fail it leaves with 1, too.",
+        ),
+    ] = "pass",
+    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, markdown or html.")] = "text",
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write there too: .html, .json, .md or .txt; may be repeated."
+        ),
+    ] = None,
+    force: ForceOption = False,
+    top: Annotated[
+        int | None,
+        typer.Option("--top", metavar="N", min=1, help="Parts of the model and findings in text and Markdown."),
+    ] = None,
+) -> None:
+    """Compare runs: is B faster than A, are you sure, and why?
+
+    The latency with an interval over raw samples; the difference by its causes; the parts of the model that changed,
+    matched by their ONNX nodes. C, D... are each set against A as well. Nothing but the folders is needed.
+
+    A gate fails where the whole interval is above it, passes where none of it is, and is inconclusive else. Exit
+    codes: 0 done, gates passed or inconclusive; 1 a gate failed (or was inconclusive, with --inconclusive fail);
+    2 usage, 3 a run is not there.
+
+    Example: trtprof compare base1,base2,base3 head1,head2,head3 --gate 'latency>3%' -o compare.html
+    """
+    with errors_shown():
+        from profiler import pipeline
+
+        if format_name not in FORMATS:
+            raise UsageError(
+                f"compare has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
+            )
+        if inconclusive not in ("pass", "fail"):
+            raise UsageError(
+                f"--inconclusive {inconclusive} is not known",
+                why="a gate that cannot be decided passes or fails",
+                fix="--inconclusive fail",
+            )
+        paths = writable(output, force=force, suffixes=tuple(SUFFIXES), example="compare.html")
+        found = pipeline.compare(_sides(sides or ()), gate or ())
+        written = [(path, _rendered(found, SUFFIXES[path.suffix.lower()], top)) for path in paths]
+        result(_printed(found, format_name, top))
+        for path, text in written:
+            write(path, text.encode())
+            say(f"wrote {path}")
+        if not gate:
+            say("next: the same command with --gate 'latency>3%' leaves with exit code 1 where that is exceeded")
+        elif not paths:
+            say("next: the same command with -o compare.html makes a page of it")
+        _check(found, inconclusive_fails=inconclusive == "fail")
+
+
+def _sides(texts: Sequence[str]) -> list[list[Path]]:
+    """The run folders of each side.
+
+    Raises:
+        UsageError: There are fewer than two sides, or one names no folder.
+    """
+    if len(texts) < 2:
+        given = "one run is" if texts else "no run is"
+        raise UsageError(
+            f"{given} named",
+            why="a comparison needs two or more",
+            fix="trtprof compare reports/BEFORE reports/AFTER; several runs of one side are joined with commas",
+        )
+    return [_folders(text) for text in texts]
+
+
+def _folders(text: str) -> list[Path]:
+    # A folder may have a comma in its name.
+    names = [text] if Path(text).exists() else text.split(",")
+    folders = [Path(name.strip()) for name in names]
+    if any(not name.strip() for name in names):
+        raise UsageError(f"{text!r} names no run", why="a name between two commas is empty", fix="a1,a2,a3")
+    return [folder.parent if folder.name == "report.json" else folder for folder in folders]
+
+
+def _printed(found: Comparisons, name: str, top: int | None) -> str:
+    """For stdout: to the width, colours and characters of the terminal."""
+    if name != "text":
+        return _rendered(found, name, top)
+    from profiler.report import comparison
+
+    out = sys.stdout
+    return comparison.render_text(found, terminal_width(out), top, ascii_only=ascii_only(out), color=wants_color(out))
+
+
+def _rendered(found: Comparisons, name: str, top: int | None) -> str:
+    from profiler.report import comparison
+
+    if name == "json":
+        return comparison.render_json(found)
+    if name == "markdown":
+        return comparison.render_markdown(found, top)
+    if name == "html":
+        return comparison.render_html(found)
+    return comparison.render_text(found, WIDTH, top)
+
+
+def _check(found: Comparisons, *, inconclusive_fails: bool) -> None:
+    """Say on stderr what gates did not pass, and leave with exit code 1 where one failed."""
+    many = len(found.comparisons) > 1
+    failed = False
+    for one in found.comparisons:
+        for gate in one.gates:
+            if gate.answer == "passed":
+                continue
+            counts = gate.answer == "failed" or inconclusive_fails
+            failed = failed or counts
+            words = (
+                "failed" if gate.answer == "failed" else "inconclusive" + (", which counts as failed" if counts else "")
+            )
+            where = f" ({one.after.label} against {one.before.label})" if many else ""
+            say(f"gate {gate.gate}{where} {words}: {gate.reason}")
+    if failed:
+        raise typer.Exit(EXIT_CODE)

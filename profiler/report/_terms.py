@@ -1,0 +1,189 @@
+"""What each number of a report means: the definitions behind the ``?`` of the page.
+
+One dictionary, so that a word means the same wherever it stands. They follow the docstrings of `profiler.records` and
+`profiler.units`; those win.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from profiler import units
+
+
+class Term(NamedTuple):
+    """A word of the reports, in words."""
+
+    title: str
+    text: str
+
+
+_SPECIAL = ", ".join(
+    f"{weight} for {' '.join(name for name, w in units.SPECIAL_FLOPS.items() if w == weight)}"
+    for weight in sorted(set(units.SPECIAL_FLOPS.values()))
+)
+
+TERMS: dict[str, Term] = {
+    "latency": Term(
+        "Measured latency",
+        "Time of one inference, end to end, as the median over the samples, taken with no profiler attached wherever "
+        "trtprof ran the model itself. A fact.",
+    ),
+    "layers-sum": Term(
+        "Sum of the layers",
+        "No times of whole inferences were given, so the times of the layers are added up. It leaves out gaps, copies "
+        "and the host.",
+    ),
+    "p99": Term("p99", "99 of 100 samples took this time or less."),
+    "cv": Term(
+        "cv: coefficient of variation",
+        "Standard deviation over mean of the samples. Above a few percent the clock, or another process, moved the "
+        "result.",
+    ),
+    "perturbation": Term(
+        "Cost of the profiler",
+        "Median latency with the profiler attached over that without it, less one. Times of layers are taken with the "
+        "profiler; the latency is not.",
+    ),
+    "allowed": Term(
+        "What the roofline allows",
+        "Sum of the attainable times of the layers that do the model's work. Layers that only change a layout are not "
+        "asked for by the model, so they are allowed nothing; layers without an estimate are left out and counted. An "
+        "estimate.",
+    ),
+    "ideal": Term(
+        "Ideal",
+        "The larger of work / peak and bytes / bandwidth, with the best ceilings known of the device: the datasheet of "
+        "a GPU, the best measured at any number of threads of a CPU. An estimate.",
+    ),
+    "attainable": Term(
+        "Allowed (attainable)",
+        "The ideal with the ceilings measured on this device at the clock of the run, where they were: what fits in "
+        "the last-level cache is charged at its bandwidth, and no layer takes less than an empty kernel. An estimate.",
+    ),
+    "of-roof": Term("Of the roof", "Allowed time over measured time: 100 % is as fast as the ceilings allow."),
+    "coverage": Term(
+        "Coverage",
+        "Share of the captured time that was led back to nodes of the model: exact where a name or an id says so, "
+        "inferred where only a rule does, unattributed where nothing does. A kernel's time is never split over nodes.",
+    ),
+    "device": Term("Device", "What the model ran on, as its driver or operating system calls it."),
+    "clocks": Term(
+        "Clocks",
+        "Clock of the device while the latency was measured. A clock below the highest one, or one that moves, makes "
+        "every time longer; the reasons are those that the driver gives.",
+    ),
+    "speed": Term(
+        "Speed",
+        "A fixed small workload was timed beside the run and when the ceilings were measured: this is its speed now "
+        "over then. Ceilings are scaled by it.",
+    ),
+    "finding-lost": Term(
+        "Time lost by a finding",
+        "Time above what the roofline allows that this finding claims, of one inference. No nanosecond is claimed by "
+        "two findings. An estimate.",
+    ),
+    "confidence": Term(
+        "Confidence", "How sure the rule is of its cause, from 0 to 100 %. The cause is a hypothesis, not a fact."
+    ),
+    "net": Term(
+        "Net gain of a hand-written kernel",
+        "Measured time less what kernels of the same class reach on this device, less what it costs to cut the layer "
+        "out of its fusion. An estimate, with its interval.",
+    ),
+    "counters": Term(
+        "Hardware counters",
+        "Predictions about a layer held against what the GPU counted while its kernels ran (ncu): bytes that crossed "
+        "to DRAM, FLOP, and which unit multiplied.",
+    ),
+    "ledger": Term(
+        "Ledger",
+        "Steps from what the device could do at best to what was measured. They add up to the measured latency, to the "
+        "nanosecond; what has no name is a step called unexplained.",
+    ),
+    "ledger-share": Term("Share", "Of the measured latency."),
+    "kind": Term(
+        "Kind of a number",
+        "measured: a fact. estimate (~): computed from the work and the ceilings. remainder (=): what is left over "
+        "when all else is subtracted.",
+    ),
+    "roofline": Term(
+        "Roofline",
+        "Achieved FLOP/s of each layer over its FLOP per byte. Slanted lines are bandwidths, level lines are peaks; no "
+        "layer can be above them. After Williams, Waterman and Patterson, CACM 52(4), 2009.",
+    ),
+    "intensity": Term("Arithmetic intensity", "FLOP of a layer over the bytes that it must move."),
+    "lost": Term(
+        "Lost",
+        "Measured less allowed time. Layers are ranked by it, not by their time. Negative where a layer was faster "
+        "than the estimate, which is a doubt about the estimate. An estimate.",
+    ),
+    "measured": Term(
+        "Measured time of a layer",
+        "Median over the profiled inferences of the time of its kernels, less the profiler's own time inside them "
+        "where that was measured. A fact.",
+    ),
+    "share": Term("Share of the time", "Of the measured time of all layers."),
+    "bound": Term(
+        "Bound",
+        "What takes longest by the estimate: tensor (multiply-accumulates), vector (other arithmetic), sfu (special "
+        "functions), dram (bytes to memory), l2 or llc (bytes through the last-level cache), launch (an empty kernel).",
+    ),
+    "terms": Term(
+        "Times that competed",
+        "What each unit alone would take for the layer's work. The longest is the bound and the allowed time.",
+    ),
+    "work": Term(
+        "Work",
+        f"FLOP of a layer: {units.FLOP_PER_MAC} for one multiply-accumulate, 1 for any other arithmetic; a special "
+        f"function counts as {_SPECIAL}. Computed from shapes.",
+    ),
+    "bytes": Term(
+        "Bytes",
+        "Each distinct tensor that crosses the border of the layer, counted once, at the dtype that it has in the "
+        "engine, weights included. Computed from shapes.",
+    ),
+    "dtype": Term("Type", "What is multiplied, or computed with where nothing is multiplied."),
+    "match": Term(
+        "Match",
+        "How surely the layer was led back to nodes of the model: exact, inferred, or none. The details of a layer "
+        "give the evidence.",
+    ),
+    "fate": Term(
+        "Fate of a node",
+        "layer: it runs in the layers named. folded: computed before the run. eliminated: not needed. lost: nothing "
+        "tells where it went.",
+    ),
+    "timeline": Term(
+        "Timeline",
+        "One inference as captured, with the profiler's own time in it: the one whose time is the median of those that "
+        "count.",
+    ),
+    "graph": Term(
+        "Engine graph",
+        "Layers of the engine and the tensors between them; a layer's colour is the time it lost. Nodes of the model "
+        "that a layer computes together are its fused group.",
+    ),
+    "unsupported": Term(
+        "Without a cost function",
+        "The work of these ops is not known, which is not zero: they have no estimate and no loss.",
+    ),
+    "unattributed": Term(
+        "Kernels without a layer", "Captured time that nothing leads back to a layer. It is never spread over others."
+    ),
+    "fusions": Term(
+        "Fusions that did not happen",
+        "Tensors that one layer leaves in memory for another, and what both would take less as one layer, by the "
+        "roofline.",
+    ),
+    "captured": Term("Time captured", "Of all kernels in all profiled inferences, matched and unmatched."),
+    "ceilings": Term(
+        "Ceilings",
+        "What the units of the device and its memory can do at best: measured by kernels made for it, or from the "
+        "datasheet, as said beside them.",
+    ),
+    "empty-kernel": Term("Empty kernel", "Time that a kernel which does nothing adds to an inference."),
+    "shape-coverage": Term("Shapes known", "Share of node outputs whose shape and dtype are known before the run."),
+    "prefixes": Term("Prefixes", "SI: 1 TB/s = 1e12 B/s, 1 MB = 1e6 B. us is a microsecond."),
+}
+"""By the name that templates and scripts call them."""

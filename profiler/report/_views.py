@@ -1,0 +1,254 @@
+"""The list of a run by layer, node, op type or kernel: the rows that the terminal and Markdown show.
+
+Whatever a row is, the rows of a view add up to the same whole: every layer (of the view by kernel, every
+kernel) is counted in exactly one row. `folded` keeps that when only the first rows are shown. A time is never
+split: nodes that share a layer share one time, which stands at the node with most work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeVar
+
+from profiler.kernel_name import UNKNOWN, parse
+from profiler.records import LayerResult, Match, Run
+
+K = TypeVar("K", bound=Hashable)
+By = Literal["layer", "node", "type", "kernel"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one row of a view sums up.
+
+    Attributes:
+        name: Of the layer, node, op type or kernel; hostile text.
+        what: A word before the name: the op type of a node, what a kernel's name says. Hostile too.
+        measured_ns: Median time of its layers; of a kernel, its time in the whole capture. Where ``home`` is
+            given, 0: the time stands there.
+        attainable_ns: What the roofline allows those of its layers that are priced; None where none is.
+        priced_ns: Measured time of those.
+        lost_ns: Sum over the layers whose loss is known; None where none is.
+        bound: What bounds most of its time.
+        layers: How many layers it sums up; of a kernel, how many it runs in.
+        unpriced: How many of them lack a loss.
+        launches: How often a kernel was launched in the capture.
+        sharing: Other nodes in the layers of a node.
+        home: The node in whose row the time of the layer stands that this node shares; None where it stands here.
+        layer: Where the view is by layer, the layer itself.
+        inside: Of a node that is in one layer alone, what that is called; hostile too.
+        rest: Whether it sums up what is not shown.
+        nameless: Whether it sums up what has no name of the kind that the view is by.
+    """
+
+    name: str
+    what: str = ""
+    measured_ns: int = 0
+    attainable_ns: int | None = None
+    priced_ns: int = 0
+    lost_ns: int | None = None
+    bound: str = ""
+    layers: int = 0
+    unpriced: int = 0
+    launches: int = 0
+    sharing: int = 0
+    home: str | None = None
+    layer: LayerResult | None = None
+    inside: str = ""
+    rest: bool = False
+    nameless: bool = False
+
+    @property
+    def of_roof(self) -> float | None:
+        """Attainable over measured time of its priced layers; None without one."""
+        return self.attainable_ns / self.priced_ns if self.attainable_ns is not None and self.priced_ns else None
+
+
+class View(NamedTuple):
+    """A list of a run: ``noun`` names a row, ``whole`` what ``total_ns`` is the time of.
+
+    ``total_ns`` is the sum of `Row.measured_ns` over ``rows``.
+    """
+
+    by: By
+    noun: str
+    whole: str
+    total_ns: int
+    rows: tuple[Row, ...]
+    note: str = ""
+    """What else is to be said about the list, in words."""
+
+    @property
+    def named(self) -> int:
+        """How many layers, nodes, op types or kernels it lists."""
+        return sum(not row.nameless for row in self.rows)
+
+
+def view_of(run: Run, by: By) -> View:
+    """The rows of a run, most time lost first; by kernel, most time first."""
+    return {"layer": _by_layer, "node": _by_node, "type": _by_type, "kernel": _by_kernel}[by](run)
+
+
+def folded(view: View, shown: int, sharing: int | None = None) -> tuple[tuple[Row, ...], Row | None]:
+    """The first ``shown`` rows, and one that sums up the others; None where there is no other.
+
+    Args:
+        view: The list.
+        shown: Most rows.
+        sharing: Most rows of nodes that share the layer of another one, below that; None for all.
+    """
+    rows: list[Row] = []
+    others: list[Row] = []
+    below = 0
+    for row in view.rows:
+        below = below + 1 if row.home is not None else 0
+        fits = len(rows) < shown and (sharing is None or below <= sharing)
+        (rows if fits else others).append(row)
+    if not others:
+        return tuple(rows), None
+    named = sum(not row.nameless for row in others)
+    words = f"{named:,} other {view.noun}{'' if named == 1 else 's'}"
+    words += " and the nameless" if named and named < len(others) else ""
+    return tuple(rows), _sum(words if named else others[0].name, others)
+
+
+def _sum(name: str, rows: Sequence[Row]) -> Row:
+    allowed = [row.attainable_ns for row in rows if row.attainable_ns is not None]
+    lost = [row.lost_ns for row in rows if row.lost_ns is not None]
+    return Row(
+        name=name,
+        measured_ns=sum(row.measured_ns for row in rows),
+        attainable_ns=sum(allowed) if allowed else None,
+        priced_ns=sum(row.priced_ns for row in rows),
+        lost_ns=sum(lost) if lost else None,
+        layers=sum(row.layers for row in rows),
+        unpriced=sum(row.unpriced for row in rows),
+        launches=sum(row.launches for row in rows),
+        rest=True,
+    )
+
+
+def _ranked(rows: Iterable[Row]) -> list[Row]:
+    """By time lost; what has no loss last, by its time."""
+    return sorted(rows, key=lambda row: (row.lost_ns is None, -(row.lost_ns or 0), -row.measured_ns, row.name))
+
+
+def _row(name: str, layers: Sequence[LayerResult], what: str = "") -> Row:
+    """The sum of some layers."""
+    priced = [layer for layer in layers if layer.attainable_ns is not None]
+    lost = [layer.lost_ns for layer in layers if layer.lost_ns is not None]
+    time: dict[str, int] = {}
+    for layer in layers:
+        time[layer.bound] = time.get(layer.bound, 0) + layer.measured_ns
+    return Row(
+        name=name,
+        what=what,
+        measured_ns=sum(layer.measured_ns for layer in layers),
+        attainable_ns=sum(layer.attainable_ns or 0 for layer in priced) if priced else None,
+        priced_ns=sum(layer.measured_ns for layer in priced),
+        lost_ns=sum(lost) if lost else None,
+        bound=max(time, key=lambda bound: (time[bound], bound)) if time else "",
+        layers=len(layers),
+        unpriced=len(layers) - len(lost),
+    )
+
+
+def _groups(layers: Iterable[LayerResult], key: Callable[[LayerResult], K]) -> dict[K, list[LayerResult]]:
+    groups: dict[K, list[LayerResult]] = {}
+    for layer in layers:
+        groups.setdefault(key(layer), []).append(layer)
+    return groups
+
+
+def _layers_ns(run: Run) -> int:
+    return sum(layer.measured_ns for layer in run.layers)
+
+
+def _by_layer(run: Run) -> View:
+    # The rank of the run stays.
+    rows = tuple(replace(_row(layer.name, [layer], layer.op_type), layer=layer) for layer in run.layers)
+    return View("layer", "layer", "time of all layers", _layers_ns(run), rows)
+
+
+def _by_type(run: Run) -> View:
+    groups = _groups(run.layers, lambda layer: (layer.op_type, _role(layer)))
+    rows = (_row(f"{op}{f' ({role})' if role else ''}", layers) for (op, role), layers in groups.items())
+    return View("type", "op type", "time of all layers", _layers_ns(run), tuple(_ranked(rows)))
+
+
+def _role(layer: LayerResult) -> str:
+    return "" if layer.role in ("compute", "control") else layer.role
+
+
+def _by_node(run: Run) -> View:
+    """A row a node that ran, below it the nodes that only share its layers; those of no layer are counted."""
+    nodes = {node.name: node for node in run.nodes}
+
+    def work(name: str) -> int:
+        flops = nodes[name].flops if name in nodes else None
+        return -1 if flops is None else flops
+
+    def op_of(name: str) -> str:
+        return nodes[name].op_type if name in nodes else ""
+
+    def home_of(layer: LayerResult) -> str | None:
+        # Of equals the last one: it is what the layer is called by elsewhere in the report.
+        best = max(enumerate(layer.nodes), key=lambda item: (work(item[1]), item[0]), default=None)
+        return None if best is None else best[1]
+
+    groups = _groups(run.layers, home_of)
+    sharing: dict[str, list[str]] = {}
+    seen = set(groups)
+    for home, layers in groups.items():
+        for name in dict.fromkeys(name for layer in layers for name in layer.nodes):
+            if home is not None and name not in seen:
+                seen.add(name)
+                sharing.setdefault(home, []).append(name)
+    heads = []
+    for home, layers in groups.items():
+        if home is None:
+            heads.append(replace(_row("layers of no node", layers), nameless=True))
+            continue
+        others = {other for layer in layers for other in layer.nodes} - {home}
+        inside = layers[0].name if len(layers) == 1 else ""
+        heads.append(replace(_row(home, layers, op_of(home)), sharing=len(others), inside=inside))
+    rows: list[Row] = []
+    for head in _ranked(heads):
+        rows.append(head)
+        if not head.nameless:
+            rows += [Row(name=name, what=op_of(name), home=head.name) for name in sharing.get(head.name, ())]
+    absent = sum(1 for node in run.nodes if node.name not in seen)
+    note = f"{absent:,} node{'' if absent == 1 else 's'} in no layer that took time" if absent else ""
+    return View("node", "node", "time of all layers", _layers_ns(run), tuple(rows), note)
+
+
+def _by_kernel(run: Run) -> View:
+    kernels: dict[str, list[Match]] = {}
+    for match in (*(match for layer in run.layers for match in layer.kernels), *run.kernels_unattributed):
+        kernels.setdefault(match.kernel, []).append(match)
+    rows = [
+        Row(
+            name=name,
+            what=kernel_words(name),
+            measured_ns=sum(match.total_ns for match in found),
+            layers=len({match.layer for match in found if match.layer is not None}),
+            launches=sum(match.count for match in found),
+        )
+        for name, found in kernels.items()
+    ]
+    # A profile that has the times of layers alone names no kernel: its time is there all the same.
+    known = sum(row.measured_ns for row in rows)
+    if (unnamed := run.captured_ns - known) > 0:
+        rows.append(Row(name="time of which no kernel is known", measured_ns=unnamed, nameless=True))
+    rows.sort(key=lambda row: (-row.measured_ns, row.name))
+    return View("kernel", "kernel", "kernel time in the capture", max(run.captured_ns, known), tuple(rows))
+
+
+def kernel_words(name: str) -> str:
+    """What the name of a kernel says, in a few words: ``gemm xmma sm50``; empty where it says nothing."""
+    found = parse(name)
+    words = [word for word in (found.op, found.family) if word != UNKNOWN]
+    if found.arch is not None:
+        words.append(f"sm{found.arch}")
+    return " ".join(words)

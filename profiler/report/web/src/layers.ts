@@ -1,0 +1,96 @@
+// The table of layers, and what unfolds under each.
+import { el, bdi } from "./dom";
+import { BOUNDS, boundName, type Kernel, type Layer, type Page } from "./page";
+import { digits, elided, formatBytes, formatFlops, formatNs, formatPercent, formatWhole, known, visible } from "./text";
+import { mountTable, type Table } from "./table";
+import type { Store } from "./store";
+
+export const efficiency = (layer: Layer): number | null => (layer.attainable_ns === null || !layer.measured_ns ? null : layer.attainable_ns / layer.measured_ns);
+
+export function bar(kind: string, share: number): HTMLElement {
+  const node = el("span", { class: kind, "aria-hidden": "true" });
+  node.style.width = `${Math.min(Math.max(100 * share, 0), 100)}%`;
+  return node;
+}
+
+export const facts = (pairs: [string, string][]): HTMLElement =>
+  el("dl", { class: "facts" }, pairs.filter(([, value]) => value !== "").map(([key, value]) => [el("dt", null, key), el("dd", null, bdi(value))]));
+
+const SHOWN = 200;
+
+export function kernelTable(kernels: Kernel[]): HTMLElement {
+  const head = ["Kernel", "Launches", "Median", "Total", "Match", "Evidence"].map((name, at) => el("th", { scope: "col", class: at > 0 && at < 4 ? "num" : null }, name));
+  const rows = kernels.slice(0, SHOWN).map((kernel) => el("tr", null,
+    el("td", { class: "name" }, bdi(elided(kernel.name, 300))), el("td", { class: "num" }, formatWhole(kernel.count)), el("td", { class: "num" }, formatNs(kernel.median_ns)),
+    el("td", { class: "num" }, formatNs(kernel.total_ns)), el("td", { class: `match-${kernel.confidence}` }, kernel.confidence), el("td", null, bdi(kernel.reason))));
+  return el("div", { class: "kernels" }, el("h4", null, kernels.length > SHOWN ? `Kernels (${SHOWN} of ${formatWhole(kernels.length)})` : "Kernels"),
+    kernels.length ? el("table", { class: "plain" }, el("thead", null, el("tr", null, head)), el("tbody", null, rows)) : el("p", null, "none was captured"));
+}
+
+function termTable(page: Page, layer: Layer): HTMLElement {
+  const terms = [...layer.terms].sort((a, b) => b[1] - a[1]);
+  const top = Math.max(layer.measured_ns, ...terms.map(([, value]) => value), 1);
+  const row = (name: string, ns: number, css: string, mark: string, wins: boolean): HTMLElement =>
+    el("tr", { class: wins ? "wins" : null, title: BOUNDS[name] }, el("td", null, bdi(boundName(name, page.device))), el("td", null, bar(css, ns / top)), el("td", { class: mark ? "num est" : "num" }, mark + formatNs(ns)));
+  return el("table", { class: "terms" }, el("tbody", null, row("measured", layer.measured_ns, "t m", "", false), terms.map(([name, ns], at) => row(name, ns, "t", "~", at === 0))));
+}
+
+function detail(page: Page, layer: Layer): HTMLElement {
+  const work = layer.work;
+  const byName = new Map(layer.nodes.map((place) => [page.nodes[place]!.name, page.nodes[place]!]));
+  const nodes = layer.node_names.slice(0, SHOWN).map((name) => {
+    const node = byName.get(name);
+    return el("li", null, node ? `${elided(node.op_type, 60)} ` : null, bdi(name, { class: "name" }));
+  });
+  return el("div", { class: "detail-grid" },
+    el("div", null,
+      el("h4", null, "Layer"), el("div", { class: "full" }, bdi(layer.name)),
+      layer.shapes ? el("div", { class: "full" }, bdi(layer.shapes)) : null,
+      el("h4", null, layer.node_names.length > SHOWN ? `ONNX nodes (${SHOWN} of ${formatWhole(layer.node_names.length)})` : "ONNX nodes"),
+      nodes.length ? el("ul", null, nodes) : el("div", null, "none"),
+      el("h4", null, `Match: ${layer.match}`), el("div", { class: "reason" }, bdi(layer.reason || "no reason was recorded"))),
+    el("div", null, el("h4", null, "Times that competed", el("button", { type: "button", class: "q", popovertarget: "term-terms", "aria-label": "Definition: times that competed" }, "?")),
+      termTable(page, layer), facts([["ideal", known(layer.ideal_ns, formatNs, "~")], ["allowed", known(layer.attainable_ns, formatNs, "~")], ["lost", known(layer.lost_ns, formatNs, "~")]])),
+    el("div", null, el("h4", null, "Work"), work ? facts([
+      ["tensor", formatFlops(work.tensor_flops)], ["vector", formatFlops(work.vector_flops)],
+      ["special functions", Object.entries(work.special).map(([name, count]) => `${formatWhole(count)} ${name}`).join(", ")],
+      ["read", formatBytes(work.bytes_read)], ["of it parameters", formatBytes(work.bytes_parameters)], ["written", formatBytes(work.bytes_written)],
+      ["intensity", work.bytes_read + work.bytes_written && layer.flops !== null ? `${digits(layer.flops / (work.bytes_read + work.bytes_written))} FLOP/B` : ""],
+      ["counts are", work.bound], ["note", work.note]]) : el("div", null, "unknown: the op has no cost function or a shape is unknown")),
+    kernelTable(layer.kernels));
+}
+
+export function mountLayers(root: HTMLElement, store: Store): Table {
+  const { page } = store;
+  const { layers, device } = page;
+  const most = layers.reduce((top, layer) => Math.max(top, Math.abs(layer.lost_ns ?? 0)), 1);
+  const total = layers.reduce((sum, layer) => sum + layer.measured_ns, 0) || 1;
+  const longest = layers.reduce((top, layer) => Math.max(top, layer.measured_ns), 1);
+  const meaning = (layer: Layer): string =>
+    [BOUNDS[layer.bound], BOUNDS[layer.runner_up] ? `next: ${boundName(layer.runner_up, device)}` : null].filter(Boolean).join("; ");
+  const table = mountTable<Layer>(root, {
+    store, id: "layer", noun: "layer", label: "Layers", hint: "Filter by name, op, bound, kernel \u2026", rows: layers, order: { column: "lost", down: true },
+    onPick: (place) => store.select(place, "layers"),
+    detail: (layer) => detail(page, layer),
+    words: (layer) => [layer.name, layer.op_type, boundName(layer.bound, device), layer.dtype, layer.role, layer.match, ...layer.node_names, ...layer.kernels.map((kernel) => kernel.name)],
+    columns: [
+      { id: "rank", label: "#", width: 66, key: (layer) => layer.place, cell: () => null },
+      { id: "lost", label: "Lost", width: 96, num: true, term: "lost", key: (layer) => layer.lost_ns, css: () => "est barred",
+        cell: (layer) => [known(layer.lost_ns, formatNs, "~"), layer.lost_ns === null ? null : bar(layer.lost_ns < 0 ? "cellbar est gain" : "cellbar est", Math.abs(layer.lost_ns) / most)] },
+      { id: "measured", label: "Measured", width: 112, num: true, term: "measured", key: (layer) => layer.measured_ns, css: () => "barred",
+        cell: (layer) => [formatNs(layer.measured_ns), bar("cellbar", layer.measured_ns / longest)] },
+      { id: "share", label: "Share", width: 78, num: true, term: "share", key: (layer) => layer.measured_ns / total, cell: (layer) => formatPercent(layer.measured_ns / total) },
+      { id: "allowed", label: "Allowed", width: 98, num: true, term: "attainable", key: (layer) => layer.attainable_ns, css: () => "est", cell: (layer) => known(layer.attainable_ns, formatNs, "~") },
+      { id: "roof", label: "Roof", width: 78, num: true, term: "of-roof", key: efficiency, css: () => "est", cell: (layer) => known(efficiency(layer), (value) => `${(100 * value).toFixed(0)} %`, "~") },
+      { id: "layer", label: "Layer", key: (layer) => layer.name, css: () => "name",
+        cell: (layer) => [bdi(elided(layer.name, 120), { title: elided(layer.name, 400) }), layer.role === "compute" ? null : el("span", { class: "role" }, visible(layer.role)), layer.constant ? el("span", { class: "role" }, "constant") : null] },
+      { id: "op", label: "Op", width: 132, key: (layer) => layer.op_type, cell: (layer) => bdi(elided(layer.op_type, 40)) },
+      { id: "bound", label: "Bound", width: 96, term: "bound", key: (layer) => boundName(layer.bound, device), cell: (layer) => el("span", { class: `tag b-${layer.bound}`, title: meaning(layer) }, boundName(layer.bound, device)) },
+      { id: "work", label: "Work", width: 106, num: true, term: "work", key: (layer) => layer.flops, css: () => "est", cell: (layer) => known(layer.flops, formatFlops) },
+      { id: "bytes", label: "Bytes", width: 92, num: true, term: "bytes", key: (layer) => layer.bytes, css: () => "est", cell: (layer) => known(layer.bytes, formatBytes) },
+      { id: "type", label: "Type", width: 74, term: "dtype", key: (layer) => layer.dtype, cell: (layer) => visible(layer.dtype) },
+      { id: "match", label: "Match", width: 92, term: "match", key: (layer) => layer.match, css: (layer) => `match-${layer.match}`, cell: (layer) => layer.match },
+    ],
+  });
+  return table;
+}

@@ -1,0 +1,53 @@
+"""How long every format of a comparison takes to render, and how large it is.
+
+    python scripts/bench/comparison_formats.py [--parts 10000] [--repeats 3]
+
+The comparison is made up, the one of the tests of its reporters: ``--parts`` parts that all changed. Exit code 1 where
+the best of ``--repeats`` is over 3 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from profiler.records import Comparisons
+from profiler.report import comparison
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "report")]
+from comparison_factory import document, many  # noqa: E402
+
+TARGET_SECONDS = 3.0
+FORMATS: dict[str, Callable[[Comparisons], str]] = {
+    "text": comparison.render_text,
+    "json": comparison.render_json,
+    "markdown": comparison.render_markdown,
+    "html": comparison.render_html,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    found = document(many(options.parts))
+    slow = False
+    print(f"{options.parts:,} parts\n{'format':<10} {'best':>8} {'bytes':>12}")
+    for name, render in FORMATS.items():
+        times = []
+        for _ in range(options.repeats):
+            began = time.perf_counter()
+            text = render(found)
+            times.append(time.perf_counter() - began)
+        slow = slow or min(times) > TARGET_SECONDS
+        print(f"{name:<10} {min(times):>6.2f} s {len(text.encode()):>12,}")
+    return int(slow)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The bundle of the page that is installed is that of the sources beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPORT = Path(__file__).parents[2] / "profiler" / "report"
+WEB, TEMPLATES = REPORT / "web", REPORT / "templates"
+PRODUCT = ("app.js", "theme.js", "app.js.LICENSES.txt")
+REBUILD = "after a change in profiler/report/web run `npm ci && npm run build` there, and commit templates/ with it"
+
+
+def sources() -> list[str]:
+    inside = [path.relative_to(WEB).as_posix() for path in (WEB / "src").rglob("*.ts")]
+    return sorted(["build.mjs", "package.json", "package-lock.json", "tsconfig.json", *inside])
+
+
+def digest(paths: list[str]) -> str:
+    """As build.mjs computes it."""
+    seen = hashlib.sha256()
+    for path in paths:
+        content = (WEB / path).read_bytes()
+        seen.update(f"{path}\n{len(content)}\n".encode())
+        seen.update(content)
+    return seen.hexdigest()
+
+
+@pytest.mark.parametrize("name", PRODUCT)
+def test_the_product_is_of_these_sources(name: str) -> None:
+    head = (TEMPLATES / name).read_text("utf-8")[:500]
+    found = re.search(r"sources sha256:([0-9a-f]{64})", head)
+    assert found, f"{name} names no sources"
+    assert found[1] == digest(sources()), REBUILD
+
+
+def test_a_change_of_any_source_changes_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = digest(sources())
+    shutil.copytree(WEB, tmp_path / "web", ignore=shutil.ignore_patterns("node_modules"))
+    monkeypatch.setattr(f"{__name__}.WEB", tmp_path / "web")
+    assert digest(sources()) == before
+    for path in ("src/charts/roofline.ts", "package-lock.json"):
+        file = tmp_path / "web" / path
+        file.write_text(file.read_text("utf-8") + "\n", "utf-8")
+        assert digest(sources()) != before
+        before = digest(sources())
+
+
+def test_the_lock_file_pins_every_package_and_names_no_registry() -> None:
+    lock = json.loads((WEB / "package-lock.json").read_text("utf-8"))
+    wanted = json.loads((WEB / "package.json").read_text("utf-8"))
+    for name, version in {**wanted["dependencies"], **wanted["devDependencies"]}.items():
+        assert lock["packages"][f"node_modules/{name}"]["version"] == version
+    for path, package in lock["packages"].items():
+        assert "resolved" not in package
+        assert not path or package["integrity"].startswith("sha512-")
+
+
+def test_the_licences_of_all_that_is_bundled_are_there() -> None:
+    words = (TEMPLATES / "app.js.LICENSES.txt").read_text("utf-8")
+    lock = json.loads((WEB / "package-lock.json").read_text("utf-8"))["packages"]
+    for name in ("@tanstack/virtual-core", "echarts", "tslib", "zrender"):
+        assert f"{name} {lock[f'node_modules/{name}']['version']} (" in words
+    for text in ("Apache License", "Redistribution and use in source and binary forms", "MIT License"):
+        assert text in words
+
+
+def test_the_sources_build_elements_from_text_alone() -> None:
+    for path in (WEB / "src").rglob("*.ts"):
+        words = path.read_text("utf-8")
+        for way in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "fetch(",
+        ):
+            assert way not in words, f"{path.name} uses {way}"
+
+
+@pytest.mark.browser
+def test_a_build_from_the_lock_file_gives_the_same_bytes(tmp_path: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm on the PATH")
+    web = tmp_path / "web"
+    shutil.copytree(WEB, web, ignore=shutil.ignore_patterns("node_modules"))
+    installed = subprocess.run(
+        [npm, "ci", "--ignore-scripts", "--prefer-offline"], cwd=web, capture_output=True, text=True, check=False
+    )
+    if installed.returncode:
+        pytest.skip(f"no package registry answers: {installed.stderr.strip()[-200:]}")
+    checked = subprocess.run([npm, "run", "check"], cwd=web, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+    built = subprocess.run(
+        [npm, "run", "build", "--", "--out", str(tmp_path / "out")],
+        cwd=web,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    for name in PRODUCT:
+        assert (tmp_path / "out" / name).read_bytes() == (TEMPLATES / name).read_bytes(), REBUILD

@@ -1,0 +1,621 @@
+"""The charts of the page in headless Chromium: what they say, what they select, how they zoom, and that they draw."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from factory import CASES, hostile, make_run, many, on_gpu, one_layer, typical
+from page_factory import with_panels
+
+from profiler import units
+from profiler.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
+from profiler.report import ReportOptions, get
+from profiler.report._format import visible
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+WEB = Path(__file__).parents[2] / "profiler" / "report" / "web"
+PANELS = ("ledger", "roofline", "timeline", "graph")
+ZOOMED = {"roofline": "roof", "timeline": "time", "graph": "graph"}
+"""What the address calls the view of each chart that zooms."""
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    if BROWSER is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any, tmp_path: Path) -> Iterator[Open]:
+    """Opens a run from file:// and fails the test on any error, message or request."""
+    bad: list[str] = []
+    contexts = []
+
+    def open_(run: Run, fragment: str = "", **settings: Any) -> Any:
+        file = tmp_path / "report.html"
+        file.write_text(get("html").render(run, ReportOptions()), encoding="utf-8")
+        context = chromium.new_context(**{"viewport": {"width": 1360, "height": 900}, **settings})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: bad.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: bad.append(f"error: {error}"))
+        own = file.as_uri()
+        page.on("request", lambda r: None if r.url.split("#")[0] == own or r.url == "data:," else bad.append(r.url))
+        page.goto(own + fragment)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert bad == []
+
+
+def chart(page: Any, name: str) -> Any:
+    """The canvas of a chart, drawn: charts are drawn when they come near the window."""
+    panel = page.locator(f"#chart-{name}")
+    panel.scroll_into_view_if_needed()
+    panel.locator("canvas").first.wait_for()
+    host = panel.locator(".chart-canvas")
+    host.scroll_into_view_if_needed()
+    settle(page)
+    return host
+
+
+def settle(page: Any) -> None:
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))")
+
+
+def words(page: Any, name: str) -> str:
+    text: str = page.locator(f"#chart-{name} .chart-words").text_content()
+    return text
+
+
+def status(page: Any, name: str) -> str:
+    settle(page)
+    text: str = page.locator(f"#chart-{name} .chart-status").text_content()
+    return text
+
+
+def address(page: Any) -> str:
+    page.wait_for_timeout(250)  # the page writes its view to the address a moment later
+    found: str = page.evaluate("() => location.hash")
+    return found
+
+
+def colors(page: Any, name: str) -> dict[tuple[int, int, int], int]:
+    """How many pixels of a chart have each colour."""
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    settle(page)
+    picture = image.open(io.BytesIO(page.locator(f"#chart-{name} .chart-canvas").screenshot())).convert("RGB")
+    return {color: count for count, color in picture.getcolors(1 << 24)}
+
+
+def variable(page: Any, name: str) -> tuple[int, int, int]:
+    """A colour of the page, which its style sheet writes as ``#rrggbb`` or ``#rgb``."""
+    text: str = page.evaluate(
+        "(name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()", name
+    )
+    if len(text) == 4:
+        text = "#" + "".join(2 * digit for digit in text[1:])
+    assert len(text) == 7
+    return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
+
+
+def drawn(run: Run) -> list[LayerResult]:
+    """Layers that are dots of the roofline."""
+    return [layer for layer in run.layers if layer.flops and layer.bytes and layer.measured_ns]
+
+
+def resnet_like() -> Run:
+    """A graph with skips, nodes in no layer and a layer that took no time."""
+    run = with_panels(typical())
+    assert run.graph is not None
+    names = (*run.graph.layers, "noop")
+    folded = tuple(
+        NodeResult(name=f"/gone_{at}", op_type="Constant", graph="", fate=fate, layers=(), flops=None, bytes=None)
+        for at, fate in enumerate(("folded", "folded", "eliminated"))
+    )
+    return msgspec.structs.replace(
+        run,
+        nodes=(*(node for node in run.nodes if node.fate == "layer"), *folded),
+        graph=RunGraph(
+            layers=names,
+            layer_from=(*range(46), 0, 5, 46),
+            layer_to=(*range(1, 47), 4, 20, 47),
+            tensor=tuple(f"t{at}" for at in range(49)),
+            nbytes=(-1,) * 48 + (2_000_000,),
+        ),
+    )
+
+
+# --- they draw --------------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("case", [case for case in CASES if case != "many"])
+@pytest.mark.parametrize("panels", [True, False], ids=["with timeline and graph", "without"])
+def test_every_chart_draws_or_says_why_not(open_page: Open, case: str, panels: bool) -> None:
+    run = CASES[case]()
+    page = open_page(with_panels(run) if panels else run)
+    for name in PANELS:
+        section = page.locator(f"section#{name}")
+        panel = page.locator(f"#chart-{name}")
+        possible = {
+            "ledger": bool(run.ledger),
+            "roofline": bool(drawn(run)),
+            "timeline": panels,
+            "graph": panels and bool(run.layers),
+        }[name]
+        section.scroll_into_view_if_needed()
+        if not possible:
+            assert panel.locator("canvas").count() == 0
+            assert section.locator(".none, .lead").first.text_content()
+            continue
+        host = chart(page, name)
+        assert host.get_attribute("tabindex") == "0"
+        assert len(host.get_attribute("aria-label")) > 60
+        assert len(colors(page, name)) > 4
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["timeline", "graph", "ledger", "roofline"])
+def test_an_empty_part_of_the_run_takes_a_sentence_and_no_exception(open_page: Open, name: str) -> None:
+    layers = (typical().layers[0],)
+    run = with_panels(make_run(layers))
+    assert run.timeline is not None
+    hollow = {
+        "timeline": msgspec.structs.replace(
+            run.timeline, lane=(), layer=(), name=(), start_ns=(), dur_ns=(), duration_ns=0
+        ),
+        "graph": RunGraph(layers=()),
+        "ledger": (),
+        "roofline": tuple(msgspec.structs.replace(one, flops=None, bytes=None, work=None) for one in layers),
+    }[name]
+    page = open_page(msgspec.structs.replace(run, **{"layers" if name == "roofline" else name: hollow}))
+    page.locator(f"section#{name}").scroll_into_view_if_needed()
+    settle(page)
+    assert page.locator(f"#chart-{name} canvas").count() == 0
+    for other in PANELS:
+        if other != name:
+            chart(page, other)
+
+
+@pytest.mark.browser
+def test_times_of_zero_and_names_of_nothing_are_drawn(open_page: Open) -> None:
+    still = msgspec.structs.replace(typical().layers[0], measured_ns=0, attainable_ns=0, lost_ns=0, name="")
+    run = make_run((still,), latency=msgspec.structs.replace(typical().latency, median_ns=0))
+    page = open_page(
+        msgspec.structs.replace(
+            with_panels(run),
+            ledger=tuple(msgspec.structs.replace(row, ns=0) for row in typical().ledger),
+            timeline=Timeline(
+                iteration=0,
+                duration_ns=0,
+                lanes=(TimelineLane(name="", kind="kernels"),),
+                layers=("",),
+                names=("",),
+                lane=(0, 0),
+                layer=(0, -1),
+                name=(0, 0),
+                start_ns=(0, 0),
+                dur_ns=(0, 0),
+            ),
+        )
+    )
+    for name in ("ledger", "timeline", "graph"):
+        chart(page, name)
+
+
+@pytest.mark.browser
+def test_ten_thousand_layers_are_drawn_and_merging_is_said(open_page: Open) -> None:
+    run = with_panels(many())
+    page = open_page(run)
+    for name in PANELS:
+        chart(page, name)
+    assert f"{len(drawn(run)):,} layers as dots" in chart(page, "roofline").get_attribute("aria-label")
+    chart(page, "timeline")
+    assert "shorter than a pixel are drawn merged" in words(page, "timeline")
+    assert "10,000 layers" in words(page, "graph")
+    # The heat of the graph is there: several classes of lost time, each on many pixels.
+    chart(page, "graph")
+    found = colors(page, "graph")
+    assert sum(found.get(variable(page, f"--heat-{step}"), 0) > 200 for step in range(1, 7)) >= 3
+    page.locator("#chart-timeline .chart-canvas").focus()
+    for _ in range(14):
+        page.keyboard.press("+")
+    settle(page)
+    assert "merged" not in words(page, "timeline")
+
+
+# --- what they say ----------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("make", [typical, hostile], ids=["typical", "hostile"])
+def test_every_step_of_the_ledger_can_be_read_with_the_keyboard(open_page: Open, make: Callable[[], Run]) -> None:
+    run = make()
+    page = open_page(run)
+    chart(page, "ledger").focus()
+    marks = {"fact": "", "estimate": "~", "remainder": "="}
+    total = 0
+    for row in run.ledger:
+        page.keyboard.press("ArrowDown")
+        said = status(page, "ledger")
+        total += row.ns
+        assert visible(row.cause)[:20] in said
+        assert f"{marks[row.kind]}{units.format_ns(row.ns)}" in said
+        assert units.format_ns(total) in said
+    page.keyboard.press("ArrowDown")
+    assert f"measured latency: {units.format_ns(run.latency.median_ns)}, measured" in status(page, "ledger")
+
+
+@pytest.mark.browser
+def test_the_ledger_draws_kinds_and_gains_apart(open_page: Open) -> None:
+    page = open_page(typical())
+    chart(page, "ledger")
+    found = colors(page, "ledger")
+    for name in ("--fact", "--est-line", "--est-ground", "--rest-ground", "--good"):
+        assert found.get(variable(page, name), 0) > 10, name
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("make", [typical, on_gpu], ids=["cpu", "gpu"])
+def test_the_roofline_counts_what_it_draws_and_what_it_does_not(open_page: Open, make: Callable[[], Run]) -> None:
+    run = make()
+    page = open_page(run)
+    label = chart(page, "roofline").get_attribute("aria-label")
+    dots = drawn(run)
+    assert f"{len(dots):,} layers as dots" in label
+    text = words(page, "roofline")
+    unknown = [layer for layer in run.layers if layer.flops is None or layer.bytes is None]
+    idle = [layer for layer in run.layers if layer not in dots and layer not in unknown]
+    if unknown:
+        assert f"{len(unknown)} layer{'' if len(unknown) == 1 else 's'} whose work is not known" in text
+        assert units.format_ns(sum(layer.measured_ns for layer in unknown)) in text
+    if idle:
+        assert f"{len(idle)} layer{'' if len(idle) == 1 else 's'} without arithmetic" in text
+    assert units.format_ns(max(layer.measured_ns for layer in dots)) in text
+    legend = page.locator("#chart-roofline .chart-toggle").all_text_contents()
+    assert sum(int(entry.rsplit(" ", 1)[1]) for entry in legend) == len(dots)
+    # Ceilings with their values and what they are.
+    for value, unit in (
+        (run.ceilings.attainable.dram_bytes_per_s, "B/s"),
+        (run.ceilings.attainable.cache_bytes_per_s, "B/s"),
+    ):
+        assert f"{units.format_rate(value, unit)}, {run.ceilings.origin}" in label
+    assert ("datasheet" if run.device.kind == "gpu" else "best measured") in label
+
+
+@pytest.mark.browser
+def test_a_bound_can_be_hidden_and_the_address_keeps_it(open_page: Open) -> None:
+    page = open_page(typical())
+    chart(page, "roofline")
+    button = page.locator("#chart-roofline .chart-toggle", has_text="dram")
+    before = colors(page, "roofline")
+    button.click()
+    settle(page)
+    assert button.get_attribute("aria-pressed") == "false"
+    assert colors(page, "roofline") != before
+    assert "roof-off=dram" in address(page)
+    page.reload()
+    chart(page, "roofline")
+    assert page.locator("#chart-roofline .chart-toggle", has_text="dram").get_attribute("aria-pressed") == "false"
+
+
+@pytest.mark.browser
+def test_the_timeline_says_its_gaps_and_that_times_are_as_captured(open_page: Open) -> None:
+    run = with_panels(typical())
+    timeline = run.timeline
+    assert timeline is not None
+    page = open_page(run)
+    chart(page, "timeline")
+    busy: set[int] = set()
+    for lane, start, duration in zip(timeline.lane, timeline.start_ns, timeline.dur_ns, strict=True):
+        if timeline.lanes[lane].kind == "kernels":
+            busy.update(range(start, start + duration))
+    idle = timeline.duration_ns - len(busy)
+    text = words(page, "timeline")
+    assert f"{units.format_ns(idle)} in all ({units.format_percent(idle / timeline.duration_ns)})" in text
+    assert "no kernel runs" in text
+    assert "as captured" in page.locator("section#timeline").inner_text() or "times captured" in text
+    assert "never split over its nodes" in text
+
+
+@pytest.mark.browser
+def test_nodes_in_no_layer_stand_apart_by_fate(open_page: Open) -> None:
+    page = open_page(resnet_like())
+    chart(page, "graph")
+    apart = page.locator("#chart-graph .chart-apart")
+    assert apart.locator("summary").text_content() == "3 ONNX nodes are in no layer: 2 folded, 1 eliminated"
+    apart.locator("summary").click()
+    assert apart.locator("li").count() == 3
+    assert "took no time" in page.locator("#chart-graph .chart-tools").inner_text()
+
+
+# --- what they select -------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_a_selection_shows_in_every_chart_and_in_the_address(open_page: Open) -> None:
+    run = with_panels(typical())
+    page = open_page(run)
+    for name in PANELS:
+        chart(page, name)
+    chart(page, "roofline").focus()
+    page.keyboard.press("ArrowDown")
+    first = drawn(run)[0]
+    for name in ("roofline", "timeline", "graph"):
+        assert first.name in status(page, name)
+    assert f"layer={run.layers.index(first) + 1}" in address(page)
+    chart(page, "graph").focus()
+    page.keyboard.press("ArrowDown")
+    second = run.layers[run.layers.index(first) + 1]
+    for name in ("timeline", "graph"):
+        assert second.name in status(page, name)
+    chart(page, "timeline").focus()
+    page.keyboard.press("ArrowRight")
+    assert run.layers[run.layers.index(second) + 1].name in status(page, "graph")
+    page.keyboard.press("Escape")
+    assert status(page, "graph") == ""
+    assert "layer=" not in address(page)
+
+
+@pytest.mark.browser
+def test_what_is_selected_elsewhere_is_brought_into_sight(open_page: Open) -> None:
+    run = with_panels(many(400))
+    page = open_page(run)
+    chart(page, "timeline").focus()
+    for _ in range(6):
+        page.keyboard.press("+")
+    before = address(page)
+    assert "time=" in before
+    page.evaluate("() => { location.hash = location.hash.replace(/&?layer=\\d+/, '') + '&layer=400'; }")
+    settle(page)
+    after = dict(part.split("=") for part in address(page).lstrip("#").split("&"))
+    start, end = map(float, after["time"].split("_"))
+    assert run.timeline is not None
+    at = run.timeline.start_ns[399]
+    assert start <= at <= end
+
+
+@pytest.mark.browser
+def test_click_and_hover_of_a_box_of_the_graph(open_page: Open) -> None:
+    run = with_panels(one_layer())
+    page = open_page(run)
+    host = chart(page, "graph")
+    box = host.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tip = page.locator("#tip")
+    tip.wait_for(state="visible")
+    text = tip.inner_text()
+    only = run.layers[0]
+    for part in (only.name, only.op_type, units.format_ns(only.measured_ns), f"~{units.format_ns(only.lost_ns or 0)}"):
+        assert part in text
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert only.name in status(page, "graph")
+    page.mouse.click(box["x"] + 5, box["y"] + 5)
+    assert status(page, "graph") == ""
+
+
+@pytest.mark.browser
+def test_hover_and_click_of_a_dot_of_the_roofline(open_page: Open) -> None:
+    run = one_layer()
+    page = open_page(run)
+    host = chart(page, "roofline")
+    box = host.bounding_box()
+    tip = page.locator("#tip")
+    only = run.layers[0]
+    found = None
+    for y in range(20, int(box["height"]) - 40, 14):
+        for x in range(90, int(box["width"]) - 20, 14):
+            page.mouse.move(box["x"] + x, box["y"] + y)
+            if tip.is_visible():
+                found = (x, y)
+                break
+        if found:
+            break
+    assert found, "no dot under the pointer anywhere"
+    text = tip.inner_text()
+    for part in (only.name, only.kernels[0].kernel, units.format_ns(only.measured_ns), "FLOP/B", "of the roof"):
+        assert part in text
+    # The dot is where its rate and intensity say: its time and work are those of the tip.
+    assert units.format_rate((only.flops or 0) / only.measured_ns * 1e9, "FLOP/s") in text
+    page.mouse.click(box["x"] + found[0], box["y"] + found[1])
+    assert only.name in status(page, "roofline")
+    page.mouse.move(2, 2)
+    assert not tip.is_visible()
+
+
+@pytest.mark.browser
+def test_search_finds_layers_and_nodes_of_the_graph(open_page: Open) -> None:
+    run = with_panels(typical())
+    page = open_page(run)
+    chart(page, "graph")
+    search = page.locator("#chart-graph .chart-search")
+    search.fill("features/3 expand relu")
+    search.press("Enter")
+    assert "/features/3/expand/Conv" in status(page, "graph")
+    assert "1 of 1" in page.locator("#chart-graph .chart-tools").inner_text()
+    search.fill("nothing is called this")
+    page.wait_for_timeout(200)
+    assert "0 found" in page.locator("#chart-graph .chart-tools").inner_text()
+
+
+@pytest.mark.browser
+def test_hostile_names_stay_text(open_page: Open) -> None:
+    run = with_panels(hostile())
+    page = open_page(run)
+    for name in ("roofline", "timeline", "graph"):
+        chart(page, name).focus()
+        for _ in range(4):
+            page.keyboard.press("ArrowDown")
+        settle(page)
+    box = chart(page, "graph").bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 60)
+    settle(page)
+    assert page.evaluate("() => window.__pwned") is None
+    assert page.locator("#chart-graph script, #tip script, #chart-graph img").count() == 0
+
+
+# --- how they zoom ----------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ZOOMED)
+def test_zoom_and_pan_by_wheel_key_drag_and_button(open_page: Open, name: str) -> None:
+    page = open_page(with_panels(typical()))
+    host = chart(page, name)
+    box = host.bounding_box()
+    key = f"{ZOOMED[name]}="
+    whole = colors(page, name)
+    # The wheel alone scrolls the page.
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 3)
+    page.mouse.wheel(0, 40)
+    assert key not in address(page)
+    host.scroll_into_view_if_needed()
+    box = host.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 3)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -300)
+    page.keyboard.up("Control")
+    zoomed = address(page)
+    assert key in zoomed
+    assert colors(page, name) != whole
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 - 120, box["y"] + box["height"] / 3 - 10, steps=4)
+    page.mouse.up()
+    dragged = address(page)
+    assert dragged != zoomed
+    host.focus()
+    page.keyboard.press("Shift+ArrowRight")
+    moved = address(page)
+    assert moved != dragged
+    page.reload()
+    chart(page, name)
+    assert address(page) == moved
+    page.locator(f"#chart-{name} .chart-button", has_text="Fit").click()
+    assert key not in address(page)
+    page.locator(f"#chart-{name} .chart-button", has_text="+").click()
+    assert key in address(page)
+    host.focus()
+    page.keyboard.press("0")
+    assert key not in address(page)
+    page.mouse.move(2, 2)
+    assert colors(page, name) == whole
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("view", ["nonsense", "1", "_._", "-5_-6", "1e999_2", "NaN_NaN_NaN_NaN", "9_1", "0_0_0"])
+def test_a_view_that_makes_no_sense_is_the_whole_view(open_page: Open, view: str) -> None:
+    page = open_page(with_panels(typical()), f"#roof={view}&time={view}&graph={view}&roof-off={view}")
+    for name in PANELS:
+        chart(page, name)
+        assert len(colors(page, name)) > 4
+
+
+@pytest.mark.browser
+def test_the_slider_moves_the_timeline(open_page: Open) -> None:
+    page = open_page(with_panels(typical()))
+    host = chart(page, "timeline")
+    box = host.bounding_box()
+    y = box["y"] + box["height"] - 24
+    page.mouse.move(box["x"] + box["width"] - 14, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, y, steps=8)
+    page.mouse.up()
+    view = address(page)
+    assert "time=0_" in view
+
+
+# --- where they are seen ----------------------------------------------------------------------
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", PANELS)
+def test_colours_follow_the_theme(open_page: Open, name: str) -> None:
+    page = open_page(with_panels(typical()), color_scheme="light")
+    chart(page, name)
+    light = colors(page, name)
+    ink = variable(page, "--ink")
+    page.emulate_media(color_scheme="dark")
+    dark = colors(page, name)
+    assert variable(page, "--ink") != ink
+    assert max(light, key=light.get) != max(dark, key=dark.get)  # type: ignore[arg-type]
+    assert dark.get(variable(page, "--ink"), 0) + dark.get(variable(page, "--soft"), 0) > 20
+
+
+@pytest.mark.browser
+def test_they_follow_the_width_and_print_sharp(open_page: Open) -> None:
+    page = open_page(with_panels(typical()), "#layer=2")
+    for name in PANELS:
+        chart(page, name)
+    assert page.locator("#chart-roofline canvas").count() == 2
+    for width in (700, 420):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(200)
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        for name in PANELS:
+            chart(page, name)
+    page.set_viewport_size({"width": 1360, "height": 900})
+    page.emulate_media(media="print", color_scheme="dark")
+    settle(page)
+    for name in PANELS:
+        sharp = page.locator(f"#chart-{name} canvas").first.evaluate("(node) => node.width / node.clientWidth")
+        assert sharp >= 1.9
+        # What marks the selected dot lies over the dots, not below them.
+        tops = page.locator(f"#chart-{name} canvas").evaluate_all(
+            "(all) => all.map((one) => one.getBoundingClientRect().top)"
+        )
+        assert len(set(tops)) == 1
+    assert variable(page, "--bg") == (255, 255, 255)
+
+
+@pytest.mark.browser
+def test_charts_far_below_are_printed_too(open_page: Open) -> None:
+    page = open_page(with_panels(typical()), viewport={"width": 1360, "height": 300})
+    assert page.locator("#chart-graph canvas").count() == 0
+    page.pdf()
+    assert page.locator("#chart-graph canvas").count() >= 1
+
+
+# --- the pure parts ---------------------------------------------------------------------------
+
+
+def test_laws_of_layout_and_merging(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    esbuild = WEB / "node_modules" / "esbuild" / "bin" / "esbuild"
+    if node is None:
+        pytest.skip("node is not on the PATH")
+    if not esbuild.is_file():
+        pytest.skip("profiler/report/web/node_modules is not installed: run npm ci there")
+    sources = [str(WEB / "src" / "charts" / f"{name}.ts") for name in ("layout", "merge")]
+    subprocess.run(
+        [str(esbuild), *sources, "--format=esm", f"--outdir={tmp_path}", "--out-extension:.js=.mjs"],
+        check=True,
+        capture_output=True,
+    )
+    laws = Path(__file__).with_name("page_charts_laws.test.mjs")
+    done = subprocess.run(
+        [node, "--test", str(laws)],
+        env={**os.environ, "CHARTS": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "# pass 0" not in done.stdout

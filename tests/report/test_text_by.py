@@ -1,0 +1,257 @@
+"""The list of a run by layer, node, op type and kernel: whatever is shown, the times add up to the same whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_engine, on_gpu, typical
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler import units
+from profiler.records import Match, NodeResult, Run
+from profiler.report import ReportOptions, get
+from profiler.report._views import By, folded, kernel_words, view_of
+
+GOLDEN = Path(__file__).parent / "golden"
+ALL: tuple[By, ...] = get_args(By)
+
+
+def text(run: Run, **options: object) -> str:
+    return get("text").render(run, ReportOptions(**options))  # type: ignore[arg-type]
+
+
+def columns(line: str) -> int:
+    return sum(
+        0 if unicodedata.category(c) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in line
+    )
+
+
+def whole(run: Run, by: By) -> int:
+    if by != "kernel":
+        return sum(one.measured_ns for one in run.layers)
+    kernels = (*(kernel for one in run.layers for kernel in one.kernels), *run.kernels_unattributed)
+    # Runs of the factory may hold more kernels than were captured.
+    return max(run.captured_ns, sum(kernel.total_ns for kernel in kernels))
+
+
+# --- nothing is lost ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ALL)
+@pytest.mark.parametrize("case", CASES)
+def test_rows_and_others_are_the_whole(case: str, by: By) -> None:
+    run = many(300) if case == "many" else CASES[case]()
+    view = view_of(run, by)
+    assert view.total_ns == whole(run, by)
+    assert sum(row.measured_ns for row in view.rows) == view.total_ns
+    for shown in (0, 1, 3, 10_000):
+        for sharing in (None, 0, 2):
+            rows, rest = folded(view, shown, sharing)
+            others = [rest] if rest is not None else []
+            assert len(rows) <= shown
+            assert sum(row.measured_ns for row in (*rows, *others)) == view.total_ns
+            lost = [row.lost_ns for row in (*rows, *others) if row.lost_ns is not None]
+            if by != "kernel":
+                assert sum(lost) == sum(one.lost_ns for one in run.layers if one.lost_ns is not None)
+                assert sum(row.unpriced for row in (*rows, *others)) == sum(one.lost_ns is None for one in run.layers)
+
+
+names = st.sampled_from("abcdefgh")
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(names, max_size=4, unique=True), st.integers(0, 10**6), st.booleans(), names),
+        max_size=8,
+    ),
+    st.dictionaries(names, st.none() | st.integers(0, 10**9)),
+)
+@settings(max_examples=100)
+def test_a_time_stands_in_one_row_whoever_shares_it(
+    asked: list[tuple[list[str], int, bool, str]], flops: dict[str, int | None]
+) -> None:
+    layers = []
+    for place, (nodes, ns, priced, kernel) in enumerate(asked):
+        one = layer(f"layer{place}", "Op", flops=1000, nbytes=1000, slow=1.5, nodes=tuple(nodes))
+        match = Match(
+            layer=one.name, kernel=kernel, count=2, median_ns=ns, total_ns=2 * ns, confidence="exact", reason=""
+        )
+        changes = {} if priced else {"attainable_ns": None, "lost_ns": None, "ideal_ns": None}
+        layers.append(msgspec.structs.replace(one, measured_ns=ns, kernels=(match,), **changes))
+    base = make_run(tuple(layers), captured_ns=2 * sum(ns for _, ns, _, _ in asked))
+    known = tuple(
+        NodeResult(name=name, op_type="Op", graph="", fate="layer", layers=(), flops=count, bytes=None)
+        for name, count in flops.items()
+    )
+    run = msgspec.structs.replace(base, nodes=known)
+    for by in ALL:
+        view = view_of(run, by)
+        assert sum(row.measured_ns for row in view.rows) == view.total_ns == whole(run, by)
+    rows = view_of(run, "node").rows
+    listed = [row.name for row in rows if not row.nameless]
+    assert sorted(listed) == sorted({name for nodes, *_ in asked for name in nodes}), "every node that ran, once"
+    heads = {row.name for row in rows if row.home is None}
+    assert all(row.home in heads for row in rows if row.home is not None)
+    assert all(row.measured_ns == 0 for row in rows if row.home is not None)
+
+
+# --- by node --------------------------------------------------------------------------------
+
+
+def shared() -> Run:
+    """A layer of three nodes of which the second has most work, one of a single node, and one of none."""
+    fused = layer("fused", "Conv", flops=10**8, nbytes=10**6, slow=2.0, nodes=("/pad", "/conv", "/relu"))
+    alone = layer("alone", "Add", flops=10**5, nbytes=10**6, slow=2.0, nodes=("/add",))
+    copy = layer("copy", "Reformat", flops=0, nbytes=10**5, slow=3.0, nodes=(), role="layout", match="none")
+    run = make_run((fused, alone, copy))
+    flops = {"/pad": 0, "/conv": 10**8, "/relu": 10**4, "/add": 10**5}
+    nodes = tuple(msgspec.structs.replace(node, flops=flops[node.name]) for node in run.nodes)
+    folded_node = msgspec.structs.replace(run.nodes[0], name="/const", layers=(), fate="folded")
+    return msgspec.structs.replace(run, nodes=(*nodes, folded_node))
+
+
+def test_a_node_shows_the_layer_that_it_shares_and_with_how_many() -> None:
+    run = shared()
+    fused = next(one for one in run.layers if one.name == "fused")
+    rows = {row.name: row for row in view_of(run, "node").rows}
+    assert rows["/conv"].sharing == 2
+    assert rows["/conv"].measured_ns == fused.measured_ns
+    assert (rows["/pad"].home, rows["/relu"].home) == ("/conv", "/conv")
+    shown = text(run, by="node", top=10, width=140).splitlines()
+    at = next(index for index, line in enumerate(shown) if line.endswith("/conv +2 in fused"))
+    assert units.format_ns(fused.measured_ns) in shown[at]
+    for line in shown[at + 1 : at + 3]:
+        assert re.match(r' +" +" +" +" +\+ ', line), "the time is not said again"
+    assert any("layers of no node" in line for line in shown)
+    assert any("1 node in no layer" in line for line in shown), "there is room to say so"
+
+
+def test_without_top_nodes_that_share_are_counted_not_listed() -> None:
+    shown = text(typical(), by="node")
+    assert '"' not in shown
+    assert len(shown.splitlines()) <= 25
+    assert re.search(r"\d+ other nodes", shown)
+    assert re.search(r"Conv /conv \+2$", text(shared(), by="node"), re.MULTILINE)
+
+
+# --- by type and kernel ---------------------------------------------------------------------
+
+
+def test_types_have_their_sums_shares_and_share_of_the_roof() -> None:
+    run = typical()
+    conv = [one for one in run.layers if one.op_type == "Conv"]
+    ns = sum(one.measured_ns for one in conv)
+    share = ns / sum(one.measured_ns for one in run.layers)
+    of_roof = sum(one.attainable_ns or 0 for one in conv) / ns
+    line = next(line for line in text(run, by="type", top=20).splitlines() if line.endswith(f"Conv x{len(conv)}"))
+    assert line.split()[:2] == f"~{units.format_ns(sum(one.lost_ns or 0 for one in conv))}".split()
+    for part in (units.format_ns(ns), units.format_percent(share), f"~{100 * of_roof:.0f} %"):
+        assert part in line
+    assert "ReorderOutput (layout) x11" in text(run, by="type", top=20)
+    nms = next(line for line in text(run, by="type", top=20).splitlines() if line.endswith("NonMaxSuppression"))
+    assert nms.split()[0] == "-", "what has no estimate is not 0"
+
+
+def test_kernels_have_launches_share_and_what_their_names_say() -> None:
+    run = typical()
+    name = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16"
+    first, second, *rest = run.layers
+    renamed = tuple(
+        msgspec.structs.replace(one, kernels=tuple(msgspec.structs.replace(k, kernel=name) for k in one.kernels))
+        for one in (first, second)
+    )
+    run = msgspec.structs.replace(run, layers=(*renamed, *rest))
+    row = next(row for row in view_of(run, "kernel").rows if row.name == name)
+    assert (row.launches, row.layers) == (100, 2)
+    assert row.measured_ns == sum(kernel.total_ns for one in renamed for kernel in one.kernels)
+    assert kernel_words(name) == "gemm xmma sm80"
+    line = next(line for line in text(run, by="kernel", top=60, width=160).splitlines() if line.endswith(name))
+    assert "gemm xmma sm80  " in line
+    assert units.format_percent(row.measured_ns / whole(run, "kernel")) in line
+    assert "Memcpy_token_17" in text(run, by="kernel", top=60), "kernels of no layer are part of the whole"
+
+
+def test_time_without_a_kernel_is_a_row_of_its_own() -> None:
+    run = typical()
+    bare = tuple(msgspec.structs.replace(one, kernels=()) for one in run.layers)
+    run = msgspec.structs.replace(run, layers=bare, kernels_unattributed=(), captured_ns=9_000_000)
+    assert "time of which no kernel is known" in text(run, by="kernel")
+    assert "0 of 0 kernels" in text(run, by="kernel")
+
+
+# --- the page -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [by for by in ALL if by != "layer"])
+def test_golden_by(by: By) -> None:
+    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
+    path = GOLDEN / f"by_{by}.txt"
+    made = text(typical(), by=by, top=6)
+    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
+        path.write_text(made, encoding="utf-8")
+    assert made == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("by", ALL)
+@pytest.mark.parametrize("width", [1, 40, 60, 64, 80, 120, 160])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_is_wider_than_asked_and_25_suffice(by: By, width: int, ascii_only: bool) -> None:
+    for run in (typical(), hostile(), of_engine(hostile(), HOSTILE_NAMES), on_gpu(), CASES["empty"]()):
+        lines = text(run, width=width, ascii=ascii_only, by=by).splitlines()
+        assert max(map(columns, lines)) <= width
+        assert (lines.index("") if run.plan is not None and "" in lines else len(lines)) <= 25
+        shown = text(run, width=width, ascii=ascii_only, by=by, top=30, roofline=True)
+        assert max(map(columns, shown.splitlines())) <= width
+        assert all(char.isprintable() or char == "\n" for char in shown)
+        assert not ascii_only or shown.isascii()
+
+
+# --- the roofline in characters -------------------------------------------------------------
+
+
+def test_the_roofline_is_shown_where_asked_for_or_where_rows_were_chosen() -> None:
+    run = typical()
+    assert "roofline" not in text(run)
+    assert "\nroofline  35 layers as measured" in text(run, roofline=True)
+    assert "\nroofline  35 layers as measured" in text(run, top=3)
+    assert "roofline" not in text(run, top=3, roofline=False)
+    assert "roofline  none: no layer" in text(CASES["empty"](), roofline=True)
+
+
+def test_the_roofline_says_ridge_bounds_and_slopes_in_words() -> None:
+    shown = text(typical(), roofline=True)
+    assert "fp32 80.0 GFLOP/s, ridge at 6.67 FLOP/byte" in shown
+    assert "d dram, l llc, t tensor, x launch" in shown
+    assert "dram 12.0 GB/s" in shown
+    picture = shown[shown.index("\nroofline") :].splitlines()
+    assert 10 <= len(picture) <= 17
+    marks = set("".join(line.partition("│")[2] for line in picture))
+    assert {"d", "l", "t", "x"} <= marks
+    assert any("\u2800" < char <= "\u28ff" for char in marks), "roofs are drawn"
+    plain = text(typical(), roofline=True, ascii=True)
+    assert plain.isascii()
+    assert "/ dram 12.0 GB/s, : llc 45.0 GB/s" in plain
+    drawn = set("".join(line.partition("|")[2] for line in plain[plain.index("\nroofline") :].splitlines()))
+    assert {"/", ":", "-", "d", "l", "t", "x"} <= drawn
+
+
+def test_a_roofline_of_a_datasheet_says_so() -> None:
+    assert "roofs of the datasheet" in text(of_engine(typical()), roofline=True)
+    assert "roofs of the datasheet" not in text(typical(), roofline=True)
+
+
+def test_a_layer_above_the_roof_is_in_the_picture() -> None:
+    fast = layer("fast", "MatMul", flops=10**9, nbytes=10**6, slow=0.01)
+    shown = text(make_run((fast,)), roofline=True)
+    rows = [line for line in shown.splitlines() if "│" in line]
+    mark = next(index for index, line in enumerate(rows) if "t" in line.partition("│")[2].replace("fp32", ""))
+    roof = next(index for index, line in enumerate(rows) if "\u28c0" in line or "\u2809" in line or "\u2812" in line)
+    assert mark < roof
