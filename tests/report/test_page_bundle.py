@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -86,27 +87,50 @@ def test_the_sources_build_elements_from_text_alone() -> None:
             assert way not in words, f"{path.name} uses {way}"
 
 
-@pytest.mark.browser
-def test_a_build_from_the_lock_file_gives_the_same_bytes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources with what they are built with, as the lock file has it."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("no npm on the PATH")
-    web = tmp_path / "web"
-    shutil.copytree(WEB, web, ignore=shutil.ignore_patterns("node_modules"))
+    folder = tmp_path_factory.mktemp("page") / "web"
+    shutil.copytree(WEB, folder, ignore=shutil.ignore_patterns("node_modules"))
     installed = subprocess.run(
-        [npm, "ci", "--ignore-scripts", "--prefer-offline"], cwd=web, capture_output=True, text=True, check=False
+        [npm, "ci", "--ignore-scripts", "--prefer-offline"], cwd=folder, capture_output=True, text=True, check=False
     )
     if installed.returncode:
         pytest.skip(f"no package registry answers: {installed.stderr.strip()[-200:]}")
-    checked = subprocess.run([npm, "run", "check"], cwd=web, capture_output=True, text=True, check=False)
+    return folder
+
+
+@pytest.mark.browser
+def test_a_build_from_the_lock_file_gives_the_same_bytes(web: Path, tmp_path: Path) -> None:
+    checked = subprocess.run(["npm", "run", "check"], cwd=web, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
     built = subprocess.run(
-        [npm, "run", "build", "--", "--out", str(tmp_path / "out")],
-        cwd=web,
+        ["npm", "run", "build", "--", "--out", str(tmp_path)], cwd=web, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    for name in PRODUCT:
+        assert (tmp_path / name).read_bytes() == (TEMPLATES / name).read_bytes(), REBUILD
+
+
+@pytest.mark.browser
+def test_laws_of_layout_and_merging(web: Path, tmp_path: Path) -> None:
+    """The pure parts of the charts, by node's own test runner."""
+    esbuild = web / "node_modules" / "esbuild" / "bin" / "esbuild"
+    sources = [str(web / "src" / "charts" / f"{name}.ts") for name in ("layout", "merge")]
+    subprocess.run(
+        [str(esbuild), *sources, "--format=esm", f"--outdir={tmp_path}", "--out-extension:.js=.mjs"],
+        check=True,
+        capture_output=True,
+    )
+    done = subprocess.run(
+        ["node", "--test", str(Path(__file__).with_name("page_charts_laws.test.mjs"))],
+        env={**os.environ, "CHARTS": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert built.returncode == 0, built.stderr
-    for name in PRODUCT:
-        assert (tmp_path / "out" / name).read_bytes() == (TEMPLATES / name).read_bytes(), REBUILD
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "# pass 0" not in done.stdout

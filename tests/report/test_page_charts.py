@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from profiler.report._format import visible
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-WEB = Path(__file__).parents[2] / "profiler" / "report" / "web"
 PANELS = ("ledger", "roofline", "timeline", "graph")
 ZOOMED = {"roofline": "roof", "timeline": "time", "graph": "graph"}
 """What the address calls the view of each chart that zooms."""
@@ -591,31 +588,3 @@ def test_charts_far_below_are_printed_too(open_page: Open) -> None:
     assert page.locator("#chart-graph canvas").count() == 0
     page.pdf()
     assert page.locator("#chart-graph canvas").count() >= 1
-
-
-# --- the pure parts ---------------------------------------------------------------------------
-
-
-def test_laws_of_layout_and_merging(tmp_path: Path) -> None:
-    node = shutil.which("node")
-    esbuild = WEB / "node_modules" / "esbuild" / "bin" / "esbuild"
-    if node is None:
-        pytest.skip("node is not on the PATH")
-    if not esbuild.is_file():
-        pytest.skip("profiler/report/web/node_modules is not installed: run npm ci there")
-    sources = [str(WEB / "src" / "charts" / f"{name}.ts") for name in ("layout", "merge")]
-    subprocess.run(
-        [str(esbuild), *sources, "--format=esm", f"--outdir={tmp_path}", "--out-extension:.js=.mjs"],
-        check=True,
-        capture_output=True,
-    )
-    laws = Path(__file__).with_name("page_charts_laws.test.mjs")
-    done = subprocess.run(
-        [node, "--test", str(laws)],
-        env={**os.environ, "CHARTS": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "# pass 0" not in done.stdout
