@@ -141,8 +141,12 @@ def resampled(run: OneRun, generator: np.random.Generator, stretch: float) -> On
     return run._replace(samples=stretched, run=msgspec.structs.replace(run.run, latency=latency))
 
 
-def drawn_side(pool: Sequence[OneRun], places: Iterable[int], generator: np.random.Generator, stretch: float) -> Runs:
-    return side_of([resampled(pool[place], generator, stretch) for place in places])
+def drawn_side(
+    pool: Sequence[OneRun], places: Iterable[int], generator: np.random.Generator, stretch: float, mark: str = ""
+) -> Runs:
+    """A side of runs, each resampled; ``mark`` makes them other runs than those of the same folders."""
+    drawn = [resampled(pool[place], generator, stretch) for place in places]
+    return side_of([run._replace(path=run.path.with_name(run.path.name + mark)) for run in drawn])
 
 
 def answers(
@@ -175,7 +179,9 @@ def answers(
             # Runs of one number were made one after the other.
             start = generator.integers(0, min(len(base), len(other)) - runs + 1)
             first = second = start + np.arange(runs)
-        change = latency_change(drawn_side(base, first, generator, 1.0), drawn_side(other, second, generator, stretch))
+        change = latency_change(
+            drawn_side(base, first, generator, 1.0), drawn_side(other, second, generator, stretch, mark="-again")
+        )
         found[change.answer] += 1
         widths.append((change.telling_ratio.high - change.telling_ratio.low) / 2)
     return found, widths

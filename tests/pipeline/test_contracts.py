@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from profiler import analysis, pipeline, run_folder
 from profiler.cost import COSTS, work_of
 from profiler.cost.fused import work_of_group
-from profiler.records import Capture, Engine, Run, Source, Work
+from profiler.records import Capture, Ceilings, Engine, Run, Source, Work
 from profiler.report.json_ import schema
 from profiler.run_folder import RunFolder
 from support import CAPTURES, fixed_ceilings, real_models
@@ -121,6 +121,30 @@ def test_a_layer_above_the_roof_is_a_trust_finding(tmp_path: Path, monkeypatch: 
     assert doubted
     assert all(finding.lost_ns == 0 for finding in run.findings if finding.kind == "trust")
     assert not doubted & {layer for finding in run.findings if finding.kind != "trust" for layer in finding.layers}
+
+
+def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were measured while the machine was busy; those that a run measures itself are left to be doubted."""
+    asked: list[bool] = []
+    kept = msgspec.structs.replace(fixed_ceilings(scale=1e-3), cached=True)
+
+    def load(*_args: object, recalibrate: bool = False, **_named: object) -> Ceilings:
+        asked.append(recalibrate)
+        return fixed_ceilings(scale=100) if recalibrate else kept
+
+    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", load)
+    model = next(path for path in real_models() if path.stem == "resnet_tiny")
+    run = _run(model, tmp_path / "run")
+    assert asked == [False, True]
+    assert not [finding for finding in run.findings if finding.code == "TR901"]
+    assert run.ceilings.best == fixed_ceilings(scale=100).best
+    again = pipeline.render(analysis.analyse(RunFolder(tmp_path / "run")), "json")
+    assert again.encode() == (tmp_path / "run" / run_folder.REPORT).read_bytes()
+
+    asked.clear()
+    kept = fixed_ceilings(scale=1e-3)
+    assert [finding for finding in _run(model, tmp_path / "other").findings if finding.code == "TR901"]
+    assert asked == [False]
 
 
 def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
