@@ -187,8 +187,8 @@ def _recalibrated(folder: RunFolder, run: Run, say: Progress) -> Run:
     """The same run under ceilings measured now; what is kept for later runs is replaced."""
     from profiler.hardware.store import load_or_calibrate
 
-    say.stage("ceilings")
     say.detail("layers were faster than the kept ceilings allow: these are measured again")
+    say.stage("ceilings")
     device = folder.read(run_folder.DEVICE, Device)
     measured = load_or_calibrate(run.ceilings.threads, recalibrate=True, progress=say.detail, device=device)
     folder.write(run_folder.CEILINGS, measured)
