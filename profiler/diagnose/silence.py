@@ -1,9 +1,14 @@
 """Why a rule passes a layer by, in sentences with their numbers: what several rules have in common.
 
 Each function says one possible reason, or nothing where that is not it; a rule joins those that fit it with ``or``.
+A rule that needs the same to speak and to be silent has one judge, which gives what it found in a layer or the reason
+why that is nothing: `judged` takes the one, `silent_by` the other.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
 
 from profiler.diagnose import Case
 from profiler.records import Bound, LayerResult
@@ -84,3 +89,27 @@ def little_time(case: Case, layer: LayerResult) -> str:
         f"the layer loses {format_ns(lost)}, {format_percent(share)} of latency, and a finding of less than "
         f"{format_percent(case.thresholds.min_share)} is not shown"
     )
+
+
+Found = TypeVar("Found")
+
+
+def judged(case: Case, judge: Callable[[Case, LayerResult], Found | str]) -> tuple[list[LayerResult], dict[str, Found]]:
+    """The layers without a claim in which a judge finds something, and by their names what that is."""
+    layers, found = [], {}
+    for layer in case.unclaimed:
+        one = judge(case, layer)
+        if not isinstance(one, str):
+            layers.append(layer)
+            found[layer.name] = one
+    return layers, found
+
+
+def silent_by(judge: Callable[[Case, LayerResult], object]) -> Callable[[Case, LayerResult], str]:
+    """Why a rule with this judge passes a layer by; nothing where it does not."""
+
+    def silent(case: Case, layer: LayerResult) -> str:
+        found = judge(case, layer)
+        return found if isinstance(found, str) else ""
+
+    return silent

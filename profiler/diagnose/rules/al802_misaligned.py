@@ -39,7 +39,7 @@ from profiler.diagnose.products import (
     tensor_peak,
     too_little,
 )
-from profiler.diagnose.silence import bound_otherwise
+from profiler.diagnose.silence import bound_otherwise, judged, silent_by
 from profiler.records import LayerResult
 from profiler.units import format_ns
 
@@ -77,17 +77,10 @@ def _judge(case: Case, layer: LayerResult) -> _Padding | str:
     return f"{' and '.join(gains)}: no gain over the {format_ns(layer.measured_ns)} measured that is sure"
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    found = _judge(case, layer)
-    return found if isinstance(found, str) else ""
-
-
-@rule("AL802", "misaligned dimensions", order=29, silent=_silent)
+@rule("AL802", "misaligned dimensions", order=29, silent=silent_by(_judge))
 def check(case: Case) -> Iterator[Claim]:
     """Products that would take far less time with padded dimensions, by op type and multiple."""
-    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
-    found = {name: one for name, one in judged.items() if isinstance(one, _Padding)}
-    layers = [layer for layer in case.unclaimed if layer.name in found]
+    layers, found = judged(case, _judge)
     for remedy, group in by_cause(layers, lambda layer: _remedy(found[layer.name])):
         worst = group[0]
         product, step, ns = found[worst.name]

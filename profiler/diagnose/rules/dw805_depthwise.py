@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import UNIT_WORDS, beside_roof, main_kernel, no_product, product_of, shown
-from profiler.diagnose.silence import near_roof
+from profiler.diagnose.silence import judged, near_roof, silent_by
 from profiler.plan_words import layout, main_tensors
 from profiler.records import LayerResult
 
@@ -58,24 +58,17 @@ def _judge(case: Case, layer: LayerResult) -> _Hostile | str:
     return _Hostile(" and ".join(reasons)) if reasons else "neither its layout nor its kernel is known to be a bad one"
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    found = _judge(case, layer)
-    return found if isinstance(found, str) else ""
-
-
-@rule("DW805", "depthwise convolution in a layout or kernel that does not suit it", order=28, silent=_silent)
+@rule("DW805", "depthwise convolution in a layout or kernel that does not suit it", order=28, silent=silent_by(_judge))
 def check(case: Case) -> Iterator[Claim]:
     """Depthwise convolutions far from their roof with a layout or kernel to blame, by op type."""
-    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
-    found = {name: one.words for name, one in judged.items() if isinstance(one, _Hostile)}
-    layers = [layer for layer in case.unclaimed if layer.name in found]
+    layers, found = judged(case, _judge)
     for remedy, group in by_cause(layers, lambda _: _REMEDY):
         worst = group[0]
         product = product_of(case, worst)
         groups = f"{product.batch:,} groups of one channel; " if product is not None else ""
         yield Claim(
             where=place(group),
-            evidence=f"{groups}{found[worst.name]}; {beside_roof(case, worst)}",
+            evidence=f"{groups}{found[worst.name].words}; {beside_roof(case, worst)}",
             remedy=remedy,
             layers={layer.name: layer.lost_ns or 0 for layer in group},
             confidence=0.7,

@@ -38,7 +38,7 @@ from profiler.diagnose.products import (
     thin_remedy,
     too_little,
 )
-from profiler.diagnose.silence import near_roof
+from profiler.diagnose.silence import judged, near_roof, silent_by
 from profiler.records import LayerResult
 
 
@@ -68,17 +68,10 @@ def _judge(case: Case, layer: LayerResult) -> _Legacy | str:
     return _Legacy(kernel, ns) if explains(case, layer, ns) else too_little(case, layer, ns)
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    found = _judge(case, layer)
-    return found if isinstance(found, str) else ""
-
-
-@rule("KN701", "legacy-architecture kernel", order=24, silent=_silent)
+@rule("KN701", "legacy-architecture kernel", order=24, silent=silent_by(_judge))
 def check(case: Case) -> Iterator[Claim]:
     """Layers whose product runs in a kernel far older than the GPU and on a slower unit, by op type and remedy."""
-    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
-    found = {name: one for name, one in judged.items() if isinstance(one, _Legacy)}
-    layers = [layer for layer in case.unclaimed if layer.name in found]
+    layers, found = judged(case, _judge)
     for remedy, group in by_cause(layers, lambda layer: _remedy(case, layer, found[layer.name].kernel)):
         worst = group[0]
         kernel = found[worst.name].kernel

@@ -37,6 +37,7 @@ from profiler.diagnose.products import (
     tensor_peak,
     too_little,
 )
+from profiler.diagnose.silence import judged, silent_by
 from profiler.records import LayerResult
 from profiler.units import format_ns, format_rate
 
@@ -71,17 +72,10 @@ def _judge(case: Case, layer: LayerResult) -> _Idle | str:
     return _Idle(kernel, ns) if explains(case, layer, ns) else too_little(case, layer, ns)
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    found = _judge(case, layer)
-    return found if isinstance(found, str) else ""
-
-
-@rule("KN702", "tensor cores possible but not used", order=26, silent=_silent)
+@rule("KN702", "tensor cores possible but not used", order=26, silent=silent_by(_judge))
 def check(case: Case) -> Iterator[Claim]:
     """Products on the CUDA cores whose time is over that of the tensor cores' roof, by op type and remedy."""
-    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
-    found = {name: one for name, one in judged.items() if isinstance(one, _Idle)}
-    layers = [layer for layer in case.unclaimed if layer.name in found]
+    layers, found = judged(case, _judge)
     for remedy, group in by_cause(layers, lambda layer: _remedy(case, layer)):
         worst = group[0]
         kernel = found[worst.name].kernel

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import Product, beside_roof, has_weights, no_product, product_of, shown, thin_remedy
-from profiler.diagnose.silence import bound_otherwise, near_roof
+from profiler.diagnose.silence import bound_otherwise, judged, near_roof, silent_by
 from profiler.kernel_name import KernelName
 from profiler.records import LayerResult
 
@@ -59,22 +59,15 @@ def _judge(case: Case, layer: LayerResult) -> _Thin | str:
     return f"it is {product.words}, but no name of its kernels tells one that is for other products"
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    found = _judge(case, layer)
-    return found if isinstance(found, str) else ""
-
-
-@rule("KN703", "gemv or skinny GEMM far from bandwidth", order=25, silent=_silent)
+@rule("KN703", "gemv or skinny GEMM far from bandwidth", order=25, silent=silent_by(_judge))
 def check(case: Case) -> Iterator[Claim]:
     """Thin products bound by bytes whose efficiency is under the threshold, by op type and remedy."""
-    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
-    found = {name: one.words for name, one in judged.items() if isinstance(one, _Thin)}
-    layers = [layer for layer in case.unclaimed if layer.name in found]
+    layers, found = judged(case, _judge)
     for remedy, group in by_cause(layers, lambda layer: thin_remedy(has_weights(case, layer))):
         worst = group[0]
         yield Claim(
             where=place(group),
-            evidence=f"{found[worst.name]}; {beside_roof(case, worst)}",
+            evidence=f"{found[worst.name].words}; {beside_roof(case, worst)}",
             remedy=remedy,
             layers={layer.name: layer.lost_ns or 0 for layer in group},
             confidence=0.85,

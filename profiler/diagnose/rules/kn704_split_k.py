@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import PRODUCT_OPS, explains, more_kernels, no_product, product_of, shown, too_little
+from profiler.diagnose.silence import judged, silent_by
 from profiler.records import LayerResult, Match
 from profiler.units import format_ns, format_percent
 
@@ -58,17 +59,10 @@ def _judge(case: Case, layer: LayerResult) -> _Helped | str:
     return _Helped(helpers, ns)
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    found = _judge(case, layer)
-    return found if isinstance(found, str) else ""
-
-
-@rule("KN704", "split-K or reduction overhead", order=27, silent=_silent)
+@rule("KN704", "split-K or reduction overhead", order=27, silent=silent_by(_judge))
 def check(case: Case) -> Iterator[Claim]:
     """Layers whose kernels that add up parts take a share of their time, by op type."""
-    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
-    found = {name: one for name, one in judged.items() if isinstance(one, _Helped)}
-    layers = [layer for layer in case.unclaimed if layer.name in found]
+    layers, found = judged(case, _judge)
     for remedy, group in by_cause(layers, lambda _: _remedy(case)):
         worst = group[0]
         helpers = found[worst.name].helpers

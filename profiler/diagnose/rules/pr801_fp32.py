@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from profiler.diagnose import Case, Claim, rule
 from profiler.diagnose.products import multiplies, no_product, product_dtype, tf32_off
-from profiler.diagnose.silence import bound_otherwise
+from profiler.diagnose.silence import bound_otherwise, judged
 from profiler.records import LayerResult
 from profiler.units import format_ns, format_percent, format_rate
 
@@ -51,9 +51,7 @@ def check(case: Case) -> Iterator[Claim]:
     """The fp32 products of an fp32 model that arithmetic bounds, as one finding; silent where fp16 is no faster."""
     if not case.gpu or not _is_fp32(case):
         return
-    judged = {layer.name: _judge(case, layer) for layer in case.unclaimed}
-    savings = {name: saving for name, saving in judged.items() if isinstance(saving, int)}
-    layers = [layer for layer in case.unclaimed if layer.name in savings]
+    layers, savings = judged(case, _judge)
     if not layers:
         return
     half, full = _peak(case, "fp16"), case.ceilings.attainable.tensor_flops_per_s["fp32"]
