@@ -173,6 +173,13 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} cannot be read", why=str(error).splitlines()[0], fix="run again") from None
 
+    def written(self) -> int | None:
+        """Schema version that the finished run was written with; None where there is none, or it cannot be told."""
+        try:
+            return _schema_version(self.file(REPORT).read_bytes())
+        except OSError:
+            return None
+
     def report(self) -> Run:
         """The finished run with its tags; one of an older schema that today's records hold is brought up to date.
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from profiler.records import Run
 from support import fixed_ceilings
 
 # A busy machine is no defect: no example has a deadline.
@@ -21,3 +26,54 @@ os.environ["TRTPROF_NO_ENGINE"] = "1"
 def no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs in this process take `fixed_ceilings` instead of measuring for twenty seconds."""
     monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    switches = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=switches)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page of a run from file:// and fails the test on any error, message or request."""
+    from profiler.report import ReportOptions, get
+
+    bad: list[str] = []
+    pages = []
+
+    def open_(run: Run, fragment: str = "", **settings: Any) -> Any:
+        file = tmp_path / "report.html"
+        file.write_text(get("html").render(run, ReportOptions()), encoding="utf-8")
+        context = chromium.new_context(**{"viewport": {"width": 1360, "height": 900}, **settings})
+        page = context.new_page()
+        pages.append(page)
+        page.on("console", lambda message: bad.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: bad.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: bad.append(f"dialog: {dialog.message}"))
+        own = file.as_uri()
+        page.on("request", lambda r: None if r.url.split("#")[0] == own or r.url == "data:," else bad.append(r.url))
+        page.goto(own + fragment)
+        page.locator("html[data-ready]").wait_for()
+        return page
+
+    yield open_
+    for page in pages:
+        page.context.close()
+    assert bad == []

@@ -151,7 +151,7 @@ def _load(folder: RunFolder) -> OneRun:
             fix="name a folder that `trtprof run` wrote; `ls reports` shows those of this place",
         )
     run = folder.report()
-    written = msgspec.json.decode(folder.file(run_folder.REPORT).read_bytes(), type=dict[str, Any])["schema_version"]
+    written = folder.written() or run.schema_version
     return OneRun(
         folder.path, run, written, _samples(folder), _artefact(folder, run_folder.CAPTURE, Capture),
         _artefact(folder, run_folder.CEILINGS, Ceilings) or run.ceilings,

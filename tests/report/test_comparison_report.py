@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,6 @@ from profiler.report.comparison import render_html, render_json, render_markdown
 
 GOLDEN = Path(__file__).parent / "golden" / "comparison"
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("comparison.schema.json")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 COMMENT_LIMIT = 65_536
 """Characters that GitHub takes in a comment."""
@@ -374,17 +371,6 @@ def test_same_comparison_same_bytes(render: Any) -> None:
 
 
 # --- in a browser ---------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    if BROWSER is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.mark.browser

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,51 +13,12 @@ from page_factory import with_panels
 
 from profiler import units
 from profiler.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
-from profiler.report import ReportOptions, get
 from profiler.report._format import visible
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 PANELS = ("ledger", "roofline", "timeline", "graph")
 ZOOMED = {"roofline": "roof", "timeline": "time", "graph": "graph"}
 """What the address calls the view of each chart that zooms."""
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    if BROWSER is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(chromium: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens a run from file:// and fails the test on any error, message or request."""
-    bad: list[str] = []
-    contexts = []
-
-    def open_(run: Run, fragment: str = "", **settings: Any) -> Any:
-        file = tmp_path / "report.html"
-        file.write_text(get("html").render(run, ReportOptions()), encoding="utf-8")
-        context = chromium.new_context(**{"viewport": {"width": 1360, "height": 900}, **settings})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: bad.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: bad.append(f"error: {error}"))
-        own = file.as_uri()
-        page.on("request", lambda r: None if r.url.split("#")[0] == own or r.url == "data:," else bad.append(r.url))
-        page.goto(own + fragment)
-        return page
-
-    yield open_
-    for context in contexts:
-        context.close()
-    assert bad == []
 
 
 def chart(page: Any, name: str) -> Any:

@@ -5,8 +5,7 @@ import functools
 import io
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,62 +14,14 @@ from factory import CASES, HOSTILE_NAMES, hostile, make_run, many, on_gpu, typic
 from page_factory import with_panels
 
 from profiler import units
-from profiler.records import Run, bound_name
+from profiler.records import bound_name
 from profiler.report import ReportOptions, get
 
 pytestmark = pytest.mark.browser
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-SWITCHES = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 Open = Callable[..., Any]
 SHOTS = os.environ.get("TRTPROF_SCREENSHOTS", "")
 """A folder for pictures of the page; none is kept where it is not set."""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    if BROWSER is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(chromium: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens a run from file:// and fails the test on any error, message or request."""
-    bad: list[str] = []
-    pages = []
-
-    def open_(run: Run, fragment: str = "", **settings: Any) -> Any:
-        file = tmp_path / "report.html"
-        file.write_text(get("html").render(run, ReportOptions()), encoding="utf-8")
-        context = chromium.new_context(**{"viewport": {"width": 1360, "height": 900}, **settings})
-        page = context.new_page()
-        pages.append(page)
-        page.on("console", lambda message: bad.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: bad.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: bad.append(f"dialog: {dialog.message}"))
-        own = file.as_uri()
-        page.on("request", lambda r: None if r.url.split("#")[0] == own or r.url == "data:," else bad.append(r.url))
-        page.goto(own + fragment)
-        page.locator("html[data-ready]").wait_for()
-        return page
-
-    yield open_
-    for page in pages:
-        page.context.close()
-    assert bad == []
 
 
 def shoot(page: Any, name: str, *, whole: bool = False) -> None:
