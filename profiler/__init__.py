@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from profiler.run_folder import LoadedRun
+    from profiler.base.run_folder import LoadedRun
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load_run"]
@@ -25,9 +25,9 @@ def load_run(path: str | Path) -> LoadedRun:
         path: The run folder, or its ``report.json``.
 
     Raises:
-        profiler.errors.MissingError: There is no run, or it did not finish.
-        profiler.errors.UsageError: A file is damaged or of another schema version.
+        profiler.base.errors.MissingError: There is no run, or it did not finish.
+        profiler.base.errors.UsageError: A file is damaged or of another schema version.
     """
-    from profiler.run_folder import LoadedRun
+    from profiler.base.run_folder import LoadedRun
 
     return LoadedRun(Path(path))

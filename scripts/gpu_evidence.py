@@ -53,19 +53,20 @@ import msgspec
 # A checkout need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from profiler import __version__, child
-from profiler.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.units import format_ns, format_percent, format_rate
+from profiler import __version__
+from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.units import format_ns, format_percent, format_rate
+from profiler.runtime import child
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import onnx
 
-    from profiler.capture.nsys import Nsys
+    from profiler.base.records import Ceilings, Run
+    from profiler.base.run_folder import RunFolder
+    from profiler.capture.nsys.record import Nsys
     from profiler.hardware.cuda._driver import Gpu
-    from profiler.records import Ceilings, Run
-    from profiler.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = Path("reports") / "gpu-evidence"
@@ -320,7 +321,9 @@ LAUNCHES = 8
 
 def machine(_work: Path) -> Outcome:
     """Driver, GPU, packages and tools."""
-    from profiler.capture import cupti, ncu, nsys
+    from profiler.capture.cupti import activity as cupti
+    from profiler.capture.ncu import record as ncu
+    from profiler.capture.nsys import record as nsys
     from profiler.engine.backends import backends
     from profiler.hardware import nvml
 
@@ -401,7 +404,7 @@ def cupti_checked(_work: Path) -> Outcome:
         held = sum(line.startswith("ok ") for line in out)
         return f"{held} points hold, {len(failed)} do not" + (f": {'; '.join(failed)}" if failed else "")
 
-    return checked_by(child.command("profiler.capture.cupti_check"), headline)
+    return checked_by(child.command("profiler.capture.cupti.check"), headline)
 
 
 def checked_by(command: Sequence[str], headline: Callable[[Sequence[str]], str]) -> Outcome:
@@ -419,9 +422,9 @@ def checked_by(command: Sequence[str], headline: Callable[[Sequence[str]], str])
 
 def engine_runs(backend: str, work: Path) -> Outcome:
     """Whether a TensorRT builds, loads and runs an engine here, each answer in its own words."""
-    from profiler import pipeline
-    from profiler.capture.trt_runtime import Library
+    from profiler.capture.workers.trt_runtime import Library
     from profiler.engine.tensorrt import BuildOptions
+    from profiler.flows import run as pipeline
 
     library = Library.of(backend)
     model = str(ROOT / "sample_models" / "resnet_tiny.onnx")
@@ -465,7 +468,7 @@ def tensorrt(work: Path) -> Outcome:
 
 def traced(work: Path) -> Outcome:
     """Whether each nsys that is here records kernels between cudaProfilerStart and Stop."""
-    from profiler.capture import nsys
+    from profiler.capture.nsys import record as nsys
 
     first = nsys.find()
     paths = [str(first.path), *(other.rpartition(" (")[0] for other in first.others)]
@@ -483,8 +486,8 @@ def traced(work: Path) -> Outcome:
 
 
 def kernels_seen(tool: Nsys, output: Path) -> str:
-    from profiler.capture import nsys
-    from profiler.capture.trace import read_trace
+    from profiler.capture.nsys import record as nsys
+    from profiler.capture.nsys.trace import read_trace
 
     worker = [sys.executable, str(Path(__file__).resolve()), "--launch"]
     profile = nsys.run_profile(tool, worker, output, timeout_s=90, progress=print)
@@ -598,8 +601,8 @@ def run_model(
     profile_iterations: int = 30,
 ) -> Run:
     """Run a model through the pipeline into the folder ``runs/NAME``; its result."""
-    from profiler import pipeline
-    from profiler.gpu_options import GpuOptions
+    from profiler.flows import run as pipeline
+    from profiler.flows.gpu_options import GpuOptions
 
     gpu = GpuOptions() if backend == "ort-cpu" else GpuOptions(
         collector=collector or usable_collector(), verify=verify, confirm=confirm
@@ -751,7 +754,7 @@ def run_nsys(work: Path) -> Outcome:
 
 def run_tensorrt(work: Path) -> Outcome:
     """The gemv with the first TensorRT that runs here."""
-    from profiler import pipeline
+    from profiler.flows import run as pipeline
 
     refused = []
     for backend in ("tensorrt", "tensorrt-rtx"):
@@ -986,7 +989,7 @@ def spread_of(times: Sequence[float]) -> dict[str, float]:
 
 def ort_gemv(work: Path) -> dict[str, float]:
     """Time of the kernels that ONNX Runtime picked for the same product, in ns, by their names."""
-    from profiler.run_folder import REPORT, RunFolder
+    from profiler.base.run_folder import REPORT, RunFolder
 
     folder = RunFolder(work / "runs" / "gemv")
     run = folder.report() if folder.has(REPORT) else run_model(
@@ -1114,11 +1117,11 @@ def run_classes(work: Path, confirm: int) -> Run:
 
 def counted(work: Path) -> Outcome:
     """Predicted bytes and FLOP of the ops of each class beside what ncu counts."""
-    from profiler import pipeline
-    from profiler.capture import ncu
+    from profiler.base.kernel_counters import COUNTERS_FILE, Counters
+    from profiler.base.run_folder import RunFolder
+    from profiler.capture.ncu import record as ncu
     from profiler.diagnose.reached import class_of
-    from profiler.kernel_counters import COUNTERS_FILE, Counters
-    from profiler.run_folder import RunFolder
+    from profiler.flows import run as pipeline
 
     ncu.require()
     run = run_classes(work, KERNELS_COUNTED)
@@ -1182,7 +1185,7 @@ class Time(NamedTuple):
 
 def predicted(work: Path) -> Outcome:
     """Predicted beside measured time, by op class, over every run that was made; how many were faster than ideal."""
-    from profiler.run_folder import REPORT, RunFolder
+    from profiler.base.run_folder import REPORT, RunFolder
 
     sys.path.insert(0, str(ROOT / "scripts" / "bench"))
     from efficiency import above_roof
@@ -1229,8 +1232,8 @@ def predicted(work: Path) -> Outcome:
 
 def layer_times(folder: RunFolder) -> Iterator[Time]:
     """Of the layers of a run that were measured and priced."""
-    from profiler import pipeline
     from profiler.diagnose.reached import class_of
+    from profiler.flows import run as pipeline
 
     case = pipeline.case_of(folder)
     for layer in folder.report().layers:

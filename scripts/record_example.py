@@ -17,15 +17,15 @@ import re
 import shutil
 from pathlib import Path
 
-from profiler import pipeline
-from profiler.analyze_files import Files, analyze
+from profiler.base.records import OpSweepDevice, Prediction
+from profiler.base.run_folder import RunFolder
 from profiler.diagnose import RULES
+from profiler.flows import run as pipeline
+from profiler.flows.analyze import Files, analyze
+from profiler.flows.op_sweep import parse_options, sweep_op
+from profiler.flows.predict.groups import Settings
 from profiler.hardware import gpus
-from profiler.op_sweep import parse_options, sweep_op
-from profiler.prediction import Settings
-from profiler.records import OpSweepDevice, Prediction
 from profiler.report import comparison, op_sweep, prediction, sweep
-from profiler.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = Path("reports/example")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from profiler.records import Run
+from profiler.base.records import Run
 from support import fixed_ceilings
 
 # A busy machine is no defect: no example has a deadline.

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profiler import pipeline, run_folder
+from profiler.base import run_folder
+from profiler.base.records import Capture
 from profiler.capture.statistics import latency_of
-from profiler.records import Capture
+from profiler.flows import run as pipeline
 from support import SAMPLES, fixed_ceilings
 
 SAMPLES_OF_A_RUN = 200

@@ -13,8 +13,8 @@ from types import ModuleType
 import onnx
 import pytest
 
-from profiler.errors import TrtprofError
-from profiler.records import Ceilings, Roof
+from profiler.base.errors import TrtprofError
+from profiler.base.records import Ceilings, Roof
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "sample_models"

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import analysis, config, pipeline, run_folder
-from profiler.config import KEPT, VARIABLE, Config, judge_of, kept, load, thresholds_of
-from profiler.diagnose import THRESHOLDS, AtLeastOne, Case, Thresholds
-from profiler.errors import MissingError, UsageError
-from profiler.run_folder import Request, RunFolder
+from profiler.analysis import cpu as analysis
+from profiler.base import run_folder
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.run_folder import Request, RunFolder
+from profiler.diagnose import THRESHOLDS, AtLeastOne, Case, Thresholds, config
+from profiler.diagnose.config import KEPT, VARIABLE, Config, judge_of, kept, load, thresholds_of
+from profiler.flows import run as pipeline
 from support import ROOT, refused
 
 EXAMPLE = ROOT / "reports" / "example"

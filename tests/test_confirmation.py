@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from ncu_factory import counted, ncu_csv
-from profiler.capture.ncu_csv import parse_counters
-from profiler.confirmation import confirmed, flagged
+from profiler.analysis.counters import confirmed, flagged
+from profiler.base.records import Backend, Coverage, Device, Finding, Latency, LayerResult, Match, ModelInfo, Run
+from profiler.capture.ncu.csv import parse_counters
 from profiler.diagnose import JUDGE, Case, Judge
-from profiler.records import Backend, Coverage, Device, Finding, Latency, LayerResult, Match, ModelInfo, Run
 from support import fixed_ceilings
 
 ONCE = Latency(median_ns=1000, p99_ns=1000, cv=0.0, n=10)

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from profiler.analysis.plan import PricedPlan, estimates_of, on_device, price_plan, traffic_of
+from profiler.base.errors import UsageError
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import PricedPlan, estimates_of, on_device, price_plan, traffic_of
-from profiler.errors import UsageError
+from profiler.estimate.cache import Access
 from profiler.hardware import gpus
-from profiler.predict.cache import Access
 from profiler.report.plan import render_json
 from profiler.source.load import load_model, source_of
 from support import SAMPLES, refused

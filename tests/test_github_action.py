@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import typer
 
-from profiler import pipeline
 from profiler.cli import app, load_commands
+from profiler.flows import run as pipeline
 from run_factory import tiny_run
 from support import ROOT
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.capture.trace import read_trace as read_nsys
-from profiler.errors import MissingError, UsageError
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
-from profiler.gpu_trace_file import FACTS_FILE, TABLES, has_trace, load_trace, save_trace, table_file
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
+from profiler.base.trace_file import FACTS_FILE, TABLES, has_trace, load_trace, save_trace, table_file
+from profiler.capture.nsys.trace import read_trace as read_nsys
 from support import CAPTURES, refused
 
 NAMES = {"work": ("kind", "name", "short_name"), "launches": ("name",), "ranges": ("domain", "name", "style")}

@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, shape_inference
 
-from profiler import op_sweep
+from profiler.base.errors import UsageError
+from profiler.base.records import Ceilings, Op, OpSweep, OpSweepDevice, OpSweepPoint
 from profiler.cost import work_of
-from profiler.errors import UsageError
+from profiler.flows import op_sweep
+from profiler.flows.op_sweep import FAMILIES, OPSET, Value, Values, parse_options, sweep_op
 from profiler.hardware import gpus
-from profiler.op_sweep import FAMILIES, OPSET, Value, Values, parse_options, sweep_op
-from profiler.records import Ceilings, Op, OpSweep, OpSweepDevice, OpSweepPoint
 from profiler.source.sweeps import MAX_POINTS
 from support import fixed_ceilings, one_unit, refused
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import pipeline
-from profiler.analyze_files import Files, analyze, gpu_in, sort_files
+from profiler.analysis.plan import price_plan
+from profiler.analysis.run import analyse_plan
+from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.records import InferenceTimes, LayerTime, LayerTimes, Prediction, Run
 from profiler.diagnose.ledger import FROM_DEVICE, LAYOUT, TO_DEVICE, UNEXPLAINED, UNPRICED
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import price_plan
-from profiler.errors import MissingError, TrtprofError, UsageError
+from profiler.flows import run as pipeline
+from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
+from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
-from profiler.on_gpus import Settings
-from profiler.plan_analysis import analyse_plan
-from profiler.records import InferenceTimes, LayerTime, LayerTimes, Prediction, Run
 from support import CAPTURES, SAMPLES, refused
 
 LAYER_INFO = CAPTURES / "layer_info"

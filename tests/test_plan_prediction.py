@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis.plan import PricedPlan, price_plan
+from profiler.base.errors import UsageError
+from profiler.base.plan_words import LAUNCHING
+from profiler.base.records import EngineFacts, GpuPrediction, Source
 from profiler.engine.inspector import parse_layer_info, read_layer_info
-from profiler.engine_plan import PricedPlan, price_plan
-from profiler.errors import UsageError
+from profiler.flows.predict.groups import Settings
+from profiler.flows.predict.layers import computes_otherwise, predict_plan
 from profiler.hardware import gpus
-from profiler.plan_prediction import computes_otherwise, predict_plan
-from profiler.plan_words import LAUNCHING
-from profiler.prediction import Settings
-from profiler.records import EngineFacts, GpuPrediction, Source
 from profiler.source.load import load_model, source_of
 from support import ROOT, SAMPLES
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from profiler import pipeline
+from profiler.analysis.work import inspection_of
+from profiler.base.errors import UsageError
+from profiler.base.records import GpuPrediction, PredictedLayer, Prediction, Source
 from profiler.cost.recast import PRECISIONS
-from profiler.errors import UsageError
+from profiler.flows import run as pipeline
+from profiler.flows.predict.groups import Settings, predict_source
 from profiler.hardware import gpus
-from profiler.inspection import inspection_of
-from profiler.prediction import Settings, predict_source
-from profiler.records import GpuPrediction, PredictedLayer, Prediction, Source
 from profiler.source.load import load_model, source_of
 from support import SAMPLES, load_script, real_models, refused
 

@@ -19,7 +19,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner, Result
 
-from profiler.capture.trace import read_trace
+from profiler.capture.nsys.trace import read_trace
 from profiler.cli import app, load_commands
 from profiler.engine.inspector import read_layer_info
 from stats_factory import write_stats

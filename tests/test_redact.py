@@ -18,8 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent / "report"))
 
 import factory
 
-from profiler import redact as module
-from profiler.records import (
+from profiler.base.records import (
     SCHEMA_VERSION,
     BarrierPart,
     Finding,
@@ -31,8 +30,9 @@ from profiler.records import (
     Timeline,
     TimelineLane,
 )
-from profiler.redact import FIELDS, UNKNOWN, redact, redaction, text_fields
 from profiler.report import REPORTERS, ReportOptions
+from profiler.report import redact as module
+from profiler.report.redact import FIELDS, UNKNOWN, redact, redaction, text_fields
 
 XMMA = (
     "sm80_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1"

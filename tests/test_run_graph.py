@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.records import Layer, Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
-from profiler.run_graph import graph_of_layers, graph_of_plan
+from profiler.analysis.graph import graph_of_layers, graph_of_plan
+from profiler.base.records import Layer, Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
 
 
 def tensors(names: Sequence[str]) -> tuple[Tensor, ...]:

@@ -21,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).parent / "report"))
 
 import factory
 
-from profiler.errors import MissingError, UsageError
-from profiler.records import Run
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import Run
+from profiler.base.run_folder import RunFolder
+from profiler.flows.serve import Running, Runs, server
 from profiler.report import index
-from profiler.run_folder import RunFolder
-from profiler.serve import Running, Runs, server
 from support import ROOT, refused
 
 EXAMPLE = ROOT / "reports" / "example"
@@ -115,7 +115,7 @@ def test_all_runs_are_listed(running: Running) -> None:
 
 
 def test_the_numbers_are_those_of_the_report(running: Running, reports: Path) -> None:
-    from profiler import units
+    from profiler.base import units
     from profiler.report._format import headline
 
     run = RunFolder(reports / "third").report()
@@ -196,7 +196,7 @@ def test_new_runs_and_tags_show_when_the_page_is_loaded_again(running: Running, 
 def test_what_did_not_change_is_not_read_again(reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs(reports)
     first = runs.listing()
-    monkeypatch.setattr("profiler.serve._read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("profiler.flows.serve._read", lambda *_: pytest.fail("read again"))
     assert runs.listing() == first
 
 

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent / "report"))
 
 import factory
 
-from profiler.run_folder import RunFolder
-from profiler.serve import server
+from profiler.base.run_folder import RunFolder
+from profiler.flows.serve import server
 
 pytestmark = pytest.mark.browser
 

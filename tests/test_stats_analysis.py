@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from profiler.analyze_files import Files, analyze, gpu_in, sort_files
-from profiler.capture.trace import read_trace
+from profiler.base.errors import TrtprofError, UsageError
+from profiler.base.records import Match, Run
+from profiler.capture.nsys.trace import read_trace
 from profiler.engine.inspector import read_layer_info
-from profiler.errors import TrtprofError, UsageError
+from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
+from profiler.flows.predict.on_gpus import Settings
+from profiler.flows.run import render
 from profiler.hardware import gpus
-from profiler.on_gpus import Settings
-from profiler.pipeline import render
-from profiler.records import Match, Run
 from stats_factory import write_stats
 from support import CAPTURES, ROOT, SAMPLES, refused
 from trace_factory import ENGINE, Layer, Process, Work, write_trace

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler import pipeline
-from profiler.records import OpForms, Polynomial, Sweep, WorkForms
+from profiler.base.records import OpForms, Polynomial, Sweep, WorkForms
+from profiler.flows import run as pipeline
 from profiler.report import sweep as report
 from profiler.source.load import KnownTensors, LoadedModel, tensors_of
 from support import CAPTURES, SAMPLES
@@ -442,7 +442,7 @@ def test_the_json_holds_everything(resnet: Sweep) -> None:
     ],
 )
 def test_polynomials_as_text(terms: list[tuple[int, dict[str, int]]], divisor: int, expected: str) -> None:
-    from profiler.records import Term
+    from profiler.base.records import Term
 
     form = Polynomial(terms=tuple(Term(coefficient=c, powers=powers) for c, powers in terms), divisor=divisor)
     assert report.polynomial_text(form) == expected

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.errors import MissingError, UsageError
-from profiler.run_folder import TAGS, LoadedRun, RunFolder, check_tags, newest
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.run_folder import TAGS, LoadedRun, RunFolder, check_tags, newest
 from support import ROOT, refused
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import timeline
 from profiler.align.gpu_kernels import align_trace
-from profiler.capture.trace import read_trace
-from profiler.plan_analysis import layer_names
-from profiler.records import KERNEL_COLUMNS
-from profiler.timeline import timeline_of_kernels, timeline_of_trace
+from profiler.analysis import timeline
+from profiler.analysis.run import layer_names
+from profiler.analysis.timeline import timeline_of_kernels, timeline_of_trace
+from profiler.base.records import KERNEL_COLUMNS
+from profiler.capture.nsys.trace import read_trace
 from trace_factory import Layer, Process, Work, write_trace
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from profiler.analyze_files import Files, analyze, exported, gpu_in, sort_files
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import Plan, Run
 from profiler.engine.inspector import read_layer_info
-from profiler.errors import MissingError, UsageError
+from profiler.flows.analyze import Files, analyze, exported, gpu_in, sort_files
+from profiler.flows.predict.on_gpus import Settings
+from profiler.flows.run import render
 from profiler.hardware import gpus
-from profiler.on_gpus import Settings
-from profiler.pipeline import render
-from profiler.records import Plan, Run
 from support import CAPTURES, ROOT, SAMPLES, refused
 from trace_factory import ERAS, Layer, Process, Work, write_trace
 

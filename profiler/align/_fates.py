@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from profiler.align._graph import Key, SourceGraph, present
-from profiler.records import Node, NodeFate
+from profiler.base.records import Node, NodeFate
 
 SHAPE_OPS = frozenset(
     {"Shape", "Size", "Gather", "Concat", "Unsqueeze", "Squeeze", "Slice", "Cast", "Range", "ConstantOfShape", "Add",

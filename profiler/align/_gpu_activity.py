@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from profiler.align._gpu_columns import Bools, Codes, Ints, Work, cut, grouped, pieces, ranked, runs
 from profiler.align._gpu_ranges import NO_LAYER
-from profiler.nested_ranges import running_maximum
+from profiler.base.nested_ranges import running_maximum
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profiler.nested_ranges import distinct, places_in
+from profiler.base.nested_ranges import distinct, places_in
 
 if TYPE_CHECKING:
     import pandas as pd

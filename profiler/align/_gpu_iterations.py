@@ -10,7 +10,7 @@ import numpy as np
 from profiler.align._gpu_columns import KERNEL, Bools, Codes, Ints, Work, grouped, pieces, ranked
 from profiler.align._gpu_names import OTHER
 from profiler.align._gpu_ranges import Ranges, outermost
-from profiler.nested_ranges import NestedRanges, distinct
+from profiler.base.nested_ranges import NestedRanges, distinct
 
 NONE, UNKNOWN = -1, -2
 _NUMBER = re.compile(r"[\s#:=_.,/\-\[(]*\d+[\s\])]*$")

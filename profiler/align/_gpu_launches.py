@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.align._gpu_columns import Bools, Codes, Ints, Small, integers, pieces, runs
-from profiler.nested_ranges import finder
+from profiler.base.nested_ranges import finder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from profiler.records import MatchedLayer
+from profiler.base.records import MatchedLayer
 
 _PROFILE = re.compile(r" \[profile (\d+)\]")
 _MYELIN = re.compile(r"_myl\d+_\d+$")

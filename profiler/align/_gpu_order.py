@@ -16,7 +16,7 @@ import numpy.typing as npt
 from profiler.align._gpu_activity import rows_by
 from profiler.align._gpu_columns import KERNEL, Bools, Codes, Ints, Small, Work, cut, mixed, runs
 from profiler.align._gpu_ranges import NO_LAYER
-from profiler.records import MatchedLayer
+from profiler.base.records import MatchedLayer
 
 # How a kernel was told by its place.
 SAME_TACTIC, COUNTERPART, BETWEEN, HELPER = range(1, 5)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from profiler.align._gpu_columns import PIECE, Bools, Codes, Ints, Small, coded, grouped, integers, pieces
 from profiler.align._gpu_names import MYELIN, OTHER, TENSORRT, domain_kind, is_run, is_whole_graph, short_name
-from profiler.nested_ranges import NestedRanges, distinct, places_in
+from profiler.base.nested_ranges import NestedRanges, distinct, places_in
 
 if TYPE_CHECKING:
     import pandas as pd

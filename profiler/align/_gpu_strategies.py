@@ -36,8 +36,8 @@ from profiler.align._gpu_order import (
     place_kernels,
 )
 from profiler.align._gpu_ranges import NO_LAYER, LayerRanges, Located, Ranges
-from profiler.nested_ranges import NestedRanges, distinct
-from profiler.records import MatchConfidence, MatchedLayer, PlanLayer
+from profiler.base.nested_ranges import NestedRanges, distinct
+from profiler.base.records import MatchConfidence, MatchedLayer, PlanLayer
 
 Strategy = Literal["launch", "graph", "tactic", "counterpart", "order", "helper", "none"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)

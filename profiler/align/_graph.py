@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from profiler.records import Node, Tensor
+from profiler.base.records import Node, Tensor
 
 _RANDOM = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"})
 SAME_VALUES = frozenset({"Identity", "Dropout"})

@@ -9,8 +9,8 @@ from profiler.align._graph import SAME_VALUES, Key, present
 from profiler.align._plan_model import CONTROL, PRODUCTS, VIEWS, Model
 from profiler.align._plan_roles import in_order
 from profiler.align._plan_tensors import PlanTensors
-from profiler.plan_words import is_product, tokens
-from profiler.records import Node, NodeFate, PlanLayer, PlanTensor, Tensor
+from profiler.base.plan_words import is_product, tokens
+from profiler.base.records import Node, NodeFate, PlanLayer, PlanTensor, Tensor
 
 _READERS_JOB = frozenset({"DequantizeLinear", "Pad", "Expand", "Tile", "Slice", "Split", "Gather"})
 """Ops that a backend does while it reads, where it does them within another layer."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from profiler.align._graph import present
-from profiler.records import Node, PlanLayer
+from profiler.base.records import Node, PlanLayer
 
 _MYELIN = re.compile(r"_myl\d+$")
 _PROFILE = re.compile(r" \[profile \d+\]")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from profiler.align._fates import SHAPE_OPS
 from profiler.align._graph import Key, SourceGraph, present
 from profiler.align._plan_lookup import plain
-from profiler.records import Node, Plan
+from profiler.base.records import Node, Plan
 
 VIEWS = frozenset({"Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 """Ops whose result has the elements of what they read, in the same order."""

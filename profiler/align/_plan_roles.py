@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from profiler.align._fates import INTEGER
-from profiler.plan_words import tokens
-from profiler.records import IDLE_KINDS, PlanLayer, PlanRole, PlanTensor
+from profiler.base.plan_words import tokens
+from profiler.base.records import IDLE_KINDS, PlanLayer, PlanRole, PlanTensor
 
 _SYNC = frozenset({"signal", "wait", "signal_and_wait"})
 _SHAPE = frozenset({"shape_call", "shapehosttodevice", "devicetoshapehost"})

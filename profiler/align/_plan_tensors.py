@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from profiler.align._graph import Key
 from profiler.align._plan_model import Model
-from profiler.records import Node, PlanLayer
+from profiler.base.records import Node, PlanLayer
 
 _MOST_HOPS = 8
 _MOST_BESIDE = 64

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from profiler.kernel_counters import KernelCounters, LayerCounters, sum_up
+from profiler.base.kernel_counters import KernelCounters, LayerCounters, sum_up
+from profiler.base.records import LayerResult, MatchConfidence
 from profiler.kernel_names import mangled, symbols
-from profiler.records import LayerResult, MatchConfidence
 
 _NAMED = 3
 """Layers or kernels that a note names."""

@@ -30,9 +30,9 @@ from profiler.align._gpu_iterations import Host, base_name, find_iterations
 from profiler.align._gpu_launches import AMBIGUOUS, MISSING, Launches, find_launches, find_origins
 from profiler.align._gpu_ranges import NO_LAYER, nest, read_ranges
 from profiler.align._gpu_strategies import HOWS, NONE, STRATEGIES, Attribution, Strategy
-from profiler.errors import CaptureError, UsageError
-from profiler.gpu_trace import GpuTrace
-from profiler.records import Coverage, Match, MatchConfidence, MatchedLayer
+from profiler.base.errors import CaptureError, UsageError
+from profiler.base.records import Coverage, Match, MatchConfidence, MatchedLayer
+from profiler.base.trace import GpuTrace
 
 if TYPE_CHECKING:
     import pandas as pd

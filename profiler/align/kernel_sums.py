@@ -31,8 +31,8 @@ from profiler.align._gpu_names import (
     without_counters,
 )
 from profiler.align.gpu_kernels import _coverage, _most_time_first, _weaker
-from profiler.errors import CaptureError, UsageError
-from profiler.records import Coverage, Match, MatchConfidence, MatchedLayer, PlanLayer
+from profiler.base.errors import CaptureError, UsageError
+from profiler.base.records import Coverage, Match, MatchConfidence, MatchedLayer, PlanLayer
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from profiler.errors import CaptureError
-from profiler.records import Coverage, Layer, Match
+from profiler.base.errors import CaptureError
+from profiler.base.records import Coverage, Layer, Match
 
 if TYPE_CHECKING:
     import pandas as pd

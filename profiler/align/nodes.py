@@ -22,7 +22,7 @@ import msgspec
 
 from profiler.align._fates import PASS_THROUGH, is_shape_arithmetic, settled_before_run
 from profiler.align._graph import SAME_VALUES, Key, SourceGraph, present
-from profiler.records import Layer, MatchConfidence, Node, NodeFate, Tensor
+from profiler.base.records import Layer, MatchConfidence, Node, NodeFate, Tensor
 
 _MOVERS = frozenset({"Transpose", "Cast"})
 """What a backend inserts between layers on its own account."""

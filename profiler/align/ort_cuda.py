@@ -17,10 +17,10 @@ import numpy.typing as npt
 from profiler.align._gpu_columns import Bools, Ints, integers
 from profiler.align._gpu_launches import find_launches
 from profiler.align.gpu_kernels import TraceAlignment, align_trace
-from profiler.errors import CaptureError
-from profiler.gpu_trace import RANGE_COLUMNS, GpuTrace
-from profiler.records import Layer, MatchedLayer, PlanLayer, PlanRole, PlanTensor, Tensor
-from profiler.units import format_ns
+from profiler.base.errors import CaptureError
+from profiler.base.records import Layer, MatchedLayer, PlanLayer, PlanRole, PlanTensor, Tensor
+from profiler.base.trace import RANGE_COLUMNS, GpuTrace
+from profiler.base.units import format_ns
 
 if TYPE_CHECKING:
     import pandas as pd

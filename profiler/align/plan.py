@@ -21,8 +21,8 @@ from profiler.align._plan_lookup import Lookup, Named
 from profiler.align._plan_model import FILLERS, MOVERS, PRODUCTS, VIEWS, Model
 from profiler.align._plan_roles import fills, is_copy, only_moves, own_role
 from profiler.align._plan_tensors import PlanTensors
-from profiler.plan_words import change, is_product, tokens
-from profiler.records import MatchConfidence, MatchedLayer, Node, NodeFate, Plan, PlanLayer, PlanRole
+from profiler.base.plan_words import change, is_product, tokens
+from profiler.base.records import MatchConfidence, MatchedLayer, Node, NodeFate, Plan, PlanLayer, PlanRole
 
 _MOST_NODES = 2000
 """Layers of more nodes than this say nothing about a layer beside them."""

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
-from profiler.nvml_session import Sampler, sampler
-from profiler.records import ClockSummary, Spread
+from profiler.base.records import ClockSummary, Spread
+from profiler.runtime.nvml_session import Sampler, sampler
 
 STEP_S = 0.02
 """Time between samples."""

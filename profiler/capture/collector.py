@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol, runtime_checkable
 
-from profiler.gpu_trace import GpuTrace
+from profiler.base.trace import GpuTrace
 
 
 class Collector(Protocol):

@@ -18,9 +18,14 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from profiler.capture import cupti, nsys
-from profiler.capture._nsys_find import NSYS_VARIABLE
+from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.records import ClockSummary
+from profiler.base.run_folder import RunFolder
+from profiler.base.trace import GpuTrace
+from profiler.base.trace_file import FACTS_FILE, load_trace, save_trace
+from profiler.base.units import format_bytes, format_ns
 from profiler.capture.clocks import STEP_S, Sampling, sampling
+from profiler.capture.cupti import activity as cupti
 from profiler.capture.gpu_record import (
     CLEAN_FILE,
     ITERATION_RANGE,
@@ -32,16 +37,12 @@ from profiler.capture.gpu_record import (
     ProfiledTimes,
     TensorrtRequest,
 )
-from profiler.capture.inference import CAPTURE_FILE, LATENCY_FILE
 from profiler.capture.launch import run_worker, worker_command, worker_error
-from profiler.capture.trace import read_trace
-from profiler.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.gpu_trace import GpuTrace
-from profiler.gpu_trace_file import FACTS_FILE, load_trace, save_trace
-from profiler.nvml_session import ask, opened
-from profiler.records import ClockSummary
-from profiler.run_folder import RunFolder
-from profiler.units import format_bytes, format_ns
+from profiler.capture.nsys import record as nsys
+from profiler.capture.nsys._find import NSYS_VARIABLE
+from profiler.capture.nsys.trace import read_trace
+from profiler.capture.workers.inference import CAPTURE_FILE, LATENCY_FILE
+from profiler.runtime.nvml_session import ask, opened
 
 AskedCollector = Literal["auto", "nsys", "cupti", "none"]
 Request = OrtCudaRequest | TensorrtRequest

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from profiler.ort_session import SessionRequest
-from profiler.records import Capture, ClockSummary, InputTensor, Latency, ModeTimes, Record, Tensor, TensorCheck
+from profiler.base.records import Capture, ClockSummary, InputTensor, Latency, ModeTimes, Record, Tensor, TensorCheck
+from profiler.runtime.ort_session import SessionRequest
 
 CLEAN_FILE = "clean.json"
 """`CleanTimes`, in the scratch folder of the request; written last, so that its presence says that all is there."""

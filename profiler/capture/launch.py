@@ -10,9 +10,9 @@ from typing import Protocol
 
 import msgspec
 
-from profiler import child
-from profiler.capture.inference import CAPTURE_FILE, ERROR_FILE, WorkerError
-from profiler.errors import CaptureError, TrtprofError
+from profiler.base.errors import CaptureError, TrtprofError
+from profiler.capture.workers.inference import CAPTURE_FILE, ERROR_FILE, WorkerError
+from profiler.runtime import child
 
 LOG_FILE = "worker.log"
 REQUEST_FILE = "worker_request.json"
@@ -61,7 +61,7 @@ def worker_error(scratch: str | Path) -> TrtprofError | None:
 def run_worker(
     request: Request,
     progress: Callable[[str], None],
-    module: str = "profiler.capture.worker",
+    module: str = "profiler.capture.workers.ort_cpu",
     done: Path | None = None,
 ) -> None:
     """Run a worker to its end; its results lie in the folder of the request.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from profiler.records import Latency
+from profiler.base.records import Latency
 
 
 def latency_of(samples_ns: npt.NDArray[Any]) -> Latency:

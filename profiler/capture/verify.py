@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from profiler.capture.inference import numpy_dtype, say
-from profiler.errors import CaptureError
-from profiler.ort_session import SessionRequest, clean_message, make_session
-from profiler.records import TensorCheck
+from profiler.base.errors import CaptureError
+from profiler.base.records import TensorCheck
+from profiler.capture.workers.inference import numpy_dtype, say
+from profiler.runtime.ort_session import SessionRequest, clean_message, make_session
 
 
 class Tolerance(NamedTuple):

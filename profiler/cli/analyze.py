@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.counted import say_confirmations
 from profiler.cli.files import check_format, refuse_existing, writable, write
@@ -33,13 +34,12 @@ from profiler.cli.run_options import (
     check_views,
     next_step,
 )
-from profiler.errors import UsageError
 
 if TYPE_CHECKING:
-    from profiler.analyze_files import Files
+    from profiler.base.records import GpuSpec, Prediction, Run
     from profiler.diagnose import Case
-    from profiler.on_gpus import Settings
-    from profiler.records import GpuSpec, Prediction, Run
+    from profiler.flows.analyze import Files
+    from profiler.flows.predict.on_gpus import Settings
 
 
 @app.command()
@@ -137,10 +137,10 @@ def analyze(
     Example: trtprof analyze layers.json profile.json times.json --onnx model.onnx --gpu a100-pcie-80gb -o report.html
     """
     with errors_shown():
-        from profiler import analyze_files, config
+        from profiler.base.records import Run
         from profiler.cli import fail_on as failing
-        from profiler.diagnose import Judge
-        from profiler.records import Run
+        from profiler.diagnose import Judge, config
+        from profiler.flows import analyze as analyze_files
 
         asked = failing.criteria(fail_on)
         files = analyze_files.sort_files(
@@ -232,9 +232,9 @@ def _asked(
     Raises:
         UsageError: No GPU is named, or something that is asked for is not possible.
     """
-    from profiler import analyze_files
     from profiler.cli.gpu_options import ceilings_for, parse_ceilings
-    from profiler.on_gpus import Settings
+    from profiler.flows import analyze as analyze_files
+    from profiler.flows.predict.on_gpus import Settings
 
     if not gpu:
         told, where = analyze_files.gpu_in(files, device)
@@ -263,7 +263,7 @@ def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_plac
 
     if redact:
         from profiler.cli.run_options import private_names
-        from profiler.redact import redact as redacted
+        from profiler.report.redact import redact as redacted
 
         run = redacted(run, private_names())
     written = [(path, report.for_path(str(path)).name) for path in paths]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
 from profiler.cli.files import refuse_existing, write
 from profiler.cli.options import (
@@ -36,11 +37,10 @@ from profiler.cli.options import (
     one_model,
 )
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
-from profiler.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from profiler.engine.tensorrt import BuildOptions, ShapeRange
-    from profiler.engine_build import EngineBuild
+    from profiler.flows.build import EngineBuild
 
 FORMATS = ("text", "json")
 
@@ -164,9 +164,9 @@ def build(
             raise UsageError(
                 f"build has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
             )
-        from profiler import pipeline
         from profiler.engine.backends import choose_builder
         from profiler.engine.tensorrt import BuildOptions
+        from profiler.flows import run as pipeline
 
         options = BuildOptions(
             profiles=_profiles(profile, min_shapes, opt_shapes, max_shapes),
@@ -342,8 +342,8 @@ def _loaded(
     options: BuildOptions,
     progress: StageLines,
 ) -> EngineBuild:
-    from profiler import pipeline
     from profiler.engine.tensorrt import engine_backend
+    from profiler.flows import run as pipeline
 
     chosen = engine_backend(Path(engine)) if backend == "auto" else backend
     return pipeline.load_engine(

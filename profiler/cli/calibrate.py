@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
 from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
-from profiler.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from profiler.base.records import Ceilings
     from profiler.hardware.store import Shelf
-    from profiler.records import Ceilings
 
 FORMATS = ("text", "json")
 _GPU = re.compile(r"gpu(?::(\d+))?")
@@ -45,8 +45,8 @@ def calibrate(
     and replaces what is kept; a run takes the kept ceilings.
     """
     with errors_shown():
+        from profiler.base.records import SCHEMA_VERSION
         from profiler.hardware.gpus import ridge_points
-        from profiler.records import SCHEMA_VERSION
         from profiler.report import ceilings as reporter
 
         if format_name not in FORMATS:

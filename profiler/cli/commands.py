@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.cli import app
 from profiler.cli.options import (
     BatchOption,
@@ -22,10 +23,9 @@ from profiler.cli.options import (
     one_model,
 )
 from profiler.cli.output import StageLines, errors_shown, result, say, terminal_width
-from profiler.errors import MissingError, TrtprofError, UsageError
 
 if TYPE_CHECKING:
-    from profiler.records import LiveGpu
+    from profiler.base.records import LiveGpu
 
 
 @app.command()
@@ -58,7 +58,7 @@ def inspect(
     """
     progress = StageLines()
     with errors_shown(progress):
-        from profiler import pipeline
+        from profiler.flows import run as pipeline
         from profiler.report import inspection
         from profiler.report import sweep as sweeps
 
@@ -113,10 +113,10 @@ def export(
     """
     import msgspec
 
-    from profiler import pipeline
+    from profiler.base.units import format_bytes
+    from profiler.flows import run as pipeline
     from profiler.source.shapes import describe, example, parse_shapes
     from profiler.source.spec import ExportOptions
-    from profiler.units import format_bytes
 
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
@@ -167,8 +167,8 @@ def rules(
     they come from. Of two rules that could claim the same time the one with the lower order gets it.
     """
     with errors_shown():
-        from profiler import config
         from profiler.cli.rules import check_format, described, listed
+        from profiler.diagnose import config
         from profiler.diagnose.explain import rule_of
 
         check_format("rules", format_name)
@@ -188,11 +188,11 @@ def doctor() -> None:
         import platform
 
         from profiler import __version__
+        from profiler.base.units import format_bytes
         from profiler.engine.backends import backends, onnxruntime_version
         from profiler.hardware import nvml
         from profiler.hardware.device import host_cpu
         from profiler.hardware.store import default_cache_dir
-        from profiler.units import format_bytes
 
         device = host_cpu()
         lines = [
@@ -219,7 +219,8 @@ def doctor() -> None:
 
 def _collector_lines() -> list[str]:
     """What can watch a GPU here, and what the others lack."""
-    from profiler.capture import cupti, nsys
+    from profiler.capture.cupti import activity as cupti
+    from profiler.capture.nsys import record as nsys
 
     lines = []
     for name, look in (("nsys", nsys.find), ("cupti", cupti.require)):

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.files import WIDTH, writable, write
 from profiler.cli.options import ForceOption
 from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width, wants_color
-from profiler.errors import UsageError
 
 if TYPE_CHECKING:
-    from profiler.records import Comparisons
+    from profiler.base.records import Comparisons
 
 FORMATS = ("text", "json", "markdown", "html")
 SUFFIXES = {".txt": "text", ".json": "json", ".md": "markdown", ".html": "html"}
@@ -78,7 +78,7 @@ def compare(
     Example: trtprof compare base1,base2,base3 head1,head2,head3 --gate 'latency>3%' -o compare.html
     """
     with errors_shown():
-        from profiler import pipeline
+        from profiler.flows import run as pipeline
 
         if format_name not in FORMATS:
             raise UsageError(

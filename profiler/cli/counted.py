@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from profiler.cli.output import say
 
 if TYPE_CHECKING:
-    from profiler.records import Run
+    from profiler.base.records import Run
 
 _SHOWN = 5
 """Layers that are told one by one; the document has all."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from profiler.base.errors import UsageError
+from profiler.base.units import format_ns
 from profiler.cli.output import say
-from profiler.errors import UsageError
-from profiler.units import format_ns
 
 if TYPE_CHECKING:
-    from profiler.records import Finding
+    from profiler.base.records import Finding
 
 SEVERITIES = ("info", "warning", "critical")
 LOST = "lost-ms"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from profiler.errors import MissingError, UsageError
+from profiler.base.errors import MissingError, UsageError
 
 FORMATS = ("text", "json", "csv", "markdown")
 """What can be printed of a result that is a table."""

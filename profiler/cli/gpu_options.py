@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import typer
 
-from profiler.errors import UsageError
+from profiler.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from profiler.records import Ceilings, GpuSpec
+    from profiler.base.records import Ceilings, GpuSpec
 
 GpuOption = Annotated[
     list[str] | None,
@@ -69,8 +69,8 @@ def parse_ceilings(values: Sequence[str] | None) -> dict[str, float]:
         UsageError: A value is not of the form ``NAME=RATE``, its unit is not that of its name, or a
             name comes twice.
     """
+    from profiler.base.units import DTYPE_BITS
     from profiler.hardware.gpus import OVERRIDES, SHORT_DTYPES
-    from profiler.units import DTYPE_BITS
 
     found: dict[str, float] = {}
     for item in names(values):

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
-from profiler.errors import UsageError
 
 FORMATS = ("text", "json", "csv", "markdown")
 

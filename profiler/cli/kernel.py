@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.output import ascii_only, errors_shown, result
-from profiler.errors import UsageError
 
 if TYPE_CHECKING:
-    from profiler.kernel_name import KernelName
+    from profiler.kernel_names.parse import KernelName
 
 FORMATS = ("text", "json")
 _UNITS = {
@@ -39,7 +39,7 @@ def kernel(
     layout, tile, stages and split-k, of mangled, demangled, short and cut names.
     """
     with errors_shown():
-        from profiler.kernel_name import parse
+        from profiler.kernel_names.parse import parse
 
         if format_name not in FORMATS:
             raise UsageError(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.errors import UsageError
+from profiler.base.errors import UsageError
 
 if TYPE_CHECKING:
     from profiler.source.spec import ExportOptions

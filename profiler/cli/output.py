@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import typer
 
-from profiler.errors import CaptureError, TrtprofError, UsageError
+from profiler.base.errors import CaptureError, TrtprofError, UsageError
 
 if TYPE_CHECKING:
-    from profiler.records import Run
+    from profiler.base.records import Run
 
 
 def say(text: str) -> None:
@@ -176,7 +176,7 @@ class View(NamedTuple):
 
 def rendered(run: Run, name: str, view: View, *, to_terminal: bool) -> str:
     """A run in one of the report formats, to the width, colours and characters of the terminal where it goes there."""
-    from profiler import pipeline
+    from profiler.flows import run as pipeline
 
     options: dict[str, object] = view._asdict()
     if name == "text" and to_terminal:
@@ -187,7 +187,7 @@ def rendered(run: Run, name: str, view: View, *, to_terminal: bool) -> str:
 
 def encoded(run: Run, name: str, view: View) -> bytes:
     """A run in any of the report formats, as the content of a file."""
-    from profiler import pipeline
+    from profiler.flows import run as pipeline
 
     return pipeline.encode(run, name, **view._asdict())
 

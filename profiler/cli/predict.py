@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
 from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
@@ -25,11 +26,10 @@ from profiler.cli.options import (
     one_model,
 )
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
-from profiler.errors import UsageError
 
 if TYPE_CHECKING:
-    from profiler.on_gpus import Level
-    from profiler.records import GpuSpec, Prediction
+    from profiler.base.records import GpuSpec, Prediction
+    from profiler.flows.predict.on_gpus import Level
 
 
 @app.command()
@@ -92,8 +92,8 @@ def predict(
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
 
-        from profiler import pipeline
-        from profiler.on_gpus import Settings
+        from profiler.flows import run as pipeline
+        from profiler.flows.predict.on_gpus import Settings
 
         how = Settings(
             level=cast("Level", level),

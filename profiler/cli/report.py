@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
 from profiler.cli.files import refuse_existing, write
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
@@ -22,13 +23,12 @@ from profiler.cli.run_options import (
     check_views,
     next_step,
 )
-from profiler.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from profiler.base.records import Run
+    from profiler.base.run_folder import RunFolder
     from profiler.cli.output import View
-    from profiler.records import Run
     from profiler.report import Reporter
-    from profiler.run_folder import RunFolder
 
 REPORTS = Path("reports")
 """Where `trtprof run` puts its folders."""
@@ -105,7 +105,7 @@ def report(
             )  # fmt: skip
             _serve(run_folder or REPORTS, host, port, open_page=open_page)
             return
-        from profiler import run_folder as folders
+        from profiler.base import run_folder as folders
         from profiler.cli import fail_on as failing
 
         asked = failing.criteria(fail_on)
@@ -250,7 +250,7 @@ def _redacted(run: Run, map_file: str) -> Run:
     import json
 
     from profiler.cli.run_options import private_names
-    from profiler.redact import redaction
+    from profiler.report.redact import redaction
 
     found = redaction(run, private_names())
     if map_file:
@@ -262,7 +262,7 @@ def _page(folder: RunFolder, run: Run, view: View, *, redact: bool) -> Path:
     """The page of a run: that of its folder where it is there and as new as the result, else one for the moment."""
     import tempfile
 
-    from profiler import run_folder
+    from profiler.base import run_folder
 
     kept, report_json = folder.file(run_folder.PAGE), folder.file(run_folder.REPORT)
     if not redact and kept.is_file() and kept.stat().st_mtime_ns >= report_json.stat().st_mtime_ns:
@@ -283,10 +283,10 @@ def _open(page: Path) -> None:
 
 def _explained(folder: RunFolder, explain: tuple[str, str], format_name: str | None, output: str) -> str:
     """What a rule says of a layer of a finished run, as text or JSON."""
-    from profiler import pipeline
     from profiler.cli.rules import check_format, explained
     from profiler.diagnose.explain import explain as explain_layer
     from profiler.diagnose.explain import rule_of
+    from profiler.flows import run as pipeline
 
     name = format_name or ("json" if output.endswith(".json") else "text")
     check_format("--explain", name)
@@ -306,7 +306,7 @@ def _refuse_beside_serve(given: dict[str, object]) -> None:
 def _serve(reports: Path, host: str, port: int, *, open_page: bool) -> None:
     """Serve the folder until Ctrl-C, which is how it is meant to end."""
     from profiler.cli.browser import open_in_browser
-    from profiler.serve import server
+    from profiler.flows.serve import server
 
     with server(reports, host, port) as running:
         result(running.url)

@@ -6,11 +6,11 @@ import json
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from profiler.errors import UsageError
+from profiler.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from profiler.config import Config
     from profiler.diagnose import Rule
+    from profiler.diagnose.config import Config
     from profiler.diagnose.explain import Explanation
 
 FORMATS = ("text", "json")
@@ -124,7 +124,7 @@ def explained(found: Explanation, format_name: str) -> str:
     """What a rule says of a layer."""
     import msgspec
 
-    from profiler.units import format_ns
+    from profiler.base.units import format_ns
 
     if format_name == "json":
         return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

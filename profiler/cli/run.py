@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.counted import say_confirmations
 from profiler.cli.options import (
@@ -34,7 +35,6 @@ from profiler.cli.options import (
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say, send
 from profiler.cli.run_options import ByOption, RooflineOption, check_views
-from profiler.errors import UsageError
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
@@ -140,10 +140,12 @@ def run(
     """
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
-        from profiler import config, pipeline, run_folder
+        from profiler.base import run_folder
         from profiler.cli import fail_on as failing
+        from profiler.diagnose import config
         from profiler.engine.tensorrt import BuildOptions
-        from profiler.gpu_options import GpuOptions
+        from profiler.flows import run as pipeline
+        from profiler.flows.gpu_options import GpuOptions
 
         refuse_binary(format_name)
         view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
 
-from profiler.errors import UsageError
+from profiler.base.errors import UsageError
 
 if TYPE_CHECKING:
     from profiler.cli.output import View

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
 from profiler.cli.files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
 from profiler.cli.gpu_options import (
@@ -22,10 +23,9 @@ from profiler.cli.gpu_options import (
 )
 from profiler.cli.options import ForceOption
 from profiler.cli.output import errors_shown, result, say, terminal_width
-from profiler.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from profiler.records import Ceilings, OpSweep, OpSweepDevice
+    from profiler.base.records import Ceilings, OpSweep, OpSweepDevice
 
 
 def _values(flag: str, text: str) -> Any:
@@ -100,7 +100,7 @@ def sweep(
         check_format("sweep", format_name)
         paths = writable(output, force=force)
 
-        from profiler.op_sweep import ALL_PARAMETERS, parse_options, sweep_op
+        from profiler.flows.op_sweep import ALL_PARAMETERS, parse_options, sweep_op
 
         # Click keeps parameters in the order of the command line: the first swept one is the axis.
         given = {name.rstrip("_"): value for name, value in ctx.params.items() if value}
@@ -126,7 +126,7 @@ def _devices(
     clock: float | None,
     ceiling: list[str] | None,
 ) -> list[OpSweepDevice]:
-    from profiler.records import OpSweepDevice
+    from profiler.base.records import OpSweepDevice
 
     targets = ceilings_for(gpu, tf32=tf32, accumulate=accumulate, clock_mhz=clock, ceiling=ceiling)
     if not targets and (ceiling or clock is not None):

@@ -11,6 +11,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from profiler.base.errors import UsageError
+from profiler.base.records import (
+    SCHEMA_VERSION,
+    Comparison,
+    Comparisons,
+    LayerResult,
+    RegionChange,
+)
+from profiler.base.run_folder import RunFolder
 from profiler.compare.causes import Parts, ledger_of, parts_of
 from profiler.compare.facts import facts_of, findings_apart, notes_of, speed_fact
 from profiler.compare.latency import latency_change
@@ -19,15 +28,6 @@ from profiler.compare.nodes import match_nodes
 from profiler.compare.regions import Region, op_types, regions_of
 from profiler.compare.sides import Runs, load_side
 from profiler.compare.verdict import verdict_of
-from profiler.errors import UsageError
-from profiler.records import (
-    SCHEMA_VERSION,
-    Comparison,
-    Comparisons,
-    LayerResult,
-    RegionChange,
-)
-from profiler.run_folder import RunFolder
 
 __all__ = ["compare"]
 

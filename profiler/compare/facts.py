@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from profiler.base.records import FactChange, Finding, LatencyChange
+from profiler.base.units import format_percent
 from profiler.compare.causes import roof_words
 from profiler.compare.nodes import FORMAT_OPS, NodeMatch
 from profiler.compare.regions import Region
 from profiler.compare.sides import OneRun, Runs, probe_noise, speed_ratio
-from profiler.records import FactChange, Finding, LatencyChange
-from profiler.units import format_percent
 
 _SAME_SPEED = 0.02
 _FEW_SAMPLES = 100

@@ -26,9 +26,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from profiler.errors import UsageError
-from profiler.records import Comparison, Comparisons, GateResult, Interval
-from profiler.units import format_ns
+from profiler.base.errors import UsageError
+from profiler.base.records import Comparison, Comparisons, GateResult, Interval
+from profiler.base.units import format_ns
 
 __all__ = ["Gate", "judge", "judged", "parse"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from profiler.base.records import Interval, LatencyChange, Significance
+from profiler.base.units import format_ns, format_percent
 from profiler.compare.causes import clock_of_latency
 from profiler.compare.samples import LEVEL, LOWER_DECILE, MEDIAN, RUN_TO_RUN, Change, change_of
 from profiler.compare.sides import Runs, probe_noise, unrest
-from profiler.records import Interval, LatencyChange, Significance
-from profiler.units import format_ns, format_percent
 
 
 class _Told(NamedTuple):

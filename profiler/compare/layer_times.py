@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from profiler.base.records import Interval, Significance
 from profiler.compare.regions import Region
 from profiler.compare.samples import LEVEL, discoveries, t_quantile, t_tails
 from profiler.compare.sides import OneRun, Runs
-from profiler.records import Interval, Significance
 
 RUN_TO_RUN = 0.06
 """Standard deviation of the median time of a layer from run to run of the same thing, over its mean, where nothing else

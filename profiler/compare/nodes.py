@@ -18,8 +18,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from profiler.records import NodeResult, Run, Source
-from profiler.run_graph import node_edges
+from profiler.analysis.graph import node_edges
+from profiler.base.records import NodeResult, Run, Source
 
 FORMAT_OPS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Cast", "CastLike", "Identity"})
 """Ops that bring a value into another format, and compute nothing of the model."""

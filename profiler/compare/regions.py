@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from profiler.base.records import LayerResult, Run
 from profiler.compare.nodes import FORMAT_OPS, NodeMatch
 from profiler.compare.sides import Runs
-from profiler.records import LayerResult, Run
 
 KERNELS_OF_NO_LAYER = "kernels of no layer"
 

@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from profiler import run_folder
+from profiler.base import run_folder
+from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.records import Capture, Ceilings, Latency, LayerResult, Run, Side, Source
+from profiler.base.run_folder import Request, RunFolder
 from profiler.capture.statistics import latency_of
 from profiler.compare.nodes import NodeGraph, node_graph
 from profiler.compare.samples import FEWEST
 from profiler.diagnose import ledger as rows
-from profiler.errors import MissingError, TrtprofError, UsageError
-from profiler.records import Capture, Ceilings, Latency, LayerResult, Run, Side, Source
-from profiler.run_folder import Request, RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.records import ChangeRow, LatencyChange, RegionChange, Side
-from profiler.units import format_ns, format_percent
+from profiler.base.records import ChangeRow, LatencyChange, RegionChange, Side
+from profiler.base.units import format_ns, format_percent
 
 _LEAST = 0.2
 """A cause is named where it makes up so much of the difference."""

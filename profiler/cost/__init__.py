@@ -36,11 +36,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from profiler import units
+from profiler.base import units
+from profiler.base.records import Op, Tensor, Work, WorkBound
+from profiler.base.registry import NEWEST, Registry
 from profiler.cost._recipes import NOTHING, Recipe
 from profiler.cost.precision import compute_dtype
-from profiler.records import Op, Tensor, Work, WorkBound
-from profiler.registry import NEWEST, Registry
 
 
 class CostError(Exception):

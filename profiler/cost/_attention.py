@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from profiler.base.records import Op, WorkBound
 from profiler.cost import Cost, MalformedOpError
 from profiler.cost._recipes import NOTHING, Recipe, normalize
 from profiler.cost._shapes import constant, given, integer, made, need, number, shape, size, work
-from profiler.records import Op, WorkBound
 
 
 class Scores(NamedTuple):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from profiler.base.records import Op, Tensor
 from profiler.cost import Cost, MalformedOpError, Moved
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, softmax
 from profiler.cost._shapes import shape
-from profiler.records import Op, Tensor
 
 ML = "ai.onnx.ml"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from profiler.records import PlanLayer
+from profiler.base.records import PlanLayer
 
 JUMP = "cjmp"
 """Kind of the layer that ends the body of a loop and jumps back while a counter is below its limit."""

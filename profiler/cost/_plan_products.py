@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from profiler import units
+from profiler.base import units
+from profiler.base.plan_words import is_convolution, tokens
+from profiler.base.records import PlanLayer, PlanTensor
 from profiler.cost.precision import product_dtype
-from profiler.plan_words import is_convolution, tokens
-from profiler.records import PlanLayer, PlanTensor
 
 REGIONS = frozenset({"Myelin"})
 """Kinds that hold what several kernels do: up to TensorRT 9 one layer stands for all that Myelin compiles."""

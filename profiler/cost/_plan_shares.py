@@ -16,10 +16,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from profiler.base.plan_words import tokens
+from profiler.base.records import PlanLayer
 from profiler.cost import Cost
 from profiler.cost._recipes import NOTHING, Recipe
-from profiler.plan_words import tokens
-from profiler.records import PlanLayer
 
 _LETTERS = 3
 """Of a word of Myelin's that tell: it shortened operations to three letters up to TensorRT 10.5, then to four."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from profiler.records import MatchedLayer, Op, PlanLayer, PlanTensor, Tensor
+from profiler.base.records import MatchedLayer, Op, PlanLayer, PlanTensor, Tensor
 
 _PROFILE = re.compile(r" \[profile \d+\]")
 _SUFFIXES = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from profiler.records import Op
+from profiler.base.records import Op
 
 
 class Recipe(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from profiler.base.records import Op, Tensor, WorkBound
 from profiler.cost import Cost, MalformedOpError, Moved, UnknownShapeError
 from profiler.cost._recipes import NOTHING, Recipe
-from profiler.records import Op, Tensor, WorkBound
 
 MS = "com.microsoft"
 NCHWC = "com.microsoft.nchwc"

@@ -19,12 +19,12 @@ import numpy.typing as npt
 import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto, defs, helper, numpy_helper
 
-from profiler import onnx_graph, units
+from profiler.base import onnx_graph, units
+from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import Cost, CostError, MalformedOpError, Moved, UnknownShapeError, cost_of
 from profiler.cost._shapes import integer, integers, shape, size
 from profiler.cost.fused import combined, group_cost
 from profiler.cost.ops.control import Trips, trips
-from profiler.records import Attribute, Op, Tensor
 
 _NOTE = "by its function body, as one kernel"
 _DATA_TYPES = {name: data_type for data_type, name in onnx_graph.DTYPES.items()}

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from profiler.base.records import Op, Work, WorkBound
 from profiler.cost import Cost, Moved, as_work, cost_of
 from profiler.cost._recipes import NOTHING, merged
 from profiler.cost.precision import compute_dtype, quantized_products
-from profiler.records import Op, Work, WorkBound
 
 
 def work_of_group(

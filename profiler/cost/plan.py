@@ -21,7 +21,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from profiler import units
+from profiler.base import units
+from profiler.base.plan_words import LAUNCHING, is_product, is_reformat
+from profiler.base.records import MatchedLayer, Op, PlanLayer, PlanTensor, Work, WorkBound
 from profiler.cost import Cost, CostError, cost_of
 from profiler.cost._plan_loops import runs
 from profiler.cost._plan_products import (
@@ -37,8 +39,6 @@ from profiler.cost._plan_tensors import Bound, is_dynamic, model_names, roots_of
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, dequantize, quantize
 from profiler.cost.fused import combined, group_cost
 from profiler.cost.precision import PRODUCTS, product_dtype
-from profiler.plan_words import LAUNCHING, is_product, is_reformat
-from profiler.records import MatchedLayer, Op, PlanLayer, PlanTensor, Work, WorkBound
 
 _MEND = "build the engine with --minShapes, --optShapes and --maxShapes alike, or give the model and its --shapes"
 _FACTORS = {"LSTM": (1, 2), "GRU": (1, 2), "RNN": (1, 2)}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler import units
-from profiler.records import Node, Op, Tensor
+from profiler.base import units
+from profiler.base.records import Node, Op, Tensor
 
 PRODUCTS: dict[str, tuple[int, int]] = {
     "QLinearConv": (0, 3), "QLinearMatMul": (0, 3), "QLinearConvTranspose": (0, 3), "QGemm": (0, 3),

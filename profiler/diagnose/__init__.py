@@ -15,9 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
-from profiler.kernel_name import KernelName, parse
-from profiler.records import (
+from profiler.base.records import (
     Ceilings,
     ClockSummary,
     Coverage,
@@ -32,8 +30,10 @@ from profiler.records import (
     PlanBinding,
     PlanEdge,
 )
-from profiler.registry import Registry
-from profiler.units import format_ns, format_percent
+from profiler.base.registry import Registry
+from profiler.base.units import format_ns, format_percent
+from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
+from profiler.kernel_names.parse import KernelName, parse
 
 AtLeastOne = Annotated[float, msgspec.Meta(ge=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -42,7 +42,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 class Thresholds(NamedTuple):
     """Every threshold of every rule, with where it comes from.
 
-    A project may set its own (`profiler.config`), each within what the type of its field allows, and never below 0.
+    A project may set its own (`profiler.diagnose.config`), each within the type of its field, and never below 0.
 
     Attributes:
         efficiency: Attainable / measured under which a layer is far from its roof. A calibrated

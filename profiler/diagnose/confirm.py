@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from profiler.base.kernel_counters import LayerCounters
+from profiler.base.records import Confirmation, CounterCheck, Finding, LayerResult, Run, Work
+from profiler.base.units import format_bytes, format_flops, format_percent, format_rate
 from profiler.diagnose import THRESHOLDS, Thresholds
-from profiler.kernel_counters import LayerCounters
-from profiler.kernel_name import parse
-from profiler.records import Confirmation, CounterCheck, Finding, LayerResult, Run, Work
-from profiler.units import format_bytes, format_flops, format_percent, format_rate
+from profiler.kernel_names.parse import parse
 
 TOLERANCE = 0.1
 """Share that a count may be off a prediction and still confirm it: with it, no rule says another thing. Counted bytes

@@ -9,12 +9,12 @@ import difflib
 from collections.abc import Iterable
 from typing import Literal
 
+from profiler.base.errors import UsageError
+from profiler.base.records import Bound, Finding, LayerResult, Record
+from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.silence import little_time, near_roof, no_work, unpriced
-from profiler.errors import UsageError
-from profiler.records import Bound, Finding, LayerResult, Record
-from profiler.units import format_ns, format_percent
 
 _NAMED = 5
 """Layers that an error names."""

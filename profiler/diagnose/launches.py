@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from profiler.base.occupancy import SM_LIMITS, Occupancy, Waves, occupancy, waves
+from profiler.base.records import LayerResult, Match
 from profiler.diagnose import Case
-from profiler.kernel_name import KernelName
-from profiler.occupancy import SM_LIMITS, Occupancy, Waves, occupancy, waves
-from profiler.records import LayerResult, Match
+from profiler.kernel_names.parse import KernelName
 
 
 class Launch(NamedTuple):
@@ -58,7 +58,7 @@ class Launch(NamedTuple):
 def launches(case: Case, layer: LayerResult) -> tuple[Launch, ...]:
     """The kernels of a layer whose launch is known, most time first.
 
-    Empty on a CPU, and where the limits of the GPU's SMs are not known (`profiler.occupancy.SM_LIMITS`).
+    Empty on a CPU, and where the limits of the GPU's SMs are not known (`profiler.base.occupancy.SM_LIMITS`).
     """
     spec = case.spec
     limits = None if spec is None else SM_LIMITS.get(spec.compute_capability)

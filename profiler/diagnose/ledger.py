@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from profiler.records import Ceilings, Estimate, Latency, LayerResult, LedgerRow
+from profiler.base.records import Ceilings, Estimate, Latency, LayerResult, LedgerRow
 
 IDEAL = "ideal"
 CEILING = "ceiling"

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from profiler import units
-from profiler.plan_words import (
+from profiler.base import units
+from profiler.base.plan_words import (
     LAUNCHING,
     dims_words,
     is_convolution,
@@ -23,7 +23,7 @@ from profiler.plan_words import (
     precision,
     tensor_words,
 )
-from profiler.records import MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
+from profiler.base.records import MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
 
 
 class PlanView:

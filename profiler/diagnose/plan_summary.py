@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from profiler.diagnose.lints import run_lints
-from profiler.plan_words import LAUNCHING, change, is_reformat, precision
-from profiler.records import (
+from profiler.base.plan_words import LAUNCHING, change, is_reformat, precision
+from profiler.base.records import (
     MatchedLayer,
     NodeFate,
     PlanBinding,
@@ -19,6 +18,7 @@ from profiler.records import (
     PlanSummary,
     Work,
 )
+from profiler.diagnose.lints import run_lints
 
 
 def summarise(

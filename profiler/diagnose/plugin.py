@@ -17,12 +17,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
-from profiler.diagnose import Case
-from profiler.diagnose.lints import NARROW
-from profiler.diagnose.products import aligned, has_weights, main_kernel, product_dtype, product_of
-from profiler.diagnose.reached import Reached, class_of, healthy_layers, op_class, reached
-from profiler.plan_words import is_reformat, layout, main_tensors, tokens
-from profiler.records import (
+from profiler.base.plan_words import is_reformat, layout, main_tensors, tokens
+from profiler.base.records import (
     BarrierPart,
     Ceilings,
     LadderStep,
@@ -33,7 +29,11 @@ from profiler.records import (
     PluginCandidate,
     Tensor,
 )
-from profiler.units import dtype_bytes, format_bytes, format_ns, format_percent
+from profiler.base.units import dtype_bytes, format_bytes, format_ns, format_percent
+from profiler.diagnose import Case
+from profiler.diagnose.lints import NARROW
+from profiler.diagnose.products import aligned, has_weights, main_kernel, product_dtype, product_of
+from profiler.diagnose.reached import Reached, class_of, healthy_layers, op_class, reached
 
 _PRODUCTS = frozenset(
     {"Conv", "ConvTranspose", "FusedConv", "ConvInteger", "QLinearConv", "MatMul", "Gemm", "FusedMatMul", "FusedGemm",

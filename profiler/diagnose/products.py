@@ -9,13 +9,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from profiler import units
+from profiler.base import units
+from profiler.base.records import LayerResult, Match, Op, PlanLayer, Tensor
+from profiler.base.units import format_bytes, format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case
 from profiler.diagnose.lints import product_dims
 from profiler.diagnose.silence import no_work, unpriced
-from profiler.kernel_name import KernelName
-from profiler.records import LayerResult, Match, Op, PlanLayer, Tensor
-from profiler.units import format_bytes, format_flops, format_ns, format_percent, format_rate
+from profiler.kernel_names.parse import KernelName
 
 ALIGNED_BYTES = 16
 """What rows of operands should be a multiple of for tensor cores: 8 of fp16, 16 of int8, 4 of TF32. NVIDIA, Matrix

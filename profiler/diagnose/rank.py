@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from profiler.base.records import Finding
+from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.ledger import OUTSIDE, UNPRICED
-from profiler.records import Finding
-from profiler.units import format_ns, format_percent
 
 
 def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:

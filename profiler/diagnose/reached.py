@@ -16,11 +16,11 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from profiler.base.plan_words import is_convolution, is_product, is_reduction, is_reformat, tokens
+from profiler.base.records import LayerResult, MatchedLayer, Op
+from profiler.base.units import FLOP_PER_MAC, format_percent
 from profiler.diagnose import Case
 from profiler.diagnose.products import product_of
-from profiler.plan_words import is_convolution, is_product, is_reduction, is_reformat, tokens
-from profiler.records import LayerResult, MatchedLayer, Op
-from profiler.units import FLOP_PER_MAC, format_percent
 
 KERNELS = 3
 """Healthy kernels of a class from which on they tell what it reaches: the fewest that have quartiles of their own."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from profiler.base.records import Bound, LayerResult
+from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case
-from profiler.records import Bound, LayerResult
-from profiler.units import format_ns, format_percent
 
 _BOUNDS: dict[Bound, str] = {
     "tensor": "multiply-accumulates",

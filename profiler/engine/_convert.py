@@ -12,8 +12,8 @@ import onnx
 import onnx.external_data_helper
 from onnx import ModelProto, TensorProto, TypeProto
 
-from profiler import onnx_graph
-from profiler.errors import BuildError
+from profiler.base import onnx_graph
+from profiler.base.errors import BuildError
 
 CONVERTER = "onnxruntime.transformers.float16"
 _FP16_MAX = 65504.0

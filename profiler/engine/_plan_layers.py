@@ -10,9 +10,7 @@ from typing import Any
 
 import msgspec
 
-from profiler.engine._plan_formats import parse_dtype, parse_format
-from profiler.engine._plan_names import Named, layer_served, metadata_nodes, myelin_graph, name_nodes, profile_index
-from profiler.records import (
+from profiler.base.records import (
     Attribute,
     Plan,
     PlanBinding,
@@ -21,6 +19,8 @@ from profiler.records import (
     PlanTensor,
     PlanWeights,
 )
+from profiler.engine._plan_formats import parse_dtype, parse_format
+from profiler.engine._plan_names import Named, layer_served, metadata_nodes, myelin_graph, name_nodes, profile_index
 
 _OWN_FIELDS = frozenset(
     {

@@ -8,7 +8,7 @@ from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Any, NoReturn
 
-from profiler.errors import MissingError, UsageError
+from profiler.base.errors import MissingError, UsageError
 
 MAX_BYTES = 1 << 30
 """Larger files are refused: no plan or profile comes near it, and the text is held in memory."""

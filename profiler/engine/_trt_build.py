@@ -23,7 +23,9 @@ from typing import Any, TextIO
 import msgspec
 import onnx
 
-from profiler import child, onnx_graph
+from profiler.base import onnx_graph
+from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.units import format_bytes
 from profiler.engine import _convert
 from profiler.engine._trt_exchange import (
     FAILURE_FILE,
@@ -39,8 +41,7 @@ from profiler.engine._trt_exchange import (
     ShapeRange,
 )
 from profiler.engine.dialect import Dialect, ParseFailure, product_of
-from profiler.errors import BuildError, MissingError, TrtprofError, UsageError
-from profiler.units import format_bytes
+from profiler.runtime import child
 
 Say = Callable[[str], None]
 

@@ -7,8 +7,8 @@ import importlib.metadata
 import importlib.util
 from typing import NamedTuple
 
+from profiler.base.errors import MissingError
 from profiler.engine.dialect import PRODUCTS, Product, installed_version, product_of
-from profiler.errors import MissingError
 
 
 class BackendStatus(NamedTuple):
@@ -62,7 +62,7 @@ def _ort_cuda(*, driver: bool) -> BackendStatus:
         return BackendStatus("ort-cuda", False, "the package onnxruntime-gpu is not installed", _INSTALL_ORT)
     if not driver:
         return BackendStatus("ort-cuda", False, _NO_DRIVER, _ON_CPU)
-    from profiler.ort_session import no_cuda_provider, why_no_cuda_provider
+    from profiler.runtime.ort_session import no_cuda_provider, why_no_cuda_provider
 
     why = why_no_cuda_provider()
     if why:

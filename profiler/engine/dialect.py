@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from profiler.errors import BuildError, MissingError, UsageError
+from profiler.base.errors import BuildError, MissingError, UsageError
 
 Version = tuple[int, ...]
 

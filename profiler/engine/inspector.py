@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
+from profiler.base.errors import UsageError
+from profiler.base.records import EnginePlan, Plan, PlanLayer
 from profiler.engine._plan_layers import make_plan
 from profiler.engine._plan_text import Text, parse_layer_line, read_text
 from profiler.engine._read_file import decode_json, read_file
 from profiler.engine.profile_files import join_profile, read_profile, read_times
-from profiler.errors import UsageError
-from profiler.records import EnginePlan, Plan, PlanLayer
 
 __all__ = ["join_profile", "parse_layer_info", "parse_one_line", "read_layer_info", "read_profile", "read_times"]
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 import onnx
 
-from profiler import onnx_graph
-from profiler.ort_session import COPY_OPS, Placement, SessionRequest, make_session, name_layers, placements
-from profiler.records import Backend, Engine, Layer, Op
+from profiler.base import onnx_graph
+from profiler.base.records import Backend, Engine, Layer, Op
+from profiler.runtime.ort_session import COPY_OPS, Placement, SessionRequest, make_session, name_layers, placements
 
 ENGINE_GRAPH = "engine.onnx"
 """The optimised graph in the run folder; its weights are not kept."""

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from profiler.base.errors import UsageError
+from profiler.base.records import InferenceTimes, LayerTime, LayerTimes, Plan
 from profiler.engine._read_file import decode_json, read_file
-from profiler.errors import UsageError
-from profiler.records import InferenceTimes, LayerTime, LayerTimes, Plan
 
 _NS_PER_MS = 1e6
 _EXPORT = "export it with trtexec --loadEngine=model.plan --dumpProfile --exportProfile=profile.json"

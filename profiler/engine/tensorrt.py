@@ -26,7 +26,8 @@ import msgspec
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto
 
-from profiler import child
+from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
+from profiler.base.units import format_bytes
 from profiler.engine._convert import stored_tensors
 from profiler.engine._trt_exchange import (
     FAILURE_FILE,
@@ -42,8 +43,7 @@ from profiler.engine._trt_exchange import (
     ShapeRange,
 )
 from profiler.engine.dialect import Product, installed_version, parse_version, product_of
-from profiler.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
-from profiler.units import format_bytes
+from profiler.runtime import child
 
 __all__ = [
     "BuildOptions",

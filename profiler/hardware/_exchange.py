@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from profiler.errors import CaptureError, MissingError
+from profiler.base.errors import CaptureError, MissingError
 from profiler.hardware._fit import Reading
 
 T = TypeVar("T")

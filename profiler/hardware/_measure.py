@@ -22,8 +22,7 @@ import msgspec
 import numpy as np
 from onnx import TensorProto, helper
 
-from profiler import child
-from profiler.errors import BuildError, MissingError, TrtprofError
+from profiler.base.errors import BuildError, MissingError, TrtprofError
 from profiler.hardware import _fit
 from profiler.hardware._exchange import Failure, Measured, MeasureRequest
 from profiler.hardware._fit import Reading, Task
@@ -40,8 +39,9 @@ from profiler.hardware._workloads import (
     vector_workloads,
 )
 from profiler.hardware.device import busy_seconds, clock_mhz
-from profiler.ort_probe import probe_ns
-from profiler.ort_session import SessionRequest, make_session
+from profiler.runtime import child
+from profiler.runtime.ort_session import SessionRequest, make_session
+from profiler.runtime.speed_probe import probe_ns
 
 MAX_WORKING_SET = 512_000_000
 """The largest buffers that calibration allocates, in bytes."""

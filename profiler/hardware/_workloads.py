@@ -20,8 +20,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from profiler.base.units import FLOP_PER_MAC
 from profiler.hardware._fit import Task
-from profiler.units import FLOP_PER_MAC
 
 Array = npt.NDArray[Any]
 

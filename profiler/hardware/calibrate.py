@@ -31,13 +31,13 @@ from typing import Literal
 
 import msgspec
 
-from profiler import child
-from profiler.errors import CaptureError, UsageError
+from profiler.base.errors import CaptureError, UsageError
+from profiler.base.records import Ceilings, Device, Measurement, Roof
+from profiler.base.units import format_bytes, format_ns, format_rate
 from profiler.hardware import _fit
 from profiler.hardware._exchange import Measured, MeasureRequest, result_of
 from profiler.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
-from profiler.records import Ceilings, Device, Measurement, Roof
-from profiler.units import format_bytes, format_ns, format_rate
+from profiler.runtime import child
 
 Progress = Callable[[str], None]
 Measure = Callable[[MeasureRequest], Measured]

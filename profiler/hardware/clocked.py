@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profiler.records import Ceilings, ClockSummary, GpuSpec, Roof
+from profiler.base.records import Ceilings, ClockSummary, GpuSpec, Roof
 
 MEMORY = "memory"
 """Key of `Ceilings.clocks_mhz` under which a calibration keeps the clock of the memory."""

@@ -19,10 +19,10 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from profiler import units
-from profiler.errors import UsageError
+from profiler.base import units
+from profiler.base.errors import UsageError
+from profiler.base.records import Ceilings, Figure, GpuSpec, Roof
 from profiler.hardware import throughput
-from profiler.records import Ceilings, Figure, GpuSpec, Roof
 
 ENTRY_POINT_GROUP = "trtprof.gpus"
 """Entry points of it name a package whose folder holds TOML files, or a function that returns their paths."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from profiler.errors import TrtprofError, UsageError
+from profiler.base.errors import TrtprofError, UsageError
+from profiler.base.records import SCHEMA_VERSION, GpuListing, GpuSheet, GpuSpec, LiveGpu, LiveSheet
 from profiler.hardware import gpus, nvml
-from profiler.records import SCHEMA_VERSION, GpuListing, GpuSheet, GpuSpec, LiveGpu, LiveSheet
 
 _CLASSES = ("datacenter", "workstation", "geforce", "jetson")
 

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from profiler import nvml_session
-from profiler.errors import MissingError
+from profiler.base.errors import MissingError
+from profiler.base.records import Device, GpuSpec, LiveGpu
+from profiler.base.units import format_bytes, format_rate
 from profiler.hardware import throughput
 from profiler.hardware.cuda import _properties
-from profiler.records import Device, GpuSpec, LiveGpu
-from profiler.units import format_bytes, format_rate
+from profiler.runtime import nvml_session
 
 ProductClass = Literal["datacenter", "workstation", "geforce", "jetson"]
 

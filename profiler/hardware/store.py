@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from profiler.errors import MissingError
+from profiler.base.errors import MissingError
+from profiler.base.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
 from profiler.hardware.calibrate import Progress, calibrate, resolve_threads
 from profiler.hardware.device import host_cpu
-from profiler.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
 
 METHOD_VERSION = 8
 """Raised when calibration measures something else, so that older files are measured anew."""

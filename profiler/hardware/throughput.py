@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from profiler.errors import UsageError
+from profiler.base.errors import UsageError
 
 ProductClass = Literal["datacenter", "workstation", "geforce", "jetson"]
 Rates = dict[str, dict[str, int]]

@@ -1,1 +1,1 @@
-"""The grammar behind `profiler.kernel_name`: readers of names, and one module for each group of families."""
+"""The grammar behind `profiler.kernel_names.parse`: readers of names, and one module for each group of families."""

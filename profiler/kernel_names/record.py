@@ -134,7 +134,7 @@ DTYPES = {
     "e5m2": "fp8e5m2", "f8": "fp8", "fp8": "fp8", "e2m1": "fp4e2m1", "f4": "fp4", "e3m2": "fp6e3m2",
     "e2m3": "fp6e2m3", "b1": "b1", "cf32": "complex64", "cf64": "complex128",
 }  # fmt: skip
-"""Dtypes by the words of tactic names, in the words of `profiler.units`; ``fp8`` and ``fp4`` where the kind is open."""
+"""Dtypes by the words of tactic names, in those of `profiler.base.units`; ``fp8``, ``fp4`` where the kind is open."""
 
 LETTERS = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int32", "c": "complex64", "z": "complex128"}
 """Accumulators by the letter of BLAS that cuBLAS, cuDNN and CUTLASS 2 put before ``gemm``."""

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from profiler.errors import UsageError
-from profiler.records import Run
-from profiler.registry import Registry
+from profiler.base.errors import UsageError
+from profiler.base.records import Run
+from profiler.base.registry import Registry
 
 __all__ = ["REPORTERS", "ReportOptions", "Reporter", "binary_reporter", "for_path", "get", "reporter"]
 

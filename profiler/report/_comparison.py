@@ -6,8 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from profiler.records import ChangeRow, Comparison, Finding, Interval, LatencyChange, RegionChange, Side, Significance
-from profiler.units import format_ns, format_percent
+from profiler.base.records import (
+    ChangeRow,
+    Comparison,
+    Finding,
+    Interval,
+    LatencyChange,
+    RegionChange,
+    Side,
+    Significance,
+)
+from profiler.base.units import format_ns, format_percent
 
 MARKS = {"fact": "", "estimate": "~", "remainder": "="}
 """Before a number: of what kind it is."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from profiler import units
-from profiler.records import Comparison, Comparisons, Interval
+from profiler.base import units
+from profiler.base.records import Comparison, Comparisons, Interval
 from profiler.report import _comparison as words
 from profiler.report._format import KIND_WORDS, count, plain
 from profiler.report._templates import asset, digest, environment

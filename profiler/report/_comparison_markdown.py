@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from profiler.records import Comparison, Comparisons, Finding, RegionChange
+from profiler.base.records import Comparison, Comparisons, Finding, RegionChange
+from profiler.base.units import format_ns
 from profiler.report import _comparison as words
 from profiler.report._cells import elide
 from profiler.report._format import KIND_WORDS, count, visible
-from profiler.units import format_ns
 
 PARTS = 20
 """Parts of the model that are listed unless asked for more or less."""

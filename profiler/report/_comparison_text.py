@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from profiler.records import Comparison, Comparisons, Finding, RegionChange
+from profiler.base.records import Comparison, Comparisons, Finding, RegionChange
+from profiler.base.units import format_ns
 from profiler.report import _comparison as words
 from profiler.report._cells import cells, elide, head, pad, wrapped
 from profiler.report._format import count, visible
-from profiler.units import format_ns
 
 MIN_WIDTH = 40
 """A narrower terminal gets lines of this layout, clipped to its width."""

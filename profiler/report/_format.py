@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from profiler import units
-from profiler.errors import TrtprofError
-from profiler.records import ClockSummary, InputTensor, Latency, LayerResult, Run, Spread, Tensor
+from profiler.base import units
+from profiler.base.errors import TrtprofError
+from profiler.base.records import ClockSummary, InputTensor, Latency, LayerResult, Run, Spread, Tensor
 
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from typing import NamedTuple
 
-from profiler.records import LayerResult, Run, Timeline
+from profiler.base.records import LayerResult, Run, Timeline
 
 
 class Span(NamedTuple):

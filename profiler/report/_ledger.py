@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.records import LedgerRow
+from profiler.base.records import LedgerRow
 
 
 def largest(rows: list[LedgerRow], most: int) -> list[LedgerRow]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from profiler.records import Finding, LayerResult, Match, NodeResult, Run, RunGraph, Timeline, Work
+from profiler.base.records import Finding, LayerResult, Match, NodeResult, Run, RunGraph, Timeline, Work
 
 _WORK = ("tensor_flops", "vector_flops", "bytes_read", "bytes_written", "bytes_parameters")
 

@@ -16,10 +16,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from profiler.records import GpuPrediction, PredictedLayer, Run, bound_name
-from profiler.records import Roof as Ceiling
+from profiler.base.records import GpuPrediction, PredictedLayer, Run, bound_name
+from profiler.base.records import Roof as Ceiling
+from profiler.base.units import format_rate
 from profiler.report._style import BOUND_COLORS
-from profiler.units import format_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ import hashlib
 import importlib.resources
 from typing import TYPE_CHECKING
 
-from profiler.errors import TrtprofError
+from profiler.base.errors import TrtprofError
 from profiler.report._format import visible
 
 if TYPE_CHECKING:

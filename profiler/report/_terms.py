@@ -1,14 +1,14 @@
 """What each number of a report means: the definitions behind the ``?`` of the page.
 
-One dictionary, so that a word means the same wherever it stands. They follow the docstrings of `profiler.records` and
-`profiler.units`; those win.
+One dictionary, so that a word means the same wherever it stands. They follow the docstrings of
+`profiler.base.records` and `profiler.base.units`; those win.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from profiler import units
+from profiler.base import units
 
 
 class Term(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from profiler.kernel_name import UNKNOWN, parse
-from profiler.records import LayerResult, Match, Run
+from profiler.base.records import LayerResult, Match, Run
+from profiler.kernel_names.parse import UNKNOWN, parse
 
 K = TypeVar("K", bound=Hashable)
 By = Literal["layer", "node", "type", "kernel"]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from profiler.records import Ceilings, Measurement, NonNegative, Record
+from profiler.base.records import Ceilings, Measurement, NonNegative, Record
+from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
 from profiler.report._format import visible
-from profiler.units import format_bytes, format_ns, format_percent, format_rate
 
 
 class CeilingsDocument(Record, frozen=True, kw_only=True):

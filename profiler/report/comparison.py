@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from profiler.records import Comparisons
+from profiler.base.records import Comparisons
 from profiler.report import _comparison_text
 from profiler.report._format import plain
 from profiler.report.json_ import schema_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 
-from profiler.records import Run
+from profiler.base.records import Run
 from profiler.report import ReportOptions, reporter, tables
 
 COLUMNS = tuple(column.name for column in tables.TABLES["layers"].columns)

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from profiler import units
-from profiler.records import LayerResult, LedgerRow, Run, bound_name
+from profiler.base import units
+from profiler.base.records import LayerResult, LedgerRow, Run, bound_name
 from profiler.report import ReportOptions, _roofline, binary_reporter, reporter
 from profiler.report import _style as style
 from profiler.report._cells import elide

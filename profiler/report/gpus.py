@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from profiler.records import Figure, GpuListing, GpuSheet, GpuSpec, LiveSheet
+from profiler.base.records import Figure, GpuListing, GpuSheet, GpuSpec, LiveSheet
+from profiler.base.units import format_bytes, format_rate
 from profiler.report._format import visible
 from profiler.report.csv_ import safe
-from profiler.units import format_bytes, format_rate
 
 View = Literal["table", "sheet", "comparison"]
 """A row a GPU; one GPU with the source of each figure; a column a GPU with ratios to the first."""

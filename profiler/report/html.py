@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from profiler import units
-from profiler.records import Run
+from profiler.base import units
+from profiler.base.records import Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import (
     KIND_WORDS,

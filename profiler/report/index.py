@@ -1,6 +1,6 @@
 """The list of all runs of a folder, with a trend of the latency of each model: one HTML page without a script.
 
-A pure function of `Listing`, which `profiler.serve` makes of the run folders; it is no format of a single run. The
+A pure function of `Listing`, which `profiler.flows.serve` makes of the run folders; no format of a single run. The
 look is that of the report (``app.css``). Names on it are hostile text: the template escapes all of them, control and
 bidirectional characters are made visible, and the page's policy allows its one style sheet and nothing else.
 """
@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from profiler import units
-from profiler.records import Backend, Coverage, InputTensor, Latency, Run
+from profiler.base import units
+from profiler.base.records import Backend, Coverage, InputTensor, Latency, Run
 from profiler.report._format import count, headline, tensor_text
 from profiler.report._templates import asset, digest, environment
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.records import Inspection
+from profiler.base.records import Inspection
+from profiler.base.units import format_bytes, format_flops
 from profiler.report._format import input_text, visible
 from profiler.report.plan import note_lines, plan_lines
-from profiler.units import format_bytes, format_flops
 
 
 def render_json(found: Inspection) -> str:

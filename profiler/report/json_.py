@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from profiler.records import SCHEMA_VERSION, Record, Run
+from profiler.base.records import SCHEMA_VERSION, Record, Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import plain
 

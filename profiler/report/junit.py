@@ -19,8 +19,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from profiler import units
-from profiler.records import Finding, Run
+from profiler.base import units
+from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import headline, time_of, visible
 from profiler.report._lanes import latency_name

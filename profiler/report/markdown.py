@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from profiler import units
-from profiler.records import Finding, LedgerRow, PluginCandidate, Run, bound_name
+from profiler.base import units
+from profiler.base.records import Finding, LedgerRow, PluginCandidate, Run, bound_name
 from profiler.report import ReportOptions, reporter
 from profiler.report._cells import elide
 from profiler.report._format import (

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from profiler.errors import UsageError
-from profiler.records import OpSweep, OpSweepDevice, OpSweepPoint, OpSweepTime, bound_name
+from profiler.base.errors import UsageError
+from profiler.base.records import OpSweep, OpSweepDevice, OpSweepPoint, OpSweepTime, bound_name
+from profiler.base.units import format_bytes, format_flops, format_ns, format_percent, format_rate
 from profiler.report._format import count, visible
 from profiler.report.csv_ import safe
-from profiler.units import format_bytes, format_flops, format_ns, format_percent, format_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 
-from profiler.errors import TrtprofError
-from profiler.records import Run
+from profiler.base.errors import TrtprofError
+from profiler.base.records import Run
 from profiler.report import ReportOptions, binary_reporter, tables
 
 

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from profiler.records import LayerResult, Match, Run, Timeline, bound_name
+from profiler.base.records import LayerResult, Match, Run, Timeline, bound_name
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import headline, visible
 from profiler.report._lanes import Track, in_order, last_node, latency_name, tracks_of

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from profiler.plan_words import LAUNCHING, precision
-from profiler.records import (
+from profiler.base.plan_words import LAUNCHING, precision
+from profiler.base.records import (
     SCHEMA_VERSION,
     EngineFacts,
     EnginePlan,
@@ -30,11 +30,11 @@ from profiler.records import (
     PlanTensor,
     Work,
 )
+from profiler.base.units import format_bytes, format_flops, format_ns, format_percent
 from profiler.report._cells import cells, elide, head, pad, wrapped
 from profiler.report._format import count, visible
 from profiler.report._markdown import plain, table
 from profiler.report.csv_ import safe
-from profiler.units import format_bytes, format_flops, format_ns, format_percent
 
 COLUMNS = (
     "index", "name", "kind", "role", "op_types", "nodes", "shared", "added", "match", "reason", "dtype",

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from profiler.errors import UsageError
-from profiler.records import GpuPrediction, PredictedLayer, Prediction
+from profiler.base.errors import UsageError
+from profiler.base.records import GpuPrediction, PredictedLayer, Prediction
+from profiler.base.units import format_bytes, format_flops, format_ns, format_percent
 from profiler.report import _roofline
 from profiler.report._format import count, input_text, visible
 from profiler.report._markdown import plain, table
@@ -30,7 +31,6 @@ from profiler.report.plan import (
     summary_markdown,
     worth_a_look,
 )
-from profiler.units import format_bytes, format_flops, format_ns, format_percent
 
 COLUMNS = (
     "gpu", "rank", "name", "op_type", "rule", "graph", "nodes", "repeats", "attainable_ns", "roofline_ns", "ideal_ns",

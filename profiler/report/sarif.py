@@ -25,8 +25,8 @@ from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
-from profiler import units
-from profiler.records import Finding, Run
+from profiler.base import units
+from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import headline, visible
 from profiler.report._lanes import latency_name

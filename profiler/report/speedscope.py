@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from profiler.records import Run, Timeline
+from profiler.base.records import Run, Timeline
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import visible
 from profiler.report._lanes import Track, tracks_of

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from profiler.records import Polynomial, Sweep, SweepPoint, WorkForms
+from profiler.base.records import Polynomial, Sweep, SweepPoint, WorkForms
+from profiler.base.units import format_bytes, format_flops, format_percent
 from profiler.report._format import input_text, visible
 from profiler.report.csv_ import safe
-from profiler.units import format_bytes, format_flops, format_percent
 
 COLUMNS = (
     "macs", "flops", "tensor_flops", "vector_flops", "special_flops", "bytes_read", "bytes_written",

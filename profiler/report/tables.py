@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from profiler.errors import UsageError
-from profiler.records import LayerResult, Match, Run
+from profiler.base.errors import UsageError
+from profiler.base.records import LayerResult, Match, Run
 from profiler.report._format import headline
 
 __all__ = ["TABLES", "Cell", "Column", "Table", "table_of"]

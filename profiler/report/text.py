@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from profiler import units
-from profiler.records import Finding, LayerResult, LedgerRow, PluginCandidate, Run, bound_name
+from profiler.base import units
+from profiler.base.records import Finding, LayerResult, LedgerRow, PluginCandidate, Run, bound_name
 from profiler.report import ReportOptions, _roofline, reporter
 from profiler.report._cells import cells, elide, head, pad, wrapped
 from profiler.report._format import (

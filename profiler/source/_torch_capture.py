@@ -16,7 +16,7 @@ import torch
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree
 
-from profiler.errors import BuildError, TrtprofError, UsageError
+from profiler.base.errors import BuildError, TrtprofError, UsageError
 from profiler.source._torch_module import cause
 from profiler.source.spec import ModelSpec
 

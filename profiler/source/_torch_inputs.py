@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from profiler.errors import UsageError
-from profiler.records import Tensor
+from profiler.base.errors import UsageError
+from profiler.base.records import Tensor
 from profiler.source._torch_module import cause
 from profiler.source.shapes import bind_shapes
 from profiler.source.spec import TORCH_DTYPES, DynamicDim, ExportOptions, ModelSpec

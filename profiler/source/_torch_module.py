@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from profiler.errors import MissingError, TrtprofError, UsageError
+from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.source.spec import TORCH_DTYPES, ModelSpec
 
 _SHOW = "TRTPROF_DEBUG=1 shows the traceback"

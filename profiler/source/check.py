@@ -16,8 +16,8 @@ import onnx.checker
 import onnx.external_data_helper
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, shape_inference
 
-from profiler import onnx_graph, units
-from profiler.errors import MissingError, ModelError
+from profiler.base import onnx_graph, units
+from profiler.base.errors import MissingError, ModelError
 from profiler.source import wire
 from profiler.source.shape_rules import ops_with_rules
 

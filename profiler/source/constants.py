@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from profiler import onnx_graph
-from profiler.records import Tensor
+from profiler.base import onnx_graph
+from profiler.base.records import Tensor
 from profiler.source import wire
 
 MAX_ELEMENTS = 4096

@@ -20,7 +20,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
-from profiler.errors import MissingError, UsageError
+from profiler.base.errors import MissingError, UsageError
 from profiler.source.spec import ExportOptions, ModelSpec, parse_dtypes, parse_dynamic, parse_factory_args
 
 EXTERNAL_ABOVE = 10**9

@@ -14,8 +14,8 @@ import msgspec
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, defs, helper, numpy_helper
 
-from profiler import onnx_graph
-from profiler.records import Dim, Op, Tensor
+from profiler.base import onnx_graph
+from profiler.base.records import Dim, Op, Tensor
 from profiler.source.constants import SHAPE_INPUTS, Values
 from profiler.source.shape_rules import has_rule, outputs_by_rule
 

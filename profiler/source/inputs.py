@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profiler import units
-from profiler.errors import MissingError, UsageError
-from profiler.records import InputTensor, Node, Tensor
+from profiler.base import units
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import InputTensor, Node, Tensor
+from profiler.base.units import NUMPY_DTYPES
 from profiler.source.constants import SHAPE_INPUTS
-from profiler.units import NUMPY_DTYPES
 
 _MOVES_DATA = frozenset(
     {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Concat", "Expand", "Flatten",

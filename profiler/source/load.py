@@ -29,9 +29,9 @@ from onnx import (
     shape_inference,
 )
 
-from profiler import onnx_graph
-from profiler.errors import ModelError
-from profiler.records import Dim, InputTensor, ModelInfo, Node, Source, Tensor
+from profiler.base import onnx_graph
+from profiler.base.errors import ModelError
+from profiler.base.records import Dim, InputTensor, ModelInfo, Node, Source, Tensor
 from profiler.source import inputs as input_values
 from profiler.source import wire
 from profiler.source.check import (

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from profiler.errors import UsageError
-from profiler.records import Dim, Tensor
+from profiler.base.errors import UsageError
+from profiler.base.records import Dim, Tensor
 
 DEFAULT_BATCH = 1
 DEFAULT_SPATIAL = 224

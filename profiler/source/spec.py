@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from profiler.errors import UsageError
+from profiler.base.errors import UsageError
 
 TORCH_DTYPES = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16",

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from profiler.errors import UsageError
-from profiler.records import Dim, Tensor
+from profiler.base.errors import UsageError
+from profiler.base.records import Dim, Tensor
 from profiler.source.shapes import BATCH_NAME, MAX_DIM, chosen_shapes, describe, is_batch
 
 MAX_POINTS = 10_000

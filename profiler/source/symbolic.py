@@ -32,7 +32,7 @@ from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from profiler.records import Dim, Node, Source, Tensor
+from profiler.base.records import Dim, Node, Source, Tensor
 from profiler.source.load import KnownTensors, LoadedModel, graph_inputs, source_of, tensors_of
 from profiler.source.shapes import MAX_DIM
 from profiler.source.sweeps import Axis, SweptDim, place_sweeps, swept_shapes

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import onnx
 
-from profiler import pipeline
-from profiler.errors import TrtprofError
-from profiler.units import format_ns
+from profiler.base.errors import TrtprofError
+from profiler.base.units import format_ns
+from profiler.flows import run as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from profiler.errors import TrtprofError
+from profiler.base.errors import TrtprofError
+from profiler.base.records import Ceilings, Measurement
+from profiler.base.units import format_ns, format_percent, format_rate
 from profiler.hardware.calibrate import SECONDS, calibrate
 from profiler.hardware.device import host_cpu
-from profiler.records import Ceilings, Measurement
-from profiler.units import format_ns, format_percent, format_rate
 
 
 def shown(measured: Measurement) -> str:

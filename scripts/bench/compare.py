@@ -40,13 +40,13 @@ import msgspec
 import numpy as np
 import onnx
 
-from profiler import pipeline
+from profiler.base.records import Latency
+from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
 from profiler.compare.latency import latency_change
 from profiler.compare.samples import FEWEST, LOWER_DECILE, MEDIAN, block_length
 from profiler.compare.sides import OneRun, Runs, load_side, side_of
-from profiler.records import Latency
-from profiler.run_folder import RunFolder
+from profiler.flows import run as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 FALSE_ALARMS, MISSES = 0.05, 0.10

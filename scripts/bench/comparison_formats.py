@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from profiler.records import Comparisons
+from profiler.base.records import Comparisons
 from profiler.report import comparison
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -31,13 +31,13 @@ from all_models import models
 from calibration_spread import calibrated_twice, print_spread
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler import pipeline
-from profiler.errors import TrtprofError
+from profiler.base.errors import TrtprofError
+from profiler.base.records import Ceilings, LayerResult, Run
+from profiler.base.units import FLOP_PER_MAC, format_ns
+from profiler.flows import run as pipeline
 from profiler.hardware.calibrate import SECONDS
 from profiler.hardware.device import host_cpu
 from profiler.hardware.store import load_or_calibrate
-from profiler.records import Ceilings, LayerResult, Run
-from profiler.units import FLOP_PER_MAC, format_ns
 
 PARTS = ("calibrate", "large", "models")
 LOWEST, HIGHEST, NOISE = 0.7, 1.0, 0.05

@@ -18,14 +18,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from profiler import run_folder
-from profiler.analyze_files import Files, analyze
+from profiler.base import run_folder
+from profiler.base.errors import TrtprofError
+from profiler.base.records import LayerResult, Run
+from profiler.base.units import format_ns, format_percent
 from profiler.diagnose.ledger import OUTSIDE
-from profiler.errors import TrtprofError
+from profiler.flows.analyze import Files, analyze
+from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware.gpus import find
-from profiler.on_gpus import Settings
-from profiler.records import LayerResult, Run
-from profiler.units import format_ns, format_percent
 
 GRAPH = ".graph.json"
 

@@ -17,6 +17,10 @@ import pandas as pd
 
 from profiler.align.nodes import match_layers
 from profiler.align.ort_cuda import align_ort
+from profiler.base.errors import TrtprofError
+from profiler.base.records import Source
+from profiler.base.trace_file import has_trace, load_trace
+from profiler.base.units import format_ns, format_percent
 from profiler.capture.gpu_record import (
     CLEAN_FILE,
     NODE_EVENTS_FILE,
@@ -27,13 +31,9 @@ from profiler.capture.gpu_record import (
 )
 from profiler.capture.launch import run_worker
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, build_ort_cuda, layers_from_file
-from profiler.errors import TrtprofError
-from profiler.gpu_trace_file import has_trace, load_trace
-from profiler.ort_session import CudaOptions, SessionRequest
-from profiler.records import Source
+from profiler.runtime.ort_session import CudaOptions, SessionRequest
 from profiler.source.load import load_model, source_of
 from profiler.source.shapes import parse_shapes
-from profiler.units import format_ns, format_percent
 
 
 def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
@@ -69,7 +69,7 @@ def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
         verify=given.verify,
         collector=given.collector,
     )
-    worker, done = "profiler.capture.cuda_worker", scratch / CLEAN_FILE
+    worker, done = "profiler.capture.workers.ort_cuda", scratch / CLEAN_FILE
     run_worker(request, print, worker, done)
     clean = msgspec.json.decode(done.read_bytes(), type=CleanTimes)
     done = scratch / PROFILED_FILE

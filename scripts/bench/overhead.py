@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from profiler.capture import worker
-from profiler.ort_session import SessionRequest, make_session
+from profiler.capture.workers import ort_cpu as worker
+from profiler.runtime.ort_session import SessionRequest, make_session
 from profiler.source.load import load_model, source_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -30,14 +30,14 @@ from typing import TypeVar
 
 import onnx
 
+from profiler.analysis.plan import price_plan
+from profiler.base.errors import TrtprofError
 from profiler.engine import tensorrt
 from profiler.engine._plan_text import parse_layer_line
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import price_plan
-from profiler.errors import TrtprofError
+from profiler.flows.predict.groups import Settings
+from profiler.flows.predict.layers import predict_plan
 from profiler.hardware import gpus
-from profiler.plan_prediction import predict_plan
-from profiler.prediction import Settings
 from profiler.source.load import load_model, source_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sample_models"))

@@ -25,15 +25,15 @@ from pathlib import Path
 import onnx
 from all_models import models
 
+from profiler.analysis.plan import on_device
+from profiler.base.errors import TrtprofError
+from profiler.base.plan_words import LAUNCHING
+from profiler.base.records import Ceilings
+from profiler.base.units import format_ns
 from profiler.engine.tensorrt import BuildOptions
-from profiler.engine_build import bound, engine_of
-from profiler.engine_plan import on_device
-from profiler.errors import TrtprofError
+from profiler.flows.build import bound, engine_of
 from profiler.hardware import gpus
-from profiler.plan_words import LAUNCHING
-from profiler.records import Ceilings
 from profiler.source.load import load_model
-from profiler.units import format_ns
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sample_models"))
 import generate

@@ -37,9 +37,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profiler import pipeline
-from profiler.errors import TrtprofError
-from profiler.records import Inspection
+from profiler.base.errors import TrtprofError
+from profiler.base.records import Inspection
+from profiler.flows import run as pipeline
 
 EXPORTER = Path(__file__).resolve().with_name("export_networks.py")
 TOLERANCE = 0.01

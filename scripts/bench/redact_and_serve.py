@@ -22,8 +22,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "report")]
 
 from factory import CASES, many, typical  # noqa: E402
 
-from profiler.redact import redact  # noqa: E402
-from profiler.serve import server  # noqa: E402
+from profiler.flows.serve import server  # noqa: E402
+from profiler.report.redact import redact  # noqa: E402
 
 REPEATS = 3
 

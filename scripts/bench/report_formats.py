@@ -22,8 +22,9 @@ from pathlib import Path
 
 import msgspec
 
-from profiler import report, units
-from profiler.records import Finding, Run, RunGraph
+from profiler import report
+from profiler.base import units
+from profiler.base.records import Finding, Run, RunGraph
 from profiler.report.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 import onnx
 
-from profiler.records import (
+from profiler.base.records import (
     SCHEMA_VERSION,
     Backend,
     Ceilings,
@@ -53,8 +53,8 @@ from profiler.records import (
     TimelineLane,
     Work,
 )
+from profiler.base.run_folder import RunFolder
 from profiler.report import ReportOptions, get
-from profiler.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "sample_models"))

@@ -26,10 +26,10 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from profiler.align.gpu_kernels import align_trace
 from profiler.align.plan import match_plan
-from profiler.capture.trace import read_trace
+from profiler.base.records import MatchedLayer, PlanLayer
+from profiler.base.trace import GpuTrace
+from profiler.capture.nsys.trace import read_trace
 from profiler.engine.inspector import read_layer_info
-from profiler.gpu_trace import GpuTrace
-from profiler.records import MatchedLayer, PlanLayer
 from trace_factory import ERAS, Layer, Process, Work, write_trace
 
 _KINDS = {

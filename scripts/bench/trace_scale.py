@@ -44,8 +44,8 @@ def measure(path: Path, names: list[str] | None) -> dict[str, Any]:
     import pandas  # noqa: F401, ICN001  the import is not what is timed
 
     from profiler.align.gpu_kernels import align_trace
-    from profiler.capture.trace import read_trace
-    from profiler.records import MatchedLayer, PlanLayer
+    from profiler.base.records import MatchedLayer, PlanLayer
+    from profiler.capture.nsys.trace import read_trace
 
     layers = None if names is None else [MatchedLayer(layer=PlanLayer(name=name, kind="")) for name in names]
     gc.disable()

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.align.gpu_kernels import ITERATION_COLUMNS, TraceAlignment, align_trace
-from profiler.capture.trace import read_trace
-from profiler.errors import CaptureError, UsageError
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.records import MatchConfidence, MatchedLayer, PlanLayer, PlanRole
+from profiler.base.errors import CaptureError, UsageError
+from profiler.base.records import MatchConfidence, MatchedLayer, PlanLayer, PlanRole
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.capture.nsys.trace import read_trace
 from support import CAPTURES, refused
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.align.kernel_sums import SumsAlignment, align_sums
-from profiler.errors import UsageError
-from profiler.records import MatchedLayer, PlanLayer
+from profiler.base.errors import UsageError
+from profiler.base.records import MatchedLayer, PlanLayer
 from support import refused
 
 ENQUEUE = "TensorRT:ExecutionContext::enqueue"

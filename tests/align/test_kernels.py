@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.align.kernels import align_kernels, interpolated_median
-from profiler.errors import CaptureError
-from profiler.records import KERNEL_COLUMNS, Layer, MatchConfidence, Op
+from profiler.base.errors import CaptureError
+from profiler.base.records import KERNEL_COLUMNS, Layer, MatchConfidence, Op
 
 
 class Launch(NamedTuple):

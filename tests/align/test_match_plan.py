@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.align.plan import match_plan
-from profiler.engine.inspector import parse_one_line, read_layer_info
-from profiler.records import (
+from profiler.base.records import (
     Attribute,
     MatchedLayer,
     Node,
@@ -26,6 +25,7 @@ from profiler.records import (
     PlanTensor,
     Tensor,
 )
+from profiler.engine.inspector import parse_one_line, read_layer_info
 from profiler.source.load import load_model, source_of
 from support import CAPTURES, SAMPLES
 

@@ -20,9 +20,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from profiler.align import _graph
 from profiler.align.nodes import match_layers
+from profiler.base.records import Layer, Node, NodeFate, Op, Tensor
 from profiler.engine.onnxruntime import build_ort_cpu
-from profiler.ort_session import SessionRequest
-from profiler.records import Layer, Node, NodeFate, Op, Tensor
+from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import load_model, source_of
 from support import CAPTURES, SAMPLES, real_models
 

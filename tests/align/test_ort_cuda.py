@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.align.ort_cuda import INFERENCE_RANGE, Clock, OrtAlignment, align_ort, fit_clock, node_ranges
-from profiler.errors import CaptureError
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.ort_session import NODE_EVENT_COLUMNS
-from profiler.records import Layer, Op
+from profiler.base.errors import CaptureError
+from profiler.base.records import Layer, Op
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.runtime.ort_session import NODE_EVENT_COLUMNS
 from support import refused
 
 MAIN, HELPER = 4711, 4712

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_factory import Launch, ncu_csv
-from profiler.kernel_counters import METRICS
+from profiler.base.kernel_counters import METRICS
 
 VERSION = """NVIDIA (R) Nsight Compute Command Line Profiler
 Copyright (c) 2018-2022 NVIDIA Corporation

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.base.records import ClockSummary, Spread
 from profiler.capture import clocks
 from profiler.capture.clocks import ClockSample
-from profiler.records import ClockSummary, Spread
 
 MS = 1_000_000
 SM = ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM)

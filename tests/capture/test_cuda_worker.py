@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from profiler.align.ort_cuda import align_ort
-from profiler.capture import cuda_worker, gpu_work, inference
+from profiler.base.errors import BuildError, CaptureError, MissingError, TrtprofError
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.base.trace_file import load_trace
 from profiler.capture.collector import system_to_collector_ns
-from profiler.capture.cuda_worker import OrtRunner, clean, profiled
 from profiler.capture.gpu_record import (
     CLEAN_FILE,
     NODE_EVENTS_FILE,
@@ -35,20 +36,20 @@ from profiler.capture.gpu_record import (
     OrtCudaRequest,
     ProfiledTimes,
 )
-from profiler.capture.gpu_window import InProcess, Watch
-from profiler.capture.gpu_work import copies_beyond
 from profiler.capture.launch import run_worker, worker_command, worker_error
 from profiler.capture.verify import TOLERANCES, check_outputs, reference_outputs
+from profiler.capture.workers import gpu_work, inference
+from profiler.capture.workers import ort_cuda as cuda_worker
+from profiler.capture.workers.gpu_window import InProcess, Watch
+from profiler.capture.workers.gpu_work import copies_beyond
+from profiler.capture.workers.ort_cuda import OrtRunner, clean, profiled
 from profiler.engine.onnxruntime import layers_from_file
-from profiler.errors import BuildError, CaptureError, MissingError, TrtprofError
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.gpu_trace_file import load_trace
-from profiler.ort_session import NODE_EVENT_COLUMNS, CudaOptions, SessionRequest, make_session
+from profiler.runtime.ort_session import NODE_EVENT_COLUMNS, CudaOptions, SessionRequest, make_session
 from profiler.source.load import load_model, source_of
 from profiler.source.shapes import parse_shapes
 from support import SAMPLES, refused
 
-WORKER = "profiler.capture.cuda_worker"
+WORKER = "profiler.capture.workers.ort_cuda"
 
 
 def request_for(path: Path, folder: Path, shapes: tuple[str, ...] = (), **changes: Any) -> OrtCudaRequest:

@@ -25,22 +25,20 @@ from fake_cupti import ActivityKind, FakeCupti
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import child
-from profiler.capture import (
-    _cupti_errors,
-    _cupti_graphs,
-    _cupti_names,
-    _cupti_records,
-    _cupti_tables,
-    cupti,
-    cupti_check,
-)
-from profiler.capture._cupti_names import demangled, short_name
-from profiler.capture._cupti_records import FAMILIES, Records
+from profiler.base.errors import CaptureError, MissingError
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from profiler.capture.collector import Clocked
-from profiler.capture.cupti import collecting, injection_environment, unavailable
-from profiler.errors import CaptureError, MissingError
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.capture.cupti import _errors as _cupti_errors
+from profiler.capture.cupti import _graphs as _cupti_graphs
+from profiler.capture.cupti import _names as _cupti_names
+from profiler.capture.cupti import _records as _cupti_records
+from profiler.capture.cupti import _tables as _cupti_tables
+from profiler.capture.cupti import activity as cupti
+from profiler.capture.cupti import check as cupti_check
+from profiler.capture.cupti._names import demangled, short_name
+from profiler.capture.cupti._records import FAMILIES, Records
+from profiler.capture.cupti.activity import collecting, injection_environment, unavailable
+from profiler.runtime import child
 from support import hide_modules, refused
 
 START, END = 2, 4
@@ -762,7 +760,7 @@ ASK = """
 import ctypes, json, sys
 import numpy as np
 from cupti import cupti as module
-from profiler.capture._cupti_records import FAMILIES, Records
+from profiler.capture.cupti._records import FAMILIES, Records
 import re
 stems, names = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 numbers = {
@@ -908,7 +906,7 @@ def test_the_real_module_has_what_the_code_uses(real: tuple[str, Path | None]) -
 
 @pytest.mark.gpu
 def test_the_check_passes_on_a_gpu() -> None:
-    command = [sys.executable, "-m", "profiler.capture.cupti_check"]
+    command = [sys.executable, "-m", "profiler.capture.cupti.check"]
     done = subprocess.run(command, env=child.environment(), capture_output=True, text=True, check=False)
     if done.returncode == 3:
         pytest.skip(" ".join(done.stderr.split()))

@@ -23,14 +23,18 @@ from fake_nsys import FakeNsys
 from test_clocks import SM, STEADY, UUID, FakeNvml
 from test_nsys import NVTX_WORKER
 
-from profiler.capture import _nsys_find, _nsys_process, clocks, cupti, gpu_launch, nsys
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.records import InputTensor, Spread
+from profiler.base.trace_file import has_trace, load_trace
+from profiler.capture import clocks, gpu_launch
+from profiler.capture.cupti import activity as cupti
 from profiler.capture.gpu_launch import capture_gpu, choose_collector
 from profiler.capture.gpu_record import GpuCapture, OrtCudaRequest, TensorrtRequest
-from profiler.capture.trace import read_trace
-from profiler.errors import CaptureError, MissingError, TrtprofError
-from profiler.gpu_trace_file import has_trace, load_trace
-from profiler.ort_session import SessionRequest
-from profiler.records import InputTensor, Spread
+from profiler.capture.nsys import _find as _nsys_find
+from profiler.capture.nsys import _process as _nsys_process
+from profiler.capture.nsys import record as nsys
+from profiler.capture.nsys.trace import read_trace
+from profiler.runtime.ort_session import SessionRequest
 from support import CAPTURES, refused
 from trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from profiler.capture import cupti, gpu_window
-from profiler.capture.gpu_window import Watch, profile_window, watching
-from profiler.errors import CaptureError, MissingError
+from profiler.base.errors import CaptureError, MissingError
+from profiler.capture.cupti import activity as cupti
+from profiler.capture.workers import gpu_window
+from profiler.capture.workers.gpu_window import Watch, profile_window, watching
 from support import refused
 
 

@@ -13,12 +13,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from profiler.base.errors import CaptureError, TrtprofError
+from profiler.base.records import InputTensor
 from profiler.capture import launch
 from profiler.capture.launch import run_worker
-from profiler.capture.worker import WorkerRequest
-from profiler.errors import CaptureError, TrtprofError
-from profiler.ort_session import SessionRequest
-from profiler.records import InputTensor
+from profiler.capture.workers.ort_cpu import WorkerRequest
+from profiler.runtime.ort_session import SessionRequest
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from fake_ncu import FakeNcu
 
 from ncu_factory import counted
-from profiler.capture import ncu
-from profiler.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.kernel_counters import GEOMETRY, METRICS
+from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.kernel_counters import GEOMETRY, METRICS
+from profiler.capture.ncu import record as ncu
 from support import refused
 
 PROGRAM = [sys.executable, "-IS", "-c", "import sys; print('an inference'); sys.exit(int(sys.argv[1]))"]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncu_factory import LOCALES, Form, Launch, counted, ncu_csv
-from profiler.capture.ncu_csv import is_counters, parse_counters, read_counters
-from profiler.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.kernel_counters import Counter
+from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.kernel_counters import Counter
+from profiler.capture.ncu.csv import is_counters, parse_counters, read_counters
 from support import refused
 
 TWO = (

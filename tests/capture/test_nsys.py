@@ -18,9 +18,11 @@ from fake_nsys import HELP, FakeNsys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import child
-from profiler.capture import _nsys_find, _nsys_process, nsys
-from profiler.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.capture.nsys import _find as _nsys_find
+from profiler.capture.nsys import _process as _nsys_process
+from profiler.capture.nsys import record as nsys
+from profiler.runtime import child
 from support import refused
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.capture.nsys_stats import is_stats, read_report, read_stats_trace
-from profiler.capture.trace import KernelSums, kernel_summary, read_trace
-from profiler.errors import MissingError, TrtprofError, UsageError
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.capture.nsys.stats import is_stats, read_report, read_stats_trace
+from profiler.capture.nsys.trace import KernelSums, kernel_summary, read_trace
 from stats_factory import TRACE, write_stats
 from support import CAPTURES, refused
 from trace_factory import ENGINE, Process, write_trace

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.capture.ort import Profile, read_profile
-from profiler.errors import CaptureError
-from profiler.ort_session import ScheduledNode
-from profiler.records import KERNEL_COLUMNS
+from profiler.base.errors import CaptureError
+from profiler.base.records import KERNEL_COLUMNS
+from profiler.capture.ort_profile import Profile, read_profile
+from profiler.runtime.ort_session import ScheduledNode
 
 Event = dict[str, Any]
 

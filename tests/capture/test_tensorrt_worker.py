@@ -22,7 +22,8 @@ import pytest
 from fake_gpu import engine
 from onnx import TensorProto, helper
 
-from profiler.capture import trt_runner, trt_runtime
+from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.records import InputTensor
 from profiler.capture.gpu_record import (
     CLEAN_FILE,
     ITERATION_RANGE,
@@ -32,14 +33,13 @@ from profiler.capture.gpu_record import (
     ProfiledTimes,
     TensorrtRequest,
 )
-from profiler.capture.gpu_window import Watch
-from profiler.capture.inference import make_inputs
-from profiler.capture.tensorrt_worker import clean, main, profiled
-from profiler.capture.trt_runner import opened
-from profiler.capture.trt_runtime import NAMES, RTX_NAMES
-from profiler.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.ort_session import SessionRequest
-from profiler.records import InputTensor
+from profiler.capture.workers import trt_runner, trt_runtime
+from profiler.capture.workers.gpu_window import Watch
+from profiler.capture.workers.inference import make_inputs
+from profiler.capture.workers.tensorrt import clean, main, profiled
+from profiler.capture.workers.trt_runner import opened
+from profiler.capture.workers.trt_runtime import NAMES, RTX_NAMES
+from profiler.runtime.ort_session import SessionRequest
 from support import refused
 
 X = InputTensor(name="x", dtype="fp32", shape=(2, 3))

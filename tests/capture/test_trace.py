@@ -14,7 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.capture.trace import (
+from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.nested_ranges import NestedRanges, calls_of
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.capture.nsys.trace import (
     KERNEL_SUMS,
     RANGE_SUMS,
     kernel_summary,
@@ -22,9 +25,6 @@ from profiler.capture.trace import (
     read_stats,
     read_trace,
 )
-from profiler.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.nested_ranges import NestedRanges, calls_of
 from support import CAPTURES, ROOT, load_script, refused
 from trace_factory import (
     CALLS,

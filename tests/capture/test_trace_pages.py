@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.capture import _trace_pages
-from profiler.capture._trace_file import Column, Texts, TraceFile, open_trace
-from profiler.capture._trace_pages import OddValueError, PageFile, UnusualError
-from profiler.capture.trace import read_trace
-from profiler.gpu_trace import GpuTrace
+from profiler.base.trace import GpuTrace
+from profiler.capture.nsys import _pages as _trace_pages
+from profiler.capture.nsys._file import Column, Texts, TraceFile, open_trace
+from profiler.capture.nsys._pages import OddValueError, PageFile, UnusualError
+from profiler.capture.nsys.trace import read_trace
 from support import CAPTURES
 from trace_factory import CALLS, ENGINE, ERAS, KERNELS, NVTX, Process, write_trace
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.capture import inference
-from profiler.capture.worker import WorkerRequest, capture, make_inputs, time_runs, warm_up
+from profiler.base.errors import CaptureError
+from profiler.base.records import KERNEL_COLUMNS, Capture, InputTensor
+from profiler.capture.workers import inference
+from profiler.capture.workers.ort_cpu import WorkerRequest, capture, make_inputs, time_runs, warm_up
 from profiler.engine.onnxruntime import layers_from_file
-from profiler.errors import CaptureError
-from profiler.ort_session import SessionRequest
-from profiler.records import KERNEL_COLUMNS, Capture, InputTensor
+from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import load_model, source_of
 from profiler.source.shapes import parse_shapes
 from support import SAMPLES

@@ -23,11 +23,12 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor, make_tensor_value_info
 from typer.testing import CliRunner
 
-from profiler import pipeline, run_folder
+from profiler.base import run_folder
+from profiler.base.records import Device, Engine, Source
+from profiler.base.run_folder import Request, RunFolder
 from profiler.cli import app, load_commands
+from profiler.flows import run as pipeline
 from profiler.hardware.store import load_or_calibrate
-from profiler.records import Device, Engine, Source
-from profiler.run_folder import Request, RunFolder
 from support import CAPTURES, ROOT, SAMPLES, fixed_ceilings
 
 load_commands()
@@ -448,7 +449,9 @@ class Started:
 
     def measuring(self) -> bool:
         """Whether the process that calibrates or captures is at work beside the command."""
-        return any("profiler.hardware._measure" in line or "profiler.capture.worker" in line for line in self.family())
+        return any(
+            "profiler.hardware._measure" in line or "profiler.capture.workers.ort_cpu" in line for line in self.family()
+        )
 
     def worker_seconds(self) -> float:
         """CPU time of the processes beside the command so far."""

@@ -16,13 +16,13 @@ import onnx
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler import pipeline
+from profiler.base.errors import BuildError
+from profiler.base.records import EnginePlan
 from profiler.cli import app, load_commands
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange
-from profiler.errors import BuildError
+from profiler.flows import run as pipeline
+from profiler.flows.predict.groups import Settings
 from profiler.hardware import gpus
-from profiler.prediction import Settings
-from profiler.records import EnginePlan
 from support import ROOT, SAMPLES, hide_modules
 
 load_commands()
@@ -79,7 +79,7 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
                 **facts,
             )  # fmt: skip
 
-        monkeypatch.setattr("profiler.engine_build.build", build)
+        monkeypatch.setattr("profiler.flows.build.build", build)
         for place in ("engine_build", "engine.backends", "engine.tensorrt"):
             monkeypatch.setattr(
                 f"profiler.{place}.installed_version", lambda product: "1.7.1" if "rtx" in product.module else None
@@ -360,7 +360,7 @@ def test_an_engine_made_elsewhere_shows_the_layers_that_the_inspector_tells(
         return BuiltEngine(plan=path, plan_text="", layer_info=json.dumps(told), backend=backend, versions={},
                            precision=None, build_ns=0, network_layers=0, warnings=())  # fmt: skip
 
-    monkeypatch.setattr("profiler.engine_build.load_engine", load)
+    monkeypatch.setattr("profiler.flows.build.load_engine", load)
     alone = json.loads(trtprof("build", "--loadEngine", str(engine), "--format", "json").stdout)
     assert (alone["facts"]["backend"], alone["fates"]) == ("tensorrt", [])
     named = json.loads(trtprof("build", GEMV, "--loadEngine", str(engine), "--format", "json").stdout)

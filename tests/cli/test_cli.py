@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler import run_folder
+from profiler.base import run_folder
 from profiler.cli import app, load_commands
 from profiler.cli.output import StageLines
 from profiler.report.json_ import schema
@@ -155,7 +155,7 @@ def test_usage_errors_are_one_message_without_traceback(
 
 
 def test_inspect_says_the_work_without_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.ort_session.make_session", None)  # nothing may be built
+    monkeypatch.setattr("profiler.runtime.ort_session.make_session", None)  # nothing may be built
     document = json.loads(trtprof("inspect", str(SAMPLES / "gemv.onnx"), "--format", "json").stdout)
     total = document["total"]
     assert total["tensor_flops"] + total["vector_flops"] == 122_880_000
@@ -190,7 +190,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("profiler.pipeline.execute", broken)
+    monkeypatch.setattr("profiler.flows.run.execute", broken)
     done = trtprof("run", RESNET, "-o", str(tmp_path / "run"))
     assert isinstance(done.exception, ZeroDivisionError)
 

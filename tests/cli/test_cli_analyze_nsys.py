@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler.capture import _nsys_find, _nsys_process, nsys
-from profiler.capture.trace import read_trace
+from profiler.capture.nsys import _find as _nsys_find
+from profiler.capture.nsys import _process as _nsys_process
+from profiler.capture.nsys import record as nsys
+from profiler.capture.nsys.trace import read_trace
 from profiler.cli import analyze as command
 from profiler.cli import app
 from profiler.engine.inspector import read_layer_info

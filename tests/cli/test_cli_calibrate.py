@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from profiler.base.records import SCHEMA_VERSION, Ceilings, LiveGpu, Measurement
 from profiler.cli import app, load_commands
 from profiler.hardware import nvml, store
-from profiler.records import SCHEMA_VERSION, Ceilings, LiveGpu, Measurement
 from profiler.report.ceilings import CeilingsDocument, render_json, render_text
 from support import fixed_ceilings
 

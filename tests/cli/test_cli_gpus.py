@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from profiler.base.records import SCHEMA_VERSION, Figure, GpuListing, GpuSpec, LiveGpu
 from profiler.cli import app, load_commands
 from profiler.hardware import gpus, nvml
-from profiler.records import SCHEMA_VERSION, Figure, GpuListing, GpuSpec, LiveGpu
 
 load_commands()
 GIB = 1 << 30

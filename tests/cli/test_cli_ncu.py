@@ -13,17 +13,19 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ncu_factory import counted, ncu_csv
-from profiler import gpu_run, pipeline
 from profiler.align.counters import function
-from profiler.capture import cupti, ncu
+from profiler.base.errors import MissingError
+from profiler.base.kernel_counters import COUNTERS_FILE
+from profiler.base.records import LiveGpu
+from profiler.base.run_folder import RunFolder
+from profiler.capture.cupti import activity as cupti
+from profiler.capture.ncu import record as ncu
 from profiler.cli import app, load_commands
 from profiler.engine import backends
 from profiler.engine.inspector import read_layer_info
-from profiler.errors import MissingError
+from profiler.flows import run as pipeline
+from profiler.flows import run_gpu as gpu_run
 from profiler.hardware import nvml
-from profiler.kernel_counters import COUNTERS_FILE
-from profiler.records import LiveGpu
-from profiler.run_folder import RunFolder
 from support import ROOT, SAMPLES
 from trace_factory import Layer, Process, Work, write_trace
 

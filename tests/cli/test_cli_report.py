@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from profiler.base.run_folder import RunFolder
 from profiler.cli import app, load_commands
 from profiler.report import REPORTERS
 from profiler.report.tables import TABLES
-from profiler.run_folder import RunFolder
 from support import ROOT
 
 load_commands()
@@ -106,8 +106,8 @@ def test_binary_goes_to_a_pipe_and_to_no_terminal(run: str, name: str, monkeypat
     assert done.exit_code == 0
     assert done.stdout_bytes[:4] in (b"\x89PNG", b"PAR1")
     monkeypatch.setattr("profiler.cli.output.sys", _Terminal())
+    from profiler.base.errors import UsageError
     from profiler.cli.output import refuse_binary
-    from profiler.errors import UsageError
 
     with pytest.raises(UsageError, match="is not for a terminal") as caught:
         refuse_binary(name)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from profiler.base.run_folder import RunFolder
 from profiler.cli import app, load_commands
 from profiler.diagnose import RULES, THRESHOLDS
 from profiler.engine.inspector import read_layer_info
-from profiler.run_folder import RunFolder
 from support import CAPTURES, ROOT, SAMPLES
 
 load_commands()

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from profiler.base.errors import UsageError
+from profiler.base.records import OpSweep
 from profiler.cli import app, load_commands
 from profiler.cli.files import SUFFIXES
 from profiler.cli.gpu_options import ceilings_for, names, parse_ceilings
-from profiler.errors import UsageError
-from profiler.op_sweep import ALL_PARAMETERS, FAMILIES
-from profiler.records import OpSweep
+from profiler.flows.op_sweep import ALL_PARAMETERS, FAMILIES
 from support import fixed_ceilings, refused
 
 load_commands()

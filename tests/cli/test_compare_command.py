@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler import pipeline
+from profiler.base.records import Comparisons
 from profiler.cli import app, load_commands
 from profiler.cli.compare import SUFFIXES
-from profiler.records import Comparisons
+from profiler.flows import run as pipeline
 from run_factory import tiny_run
 
 load_commands()

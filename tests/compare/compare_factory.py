@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from profiler import run_folder
-from profiler.compare.sides import Runs, load_side
-from profiler.records import (
+from profiler.base import run_folder
+from profiler.base.records import (
     SCHEMA_VERSION,
     Backend,
     Capture,
@@ -31,7 +30,8 @@ from profiler.records import (
     RunGraph,
     Work,
 )
-from profiler.run_folder import RunFolder
+from profiler.base.run_folder import RunFolder
+from profiler.compare.sides import Runs, load_side
 from support import fixed_ceilings
 
 

@@ -10,8 +10,8 @@ from compare_factory import L, chain, make_run, save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from profiler.base.records import Comparison, Device, LayerResult, LedgerRow, Run
 from profiler.compare import compare
-from profiler.records import Comparison, Device, LayerResult, LedgerRow, Run
 from support import fixed_ceilings
 
 NODES = chain("Conv", "Relu", "Conv", "Relu", "MatMul")

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pytest
 from compare_factory import L, chain, make_run, save
 
+from profiler.base.records import Comparison, Latency, Run
+from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
 from profiler.compare.gates import judge, parse
-from profiler.records import Comparison, Latency, Run
-from profiler.run_folder import RunFolder
 
 Samples = npt.NDArray[np.float64]
 NS = 100_000

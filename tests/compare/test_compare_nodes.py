@@ -6,8 +6,8 @@ from compare_factory import chain, make_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.base.records import Node, NodeResult, Op, Source, Tensor
 from profiler.compare.nodes import NodeGraph, NodeMatch, match_nodes, node_graph
-from profiler.records import Node, NodeResult, Op, Source, Tensor
 
 Edges = list[tuple[int, int]]
 

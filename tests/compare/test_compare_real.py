@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import onnx
 import pytest
 
-from profiler import pipeline
+from profiler.base.records import Comparison
+from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
-from profiler.records import Comparison
-from profiler.run_folder import RunFolder
+from profiler.flows import run as pipeline
 from support import SAMPLES, fixed_ceilings, load_script
 
 CAUSES = {"replaced": "work changed", "qdq": "precision changed", "batch": "work changed"}

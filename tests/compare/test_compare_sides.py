@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from compare_factory import L, chain, make_run, save
 
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import Comparison, Finding, Latency, Run
+from profiler.base.run_folder import REPORT, RunFolder
 from profiler.compare import compare
-from profiler.errors import MissingError, UsageError
-from profiler.records import Comparison, Finding, Latency, Run
-from profiler.run_folder import REPORT, RunFolder
 from support import refused
 
 NODES = chain("Conv", "Relu")

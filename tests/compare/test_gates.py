@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.compare.gates import Gate, judge, judged, parse
-from profiler.errors import UsageError
-from profiler.records import (
+from profiler.base.errors import UsageError
+from profiler.base.records import (
     SCHEMA_VERSION,
     ChangeRow,
     Comparison,
@@ -26,6 +25,7 @@ from profiler.records import (
     Side,
     Significance,
 )
+from profiler.compare.gates import Gate, judge, judged, parse
 from support import refused
 
 MS = 1_000_000

@@ -13,8 +13,8 @@ import onnx
 import onnxruntime
 from onnx import helper
 
+from profiler.base.records import Attribute, Op, Tensor, Work
 from profiler.cost import work_of
-from profiler.records import Attribute, Op, Tensor, Work
 
 Array = npt.NDArray[Any]
 

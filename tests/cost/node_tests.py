@@ -20,11 +20,11 @@ import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from profiler import onnx_graph, units
+from profiler.analysis.work import inspection_of, price
+from profiler.base import onnx_graph, units
+from profiler.base.errors import ModelError
+from profiler.base.records import Node, Source, Tensor, Work
 from profiler.cost import cost_of
-from profiler.errors import ModelError
-from profiler.inspection import inspection_of, price
-from profiler.records import Node, Source, Tensor, Work
 from profiler.source.load import load_model, source_of
 
 NUMPY_NAMES: dict[str, str] = {

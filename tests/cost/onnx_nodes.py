@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from node_tests import node_test_cases, with_values
 
-from profiler import onnx_graph
-from profiler.records import Op
+from profiler.base import onnx_graph
+from profiler.base.records import Op
 
 
 class SingleNode(NamedTuple):

@@ -17,7 +17,7 @@ from counting import Array, Num, Tally, flops, largest, plain, run, total, work
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.records import Work
+from profiler.base.records import Work
 
 FEW = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

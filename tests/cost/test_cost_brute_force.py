@@ -16,7 +16,7 @@ from counting import Array, Num, Tally, flops, largest, plain, run, tensor, tota
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.records import Op
+from profiler.base.records import Op
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

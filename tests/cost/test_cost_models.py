@@ -13,9 +13,10 @@ import pytest
 from counting import DTYPES, Array, op_of, tensor, tensor_of
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler import onnx_graph, pipeline
+from profiler.base import onnx_graph
+from profiler.base.records import Op, Tensor, Work
 from profiler.cost import UnknownShapeError, work_of
-from profiler.records import Op, Tensor, Work
+from profiler.flows import run as pipeline
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 CAPTURES = Path(__file__).parents[2].parent / "shared" / "captures" / "onnx"

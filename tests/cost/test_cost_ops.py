@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from counting import Array, run, tensor, totals, work
 
+from profiler.base.records import Attribute, Op, Tensor
+from profiler.base.registry import Registry
 from profiler.cost import COSTS, Cost, CostError, CostFunction, cost, work_of
-from profiler.records import Attribute, Op, Tensor
-from profiler.registry import Registry
 
 MS = "com.microsoft"
 NCHWC = "com.microsoft.nchwc"

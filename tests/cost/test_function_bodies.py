@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from onnx import defs
 from onnx_nodes import single_nodes
 
-from profiler import units
+from profiler.base import units
+from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import COSTS, Cost, CostError, MalformedOpError, UnknownShapeError, cost_of, functions, moved_bytes
 from profiler.cost.functions import body_cost, has_body, kernel_cost
-from profiler.records import Attribute, Op, Tensor
 
 DOMAINS = ("", "ai.onnx.preview")
 FACTOR = 1.15

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from profiler.base.records import Attribute, Op, Tensor, Work
 from profiler.cost import CostError, NoWidthError, work_of
 from profiler.cost.fused import combined, total, work_of_group
-from profiler.records import Attribute, Op, Tensor, Work
 
 
 def t(name: str, *dims: int, dtype: str = "fp32", constant: bool = False) -> Tensor:

@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler import onnx_graph
+from profiler.base import onnx_graph
+from profiler.base.records import Node, Op, Tensor, Work
 from profiler.cost import work_of
 from profiler.cost.fused import total, work_of_group
 from profiler.cost.precision import compute_dtypes
-from profiler.records import Node, Op, Tensor, Work
 
 MANY = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

@@ -14,8 +14,8 @@ import pytest
 from counting import work
 from onnx import TensorProto, helper
 
-from profiler import onnx_graph
-from profiler.records import Op, Work
+from profiler.base import onnx_graph
+from profiler.base.records import Op, Work
 
 Shape = tuple[int, ...]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from test_cost_brute_force import FEW, assert_same, values
 from test_ms_coverage import schemas
 
-from profiler.records import Op
+from profiler.base.records import Op
 
 MS = "com.microsoft"
 SMALL = st.integers(1, 3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from onnxruntime.capi import _pybind_state
 
+from profiler.base.records import Op, Tensor
 from profiler.cost import COSTS, work_of
-from profiler.records import Op, Tensor
 
 MS = "com.microsoft"
 DOMAINS = (MS, "com.microsoft.nchwc", "com.ms.internal.nhwc")

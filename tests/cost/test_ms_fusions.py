@@ -7,9 +7,9 @@ import pytest
 from counting import flops, work
 from onnx import parser
 
-from profiler import onnx_graph
+from profiler.base import onnx_graph
+from profiler.base.records import Op, Work
 from profiler.cost.fused import work_of_group
-from profiler.records import Op, Work
 
 
 def graph_of(text: str) -> tuple[list[Op], list[str]]:

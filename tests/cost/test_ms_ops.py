@@ -17,9 +17,9 @@ from test_cost_ops import SCALE, SOFTMAX, ZERO, Case, f, i32, i64, s8, u8
 from test_cost_ops import covered as covered_there
 from test_ms_coverage import schemas
 
+from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import COSTS, CostError, MalformedOpError, NoWidthError, UnknownShapeError, work_of
 from profiler.cost.precision import PRODUCTS
-from profiler.records import Attribute, Op, Tensor
 
 MS, NHWC = "com.microsoft", "com.ms.internal.nhwc"
 

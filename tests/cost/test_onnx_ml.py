@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import defs, helper
 
-from profiler import onnx_graph
+from profiler.base import onnx_graph
+from profiler.base.records import Op, Tensor
 from profiler.cost import COSTS, CostError, MalformedOpError, NoWidthError, UnknownShapeError, work_of
 from profiler.cost.fused import work_of_group
 from profiler.cost.ops.ml_svm import COUPLING_STEPS
 from profiler.cost.ops.ml_tree import Forest, walks
-from profiler.records import Op, Tensor
 
 ML = "ai.onnx.ml"
 FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -15,9 +15,9 @@ import pytest
 from counting import Array, Num, Tally, flops, largest, plain, tensor, total, work
 from onnx_nodes import SingleNode, single_nodes
 
+from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import NoWidthError, UnknownShapeError, work_of
 from profiler.cost.fused import work_of_group
-from profiler.records import Attribute, Op, Tensor
 
 TRAINING = "ai.onnx.preview.training"
 

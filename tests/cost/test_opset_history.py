@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from counting import tensor, totals, work
 
+from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import UnknownShapeError, work_of
-from profiler.records import Attribute, Op, Tensor
 
 
 def x(*dims: int | str, name: str = "x", dtype: str = "fp32") -> Tensor:

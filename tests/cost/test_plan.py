@@ -13,15 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.align.plan import match_plan
-from profiler.cost import Cost, cost_of
-from profiler.cost._plan_loops import runs
-from profiler.cost._plan_products import plan_product
-from profiler.cost._plan_shares import Owner, apportioned, shares
-from profiler.cost._recipes import Recipe
-from profiler.cost.plan import PlanCost, plan_costs
-from profiler.engine.inspector import read_layer_info
-from profiler.plan_words import LAUNCHING, is_product
-from profiler.records import (
+from profiler.base.plan_words import LAUNCHING, is_product
+from profiler.base.records import (
     Attribute,
     MatchedLayer,
     Op,
@@ -33,6 +26,13 @@ from profiler.records import (
     Tensor,
     Work,
 )
+from profiler.cost import Cost, cost_of
+from profiler.cost._plan_loops import runs
+from profiler.cost._plan_products import plan_product
+from profiler.cost._plan_shares import Owner, apportioned, shares
+from profiler.cost._recipes import Recipe
+from profiler.cost.plan import PlanCost, plan_costs
+from profiler.engine.inspector import read_layer_info
 from profiler.source.load import load_model, source_of
 from support import CAPTURES, SAMPLES
 

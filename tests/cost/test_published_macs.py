@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from onnx import StringStringEntryProto, TensorProto, helper, numpy_helper
 
-from profiler import pipeline
+from profiler.flows import run as pipeline
 
 
 class Net:

@@ -7,12 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from profiler.cost import work_of
-from profiler.cost.precision import compute_dtype
-from profiler.diagnose import Case
-from profiler.diagnose.ledger import Around, build_ledger
-from profiler.predict.roofline import predict_layers
-from profiler.records import (
+from profiler.base.records import (
     Attribute,
     Ceilings,
     Coverage,
@@ -26,6 +21,11 @@ from profiler.records import (
     Tensor,
     Work,
 )
+from profiler.cost import work_of
+from profiler.cost.precision import compute_dtype
+from profiler.diagnose import Case
+from profiler.diagnose.ledger import Around, build_ledger
+from profiler.estimate.roofline import predict_layers
 from support import one_unit
 
 CEILINGS = Ceilings(

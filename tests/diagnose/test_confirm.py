@@ -8,10 +8,8 @@ import msgspec
 import pytest
 from cases import RTX_4090, Timed, gemv, layer, make_case, relu, tensor
 
-from profiler.diagnose import RULES, THRESHOLDS, Case
-from profiler.diagnose.confirm import PROOFS, PROVEN, confirm
-from profiler.kernel_counters import LayerCounters
-from profiler.records import (
+from profiler.base.kernel_counters import LayerCounters
+from profiler.base.records import (
     SCHEMA_VERSION,
     Backend,
     Confirmation,
@@ -23,6 +21,8 @@ from profiler.records import (
     Run,
     Work,
 )
+from profiler.diagnose import RULES, THRESHOLDS, Case
+from profiler.diagnose.confirm import PROOFS, PROVEN, confirm
 
 GEMV_BYTES = 250_828_800
 GEMV_FLOPS = 2 * 600 * 200 * 8 * 64

@@ -12,12 +12,12 @@ import test_plan_rules
 import test_rules
 from cases import Timed, engine_case, gemv, layer, make_case, relu
 
+from profiler.base.errors import UsageError
+from profiler.base.records import PlanEdge
 from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Judge, Rule, Thresholds, plugin, rank
 from profiler.diagnose.explain import explain, layer_of, nearest, rule_of
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.thresholds import meanings, used_by
-from profiler.errors import UsageError
-from profiler.records import PlanEdge
 from support import refused
 
 FILES = (test_rules, test_kernel_rules, test_plan_rules)

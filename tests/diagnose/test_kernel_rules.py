@@ -15,13 +15,13 @@ from cases import RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, te
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.base.records import Ceilings, Finding, Layer, Match, MatchedLayer, PlanLayer, PlanTensor
+from profiler.base.units import format_ns
 from profiler.cost import work_of
 from profiler.diagnose import RULES, THRESHOLDS, Case
 from profiler.diagnose.products import Product, padded_ns, product_of
 from profiler.diagnose.rank import diagnose
 from profiler.hardware import gpus
-from profiler.records import Ceilings, Finding, Layer, Match, MatchedLayer, PlanLayer, PlanTensor
-from profiler.units import format_ns
 
 CODES = ("KN701", "KN702", "KN703", "KN704", "PR801", "AL802", "DW805")
 

@@ -12,11 +12,7 @@ from cases import CEILINGS, Timed, engine_case, layer, relu, tensor
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from profiler.diagnose import RULES, THRESHOLDS, Case, Claim
-from profiler.diagnose.ledger import OUTSIDE, Around
-from profiler.diagnose.rank import diagnose
-from profiler.hardware.gpus import ceilings, find
-from profiler.records import (
+from profiler.base.records import (
     Attribute,
     Ceilings,
     Finding,
@@ -29,6 +25,10 @@ from profiler.records import (
     PlanLayer,
     PlanTensor,
 )
+from profiler.diagnose import RULES, THRESHOLDS, Case, Claim
+from profiler.diagnose.ledger import OUTSIDE, Around
+from profiler.diagnose.rank import diagnose
+from profiler.hardware.gpus import ceilings, find
 from support import one_unit
 
 OTHER_WORK = {

@@ -10,6 +10,7 @@ from cases import CEILINGS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.base.records import Estimate, Latency, LayerResult, LedgerRow
 from profiler.diagnose.ledger import (
     CEILING,
     COPIES,
@@ -31,7 +32,6 @@ from profiler.diagnose.ledger import (
     Around,
     build_ledger,
 )
-from profiler.records import Estimate, Latency, LayerResult, LedgerRow
 
 ORDER = (
     IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, HOST, TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP,

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import pytest
 
+from profiler.analysis.plan import price_plan
+from profiler.base.records import MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
 from profiler.diagnose.lints import LINTS, ProductDims, lint, product_dims, run_lints
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import price_plan
-from profiler.records import MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
 from support import CAPTURES
 
 SIMT = (

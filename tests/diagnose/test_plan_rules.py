@@ -8,10 +8,7 @@ import msgspec
 import pytest
 from cases import CEILINGS, RTX_4090, Timed, engine_case, layer, relu, tensor
 
-from profiler.diagnose import RULES, THRESHOLDS, Case
-from profiler.diagnose.rank import diagnose
-from profiler.hardware.gpus import find
-from profiler.records import (
+from profiler.base.records import (
     Finding,
     Layer,
     LayerResult,
@@ -25,6 +22,9 @@ from profiler.records import (
     PlanWeights,
     Work,
 )
+from profiler.diagnose import RULES, THRESHOLDS, Case
+from profiler.diagnose.rank import diagnose
+from profiler.hardware.gpus import find
 
 SPEC = find("rtx-4090")
 """128 SMs of compute capability 8.9: 48 warps, 24 blocks, 65,536 registers and 100 KiB of shared memory each."""

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.analysis.plan import on_device, price_plan
+from profiler.base.records import MatchedLayer, NodeFate, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
 from profiler.diagnose.plan_summary import summarise
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import on_device, price_plan
 from profiler.hardware.gpus import ceilings, find
-from profiler.records import MatchedLayer, NodeFate, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
 from support import CAPTURES
 
 LAYER_INFO = CAPTURES / "layer_info"

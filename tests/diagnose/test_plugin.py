@@ -17,13 +17,7 @@ from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, relu, ten
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analyze_files import Files, analyze
-from profiler.diagnose import Case
-from profiler.diagnose.plugin import candidates, fused_in, is_linear, noise_floor_ns
-from profiler.engine.inspector import read_layer_info
-from profiler.hardware import gpus
-from profiler.on_gpus import Settings
-from profiler.records import (
+from profiler.base.records import (
     LayerResult,
     Match,
     MatchedLayer,
@@ -35,6 +29,12 @@ from profiler.records import (
     Run,
     Tensor,
 )
+from profiler.diagnose import Case
+from profiler.diagnose.plugin import candidates, fused_in, is_linear, noise_floor_ns
+from profiler.engine.inspector import read_layer_info
+from profiler.flows.analyze import Files, analyze
+from profiler.flows.predict.on_gpus import Settings
+from profiler.hardware import gpus
 from profiler.report import ReportOptions, get
 from support import CAPTURES, SAMPLES, one_unit
 

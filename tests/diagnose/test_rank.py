@@ -10,12 +10,12 @@ from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from profiler.base.records import Coverage, Estimate, Finding, Latency, Layer, LayerResult, Work
 from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Rule
 from profiler.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, UNEXPLAINED, Around, build_ledger
 from profiler.diagnose.rank import diagnose, verdict
-from profiler.predict.cache import Traffic
-from profiler.predict.roofline import estimate
-from profiler.records import Coverage, Estimate, Finding, Latency, Layer, LayerResult, Work
+from profiler.estimate.cache import Traffic
+from profiler.estimate.roofline import estimate
 
 
 def a_rule(code: str, check: Callable[[Case], Iterable[Claim]], order: int = 50) -> Rule:

@@ -13,13 +13,13 @@ import test_kernel_rules
 import test_plan_rules
 from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
+from profiler.base.records import ClockSummary, Finding, Layer, PlanEdge, Spread
+from profiler.base.units import format_ns
 from profiler.diagnose import RULES, THRESHOLDS, Case, rules
 from profiler.diagnose.ledger import Around
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.rules import tr906_clock_held_down
-from profiler.nvml_session import CLOCK_EVENTS
-from profiler.records import ClockSummary, Finding, Layer, PlanEdge, Spread
-from profiler.units import format_ns
+from profiler.runtime.nvml_session import CLOCK_EVENTS
 
 # --- layers that the cases are made of ---------------------------------------------------------
 

@@ -6,9 +6,9 @@ import importlib.metadata
 
 import pytest
 
+from profiler.base.errors import MissingError, UsageError
 from profiler.engine.backends import backends, choose_builder, onnxruntime_version
 from profiler.engine.dialect import Product
-from profiler.errors import MissingError, UsageError
 from support import hide_modules, refused
 
 
@@ -58,7 +58,7 @@ def test_what_is_installed_says_what_it_can_do_without_a_gpu(
     monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
     monkeypatch.setattr("profiler.engine.backends.installed_version", lambda _product: "1.7.1")
     monkeypatch.setattr("profiler.engine.backends._found", lambda _module: True)
-    monkeypatch.setattr("profiler.ort_session.why_no_cuda_provider", lambda: "")
+    monkeypatch.setattr("profiler.runtime.ort_session.why_no_cuda_provider", lambda: "")
     (found,) = (status for status in backends() if status.name == backend)
     if not can:
         assert found.available
@@ -73,7 +73,7 @@ def test_an_engine_that_cannot_be_timed_is_not_run(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("ctypes.util.find_library", lambda _name: "libcuda.so.1")
     monkeypatch.setattr("profiler.engine.backends.installed_version", lambda _product: "10.16")
     monkeypatch.setattr("profiler.engine.backends._found", lambda module: module != "cuda.bindings")
-    monkeypatch.setattr("profiler.ort_session.why_no_cuda_provider", lambda: "libcudnn.so.9 cannot be loaded")
+    monkeypatch.setattr("profiler.runtime.ort_session.why_no_cuda_provider", lambda: "libcudnn.so.9 cannot be loaded")
     found = {status.name: status for status in backends()}
     assert "cuda-bindings" in found["tensorrt"].reason
     assert "cuda-bindings" in found["tensorrt"].fix

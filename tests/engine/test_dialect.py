@@ -21,10 +21,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiler import child
+from profiler.base.errors import MissingError, UsageError
 from profiler.engine import _trt_build, dialect
 from profiler.engine.dialect import NAMES, PRODUCTS, Dialect, Name, installed_version, parse_version, product_of
-from profiler.errors import MissingError, UsageError
+from profiler.runtime import child
 from support import refused
 
 BINDINGS = {
@@ -51,7 +51,7 @@ LIBRARIES = ("nvinfer", "nvonnxparser", "nvinfer_plugin", "nvparsers")
 ASK = """
 import importlib, json, sys
 from profiler.engine.dialect import NAMES, Dialect
-from profiler.errors import UsageError
+from profiler.base.errors import UsageError
 trt = importlib.import_module(sys.argv[1])
 def has(path):
     found = trt

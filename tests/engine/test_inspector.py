@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import IDLE_KINDS, LayerTime, LayerTimes, Plan, PlanLayer, PlanTensor, PlanWeights
 from profiler.engine._plan_formats import parse_dtype, parse_format
 from profiler.engine._plan_names import layer_served, metadata_nodes, name_nodes
 from profiler.engine.inspector import join_profile, parse_one_line, read_layer_info, read_profile, read_times
-from profiler.errors import MissingError, UsageError
-from profiler.records import IDLE_KINDS, LayerTime, LayerTimes, Plan, PlanLayer, PlanTensor, PlanWeights
 from support import CAPTURES, refused
 
 DATA = Path(__file__).parent / "data"

@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from profiler.base.errors import BuildError, MissingError
+from profiler.base.records import Engine
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, layers_from_file, layers_from_graph
-from profiler.errors import BuildError, MissingError
-from profiler.ort_session import SessionRequest, clean_message, make_session, name_layers
-from profiler.records import Engine
+from profiler.runtime.ort_session import SessionRequest, clean_message, make_session, name_layers
 from profiler.source.load import load_model
 from support import SAMPLES
 

@@ -12,11 +12,11 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from profiler import ort_session
+from profiler.base.errors import BuildError, MissingError
+from profiler.base.records import Engine
 from profiler.engine.onnxruntime import build_ort_cpu, build_ort_cuda, layers_from_graph
-from profiler.errors import BuildError, MissingError
-from profiler.ort_session import CudaOptions, Placement, SessionRequest, make_session, placements
-from profiler.records import Engine
+from profiler.runtime import ort_session
+from profiler.runtime.ort_session import CudaOptions, Placement, SessionRequest, make_session, placements
 from support import SAMPLES, refused
 
 MODEL = SAMPLES / "resnet_tiny.onnx"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from test_dialect import BINDINGS, bindings, stub_libraries
 
-from profiler import child
 from profiler.engine.dialect import parse_version
+from profiler.runtime import child
 
 ASK = """
 import importlib, json, sys
-from profiler.capture.trt_runtime import NAMES, RTX_NAMES, DTYPES, allocator_class, Library
+from profiler.capture.workers.trt_runtime import NAMES, RTX_NAMES, DTYPES, allocator_class, Library
 trt = importlib.import_module(sys.argv[1])
 def has(path):
     found = trt

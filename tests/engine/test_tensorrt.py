@@ -21,11 +21,11 @@ import pytest
 import stub_tensorrt
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler import child
+from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
 from profiler.engine import tensorrt
 from profiler.engine._trt_build import plain, plan_text
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, ShapeRange, build, load_engine, trtexec_command
-from profiler.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
+from profiler.runtime import child
 from support import CAPTURES, SAMPLES, refused
 
 VERSIONS = ("8.6.1", "10.0.1", "10.16.1.11", "11.4.0.106")

@@ -13,7 +13,10 @@ import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
-from profiler.errors import CaptureError, MissingError, UsageError
+from profiler.analysis.work import inspection_of
+from profiler.base.errors import CaptureError, MissingError, UsageError
+from profiler.base.records import Ceilings, Device, Work
+from profiler.base.units import SPECIAL_FLOPS
 from profiler.hardware._exchange import Failure, Measured, MeasureRequest, result_of
 from profiler.hardware._fit import Reading
 from profiler.hardware._measure import _ladder
@@ -32,10 +35,7 @@ from profiler.hardware.calibrate import (
     merge,
 )
 from profiler.hardware.gpus import ridge_points
-from profiler.inspection import inspection_of
-from profiler.records import Ceilings, Device, Work
 from profiler.source.load import load_model, source_of
-from profiler.units import SPECIAL_FLOPS
 
 DEVICE = Device(
     name="Fake CPU",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from profiler.base.records import Device
 from profiler.hardware.device import busy_seconds, clock_is_stated, clock_mhz, host_cpu, llc_instance_bytes
-from profiler.records import Device
 
 EPYC = """processor	: {cpu}
 vendor_id	: AuthenticAMD

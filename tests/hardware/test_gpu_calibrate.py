@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import child
-from profiler.errors import CaptureError, MissingError
+from profiler.base.errors import CaptureError, MissingError
+from profiler.base.records import LiveGpu
 from profiler.hardware import gpus, nvml, store
 from profiler.hardware._exchange import Failure, result_of
 from profiler.hardware._fit import Reading
@@ -32,7 +32,7 @@ from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
 from profiler.hardware.cuda._kernels import TILE
 from profiler.hardware.cuda._measure import Bench
 from profiler.hardware.cuda._workloads import Memory, Run
-from profiler.records import LiveGpu
+from profiler.runtime import child
 
 UUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)

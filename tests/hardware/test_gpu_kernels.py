@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.errors import MissingError
+from profiler.base.errors import MissingError
 from profiler.hardware.cuda import _driver, _kernels
 from profiler.hardware.cuda._kernels import ComputeKernel
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import units
-from profiler.errors import UsageError
+from profiler.base import units
+from profiler.base.errors import UsageError
 from profiler.hardware import gpus, throughput
 from support import refused
 

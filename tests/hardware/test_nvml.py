@@ -17,11 +17,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from profiler import nvml_session
-from profiler.errors import MissingError, TrtprofError
+from profiler.base.errors import MissingError, TrtprofError
+from profiler.base.records import GpuSpec, LiveGpu
 from profiler.hardware import gpus, nvml
 from profiler.hardware.cuda import _properties
-from profiler.records import GpuSpec, LiveGpu
+from profiler.runtime import nvml_session
 
 GIB = 1 << 30
 CUDA_PROPERTIES = _properties.properties

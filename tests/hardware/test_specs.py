@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from profiler.base.records import Figure, GpuSpec
 from profiler.hardware import gpus, throughput
-from profiler.records import Figure, GpuSpec
 from support import CAPTURES
 
 SPECS = Path(gpus.__file__).with_name("specs")

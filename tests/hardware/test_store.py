@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.errors import UsageError
+from profiler.base.errors import UsageError
+from profiler.base.records import Ceilings, Device, LiveGpu, Measurement, Roof
 from profiler.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, of_host, runtime_version
-from profiler.records import Ceilings, Device, LiveGpu, Measurement, Roof
 
 DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
 ROOF = Roof(

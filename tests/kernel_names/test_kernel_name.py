@@ -19,9 +19,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from profiler.kernel_name import MAX_LENGTH, UNKNOWN, KernelName, parse, parse_all
+from profiler.base.units import DTYPE_BITS
+from profiler.kernel_names.parse import MAX_LENGTH, UNKNOWN, KernelName, parse, parse_all
 from profiler.kernel_names.record import MMA_SHAPES, SM_VERSIONS
-from profiler.units import DTYPE_BITS
 from support import CAPTURES
 
 FOLDER = Path(__file__).parent

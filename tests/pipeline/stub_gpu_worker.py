@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from profiler import child
-from profiler.capture import cuda_worker
+from profiler.base.records import ModeTimes
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.base.trace_file import save_trace
 from profiler.capture.gpu_record import (
     CLEAN_FILE,
     NODE_EVENTS_FILE,
@@ -29,14 +30,13 @@ from profiler.capture.gpu_record import (
     ProfiledTimes,
     TensorrtRequest,
 )
-from profiler.capture.gpu_window import watching
-from profiler.capture.inference import LATENCY_FILE, reported
+from profiler.capture.nsys.trace import read_trace
 from profiler.capture.statistics import latency_of
-from profiler.capture.trace import read_trace
+from profiler.capture.workers import ort_cuda as cuda_worker
+from profiler.capture.workers.gpu_window import watching
+from profiler.capture.workers.inference import LATENCY_FILE, reported
 from profiler.engine.inspector import read_layer_info
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.gpu_trace_file import save_trace
-from profiler.records import ModeTimes
+from profiler.runtime import child
 from trace_factory import Layer, Process, Work, write_trace
 
 CLOCKS_APART = 123_456_789_000

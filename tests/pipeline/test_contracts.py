@@ -13,12 +13,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler import analysis, pipeline, run_folder
+from profiler.analysis import cpu as analysis
+from profiler.base import run_folder
+from profiler.base.records import Capture, Ceilings, Engine, Run, Source, Work
+from profiler.base.run_folder import RunFolder
 from profiler.cost import COSTS, work_of
 from profiler.cost.fused import work_of_group
-from profiler.records import Capture, Ceilings, Engine, Run, Source, Work
+from profiler.flows import run as pipeline
 from profiler.report.json_ import schema
-from profiler.run_folder import RunFolder
 from support import CAPTURES, fixed_ceilings, real_models
 
 QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
@@ -246,7 +248,7 @@ def test_inputs_from_files_are_the_values_that_run(tmp_path: Path) -> None:
     run = pipeline.execute(options(good, "good")).report()
     assert run.model.inputs[0].shape == (5,)
     assert run.model.inputs[0].values == "file good.npy"
-    from profiler.errors import CaptureError
+    from profiler.base.errors import CaptureError
 
     with pytest.raises(CaptureError, match="does not run with these inputs") as caught:
         pipeline.execute(options(bad, "bad"))

@@ -11,21 +11,24 @@ import pandas as pd
 import pytest
 from stub_gpu_worker import frame
 
-from profiler import gpu_analysis, gpu_run, pipeline, run_folder
-from profiler.capture import cupti
+from profiler.analysis import gpu as gpu_analysis
+from profiler.analysis.gpu import PlanArtefact
+from profiler.analysis.plan import price_plan
+from profiler.base import run_folder
+from profiler.base.errors import CaptureError, MissingError, UsageError
+from profiler.base.records import EngineFacts, LiveGpu, Run
+from profiler.base.run_folder import RunFolder
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.capture.cupti import activity as cupti
 from profiler.capture.gpu_record import ITERATION_RANGE, GpuCapture
 from profiler.engine import backends
 from profiler.engine.inspector import parse_layer_info
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine
-from profiler.engine_build import EngineBuild
-from profiler.engine_plan import price_plan
-from profiler.errors import CaptureError, MissingError, UsageError
-from profiler.gpu_analysis import PlanArtefact
-from profiler.gpu_options import GpuOptions, changed_options
-from profiler.gpu_trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from profiler.flows import run as pipeline
+from profiler.flows import run_gpu as gpu_run
+from profiler.flows.build import EngineBuild
+from profiler.flows.gpu_options import GpuOptions, changed_options
 from profiler.hardware import gpus, nvml
-from profiler.records import EngineFacts, LiveGpu, Run
-from profiler.run_folder import RunFolder
 from support import ROOT, SAMPLES, refused
 
 H100 = LiveGpu(

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from test_gpu_run import engine, options, seeming_gpu
 
-from profiler import pipeline, run_folder
-from profiler.config import KEPT
+from profiler.base import run_folder
+from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose import THRESHOLDS
+from profiler.diagnose.config import KEPT
 from profiler.diagnose.explain import explain
-from profiler.run_folder import Request, RunFolder
+from profiler.flows import run as pipeline
 
 __all__ = ["engine", "seeming_gpu"]
 

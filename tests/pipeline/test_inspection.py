@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from profiler import pipeline
-from profiler.inspection import count_runs
-from profiler.records import Inspection
+from profiler.analysis.work import count_runs
+from profiler.base.records import Inspection
+from profiler.flows import run as pipeline
 from profiler.report import inspection as report
 from support import SAMPLES
 

@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 
 import profiler
-from profiler import pipeline, run_folder
-from profiler.errors import MissingError, UsageError
-from profiler.records import SCHEMA_VERSION
-from profiler.run_folder import RunFolder
+from profiler.base import run_folder
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import SCHEMA_VERSION
+from profiler.base.run_folder import RunFolder
+from profiler.flows import run as pipeline
 from support import ROOT, SAMPLES, refused
 
 pytestmark = pytest.mark.usefixtures("no_calibration")
@@ -222,7 +223,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("profiler.run_folder.os.replace", full_disk)
+    monkeypatch.setattr("profiler.base.run_folder.os.replace", full_disk)
     with pytest.raises(MissingError, match="cannot be written") as caught:
         folder.write_bytes("x.json", b"new")
     assert caught.value.why == "No space left on device"

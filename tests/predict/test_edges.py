@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.analysis.plan import price_plan
+from profiler.base.plan_words import LAUNCHING
+from profiler.base.records import Ceilings, Estimate, MatchedLayer, Node, Op, PlanLayer, PlanTensor, Tensor, Work
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import price_plan
-from profiler.plan_words import LAUNCHING
-from profiler.predict.cache import Access, never_read, traffic_of_accesses
-from profiler.predict.edges import Edge, plan_edges, priced_edges
-from profiler.predict.roofline import estimate
-from profiler.records import Ceilings, Estimate, MatchedLayer, Node, Op, PlanLayer, PlanTensor, Tensor, Work
+from profiler.estimate.cache import Access, never_read, traffic_of_accesses
+from profiler.estimate.edges import Edge, plan_edges, priced_edges
+from profiler.estimate.roofline import estimate
 from profiler.source.load import load_model, source_of
 from support import ROOT, SAMPLES, one_unit
 

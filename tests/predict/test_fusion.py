@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.predict.fusion import RULES, Group, edges_of, fuse
-from profiler.records import Attribute, Node, Op, Tensor
+from profiler.base.records import Attribute, Node, Op, Tensor
+from profiler.estimate.fusion import RULES, Group, edges_of, fuse
 from profiler.source.load import load_model, source_of
 from support import SAMPLES, real_models
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from profiler.base.records import Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Work
 from profiler.cost import work_of
-from profiler.predict.cache import Traffic
-from profiler.predict.roofline import dram_rate, estimate, peak_flops, predict_layers
-from profiler.records import Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Work
+from profiler.estimate.cache import Traffic
+from profiler.estimate.roofline import dram_rate, estimate, peak_flops, predict_layers
 from support import one_unit
 
 STORY = Ceilings(

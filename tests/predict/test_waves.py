@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from profiler.occupancy import SM_LIMITS, occupancy, waves
-from profiler.predict.waves import (
+from profiler.base.occupancy import SM_LIMITS, occupancy, waves
+from profiler.estimate.waves import (
     Launch,
     Tiling,
     launch_efficiency,

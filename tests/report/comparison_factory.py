@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import msgspec
 from factory import HOSTILE_NAMES
 
-from profiler.records import (
+from profiler.base.records import (
     SCHEMA_VERSION,
     ChangeCause,
     ChangeRow,

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from profiler.records import (
+from profiler.base.records import (
     SCHEMA_VERSION,
     Backend,
     Bound,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.records import Run, RunGraph, Timeline, TimelineLane
+from profiler.base.records import Run, RunGraph, Timeline, TimelineLane
 
 
 def with_panels(run: Run) -> Run:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from factory import HOSTILE_NAMES
 
-from profiler.records import (
+from profiler.base.records import (
     EngineFacts,
     EnginePlan,
     MatchConfidence,

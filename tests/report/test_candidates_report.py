@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from factory import HOSTILE_NAMES, hostile, of_engine, typical
 
-from profiler.records import BarrierPart, LadderStep, PluginCandidate, Run
+from profiler.base.records import BarrierPart, LadderStep, PluginCandidate, Run
 from profiler.report import ReportOptions, get
 from profiler.report._cells import cells
 from profiler.report.html import FINDINGS_SHOWN

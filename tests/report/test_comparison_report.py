@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profiler.report
-from profiler.errors import TrtprofError
-from profiler.records import ChangeRow, Comparisons, Interval
+from profiler.base.errors import TrtprofError
+from profiler.base.records import ChangeRow, Comparisons, Interval
 from profiler.report import _comparison as words
 from profiler.report import _comparison_html
 from profiler.report.comparison import render_html, render_json, render_markdown, render_text, schema_text

@@ -10,10 +10,10 @@ from factory import HOSTILE_NAMES
 from plan_factory import hostile, typical
 from test_report_text import columns
 
-from profiler import pipeline
+from profiler.analysis.plan import price_plan
+from profiler.base.records import Inspection
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import price_plan
-from profiler.records import Inspection
+from profiler.flows import run as pipeline
 from profiler.report.inspection import render_json, render_text
 from profiler.source.load import load_model, source_of
 from support import SAMPLES

@@ -12,9 +12,9 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from profiler.errors import UsageError
-from profiler.op_sweep import parse_options, sweep_op
-from profiler.records import OpSweep, OpSweepDevice
+from profiler.base.errors import UsageError
+from profiler.base.records import OpSweep, OpSweepDevice
+from profiler.flows.op_sweep import parse_options, sweep_op
 from profiler.report.op_sweep import COLUMNS, render_csv, render_image, render_json, render_markdown, render_text
 from support import fixed_ceilings, one_unit, refused
 

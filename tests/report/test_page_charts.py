@@ -11,8 +11,8 @@ import pytest
 from factory import CASES, hostile, make_run, many, on_gpu, one_layer, typical
 from page_factory import with_panels
 
-from profiler import units
-from profiler.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
+from profiler.base import units
+from profiler.base.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
 from profiler.report._format import visible
 
 PANELS = ("ledger", "roofline", "timeline", "graph")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from plan_factory import CASES, hostile, many, plan_of, row, typical
 from test_report_text import columns
 
+from profiler.analysis.plan import on_device, price_plan
+from profiler.base.records import SCHEMA_VERSION, EngineFacts, EnginePlan, NodeFate
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import on_device, price_plan
-from profiler.records import SCHEMA_VERSION, EngineFacts, EnginePlan, NodeFate
 from profiler.report.plan import (
     COLUMNS,
     LAYERS,

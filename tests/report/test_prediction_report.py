@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profiler.report
+from profiler.analysis.plan import price_plan
+from profiler.base.errors import UsageError
+from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction
 from profiler.engine.inspector import read_layer_info
-from profiler.engine_plan import price_plan
-from profiler.errors import UsageError
+from profiler.flows.predict.groups import Settings, predict_source
+from profiler.flows.predict.layers import predict_plan
 from profiler.hardware import gpus
-from profiler.plan_prediction import predict_plan
-from profiler.prediction import Settings, predict_source
-from profiler.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction
 from profiler.report import _roofline
 from profiler.report.prediction import (
     COLUMNS,

@@ -13,8 +13,8 @@ import pytest
 from factory import CASES, HOSTILE_NAMES, hostile, make_run, many, on_gpu, typical
 from page_factory import with_panels
 
-from profiler import units
-from profiler.records import bound_name
+from profiler.base import units
+from profiler.base.records import bound_name
 from profiler.report import ReportOptions, get
 
 pytestmark = pytest.mark.browser

@@ -8,8 +8,8 @@ import pytest
 from factory import CASES, HOSTILE_NAMES, hostile, make_run, of_engine, one_layer, typical
 from timeline_factory import timed, timed_case
 
-from profiler.errors import UsageError
-from profiler.records import LayerResult, Run
+from profiler.base.errors import UsageError
+from profiler.base.records import LayerResult, Run
 from profiler.report import ReportOptions, get
 from profiler.report.csv_ import COLUMNS
 from profiler.report.tables import TABLES, table_of

@@ -17,9 +17,9 @@ from factory import CASES, HOSTILE_NAMES, layer, make_run, many, of_engine, on_g
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler import units
-from profiler.errors import UsageError
-from profiler.records import LedgerRow, Run
+from profiler.base import units
+from profiler.base.errors import UsageError
+from profiler.base.records import LedgerRow, Run
 from profiler.report import ReportOptions, _style, for_path, get
 from profiler.report.figures import _Box, _Dot, _Frame
 

@@ -11,7 +11,7 @@ import pytest
 from factory import CASES, HOSTILE_NAMES, SCRIPT, hostile, layer, make_run, many, of_engine, on_gpu, typical
 from page_factory import with_panels
 
-from profiler.records import (
+from profiler.base.records import (
     BarrierPart,
     ClockSummary,
     Confirmation,

@@ -12,8 +12,8 @@ import pytest
 from factory import CASES, on_gpu, one_layer, typical
 
 import profiler.report
-from profiler.errors import TrtprofError
-from profiler.records import SCHEMA_VERSION, Run
+from profiler.base.errors import TrtprofError
+from profiler.base.records import SCHEMA_VERSION, Run
 from profiler.report import ReportOptions, get
 from profiler.report.json_ import schema, schema_text
 

@@ -11,7 +11,7 @@ from factory import CASES, hostile, of_engine, one_layer, typical
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.records import Finding, Run
+from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, for_path, get
 
 GOLDEN = Path(__file__).parent / "golden"

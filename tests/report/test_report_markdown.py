@@ -11,8 +11,8 @@ from factory import CASES, hostile, many, of_engine, on_gpu, one_layer, typical
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import units
-from profiler.records import LadderStep, PluginCandidate, Run
+from profiler.base import units
+from profiler.base.records import LadderStep, PluginCandidate, Run
 from profiler.report import ReportOptions, for_path, get
 from profiler.report._views import By
 from profiler.report.markdown import FINDINGS, ROWS, code, prose

@@ -9,8 +9,8 @@ import pytest
 from factory import CASES, hostile, make_run, one_layer, typical
 from timeline_factory import timed_case
 
-from profiler.errors import TrtprofError, UsageError
-from profiler.records import Run
+from profiler.base.errors import TrtprofError, UsageError
+from profiler.base.records import Run
 from profiler.report import ReportOptions, get
 from profiler.report.tables import TABLES, Cell, table_of
 

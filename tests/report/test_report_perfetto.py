@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from timeline_factory import timed, timed_case
 
-from profiler.records import Run, RunGraph, Timeline, TimelineLane
+from profiler.base.records import Run, RunGraph, Timeline, TimelineLane
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.perfetto import DEVICE, LAYERS, NODES
 

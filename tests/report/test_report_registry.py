@@ -11,8 +11,8 @@ import pytest
 from factory import CASES, on_gpu, typical
 from timeline_factory import timed
 
-from profiler.errors import UsageError
-from profiler.records import Run
+from profiler.base.errors import UsageError
+from profiler.base.records import Run
 from profiler.report import REPORTERS, Reporter, ReportOptions, for_path, get, reporter
 
 

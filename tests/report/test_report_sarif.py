@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from factory import CASES, hostile, many, one_layer, typical
 
-from profiler.records import Finding, Run
+from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.sarif import model_uri
 

@@ -10,7 +10,7 @@ import pytest
 from factory import CASES, hostile, make_run, many, typical
 from timeline_factory import timed, timed_case
 
-from profiler.records import Run
+from profiler.base.records import Run
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.speedscope import ALLOWED, LOST, NO_LAYER
 

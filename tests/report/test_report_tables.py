@@ -5,8 +5,8 @@ import pytest
 from factory import CASES, all_unmatched, make_run, of_engine, on_gpu, one_layer, typical
 from timeline_factory import timed
 
-from profiler.errors import UsageError
-from profiler.records import (
+from profiler.base.errors import UsageError
+from profiler.base.records import (
     BarrierPart,
     Confirmation,
     CounterCheck,

@@ -23,8 +23,8 @@ from factory import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler import units
-from profiler.records import ClockSummary, Confirmation, CounterCheck, LedgerRow, Match, Run
+from profiler.base import units
+from profiler.base.records import ClockSummary, Confirmation, CounterCheck, LedgerRow, Match, Run
 from profiler.report import ReportOptions, get
 
 GOLDEN = Path(__file__).parent / "golden"

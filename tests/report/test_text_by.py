@@ -14,8 +14,8 @@ from factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_eng
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler import units
-from profiler.records import Match, NodeResult, Run
+from profiler.base import units
+from profiler.base.records import Match, NodeResult, Run
 from profiler.report import ReportOptions, get
 from profiler.report._views import By, folded, kernel_words, view_of
 

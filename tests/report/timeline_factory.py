@@ -7,7 +7,7 @@ import functools
 import msgspec
 from factory import CASES
 
-from profiler.records import Run, Timeline, TimelineLane
+from profiler.base.records import Run, Timeline, TimelineLane
 
 
 def timed(run: Run) -> Run:

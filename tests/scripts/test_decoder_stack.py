@@ -10,7 +10,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from profiler import pipeline
+from profiler.flows import run as pipeline
 from support import load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "decoder_stack.py"

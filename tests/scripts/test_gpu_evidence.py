@@ -19,14 +19,17 @@ import numpy as np
 import onnx
 import pytest
 
-from profiler import gpu_run, pipeline
-from profiler.capture import cupti, ncu, nsys
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import LiveGpu
+from profiler.base.run_folder import RunFolder
+from profiler.capture.cupti import activity as cupti
+from profiler.capture.ncu import record as ncu
+from profiler.capture.nsys import record as nsys
 from profiler.engine import backends
-from profiler.errors import MissingError, UsageError
+from profiler.flows import run as pipeline
+from profiler.flows import run_gpu as gpu_run
 from profiler.hardware import nvml
 from profiler.hardware.cuda import _driver, _measure
-from profiler.records import LiveGpu
-from profiler.run_folder import RunFolder
 from support import ROOT, SAMPLES, fixed_ceilings, load_script
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
@@ -577,8 +580,8 @@ def test_a_kernel_whose_result_is_wrong_has_no_time(
 
 
 def test_the_model_of_op_classes_is_valid_and_has_enough_kernels_of_each_class() -> None:
+    from profiler.base.onnx_graph import tensor_from_value_info
     from profiler.diagnose.reached import op_class
-    from profiler.onnx_graph import tensor_from_value_info
 
     model = onnx.shape_inference.infer_shapes(evidence.op_classes(), strict_mode=True)
     onnx.checker.check_model(model, full_check=True)
@@ -745,7 +748,7 @@ def test_wrong_outputs_and_an_open_ledger_fail(tmp_path: Path) -> None:
     opened = msgspec.structs.replace(run, ledger=(row, *run.ledger[1:]))
     assert evidence.ran(opened).status == "failed"
     assert "ledger off by 1 ns" in evidence.ran(opened).headline
-    from profiler.records import TensorCheck
+    from profiler.base.records import TensorCheck
 
     wrong = TensorCheck(name="y", dtype="fp32", max_abs=1, max_rel=1, tolerance=9, matches=False)
     checked = evidence.ran(msgspec.structs.replace(run, checks=(wrong,)))

@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from profiler import onnx_graph
+from profiler.base import onnx_graph
 from profiler.source.constants import MAX_ELEMENTS, SHAPE_INPUTS, Values
 from profiler.source.load import load_model, source_of
 

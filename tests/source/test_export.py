@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
 from profiler.source.export import export_model, staged
 from profiler.source.load import graph_inputs, load_model
 from profiler.source.shapes import parse_shapes

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from profiler.records import Source, Tensor
+from profiler.base.records import Source, Tensor
 from profiler.source.load import load_model, source_of
 from profiler.source.shapes import parse_shapes
 from support import SAMPLES

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
-from profiler.capture.worker import make_inputs
-from profiler.errors import MissingError, UsageError
-from profiler.records import InputTensor, Tensor
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import InputTensor, Tensor
+from profiler.capture.workers.ort_cpu import make_inputs
 from profiler.source.inputs import check_files, parse_load_inputs
 from profiler.source.load import load_model, source_of
 

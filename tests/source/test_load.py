@@ -35,9 +35,9 @@ from onnx.helper import (
     make_tensor_value_info,
 )
 
-from profiler import onnx_graph, units
-from profiler.errors import MissingError, ModelError, TrtprofError, UsageError
-from profiler.records import Node, Source, Tensor
+from profiler.base import onnx_graph, units
+from profiler.base.errors import MissingError, ModelError, TrtprofError, UsageError
+from profiler.base.records import Node, Source, Tensor
 from profiler.source import wire
 from profiler.source.load import LoadedModel, load_model, source_of, unknown_shapes
 from support import CAPTURES, LIGHT, SAMPLES, real_models, save_with_hole
@@ -199,7 +199,7 @@ def test_external_weights_are_counted(tmp_path: Path, entries: Entries) -> None:
 
 _MEASURED = """
 import resource, sys
-from profiler import pipeline
+from profiler.flows import run as pipeline
 from pathlib import Path
 def read():
     io = Path("/proc/self/io")

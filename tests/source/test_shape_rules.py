@@ -22,10 +22,10 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.capi import _pybind_state
 
-from profiler import onnx_graph
-from profiler.errors import ModelError
-from profiler.inspection import inspection_of
-from profiler.records import Dim, Op, Source, Tensor
+from profiler.analysis.work import inspection_of
+from profiler.base import onnx_graph
+from profiler.base.errors import ModelError
+from profiler.base.records import Dim, Op, Source, Tensor
 from profiler.source.load import load_model, source_of
 from profiler.source.shape_rules import RULES, outputs_by_rule, rule
 from profiler.source.shape_rules._dims import axis_of, broadcast, matmul, most, over, plus, times

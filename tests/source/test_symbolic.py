@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.records import Tensor
+from profiler.base.records import Tensor
 from profiler.source.load import LoadedModel, load_model, source_of
 from profiler.source.shapes import MAX_DIM
 from profiler.source.sweeps import parse_sweeps

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import ACTIVATIONS, GELU_ERF, GELU_TANH, SILU, Recipe, dequantize, quantize
 from profiler.cost._shapes import MS, given, need, out, size, string, work
-from profiler.records import Op
 
 
 def _each(op: Op, recipe: Recipe) -> Cost:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._attention import Scores, finish, rotation
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import MS, given, integer, need, shape, size, work
-from profiler.records import Op
 
 
 @cost("Attention", first=23)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._attention import Cache, Grouped, Scores, cache, finish, heads_of, rotation, single
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, quantize, requantize
 from profiler.cost._shapes import MS, given, integer, need, out, shape, size, work
-from profiler.records import Op
 
 _CAUSAL, _PADDING, _ROOM = "the causal mask", "padding", "unused room for keys"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from profiler.base.records import Op, Tensor
 from profiler.cost import Cost, MalformedOpError, Moved, cost
 from profiler.cost._attention import Grouped, Scores, cache, heads_of, rotation, single
 from profiler.cost._recipes import Recipe, dequantize, normalize, quantize, requantize, softmax
 from profiler.cost._shapes import MS, given, integer, made, need, out, shape, size, string, work
 from profiler.cost.ops.selection import heap_compares
-from profiler.records import Op, Tensor
 
 _SELECTED = "what is selected is data: every place for an index counted as used"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import MS, out, size, work
-from profiler.records import Op
 
 
 @cost("Constant")

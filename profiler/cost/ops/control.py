@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from profiler.base.onnx_graph import scan_length
+from profiler.base.records import Op, WorkBound
 from profiler.cost import Cost, Moved, cost
 from profiler.cost._shapes import need
-from profiler.onnx_graph import scan_length
-from profiler.records import Op, WorkBound
 
 
 class Trips(NamedTuple):

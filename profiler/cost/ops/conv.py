@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op, Tensor
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, fused_activation, requantize
 from profiler.cost._shapes import MS, NCHWC, NHWC, given, integers, need, out, shape, size, string, work
-from profiler.records import Op, Tensor
 
 
 def _macs(result: Tensor, weights: Tensor) -> int:

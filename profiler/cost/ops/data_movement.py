@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from profiler.base.records import Op
 from profiler.cost import Cost, UnknownShapeError, cost
 from profiler.cost._recipes import dequantize, quantize
 from profiler.cost._shapes import (
@@ -23,7 +24,6 @@ from profiler.cost._shapes import (
     string,
     work,
 )
-from profiler.records import Op
 
 
 @cost("Concat", "Split", "Transpose", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Where", "ReverseSequence")

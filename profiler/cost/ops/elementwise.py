@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import Recipe, dequantize, quantize
 from profiler.cost._shapes import MS, constant, given, integer, need, out, shape, size, work
-from profiler.records import Op
 
 
 @cost("Abs", "Ceil", "Floor", "IsInf", "IsNaN", "Neg", "Reciprocal", "Round", "Sign", "BitwiseNot", "Not")

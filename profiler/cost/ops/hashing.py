@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from profiler import units
+from profiler.base import units
+from profiler.base.records import Op
 from profiler.cost import Cost, NoWidthError, cost
 from profiler.cost._shapes import MS, given, integer, need, size, work
-from profiler.records import Op
 
 _MIX = 3 + 1 + 1 + 1 + 3 + 2
 """A block of 4 bytes: multiply, rotate, multiply; exclusive or, rotate, multiply, add.

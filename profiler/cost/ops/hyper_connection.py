@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, normalize
 from profiler.cost._shapes import MS, given, integer, made, need, number, out, shape, size, work
-from profiler.records import Op
 
 
 @cost("HyperConnectionPreMix", domain=MS)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, Moved, cost
 from profiler.cost._shapes import need, out, size
-from profiler.records import Op
 
 
 @cost("ImageDecoder")

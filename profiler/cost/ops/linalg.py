@@ -6,10 +6,10 @@ import math
 
 import msgspec
 
+from profiler.base.records import Op
 from profiler.cost import Cost, CostError, cost
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import MS, need, out, shape, size, string, work
-from profiler.records import Op
 
 
 @cost("Det")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._attention import heads_of
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, SILU, Recipe, fused_activation, normalize
 from profiler.cost._shapes import MS, given, integer, made, need, out, shape, size, string, work
-from profiler.records import Op
 
 _RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
 """Update rule -> whether it has a decay, whether it takes away what the key retrieves."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op, WorkBound
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, softmax
 from profiler.cost._shapes import given, need, shape, size, string, work
-from profiler.records import Op, WorkBound
 
 
 def _of_labels(op: Op, before: Recipe, read: dict[int, int]) -> Cost:

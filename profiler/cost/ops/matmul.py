@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._recipes import GELU_TANH, Recipe, dynamic_quantize, fused_activation, requantize
 from profiler.cost._shapes import MS, given, integer, need, number, out, shape, size, string, work
-from profiler.records import Op
 
 
 def _inner(op: Op, trans: bool = False, trans_batch: bool = False) -> int:

@@ -6,10 +6,10 @@ reads at most one entry; strings have no width, and what holds them is refused w
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, Moved, cost
 from profiler.cost._ml import ML, items, reading, table, with_outputs
 from profiler.cost._shapes import need, shape, size, work
-from profiler.records import Op
 
 _NOTE = "a look-up counted as one compare, with an entry of its own to read"
 _LISTS = {"int64s": "int64", "floats": "fp32", "strings": "string"}

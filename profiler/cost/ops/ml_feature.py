@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._ml import ML, converted, items, matrix, reading, table, with_outputs
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import need, shape, size, string, work
-from profiler.records import Op
 
 
 @cost("Scaler", domain=ML)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._ml import ML, converted, items, labels, matrix, post_transform, reading, table, with_outputs
 from profiler.cost._shapes import integer, made, need, string, work
-from profiler.records import Op
 
 
 @cost("LinearClassifier", domain=ML)

@@ -6,11 +6,11 @@ counted, only the values that it holds.
 
 from __future__ import annotations
 
+from profiler.base.records import Op, Tensor
 from profiler.cost import Cost, Moved, NoWidthError, UnknownShapeError, cost
 from profiler.cost._ml import ML, items, matrix, reading, table, with_outputs
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import integer, need, out, size, string, work
-from profiler.records import Op, Tensor
 
 
 @cost("ZipMap", domain=ML)

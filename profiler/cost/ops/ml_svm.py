@@ -5,6 +5,7 @@ C.-C. Chang and C.-J. Lin, LIBSVM: a library for support vector machines, ACM TI
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._ml import (
     ML,
@@ -20,7 +21,6 @@ from profiler.cost._ml import (
 )
 from profiler.cost._recipes import NOTHING, Recipe
 from profiler.cost._shapes import integer, made, need, string, work
-from profiler.records import Op
 
 COUPLING_STEPS = 100
 """Most iterations of the pairwise coupling, in libsvm and in ONNX Runtime."""

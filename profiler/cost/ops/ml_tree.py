@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, Moved, cost
 from profiler.cost._ml import ML, ids, items, labels, matrix, post_transform, reading, table, with_outputs
 from profiler.cost._shapes import integer, made, need, string, work
-from profiler.records import Op
 
 _POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")

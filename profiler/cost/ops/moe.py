@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from profiler import units
+from profiler.base import units
+from profiler.base.records import Op, Tensor
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, softmax
 from profiler.cost._shapes import MS, given, integer, need, shape, size, string, work
 from profiler.cost.ops.selection import heap_compares
-from profiler.records import Op, Tensor
 
 
 class _Layer(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, SILU, Recipe, dequantize, normalize
 from profiler.cost._shapes import (
@@ -19,7 +20,6 @@ from profiler.cost._shapes import (
     size,
     work,
 )
-from profiler.records import Op
 
 
 def _normalized(op: Op, groups: int, affine: int, centered: bool = True, extra: Recipe = NOTHING) -> Cost:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._shapes import given, view, work
-from profiler.records import Op
 
 
 @cost("Optional", "OptionalGetElement")

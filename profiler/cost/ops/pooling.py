@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, UnknownShapeError, cost
 from profiler.cost._recipes import Recipe, requantize
 from profiler.cost._shapes import (
@@ -20,7 +21,6 @@ from profiler.cost._shapes import (
     size,
     work,
 )
-from profiler.records import Op
 
 
 def _window(op: Op) -> int:

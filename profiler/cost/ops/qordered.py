@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import GELU_ERF, Recipe, dequantize, normalize, quantize, requantize
 from profiler.cost._shapes import MS, axis_of, given, need, out, shape, size, work
-from profiler.records import Op
 
 _AROUND = dequantize(zero_point=False).plus(quantize(zero_point=False))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import Recipe, dequantize, dynamic_quantize, quantize
 from profiler.cost._shapes import MS, given, need, out, size, work
-from profiler.records import Op
 
 
 @cost("QuantizeLinear")

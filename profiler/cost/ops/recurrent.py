@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, dynamic_quantize, softmax
 from profiler.cost._shapes import MS, given, integer, need, number, shape, work
-from profiler.records import Op
 
 _DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, dequantize, quantize
 from profiler.cost._shapes import MS, given, integer, need, out, size, work
-from profiler.records import Op
 
 _EACH: dict[str, tuple[Recipe, Recipe]] = {
     "ReduceL1": (Recipe(1), Recipe(0)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._shapes import (
     MS,
@@ -17,7 +18,6 @@ from profiler.cost._shapes import (
     string,
     work,
 )
-from profiler.records import Op
 
 _TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op, Tensor
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import MS, axis_of, constant, given, integer, need, out, shape, size, work
-from profiler.records import Op, Tensor
 
 
 def _log2(count: int) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from profiler.base.records import Op
 from profiler.cost import Cost, Moved, cost
 from profiler.cost._shapes import need, out, shape, size, work
-from profiler.records import Op
 
 
 @cost("SequenceConstruct", "SequenceInsert", "SequenceErase", "SequenceAt")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, dequantize, quantize, softmax
 from profiler.cost._shapes import MS, axis_of, given, integer, need, shape, size, work
-from profiler.records import Op
 
 
 def _rows(op: Op, flattened: bool, default: int) -> tuple[int, int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, UnknownShapeError, cost
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import MS, constant, given, integer, need, out, shape, size, work
-from profiler.records import Op
 
 _NOTE = "5 n log2 n per complex transform, half of it per real one"
 

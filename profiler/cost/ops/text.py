@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from profiler.base.records import Op
 from profiler.cost import Cost, NoWidthError, cost
 from profiler.cost._ml import items, reading, table
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import integer, need, out, shape, size, string, work
-from profiler.records import Op
 
 
 @cost("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch")

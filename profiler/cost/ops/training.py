@@ -7,10 +7,10 @@ counted; nor is a regularisation whose coefficient is 0.
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import need, number, size, string, work
-from profiler.records import Op
 
 TRAINING = "ai.onnx.preview.training"
 

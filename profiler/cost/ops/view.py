@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._shapes import MS, constant, given, integer, made, out, size, view, work
-from profiler.records import Op
 
 
 @cost("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "BitCast")

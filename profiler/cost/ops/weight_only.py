@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from profiler.base.records import Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, fused_activation, normalize
 from profiler.cost._shapes import MS, constant, given, integer, need, out, shape, size, work
-from profiler.records import Op
 
 _NOTE = "each packed weight unpacked once"
 

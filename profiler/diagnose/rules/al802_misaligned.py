@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from profiler.base.records import LayerResult
+from profiler.base.units import format_ns
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import (
     Product,
@@ -40,8 +42,6 @@ from profiler.diagnose.products import (
     too_little,
 )
 from profiler.diagnose.silence import bound_otherwise, judged, silent_by
-from profiler.records import LayerResult
-from profiler.units import format_ns
 
 
 class _Padding(NamedTuple):

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from profiler.base.records import LayerResult, PlanTensor
+from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
 from profiler.diagnose.silence import bound_otherwise, no_work, unpriced
-from profiler.records import LayerResult, PlanTensor
-from profiler.units import format_bytes, format_ns
 
 
 class _Thrash(NamedTuple):

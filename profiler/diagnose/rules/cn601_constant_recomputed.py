@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Claim, needless, rule
-from profiler.records import LayerResult
 
 
 def _silent(_case: Case, layer: LayerResult) -> str:

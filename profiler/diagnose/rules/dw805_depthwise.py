@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from profiler.base.plan_words import layout, main_tensors
+from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import UNIT_WORDS, beside_roof, main_kernel, no_product, product_of, shown
 from profiler.diagnose.silence import judged, near_roof, silent_by
-from profiler.plan_words import layout, main_tensors
-from profiler.records import LayerResult
 
 _REMEDY = (
     "fp16 with channels last and a multiple of 8 channels (--fp16), or merge it with the pointwise convolution next "

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from profiler.base.records import Layer, LayerResult, Op, PlanEdge
+from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
-from profiler.records import Layer, LayerResult, Op, PlanEdge
-from profiler.units import format_bytes, format_ns
 
 _POINTWISE = frozenset(
     {"Abs", "Add", "Ceil", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish",

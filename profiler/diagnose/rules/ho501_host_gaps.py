@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.records import LayerResult
+from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, rule
 from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED, WAITING
-from profiler.records import LayerResult
-from profiler.units import format_ns, format_percent
 
 
 def _silent(case: Case, _layer: LayerResult) -> str:

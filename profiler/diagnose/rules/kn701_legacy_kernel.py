@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import (
     MainKernel,
@@ -39,7 +40,6 @@ from profiler.diagnose.products import (
     too_little,
 )
 from profiler.diagnose.silence import judged, near_roof, silent_by
-from profiler.records import LayerResult
 
 
 class _Legacy(NamedTuple):

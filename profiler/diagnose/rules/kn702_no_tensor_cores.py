@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from profiler.base.records import LayerResult
+from profiler.base.units import format_ns, format_rate
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import (
     MainKernel,
@@ -38,8 +40,6 @@ from profiler.diagnose.products import (
     too_little,
 )
 from profiler.diagnose.silence import judged, silent_by
-from profiler.records import LayerResult
-from profiler.units import format_ns, format_rate
 
 
 class _Idle(NamedTuple):

@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import Product, beside_roof, has_weights, no_product, product_of, shown, thin_remedy
 from profiler.diagnose.silence import bound_otherwise, judged, near_roof, silent_by
-from profiler.kernel_name import KernelName
-from profiler.records import LayerResult
+from profiler.kernel_names.parse import KernelName
 
 
 class _Thin(NamedTuple):

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from profiler.base.records import LayerResult, Match
+from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.products import PRODUCT_OPS, explains, more_kernels, no_product, product_of, shown, too_little
 from profiler.diagnose.silence import judged, silent_by
-from profiler.records import LayerResult, Match
-from profiler.units import format_ns, format_percent
 
 
 def _remedy(case: Case) -> str:

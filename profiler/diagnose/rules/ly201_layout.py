@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
+from profiler.base.plan_words import change
+from profiler.base.records import LayerResult, PlanLayer
+from profiler.base.units import format_ns
 from profiler.diagnose import Case, Claim, needless, rule
-from profiler.plan_words import change
-from profiler.records import LayerResult, PlanLayer
-from profiler.units import format_ns
 
 
 def _silent(_case: Case, layer: LayerResult) -> str:

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from profiler.base.records import LayerResult
+from profiler.base.units import format_bytes, format_ns, format_percent
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.launches import Launch, excess_ns, launches
 from profiler.diagnose.silence import near_roof, no_work, unpriced
-from profiler.records import LayerResult
-from profiler.units import format_bytes, format_ns, format_percent
 
 _REMEDIES = {
     "grid": "give it more blocks: a larger batch, split-k, or a reduction in two steps",

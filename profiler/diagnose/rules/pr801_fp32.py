@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.records import LayerResult
+from profiler.base.units import format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Claim, rule
 from profiler.diagnose.products import multiplies, no_product, product_dtype, tf32_off
 from profiler.diagnose.silence import bound_otherwise, judged
-from profiler.records import LayerResult
-from profiler.units import format_ns, format_percent, format_rate
 
 
 def _judge(case: Case, layer: LayerResult) -> int | str:

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.plan_words import change
+from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Claim, needless, rule
 from profiler.diagnose.lints import quantisation
-from profiler.plan_words import change
-from profiler.records import LayerResult
 
 _OPS = ("QuantizeLinear", "DequantizeLinear")
 

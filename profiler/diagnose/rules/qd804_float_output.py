@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from profiler import units
+from profiler.base import units
+from profiler.base.plan_words import is_product, is_reduction
+from profiler.base.records import LayerResult, MatchedLayer, PlanLayer, PlanTensor
+from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
 from profiler.diagnose.lints import NARROW, quantisation
-from profiler.plan_words import is_product, is_reduction
-from profiler.records import LayerResult, MatchedLayer, PlanLayer, PlanTensor
-from profiler.units import format_bytes, format_ns
 
 _FLOAT = ("fp16", "bf16", "fp32")
 

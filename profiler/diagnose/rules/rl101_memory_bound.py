@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.records import Bound, LayerResult, Op
+from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.silence import bound_otherwise, near_roof, no_work, unpriced
-from profiler.records import Bound, LayerResult, Op
-from profiler.units import format_bytes, format_ns, format_percent, format_rate
 
 _BOUNDS: tuple[Bound, ...] = ("dram", "l2")
 """What bounds the layers that the rule is about."""

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.records import LayerResult, Spread
+from profiler.base.units import format_percent
 from profiler.diagnose import Case, Claim, rule
-from profiler.records import LayerResult, Spread
-from profiler.units import format_percent
 
 _CLOCKS = {
     "sm_clock_mhz": ("SM clock", "--lock-gpu-clocks"),

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.records import ClockSummary, LayerResult
+from profiler.base.units import format_percent
 from profiler.diagnose import Case, Claim, rule
-from profiler.records import ClockSummary, LayerResult
-from profiler.units import format_percent
 
 _IDLE = "idle"
 """NVML's reason of a GPU that has nothing to do: it holds nothing down."""

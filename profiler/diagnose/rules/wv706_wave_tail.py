@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.records import LayerResult
+from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, by_cause, place, rule
 from profiler.diagnose.launches import Launch, excess_ns, launches
 from profiler.diagnose.products import least_healthy
 from profiler.diagnose.silence import no_work, unpriced
-from profiler.records import LayerResult
-from profiler.units import format_ns, format_percent
 
 _ARITHMETIC = ("tensor", "vector", "sfu")
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profiler.units import FLOP_PER_MAC
+from profiler.base.units import FLOP_PER_MAC
 
 WORKSPACE = 64 << 20
 """Bytes of device memory that an algorithm may use on top of its operands."""

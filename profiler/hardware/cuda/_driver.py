@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from profiler.errors import MissingError
+from profiler.base.errors import MissingError
 
 INSTALL = "pip install 'trtprof[gpu]'"
 """What brings the packages that measuring a GPU takes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from profiler.units import FLOP_PER_MAC
+from profiler.base.units import FLOP_PER_MAC
 
 THREADS = 256
 """Threads a block of every kernel."""

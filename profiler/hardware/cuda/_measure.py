@@ -22,8 +22,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from profiler import child, nvml_session
-from profiler.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.units import format_bytes
 from profiler.hardware import _fit
 from profiler.hardware._exchange import Failure
 from profiler.hardware._fit import Reading, Task
@@ -31,7 +31,7 @@ from profiler.hardware.cuda import _cublas, _driver, _kernels, _workloads
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
 from profiler.hardware.cuda._kernels import THREADS, ComputeKernel
 from profiler.hardware.cuda._workloads import Device, Memory, Run, Workload
-from profiler.units import format_bytes
+from profiler.runtime import child, nvml_session
 
 BATCH_NS = 2e6
 """Runs that together take about this long are timed by one pair of events, which resolve half a microsecond."""

@@ -8,11 +8,11 @@ from ctypes import c_uint64 as u64
 from itertools import cycle
 from typing import NamedTuple, Protocol
 
+from profiler.base.units import format_bytes
 from profiler.hardware._fit import Task
 from profiler.hardware.cuda import _cublas
 from profiler.hardware.cuda._driver import Argument, Properties
 from profiler.hardware.cuda._kernels import PIECE, THREADS, TILE, ComputeKernel
-from profiler.units import format_bytes
 
 Run = Callable[[], None]
 """Puts one run of a workload on the stream."""

@@ -27,14 +27,14 @@ from typing import Literal
 
 import msgspec
 
-from profiler import child
-from profiler.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.records import Ceilings, LiveGpu, Measurement, Roof
+from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
 from profiler.hardware import _fit, gpus, nvml
 from profiler.hardware._exchange import result_of
 from profiler.hardware.cuda._driver import INSTALL
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
-from profiler.records import Ceilings, LiveGpu, Measurement, Roof
-from profiler.units import format_bytes, format_ns, format_percent, format_rate
+from profiler.runtime import child
 
 Progress = Callable[[str], None]
 Measure = Callable[[GpuRequest], GpuMeasured]

@@ -11,11 +11,11 @@ import os
 import sys
 import time
 
-from profiler.errors import CaptureError, TrtprofError
+from profiler.base.errors import CaptureError, TrtprofError
+from profiler.base.records import Ceilings
+from profiler.base.units import format_percent
 from profiler.hardware.cuda import _driver, _measure, calibrate
 from profiler.hardware.cuda._exchange import GpuMeasured
-from profiler.records import Ceilings
-from profiler.units import format_percent
 
 
 def selfcheck(index: int = 0, *, seconds: float = calibrate.SECONDS) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from profiler.records import Op, Tensor
-from profiler.registry import Registry
+from profiler.base.records import Op, Tensor
+from profiler.base.registry import Registry
 
 Rule = Callable[[Op], Sequence[Tensor | None]]
 

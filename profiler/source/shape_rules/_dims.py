@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from profiler.records import Dim, Op, Tensor
+from profiler.base.records import Dim, Op, Tensor
 
 Shape = tuple[Dim, ...]
 MS = "com.microsoft"

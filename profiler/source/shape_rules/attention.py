@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.records import Dim, Op, Tensor
+from profiler.base.records import Dim, Op, Tensor
 from profiler.source.shape_rules import rule
 from profiler.source.shape_rules._dims import (
     MS,

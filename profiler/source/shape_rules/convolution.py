@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from profiler.records import Dim, Op, Tensor
+from profiler.base.records import Dim, Op, Tensor
 from profiler.source.shape_rules import rule
 from profiler.source.shape_rules._dims import (
     MS,

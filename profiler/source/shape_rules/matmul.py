@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler import onnx_graph
-from profiler.records import Dim, Op, Tensor
+from profiler.base import onnx_graph
+from profiler.base.records import Dim, Op, Tensor
 from profiler.source.shape_rules import rule
 from profiler.source.shape_rules._dims import (
     MS,

@@ -1,0 +1,249 @@
+"""From the artefacts of a run on a GPU to its result: kernels led to layers, priced, predicted and diagnosed.
+
+A pure function of what was saved, as `profiler.analysis.cpu` is for a CPU: the same artefacts give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from profiler.align.gpu_kernels import TraceAlignment, align_trace
+from profiler.align.nodes import match_layers
+from profiler.align.ort_cuda import align_ort
+from profiler.analysis.counters import confirmed
+from profiler.analysis.onnxruntime import layers_as_run, priced_layers
+from profiler.analysis.plan import PricedPlan, price_plan
+from profiler.analysis.run import analyse_measured
+from profiler.analysis.trace import measured_by
+from profiler.base import run_folder
+from profiler.base.kernel_counters import COUNTERS_FILE, Counters
+from profiler.base.records import (
+    Backend,
+    Ceilings,
+    Device,
+    Engine,
+    EngineFacts,
+    GpuSpec,
+    InferenceTimes,
+    LiveGpu,
+    Run,
+    Source,
+)
+from profiler.base.run_folder import Request, RunFolder
+from profiler.base.trace import GpuTrace
+from profiler.base.trace_file import load_trace
+from profiler.base.units import format_ns
+from profiler.capture.gpu_record import NODE_EVENTS_FILE, GpuCapture
+from profiler.diagnose import Case, Judge
+from profiler.diagnose.config import judge_of
+from profiler.engine.inspector import read_layer_info
+from profiler.hardware.clocked import at_clock, sm_clock_mhz
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class PlanArtefact(msgspec.Struct, frozen=True, kw_only=True):
+    """Artefact of the engine stage with TensorRT; what the library said of the layers lies beside it.
+
+    Attributes:
+        backend: Which one, and why.
+        facts: How the engine came about.
+        layers_file: In the run folder: the plan as printed by the build, or the inspector's JSON.
+        layers: How many there are in it.
+        added_nodes: Nodes that a conversion put into the model before the build.
+        engine: The engine file that ran.
+        profiled_engine: That of the profile, where it is another one.
+        layers_asked: How many layers ``engine`` has then.
+    """
+
+    backend: Backend
+    facts: EngineFacts
+    layers_file: str
+    layers: int
+    added_nodes: tuple[str, ...] = ()
+    engine: str
+    profiled_engine: str = ""
+    layers_asked: int = 0
+
+
+class GpuArtefact(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU of a run as its driver describes it, its datasheet, and in words why this one."""
+
+    live: LiveGpu
+    spec: GpuSpec
+    reason: str
+
+
+class _Aligned(NamedTuple):
+    priced: PricedPlan
+    alignment: TraceAlignment
+    backend: Backend
+    notes: tuple[str, ...] = ()
+
+
+def analyse_gpu(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
+    """The result of a run on a GPU from its saved artefacts alone: no model, no engine, no device.
+
+    Args:
+        folder: Of the run.
+        seen: Given the case that the rules look at.
+
+    Raises:
+        MissingError: An artefact is missing because the run did not get that far.
+        CaptureError: Kernels could not be aligned.
+    """
+    request = folder.read(run_folder.REQUEST, Request)
+    source = folder.read(run_folder.SOURCE, Source)
+    gpu = folder.read(run_folder.GPU, GpuArtefact)
+    capture = folder.read(run_folder.CAPTURE, GpuCapture)
+    ceilings, clock_notes = at_clock(
+        folder.read(run_folder.CEILINGS, Ceilings),
+        capture.clocks_clean,
+        gpu.spec,
+        profiled=capture.clocks_profiled,
+        max_memory_clock_mhz=gpu.live.max_memory_clock_mhz,
+    )
+    trace = load_trace(folder.path)
+    times = times_of(folder.table(run_folder.LATENCY))
+    if folder.has(run_folder.PLAN):
+        found = _tensorrt(folder, source, trace, capture)
+    else:
+        found = _ort_cuda(folder, source, trace, capture)
+    measured = measured_by(trace, found.alignment, times)
+    measured = measured._replace(
+        latency=capture.latency,
+        profiled=capture.profiled,
+        graph_ns=next((mode.latency.median_ns for mode in capture.clean.modes if mode.mode == "cuda graph"), 0),
+        clocks=capture.clocks_clean,
+        clocks_profiled=capture.clocks_profiled,
+        notes=tuple(dict.fromkeys((*_facts(capture), *clock_notes, *found.notes, *capture.notes, *measured.notes))),
+    )
+    clock_mhz = sm_clock_mhz(capture.clocks_clean, capture.clocks_profiled)
+
+    def analyse(judge: Judge) -> Run:
+        return analyse_measured(found.priced, source, measured, ceilings, gpu.spec, clock_mhz=clock_mhz, judge=judge)
+
+    run = _with_counters(folder, judge_of(request, seen), analyse)
+    return msgspec.structs.replace(
+        run,
+        backend=found.backend,
+        device=msgspec.structs.replace(folder.read(run_folder.DEVICE, Device), clock_mhz=run.device.clock_mhz),
+        versions={**run.versions, **capture.versions, "trtprof": request.version},
+        modes=capture.clean.modes,
+        checks=capture.clean.checks,
+        created=request.created,
+    )
+
+
+def _with_counters(folder: RunFolder, judge: Judge, analyse: Callable[[Judge], Run]) -> Run:
+    """The result, held against hardware counters where the run has some."""
+    if not folder.has(COUNTERS_FILE):
+        return analyse(judge)
+    counters = folder.read(COUNTERS_FILE, Counters)
+    if counters.failure:
+        run = analyse(judge)
+        return msgspec.structs.replace(run, assumptions=(*run.assumptions, f"no counters: {counters.failure}"))
+    run = confirmed(counters.launches, judge, analyse)
+    return msgspec.structs.replace(run, versions={**run.versions, "ncu": counters.version})
+
+
+def times_of(samples: pd.DataFrame) -> InferenceTimes:
+    """Times of inferences without the profiler and without a CUDA graph: rows of `capture.gpu_record.TIME_COLUMNS`."""
+    stream = samples[samples["mode"] == "stream"]
+
+    def column(name: str) -> tuple[int, ...]:
+        return tuple(int(value) for value in stream[name])
+
+    return InferenceTimes(
+        latency_ns=column("latency_ns"),
+        compute_ns=column("compute_ns"),
+        enqueue_ns=column("enqueue_ns"),
+        h2d_ns=column("h2d_ns"),
+        d2h_ns=column("d2h_ns"),
+    )
+
+
+def _tensorrt(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCapture) -> _Aligned:
+    built = folder.read(run_folder.PLAN, PlanArtefact)
+    priced = price_plan(read_layer_info(folder.file(built.layers_file)), source, built.facts, built.added_nodes)
+    alignment = align_trace(trace, priced.document.layers, iteration_range=capture.iteration_range)
+    apart = (
+        f"kernels are those of an engine of {built.layers} layers built without auxiliary streams, so that each is led "
+        f"to its layer for sure; the latency is that of the engine as asked for, of {built.layers_asked} layers "
+        "(--maxAuxStreams N profiles an engine of N streams itself)"
+    )
+    return _Aligned(priced, alignment, built.backend, (apart,) if built.profiled_engine else ())
+
+
+def _ort_cuda(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCapture) -> _Aligned:
+    engine = folder.read(run_folder.ENGINE, Engine)
+    shaped = layers_as_run(engine.layers, capture.inputs, capture.runtime_shapes)
+    layers, fates = match_layers(source.nodes, shaped)
+    priced = priced_layers(layers, fates, source, engine)
+    events = folder.table(NODE_EVENTS_FILE)
+    found = align_ort(
+        trace,
+        layers,
+        events,
+        guess_ns=_guess_ns(trace, events, capture),
+        within_ns=capture.under.clock_within_ns or 1_000_000,
+        matched=priced.document.layers,
+    )
+    return _Aligned(priced, found.alignment, engine.backend, tuple(_placed(capture)))
+
+
+def _guess_ns(trace: GpuTrace, events: pd.DataFrame, capture: GpuCapture) -> int | None:
+    """When ONNX Runtime's profile began on the clock of the collector, as far as that is known.
+
+    Where the worker could not read that clock, as under nsys, the first inference has a range on it.
+    """
+    if capture.under.clock_guess_ns is not None or capture.iteration_range is None:
+        return capture.under.clock_guess_ns
+    ranges = trace.ranges[trace.ranges["name"].astype(str).str.startswith(capture.iteration_range)]
+    inferences = events[events["layer"].astype(str) == ""]
+    if not len(ranges) or not len(inferences):
+        return None
+    return int(ranges["start_ns"].min()) - int(inferences["start_ns"].min())
+
+
+def _placed(capture: GpuCapture) -> Iterable[str]:
+    """What did not run on the GPU."""
+    for names, what in (
+        (capture.under.cpu_layers, "ran on the CPU, where no kernel times them"),
+        (capture.under.copy_layers, "copy between the host and the GPU"),
+    ):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            yield f"{len(names)} layers {what}: {', '.join(names[:3])}{more}"
+
+
+def _facts(capture: GpuCapture) -> Iterable[str]:
+    """How it was measured, in sentences."""
+    yield f"collector {capture.collector}: {capture.collector_reason}"
+    clean = capture.clean
+    by = "CUDA events" if clean.timed_by == "cuda events" else "the host's clock"
+    for mode in clean.modes:
+        parts = [
+            f"{what} {format_ns(ns)}"
+            for what, ns in (
+                ("copies to the GPU", mode.h2d_ns),
+                ("GPU", mode.compute_ns),
+                ("copies back", mode.d2h_ns),
+                ("enqueuing", mode.enqueue_ns),
+            )
+            if ns
+        ]
+        name = "with a CUDA graph" if mode.mode == "cuda graph" else "without the profiler"
+        yield f"{name}: {format_ns(mode.latency.median_ns)} ({', '.join(parts)}; by {by})"
+    if clean.no_cuda_graph:
+        yield f"no CUDA graph: {clean.no_cuda_graph}"
+    if clean.copies > 1:
+        yield f"{clean.copies} copies of the inputs took turns, so that none was left in the L2 (--cold-l2)"
+    else:
+        yield "every inference has its inputs in the same place, as a deployed loop has (--cold-l2 rotates them)"
+    yield from clean.notes
+    yield from capture.under.notes

@@ -1,0 +1,119 @@
+"""Who reads what from whom, of the layers of an engine and of the nodes of its model (`records.RunGraph`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from profiler.base.records import Layer, Node, PlanLayer, RunGraph
+
+_UNKNOWN_BYTES = -1
+
+
+class _Access(NamedTuple):
+    """What a layer reads and writes: tensors by name, with their bytes (-1 where they are not known)."""
+
+    name: str
+    reads: dict[str, int]
+    writes: dict[str, int]
+
+
+def graph_of_layers(layers: Sequence[Layer], nodes: Sequence[Node]) -> RunGraph:
+    """The graph of an engine of ONNX Runtime.
+
+    Args:
+        layers: In execution order, with the shapes of the run.
+        nodes: Of the model, in graph order.
+    """
+    return _graph(
+        [
+            _Access(
+                layer.name,
+                {t.name: _bytes(t.nbytes) for t in layer.op.inputs if t is not None},
+                {t.name: _bytes(t.nbytes) for t in layer.op.outputs if t is not None},
+            )
+            for layer in layers
+        ],
+        nodes,
+    )
+
+
+def graph_of_plan(layers: Sequence[PlanLayer], names: Sequence[str], nodes: Sequence[Node]) -> RunGraph:
+    """The graph of a TensorRT engine.
+
+    Args:
+        layers: In execution order.
+        names: What they are called in the result, in the same order.
+        nodes: Of the model, in graph order; empty where there is none.
+    """
+    return _graph(
+        [
+            _Access(
+                name,
+                {tensor.name: _bytes(tensor.nbytes) for tensor in layer.inputs},
+                {tensor.name: _bytes(tensor.nbytes) for tensor in layer.outputs},
+            )
+            for layer, name in zip(layers, names, strict=True)
+        ],
+        nodes,
+    )
+
+
+def _bytes(known: int | None) -> int:
+    return _UNKNOWN_BYTES if known is None else known
+
+
+def _graph(layers: Sequence[_Access], nodes: Sequence[Node]) -> RunGraph:
+    """Edges lead from a layer to a later one: what a loop hands to its next round is not drawn.
+
+    A name that is written several times, as the parts of a Concat are, stands for its last writer.
+    """
+    makers: dict[str, int] = {}
+    edges: list[tuple[int, int, str, int]] = []
+    for at, layer in enumerate(layers):
+        for tensor, nbytes in layer.reads.items():
+            if tensor in makers:
+                edges.append((makers[tensor], at, tensor, nbytes))
+        makers.update(dict.fromkeys(layer.writes, at))
+    edges_of_nodes = node_edges(nodes)
+    return RunGraph(
+        layers=tuple(layer.name for layer in layers),
+        layer_from=tuple(edge[0] for edge in edges),
+        layer_to=tuple(edge[1] for edge in edges),
+        tensor=tuple(edge[2] for edge in edges),
+        nbytes=tuple(edge[3] for edge in edges),
+        node_from=tuple(maker for maker, _ in edges_of_nodes),
+        node_to=tuple(reader for _, reader in edges_of_nodes),
+    )
+
+
+def node_edges(nodes: Sequence[Node]) -> list[tuple[int, int]]:
+    """Which node reads from which, as places of maker and reader, each pair once, by reader.
+
+    A node of a subgraph also reads from the graphs around it.
+    """
+    makers = {
+        (node.graph, tensor.name): at
+        for at, node in enumerate(nodes)
+        for tensor in node.op.outputs
+        if tensor is not None
+    }
+    pairs: dict[tuple[int, int], None] = {}
+    for at, node in enumerate(nodes):
+        for tensor in node.op.inputs:
+            if tensor is None:
+                continue
+            maker = next(
+                (makers[scope, tensor.name] for scope in _scopes(node.graph) if (scope, tensor.name) in makers), at
+            )
+            if maker != at:
+                pairs[maker, at] = None
+    return list(pairs)
+
+
+def _scopes(graph: str) -> Iterable[str]:
+    """The graph and those around it: what is before each slash of its path, the main graph (``""``) last."""
+    while graph:
+        yield graph
+        graph = graph.rpartition("/")[0]
+    yield ""

@@ -1,0 +1,151 @@
+"""From a TensorRT plan and, where there is one, its ONNX model to layers with their nodes, work and estimates.
+
+A pure function of a file: no TensorRT and no GPU is needed. Prediction and analysis both stand on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from profiler.align.plan import match_plan
+from profiler.analysis.work import scaled
+from profiler.base.plan_words import LAUNCHING
+from profiler.base.records import Ceilings, EngineFacts, EnginePlan, Estimate, Plan, PlanEdge, PlanSummary, Source
+from profiler.cost.plan import PlanCost, plan_costs
+from profiler.diagnose.plan_summary import summarise
+from profiler.estimate.cache import Access, Traffic, never_read, traffic_of_accesses
+from profiler.estimate.edges import Edge, plan_edges, priced_edges
+from profiler.estimate.roofline import estimate
+
+
+class PricedPlan(NamedTuple):
+    """A plan with all that does not depend on a GPU; the three tuples go by layer, in execution order."""
+
+    document: EnginePlan
+    costs: tuple[PlanCost, ...]
+    accesses: tuple[Access, ...]
+    outputs: frozenset[str]
+    """Tensors that the engine gives out."""
+    edges: tuple[Edge, ...]
+
+
+class PlanOnDevice(NamedTuple):
+    """A plan on a device: estimates and traffic of one run of each layer, and its summary over one inference."""
+
+    estimates: tuple[Estimate | None, ...]
+    traffic: tuple[Traffic, ...]
+    edges: tuple[PlanEdge, ...]
+    summary: PlanSummary
+
+
+def price_plan(
+    plan: Plan, source: Source | None = None, facts: EngineFacts | None = None, added: Sequence[str] = ()
+) -> PricedPlan:
+    """Lead the layers of a plan back to ONNX nodes, and count their work.
+
+    Args:
+        plan: What `engine.inspector` read.
+        source: The model, with shapes; None where it is not at hand.
+        facts: How the engine came about; the plan's own notes are added to its.
+        added: Nodes that a conversion put into the model before the build (`Precision.added_nodes`).
+    """
+    nodes = source.nodes if source is not None else ()
+    given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
+    layers, fates = match_plan(nodes, plan, outputs=given_out, added=added)
+    costs = plan_costs(layers, {node.name: node.op for node in nodes})
+    runs = [cost.runs for cost in costs]
+    accesses = [Access(str(index), cost.reads, cost.writes) for index, cost in enumerate(costs)]
+    outputs = frozenset(
+        [*given_out, *(binding.name for binding in plan.bindings if binding.mode == "output")]
+    ) | never_read(accesses)
+    edges = plan_edges(layers, accesses, nodes, sorted(outputs), runs)
+    facts = facts or EngineFacts()
+    works = tuple(None if cost.work is None else scaled(cost.work, cost.runs) for cost in costs)
+    document = EnginePlan(
+        facts=msgspec.structs.replace(facts, era=facts.era or plan.era, notes=(*facts.notes, *plan.notes)),
+        bindings=plan.bindings,
+        layers=layers,
+        works=works,
+        fates=fates,
+        op_types={
+            node.name: f"{node.op.domain}::{node.op.op_type}" if node.op.domain else node.op.op_type for node in nodes
+        },
+        summary=summarise(layers, works, fates, edges=[edge.edge for edge in edges], bindings=plan.bindings),
+    )
+    return PricedPlan(document, tuple(costs), tuple(accesses), outputs, edges)
+
+
+def traffic_of(priced: PricedPlan, cache_bytes: int) -> tuple[Traffic, ...]:
+    """What every layer finds in a last-level cache of this size, in one of its runs.
+
+    Of the rounds of a loop it is the second: the first one leaves behind what the others find.
+    """
+    steps = list(_steps(priced.costs))
+    traffic = traffic_of_accesses([priced.accesses[at] for at in steps], cache_bytes, outputs=priced.outputs)
+    return tuple(found for _, found in sorted(dict(zip(steps, traffic, strict=True)).items()))
+
+
+def _steps(costs: Sequence[PlanCost]) -> Iterator[int]:
+    """Positions of the layers as they run, loops for two rounds."""
+    for runs, group in itertools.groupby(range(len(costs)), key=lambda at: costs[at].runs):
+        body = list(group)
+        yield from body if runs == 1 else body * 2
+
+
+def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traffic]) -> tuple[Estimate | None, ...]:
+    """What every layer should take in one run, on a device with this traffic.
+
+    None where it launches nothing or has no price.
+    """
+    known: dict[tuple[object, ...], Estimate] = {}
+    """By all that `estimate` looks at: most layers of a large plan are like others."""
+    estimates: list[Estimate | None] = []
+    for matched, cost, moved in zip(priced.document.layers, priced.costs, traffic, strict=True):
+        work = cost.work
+        if work is None or matched.role not in LAUNCHING:
+            estimates.append(None)
+            continue
+        arithmetic = work.tensor_flops, work.vector_flops, work.dtype, *work.special.items()
+        place = work.bytes_read, work.bytes_written, moved, *arithmetic
+        if place not in known:
+            known[place] = estimate(work, moved, ceilings)
+        estimates.append(known[place])
+    return tuple(estimates)
+
+
+def on_device(
+    priced: PricedPlan,
+    ceilings: Ceilings,
+    times_ns: Sequence[int | None] | None = None,
+    traffic: tuple[Traffic, ...] | None = None,
+) -> PlanOnDevice:
+    """What every layer should take on a device.
+
+    Args:
+        priced: The plan.
+        ceilings: Of the device.
+        times_ns: Measured times by layer, for the summary; without them it has the attainable ones.
+        traffic: Result of `traffic_of` for the cache of the device, where it is at hand.
+    """
+    layers = priced.document.layers
+    traffic = traffic_of(priced, ceilings.cache_bytes) if traffic is None else traffic
+    estimates = estimates_of(priced, ceilings, traffic)
+    edges = priced_edges(priced.edges, [cost.work for cost in priced.costs], estimates)
+    attainable = [
+        None if found is None else found.attainable_ns * cost.runs
+        for found, cost in zip(estimates, priced.costs, strict=True)
+    ]
+    summary = summarise(
+        layers,
+        priced.document.works,
+        priced.document.fates,
+        times_ns=attainable if times_ns is None else times_ns,
+        edges=edges,
+        bindings=priced.document.bindings,
+        lints=priced.document.summary.lints,
+    )
+    return PlanOnDevice(estimates, traffic, edges, summary)

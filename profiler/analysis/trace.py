@@ -1,0 +1,279 @@
+"""A TensorRT engine under a capture of the GPU: every kernel led back to its layer, beside what the roofline allows.
+
+A pure function of what was captured, like `profiler.analysis.run`, and with the same result. Times of layers are
+those of their kernels; what lies between the kernels is in the ledger.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from profiler.align.gpu_kernels import TraceAlignment, align_trace
+from profiler.analysis.plan import PricedPlan, price_plan
+from profiler.analysis.run import Measured, analyse_measured, latency_of, layer_names, without_model
+from profiler.analysis.timeline import timeline_of_trace
+from profiler.base.records import (
+    Ceilings,
+    GpuSpec,
+    InferenceTimes,
+    Latency,
+    Match,
+    MatchedLayer,
+    ModelInfo,
+    Plan,
+    PlanLayer,
+    Run,
+    Source,
+)
+from profiler.base.trace import GpuTrace
+from profiler.base.units import format_bytes, format_ns
+from profiler.diagnose import JUDGE, Judge
+from profiler.diagnose.ledger import Around
+
+_PARTS = ("copy_ns", "overlap_ns", "gap_inside_ns", "gap_between_ns", "gap_host_ns")
+"""Columns of the iterations that the ledger has rows for."""
+_TO_DEVICE, _FROM_DEVICE = "memcpy HtoD", "memcpy DtoH"
+
+
+def analyse_trace(
+    trace: GpuTrace,
+    priced: PricedPlan | None,
+    source: Source | None,
+    times: InferenceTimes | None,
+    ceilings: Ceilings,
+    spec: GpuSpec,
+    *,
+    device: int | None = None,
+    iteration_range: str | None = None,
+    model: ModelInfo | None = None,
+    files: Mapping[str, str] | None = None,
+    clock_mhz: float | None = None,
+    judge: Judge = JUDGE,
+) -> Run:
+    """Set the kernels of a capture beside the roofline of their layers.
+
+    Args:
+        trace: The capture.
+        priced: The plan of the engine and its work; None to take the layers from the NVTX ranges: then nothing
+            is known of their work.
+        source: The model that the engine was built from, with its shapes; None where it is not at hand.
+        times: Times of whole inferences without the profiler; without them the latency is that of the capture.
+        ceilings: Of the GPU that ran it.
+        spec: The datasheet of that GPU.
+        device: The GPU of the capture to look at; None for all that worked.
+        iteration_range: See `align.gpu_kernels.align_trace`.
+        model: What to say of the model where there is no source.
+        files: What was read, by role.
+        clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
+        judge: By what the case is judged.
+
+    Raises:
+        CaptureError: No kernel ran, or attribution did not conserve the captured time.
+        UsageError: The device did no work in this capture, but others did.
+    """
+    if priced is not None and source is None:
+        priced = without_model(priced)
+    given = None if priced is None else priced.document.layers
+    alignment = align_trace(trace, given, device=device, iteration_range=iteration_range)
+    alone = priced is None and not alignment.layers
+    if alone:
+        alignment = _by_kernel(trace, alignment)
+    return analyse_measured(
+        _of_names(alignment, "kernels" if alone else "NVTX ranges") if priced is None else priced,
+        source,
+        measured_by(trace, alignment, times, planned=given is not None),
+        ceilings,
+        spec,
+        model=model,
+        files=files,
+        clock_mhz=clock_mhz,
+        judge=judge,
+    )
+
+
+def _of_names(alignment: TraceAlignment, what: str) -> PricedPlan:
+    """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work."""
+    plan = Plan(
+        era=f"the {what} of the capture",
+        layers=tuple(matched.layer for matched in alignment.layers),
+        notes=(f"no layer information was given: the layers are {what}, and their work is not known",),
+    )
+    priced = price_plan(plan)
+    reason = "the name of a kernel or of an NVTX range does not tell its work"
+    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
+    document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
+    return priced._replace(costs=costs, document=document)
+
+
+def _by_kernel(trace: GpuTrace, alignment: TraceAlignment) -> TraceAlignment:
+    """Where no range tells of a layer either, each name of a kernel stands for itself: seen, though led nowhere."""
+    names = list(dict.fromkeys(match.kernel for match in alignment.unattributed))
+    place = {name: at for at, name in enumerate(names)}
+    known = np.array([place.get(str(name), -1) for name in trace.work["name"].cat.categories], dtype=np.int32)
+    codes = trace.work["name"].cat.codes.to_numpy()
+    work = alignment.work.assign(layer=np.where(alignment.work["counted"], known[codes], np.int32(-1)))
+    kept = alignment.iterations.index[alignment.iterations["kept"]]
+    rows = (work["layer"] >= 0).to_numpy()
+    duration = (trace.work["end_ns"] - trace.work["start_ns"]).to_numpy()[rows]
+    keys = [work[column].to_numpy()[rows] for column in ("iteration", "layer")]
+    sums = pd.Series(duration).groupby(keys).sum().unstack(fill_value=0)
+    medians = sums.reindex(index=kept, columns=range(len(names)), fill_value=0).median()
+    matches: list[list[Match]] = [[] for _ in names]
+    for match in alignment.unattributed:
+        matches[place[match.kernel]].append(msgspec.structs.replace(match, layer=match.kernel))
+    return alignment._replace(
+        layers=tuple(MatchedLayer(layer=PlanLayer(name=name, kind="kernel")) for name in names),
+        work=work,
+        matches=tuple(tuple(own) for own in matches),
+        unattributed=(),
+        per_iteration_ns=tuple(round(ns) for ns in medians),
+    )
+
+
+def measured_by(
+    trace: GpuTrace, alignment: TraceAlignment, times: InferenceTimes | None, *, planned: bool = True
+) -> Measured:
+    """What a capture says of the layers that its kernels were led to.
+
+    Args:
+        trace: The capture.
+        alignment: Of the same.
+        times: See `analyse_trace`.
+        planned: Whether the layers are those of a plan, and no NVTX ranges.
+    """
+    kept = alignment.iterations[alignment.iterations["kept"]]
+    spans = [int(value) for value in kept["end_ns"] - kept["start_ns"]]
+    profiled = _spread(spans) if spans else _whole(alignment)
+    latency, around = profiled, Around()
+    if times is not None and times.latency_ns:
+        latency, around, _ = latency_of(times, 0)
+    medians = {name: _median(kept[name]) for name in _PARTS}
+    if around.to_device_ns or around.from_device_ns:
+        # Of these the clean run tells; what is left are copies that the engine makes.
+        known = (_TO_DEVICE, _FROM_DEVICE)
+        counted = sum(transfer.per_iteration_ns for transfer in alignment.transfers if transfer.name in known)
+        medians["copy_ns"] = max(medians["copy_ns"] - counted, 0)
+    around = around._replace(
+        copies_ns=medians["copy_ns"],
+        overlap_ns=medians["overlap_ns"],
+        gaps_inside_ns=medians["gap_inside_ns"],
+        gaps_between_ns=medians["gap_between_ns"],
+        waiting_ns=medians["gap_host_ns"],
+        captured=True,
+    )
+    return Measured(
+        layers_ns=[
+            ns if matches else None for ns, matches in zip(alignment.per_iteration_ns, alignment.matches, strict=True)
+        ],
+        kernels=alignment.matches,
+        latency=latency,
+        profiled=profiled,
+        around=around,
+        # Of NVTX ranges alone nothing leads on to nodes: how surely kernels were led to the ranges is what counts.
+        coverage=alignment.node_coverage if planned else alignment.coverage,
+        captured_ns=alignment.captured_ns,
+        unattributed=alignment.unattributed,
+        unattributed_ns=_unattributed(trace, alignment),
+        gap_ns=medians["gap_inside_ns"] + medians["gap_between_ns"] + medians["gap_host_ns"],
+        enqueue_ns=alignment.launching.host_ns,
+        end_to_end=times is not None,
+        lacking=(*_lacking_launches(trace), *_lacking(alignment, times, planned=planned)),
+        notes=(*trace.notes, *_facts(alignment), *alignment.notes),
+        versions={trace.collector: trace.version} if trace.version else {},
+        timeline=timeline_of_trace(trace, alignment, layer_names(alignment.layers)),
+    )
+
+
+def _median(values: Iterable[int]) -> int:
+    found = [int(value) for value in values]
+    return round(statistics.median(found)) if found else 0
+
+
+def _spread(spans: list[int]) -> Latency:
+    """Latency of inferences as captured, from the first work on the GPU to the last."""
+    ordered = sorted(spans)
+    mean = statistics.fmean(ordered)
+    return Latency(
+        median_ns=_median(ordered),
+        p99_ns=ordered[max(-(-99 * len(ordered) // 100) - 1, 0)],
+        cv=statistics.pstdev(ordered) / mean if mean else 0.0,
+        n=len(ordered),
+        mean_ns=round(mean),
+        min_ns=ordered[0],
+        max_ns=ordered[-1],
+    )
+
+
+def _whole(alignment: TraceAlignment) -> Latency:
+    """Where no inference can be told from another, all of the capture is taken for one."""
+    return Latency(median_ns=alignment.busy_ns, p99_ns=alignment.busy_ns, cv=0.0, n=0)
+
+
+def _unattributed(trace: GpuTrace, alignment: TraceAlignment) -> int:
+    """Time of kernels of no layer in one inference: the median over those that were kept."""
+    work = alignment.work
+    rows: pd.Series[bool] = work["counted"] & (work["layer"] < 0)
+    duration = (trace.work["end_ns"] - trace.work["start_ns"])[rows.to_numpy()]
+    kept = alignment.iterations.index[alignment.iterations["kept"]]
+    if not len(kept):
+        return int(duration.sum())
+    sums = duration.groupby(work["iteration"][rows].to_numpy()).sum()
+    return _median(sums.reindex(kept, fill_value=0))
+
+
+def _lacking_launches(trace: GpuTrace) -> Iterable[tuple[str, str]]:
+    if trace.collector == "nsys stats":
+        yield (
+            "a trace without launches",
+            "a CSV of nsys stats has neither launches nor NVTX ranges: kernels are told by their names and their order",
+        )
+
+
+def _lacking(alignment: TraceAlignment, times: InferenceTimes | None, *, planned: bool) -> Iterable[tuple[str, str]]:
+    """What makes the result less sure: in a few words for the verdict, and in a sentence."""
+    if not planned:
+        yield "no layer information", "without layer information (--layers) nothing is known of the work of a layer"
+    if times is None:
+        yield (
+            "no time without the profiler",
+            (
+                "the latency is that of the inferences in the capture, from the first work on the GPU to the last, "
+                "and what the profiler itself adds is in it; --times gives it without"
+            ),
+        )
+    if not alignment.iteration_source:
+        yield "no inferences told apart", "nothing in the capture tells one inference from the next: all of it is one"
+    elif (odd := int((~alignment.iterations["kept"]).sum())) > 0:
+        reason = alignment.iterations["reason"][~alignment.iterations["kept"]].iloc[0]
+        number = len(alignment.iterations)
+        yield (
+            f"{odd} odd inferences" if odd > 1 else "an odd inference",
+            f"{odd} of {number} inferences are unlike most and left out of the medians: {reason}",
+        )
+
+
+def _facts(alignment: TraceAlignment) -> Iterable[str]:
+    """How the capture reads, in sentences."""
+    kept = int(alignment.iterations["kept"].sum())
+    if alignment.iteration_source:
+        yield f"{kept} inferences, told apart by {alignment.iteration_source}"
+    shares = ", ".join(
+        f"{share.kernels} by {share.strategy} ({share.confidence})" for share in alignment.shares if share.kernels
+    )
+    yield f"kernels led to layers: {shares}"
+    launching = alignment.launching
+    if launching.known:
+        enqueued = f"; enqueuing an inference takes {format_ns(launching.host_ns)}" if launching.host_ns else ""
+        yield (
+            f"a launch takes the host {format_ns(launching.call_ns)}, and the kernel starts "
+            f"{format_ns(launching.queue_ns)} after it (median; 90 % within {format_ns(launching.queue_p90_ns)})"
+            f"{enqueued}"
+        )
+    for transfer in alignment.transfers:
+        moved = format_bytes(transfer.bytes)
+        yield f"{transfer.name}: {transfer.number} of {moved} in all, {format_ns(transfer.total_ns)}"

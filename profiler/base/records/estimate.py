@@ -1,0 +1,179 @@
+"""What it should take: ceilings, datasheets and estimates."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from profiler.base.records.common import NonNegative, Record
+
+
+class Roof(Record, frozen=True, kw_only=True):
+    """Ceilings of one kind: what each unit of the device and each level of its memory can do.
+
+    What has no ceiling of its own (a dtype, a function) is bounded by another one: `predict.roofline`
+    says by which.
+    """
+
+    tensor_flops_per_s: dict[str, float]
+    """Multiply-accumulates, 2 FLOP each, by the dtype of what is multiplied: on the matrix units of a
+    GPU where they take that dtype. ``tf32`` stands for fp32 rounded to TF32."""
+    vector_flops_per_s: dict[str, float]
+    """All other arithmetic by dtype: the CUDA cores of a GPU."""
+    special_per_s: dict[str, float] = {}
+    """Evaluations by special function, a key of `units.SPECIAL_FLOPS`."""
+    dram_bytes_per_s: float
+    """Of any kernel."""
+    dram_out_of_place_bytes_per_s: dict[str, float] = {}
+    """Of kernels that do not write where they read: a CPU reads a line of memory before it writes to it, which
+    costs them bandwidth. By pattern: ``read`` writes nothing, ``add`` a third of its bytes, ``copy`` half.
+    Empty where that makes no difference."""
+    cache_bytes_per_s: float
+    """Of the last-level cache: the L2 of a GPU."""
+
+
+class Measurement(Record, frozen=True, kw_only=True):
+    """A quantity as measured: a ceiling is the best of its repeats, a floor their median.
+
+    ``what`` names the workload behind it, ``spread`` is (max - min) / median of the repeats and None
+    for a single one.
+    """
+
+    value: float
+    unit: Literal["FLOP/s", "B/s", "1/s", "ns"]
+    what: str
+    repeats: NonNegative
+    spread: float | None = None
+    threads: NonNegative = 0
+    """Threads that it was reached with; 0 on a GPU."""
+
+
+class Ceilings(Record, frozen=True, kw_only=True):
+    """The ceilings of a device and where they come from.
+
+    ``best`` bounds ``ideal``: the datasheet on a GPU, the best ceiling measured at any thread
+    count on a CPU, which has no datasheet here. ``attainable`` holds the ceilings measured as the
+    run was made; of a GPU that is not at hand, the datasheet's again.
+    """
+
+    device: str
+    source: str
+    """In words, with the date: what was measured, or which datasheet."""
+    measured_at: str
+    origin: Literal["measured", "datasheet"] = "measured"
+    """What ``attainable`` is."""
+    best: Roof
+    attainable: Roof
+    cache_bytes: NonNegative
+    """Size of the last-level cache."""
+    threads: NonNegative
+    fp32_flops_by_threads: dict[str, float] = {}
+    """Peak fp32 FLOP/s at each thread count that was tried."""
+    launch_ns: float
+    """Time that a kernel which does nothing adds to an inference, without a profiler."""
+    call_ns: float
+    """Time of an inference call around an all but empty graph."""
+    profiler_ns: float = 0.0
+    """Time that the profiler itself adds inside the event of each kernel."""
+    profiler_tensor_ns: float = 0.0
+    """The same for each input and output tensor of the kernel, which the profiler writes down."""
+    profiler_gap_ns: float = 0.0
+    """Time that the profiler adds behind the event of each kernel, so inside that of its parent."""
+    probe_ns: float = 0.0
+    """Time of the speed probe (`ort_probe`) when the ceilings were measured; 0 where there is none."""
+    measurements: dict[str, Measurement] = {}
+    """All that was measured, ceilings that bound nothing included (``dram read``, ``h2d``)."""
+    clocks_mhz: dict[str, float] = {}
+    """Clock of the device ``before``, ``during`` and ``after`` the measurement, where it can be read; of a GPU also
+    that of its ``memory`` meanwhile, as NVML counts it."""
+    cached: bool = False
+
+
+Bound = Literal["tensor", "vector", "sfu", "dram", "l2", "launch", "none", "unknown"]
+"""What a layer's time is bounded by: multiply-accumulates, other arithmetic, special functions, DRAM,
+the last-level cache (the L2 of a GPU), or the time of an empty kernel."""
+
+
+def bound_name(bound: str, device: Literal["cpu", "gpu"]) -> str:
+    """What bounds a layer, in a word: the last-level cache of a GPU is its L2, that of a CPU is not."""
+    return "llc" if bound == "l2" and device == "cpu" else bound
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """What a layer should take. ``terms`` are the times in ns that competed for ``attainable_ns``."""
+
+    ideal_ns: NonNegative
+    attainable_ns: NonNegative
+    roofline_ns: NonNegative
+    """``attainable_ns`` before the launch floor."""
+    bound: Bound
+    runner_up: Bound = "none"
+    """The term that ``bound`` beat."""
+    terms: dict[str, int] = {}
+    dram_bytes: NonNegative = 0
+    cache_bytes: NonNegative = 0
+    """Bytes that the cache model finds in the last-level cache; the rest is ``dram_bytes``."""
+
+
+class Figure(Record, frozen=True, kw_only=True):
+    """A number of a datasheet and how far it can be trusted.
+
+    ``published`` by the vendor, or by others who quote the vendor; ``derived`` from published numbers by
+    a formula; ``weak``: from a single source that quotes nobody, or from sources that disagree.
+    """
+
+    value: float
+    kind: Literal["published", "derived", "weak"]
+    source: str
+
+
+class GpuSpec(Record, frozen=True, kw_only=True):
+    """The datasheet of a GPU. Peaks are dense: what structured sparsity promises is never in them."""
+
+    slug: str
+    """What ``--gpu`` takes: ``rtx-4090``."""
+    name: str
+    nvml_names: tuple[str, ...] = ()
+    """What the driver calls it, exactly."""
+    architecture: str
+    compute_capability: str
+    product_class: Literal["datacenter", "workstation", "geforce", "jetson"]
+    sms: Figure
+    boost_mhz: Figure
+    tensor_mhz: Figure
+    """Clock behind the peaks of the tensor cores."""
+    memory_bytes: Figure
+    dram_bytes_per_s: Figure
+    l2_bytes: Figure
+    l2_bytes_per_s: Figure
+    tdp_w: Figure
+    vector_flops_per_s: dict[str, Figure]
+    """CUDA cores, by dtype."""
+    tensor_flops_per_s: dict[str, dict[str, Figure]]
+    """Tensor cores, by dtype of the operands, then of the accumulator."""
+    launch_ns: Figure
+    """An empty kernel in a CUDA graph."""
+    note: str = ""
+    origin: str = ""
+    """The file that it is from, or ``derived`` from the properties of a device."""
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """All its figures by what they are called: first those of the board, then peaks by dtype."""
+        board = {
+            "SMs": self.sms,
+            "boost clock": self.boost_mhz,
+            "tensor clock": self.tensor_mhz,
+            "memory": self.memory_bytes,
+            "bandwidth": self.dram_bytes_per_s,
+            "L2": self.l2_bytes,
+            "L2 bandwidth": self.l2_bytes_per_s,
+            "power": self.tdp_w,
+            "launch": self.launch_ns,
+        }
+        vector = {f"{dtype} CUDA cores": figure for dtype, figure in self.vector_flops_per_s.items()}
+        tensor = {
+            f"{dtype} tensor cores ({accumulator})": figure
+            for dtype, by in self.tensor_flops_per_s.items()
+            for accumulator, figure in by.items()
+        }
+        return board | vector | tensor

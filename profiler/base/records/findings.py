@@ -1,0 +1,170 @@
+"""Why it differs: layers against their bound, the ledger, findings and plug-in candidates."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from profiler.base.records.capture import Match
+from profiler.base.records.common import Fraction, NonNegative, Record
+from profiler.base.records.engine import MatchConfidence
+from profiler.base.records.estimate import Bound
+from profiler.base.records.model import Work
+
+
+class LayerResult(Record, frozen=True, kw_only=True):
+    """A layer with its measured and its predicted time: a row of the report.
+
+    ``measured_ns`` is the median over iterations, less the profiler's own time inside each event
+    (`Ceilings.profiler_ns`); the kernels' own times are as captured. ``lost_ns`` is measured less
+    attainable; it is negative when the layer ran faster than the ceilings of this device allow.
+    """
+
+    name: str
+    op_type: str
+    role: str
+    nodes: tuple[str, ...]
+    kernels: tuple[Match, ...]
+    measured_ns: NonNegative
+    ideal_ns: NonNegative | None
+    attainable_ns: NonNegative | None
+    lost_ns: int | None
+    bound: Bound
+    runner_up: Bound = "none"
+    flops: NonNegative | None
+    bytes: NonNegative | None
+    dtype: str = ""
+    match: MatchConfidence = "none"
+    reason: str = ""
+    shapes: str = ""
+    terms: dict[str, int] = {}
+    work: Work | None = None
+    constant: bool = False
+
+
+class LedgerRow(Record, frozen=True, kw_only=True):
+    """One step from ideal to measured. ``kind`` says whether the ns are measured or computed."""
+
+    cause: str
+    ns: int
+    kind: Literal["fact", "estimate", "remainder"]
+    meaning: str = ""
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """A cause, which is a hypothesis, with the facts and estimates behind it.
+
+    ``lost_ns`` is claimed by this finding alone; ``layers`` are where it is claimed.
+    """
+
+    code: str
+    title: str
+    severity: Literal["info", "warning", "critical"]
+    where: str
+    evidence: str
+    lost_ns: NonNegative
+    confidence: Fraction
+    try_: str = msgspec.field(name="try")
+    kind: Literal["hypothesis", "trust"] = "hypothesis"
+    layers: tuple[str, ...] = ()
+
+
+class CounterCheck(Record, frozen=True, kw_only=True):
+    """One prediction about a layer held against hardware counters.
+
+    ``predicted`` is from ``predicted_low`` to ``predicted_high`` where it is a range, ``counted`` likewise; of the math
+    unit they are 1 for tensor cores and 0 for none. All are None where they are not known.
+    """
+
+    what: Literal["DRAM bytes", "FLOP", "math unit"]
+    verdict: Literal["confirmed", "refuted", "not told"]
+    predicted_low: float | None = None
+    predicted_high: float | None = None
+    counted_low: float | None = None
+    counted_high: float | None = None
+    reason: str
+    """In words, with the numbers."""
+
+
+class Confirmation(Record, frozen=True, kw_only=True):
+    """What hardware counters of its kernels say of the predictions about a layer, in one inference.
+
+    It is refuted where one of its checks is, confirmed where one is and none is refuted, else nothing is told.
+    """
+
+    layer: str
+    verdict: Literal["confirmed", "refuted", "not told"]
+    checks: tuple[CounterCheck, ...]
+    launches: NonNegative
+    """That were counted."""
+    match: MatchConfidence
+    """How surely they are the layer's."""
+    reason: str
+    """By what they were led to it."""
+    uncounted: tuple[str, ...] = ()
+    """Kernels of the layer that were not counted."""
+    counted_ns: NonNegative | None = None
+    """Duration under ncu, at the clock that it held."""
+    occupancy: Fraction | None = None
+    """Achieved: the share of the warps that fit."""
+
+
+class LadderStep(Record, frozen=True, kw_only=True):
+    """A cheaper fix to try before a hand-written kernel.
+
+    ``gain_ns`` of one inference is an estimate, None where nothing tells it.
+    """
+
+    what: str
+    command: str
+    """How to measure it against the engine as it is."""
+    gain_ns: NonNegative | None = None
+    basis: str = ""
+    """Where the gain is from, in words."""
+
+
+class BarrierPart(Record, frozen=True, kw_only=True):
+    """A part of what a plugin would cost by cutting fusion.
+
+    Tensors that newly cross DRAM, a lost epilogue, a reformat, a launch.
+    """
+
+    what: str
+    ns: NonNegative
+    bytes: NonNegative = 0
+
+
+class PluginCandidate(Record, frozen=True, kw_only=True):
+    """Whether a hand-written kernel for a layer would pay. All times are of one inference.
+
+    ``recoverable_ns`` is measured less ``reachable_ns``, what kernels of this class reach on this device; the net
+    gain is that less the barrier, with an interval from the spread of what the class reaches.
+    """
+
+    layer: str
+    nodes: tuple[str, ...]
+    kernel: str
+    measured_ns: NonNegative
+    reachable_ns: NonNegative
+    basis: str
+    """Where ``reachable_ns`` is from, in words: which healthy kernels, or which calibration."""
+    recoverable_ns: NonNegative
+    barrier: tuple[BarrierPart, ...]
+    net_ns: int
+    net_low_ns: int
+    net_high_ns: int
+    verdict: Literal["write it", "try first", "do not"]
+    why: str
+    ladder: tuple[LadderStep, ...] = ()
+
+
+class Unsupported(Record, frozen=True, kw_only=True):
+    """An op without a cost function, and its share of the kernel time."""
+
+    domain: str
+    op_type: str
+    count: NonNegative
+    measured_ns: NonNegative
+    share: Fraction
+    reason: str = ""

@@ -1,0 +1,132 @@
+"""The whole result of a run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from profiler.base.records.capture import ClockSummary, Coverage, Device, Latency, Match, ModeTimes, TensorCheck
+from profiler.base.records.common import NonNegative, Record
+from profiler.base.records.engine import Backend, EngineFacts, PlanSummary
+from profiler.base.records.estimate import Ceilings
+from profiler.base.records.findings import Confirmation, Finding, LayerResult, LedgerRow, PluginCandidate, Unsupported
+from profiler.base.records.model import ModelInfo
+
+
+class NodeResult(Record, frozen=True, kw_only=True):
+    """An ONNX node with its work and its fate. Time belongs to layers and is never split."""
+
+    name: str
+    op_type: str
+    graph: str
+    fate: str
+    layers: tuple[str, ...]
+    flops: NonNegative | None
+    bytes: NonNegative | None
+    reason: str = ""
+
+
+class Timeline(Record, frozen=True, kw_only=True):
+    """One inference as captured, kernel by kernel: the one whose time is the median of those that count.
+
+    ``lane``, ``layer``, ``name``, ``start_ns`` and ``dur_ns`` are columns of one table, all of the same length, one
+    row an event, by ``start_ns``: columns, since there may be ten thousands of them. ``lane``, ``layer`` and ``name``
+    are places in ``lanes``, ``layers`` and ``names``; ``layer`` is -1 where the event was led to no layer. Times are
+    as captured, with the profiler's own; those of a layer (`LayerResult.measured_ns`) may be less.
+    """
+
+    iteration: NonNegative
+    """Which of the profiled inferences it is."""
+    duration_ns: NonNegative
+    """From the first event to the end of the last."""
+    lanes: tuple[TimelineLane, ...]
+    layers: tuple[str, ...]
+    """Names of `Run.layers`."""
+    names: tuple[str, ...]
+    """Of kernels, copies, calls of the host."""
+    lane: tuple[int, ...]
+    layer: tuple[int, ...]
+    name: tuple[int, ...]
+    start_ns: tuple[int, ...]
+    """From the first event of the inference on."""
+    dur_ns: tuple[int, ...]
+    note: str = ""
+    """In words, how it was chosen, and what was left out."""
+
+
+class TimelineLane(Record, frozen=True, kw_only=True):
+    """Where events of a timeline happen one after the other: ``stream 7``, ``thread 1``.
+
+    ``depth`` counts lanes of the same name: 1 is for what runs inside events of 0, as the kernels of a loop do.
+    """
+
+    name: str
+    kind: Literal["kernels", "copies", "host"]
+    depth: NonNegative = 0
+
+
+class RunGraph(Record, frozen=True, kw_only=True):
+    """Who reads what from whom, of the layers of a run and of the nodes of its model.
+
+    ``layer_from``, ``layer_to``, ``tensor`` and ``nbytes`` are columns of one table, one row an edge: places in
+    ``layers``, the tensor that the one writes and the other reads, and its bytes (-1 where they are not known).
+    ``node_from`` and ``node_to`` are places in `Run.nodes`.
+    """
+
+    layers: tuple[str, ...]
+    """Names of layers in execution order: those of `Run.layers`, and others that took no time."""
+    layer_from: tuple[int, ...] = ()
+    layer_to: tuple[int, ...] = ()
+    tensor: tuple[str, ...] = ()
+    nbytes: tuple[int, ...] = ()
+    node_from: tuple[int, ...] = ()
+    node_to: tuple[int, ...] = ()
+
+
+class Run(Record, frozen=True, kw_only=True):
+    """The whole result of a run: the JSON document, and all that a reporter may read."""
+
+    schema_version: int
+    model: ModelInfo
+    backend: Backend
+    device: Device
+    versions: dict[str, str]
+    ceilings: Ceilings
+    latency: Latency
+    profiled: Latency
+    coverage: Coverage
+    verdict: str
+    ledger: tuple[LedgerRow, ...]
+    layers: tuple[LayerResult, ...]
+    """Ranked by time lost, largest first."""
+    nodes: tuple[NodeResult, ...]
+    findings: tuple[Finding, ...]
+    unsupported: tuple[Unsupported, ...]
+    captured_ns: NonNegative
+    """Kernel time of all profiled iterations, matched plus unmatched, to the ns; of a profile that has only the
+    times of layers (`Capture` is not there), that of one inference."""
+    speed: float = 1.0
+    """Speed of the device during the run over that when its ceilings were measured (`ort_probe`)."""
+    kernels_unattributed: tuple[Match, ...] = ()
+    engine: EngineFacts | None = None
+    plan: PlanSummary | None = None
+    """Of a TensorRT engine, with the measured times."""
+    candidates: tuple[PluginCandidate, ...] = ()
+    """Layers for which a hand-written kernel was weighed, most net gain first."""
+    modes: tuple[ModeTimes, ...] = ()
+    """Of a run on a GPU: its times without and with a CUDA graph, apart from copies."""
+    checks: tuple[TensorCheck, ...] = ()
+    """Outputs held against ONNX Runtime's (``--verify``), the worst first."""
+    assumptions: tuple[str, ...] = ()
+    created: str = ""
+    clocks: ClockSummary | None = None
+    """Of a GPU, while the latency was measured; None where nobody looked, as for files made elsewhere."""
+    clocks_profiled: ClockSummary | None = None
+    """The same while the profiler ran, so while the kernels were timed."""
+    confirmations: tuple[Confirmation, ...] = ()
+    """Layers whose kernels were measured with hardware counters, most time lost first."""
+    timeline: Timeline | None = None
+    """One inference as captured; None where nobody saw when kernels ran (`nsys stats`, a profile of layers)."""
+    graph: RunGraph | None = None
+    """Who reads what from whom; None where neither a plan nor a model tells."""
+    tags: tuple[str, ...] = ()
+    """What its owner calls it: words to find it by, kept beside the run and no part of its result."""

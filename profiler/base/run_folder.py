@@ -1,0 +1,407 @@
+"""The run folder: all artefacts of one run, and how they become records and tables again.
+
+    reports/<model>-<stamp>/
+      request.json      what was asked (`Request`): model, options, versions
+      source.json       the model as bound: nodes with shapes (`records.Source`)
+      engine.json       the engine's layers (`records.Engine`); engine.onnx is its graph
+      ceilings.json     the roofs of the device, device.json the device
+      gpu.json          of a run on a GPU: its datasheet
+      plan.json         with TensorRT: how the engine came about; layers.* is what the library says of its layers
+      latency.parquet   raw latency samples in ns, without the profiler
+      kernels.parquet   one row a kernel launch (`records.KERNEL_COLUMNS`)
+      gpu_*.parquet     on a GPU instead: kernels and copies, launches, NVTX ranges, nodes of CUDA graphs, and
+      gpu_trace.json    what is no table of them (`gpu_trace_file`); nsys.nsys-rep is nsys' own report
+      counters.json     with --confirm: what ncu counted of the kernels that findings blame
+      ort_nodes.parquet with ONNX Runtime on a GPU: when the host was in which node
+      capture.json      summary of both; its presence says that the capture is whole
+      report.json       the result (`records.Run`), the document of ``--format json``
+      report.html       the page
+      tags.json         what its owner calls it (`RunFolder.tag`); no part of the result
+
+JSON for what people read, Parquet for what there is a lot of. A file is written beside its place
+and moved there, so that a kill leaves the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import SCHEMA_VERSION, Finding, LayerResult, LedgerRow, NodeResult, Record, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUEST = "request.json"
+SOURCE = "source.json"
+ENGINE = "engine.json"
+CEILINGS = "ceilings.json"
+DEVICE = "device.json"
+_KERNEL_NAMES = 5
+"""The first schema version that calls a kernel by its ``name``."""
+GPU = "gpu.json"
+PLAN = "plan.json"
+CAPTURE = "capture.json"
+LATENCY = "latency.parquet"
+KERNELS = "kernels.parquet"
+REPORT = "report.json"
+PAGE = "report.html"
+TAGS = "tags.json"
+
+_TAG = re.compile(r"\w[\w.+:/@-]{0,63}")
+"""A tag: one word of at most 64 letters, digits and ``. + : / @ - _``, which no shell and no list takes apart."""
+
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was asked to do; a resumed run must be asked the same.
+
+    ``options`` are those that change a result, as text. ``version`` is trtprof's own.
+    """
+
+    schema_version: int
+    created: str
+    version: str
+    model: str
+    sha256: str
+    options: Mapping[str, str]
+
+
+class Tags(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner of a run calls it: the content of ``tags.json``, sorted, each once."""
+
+    schema_version: int
+    tags: tuple[str, ...] = ()
+
+
+class RunFolder:
+    """A folder with the artefacts of one run, some of which may be missing yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def file(self, name: str) -> Path:
+        """Path of an artefact, present or not."""
+        return self.path / name
+
+    def has(self, name: str) -> bool:
+        """Whether an artefact is there."""
+        return self.file(name).is_file()
+
+    def write(self, name: str, record: object) -> Path:
+        """Write a record as JSON, whole or not at all.
+
+        Raises:
+            MissingError: The folder cannot be written; nothing that was there is lost.
+        """
+        return self.write_bytes(name, msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=1))
+
+    def write_bytes(self, name: str, data: bytes) -> Path:
+        """Write a file, whole or not at all; see `write`."""
+        target = self.file(name)
+        beside = target.with_name(f".{target.name}.part")
+        try:
+            beside.write_bytes(data)
+            os.replace(beside, target)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise _unwritable(target, error) from None
+        return target
+
+    def read(self, name: str, kind: type[T]) -> T:
+        """Read an artefact back.
+
+        Raises:
+            MissingError: It is not there: the run did not get that far.
+            UsageError: It is damaged, or of another schema version.
+        """
+        path = self.file(name)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise MissingError(
+                f"{self.path} has no {name}",
+                why="the run ended before that stage" if self.has(REQUEST) else "it is not a run folder of trtprof",
+                fix=f"finish it with `trtprof run ... -o {self.path} --resume`"
+                if self.has(REQUEST)
+                else "name a folder that `trtprof run` wrote, for example the newest under reports/",
+            ) from None
+        except NotADirectoryError:
+            raise UsageError(
+                f"{self.path} is a file, not a run folder",
+                why="a run folder holds report.json and what it was made of",
+                fix="name the folder that `trtprof run` wrote",
+            ) from None
+        except OSError as error:
+            raise MissingError(f"{path} cannot be read", why=str(error), fix="check its permissions") from None
+        found = _schema_version(data)
+        try:
+            if kind is Run and found is not None and found < _KERNEL_NAMES:
+                data = _renewed(data)
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError as error:
+            if found is not None and found != SCHEMA_VERSION:
+                why = f"it has schema version {found}, this trtprof reads {SCHEMA_VERSION}"
+            else:
+                why = str(error)
+            raise UsageError(f"{path} cannot be read", why=why, fix="run the model again") from None
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Read a Parquet table back.
+
+        Raises:
+            MissingError: It is not there.
+            UsageError: It is damaged.
+        """
+        import pandas as pd
+
+        path = self.file(name)
+        if not path.is_file():
+            raise MissingError(f"{self.path} has no {name}", why="the run ended before that stage", fix="run again")
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} cannot be read", why=str(error).splitlines()[0], fix="run again") from None
+
+    def written(self) -> int | None:
+        """Schema version that the finished run was written with; None where there is none, or it cannot be told."""
+        try:
+            return _schema_version(self.file(REPORT).read_bytes())
+        except OSError:
+            return None
+
+    def report(self) -> Run:
+        """The finished run with its tags; one of an older schema that today's records hold is brought up to date.
+
+        Raises:
+            MissingError: The run did not finish.
+            UsageError: The file is damaged or of another schema version.
+        """
+        run = self.read(REPORT, Run)
+        if run.schema_version > SCHEMA_VERSION:
+            raise UsageError(
+                f"{self.file(REPORT)} cannot be read",
+                why=f"it has schema version {run.schema_version}, this trtprof reads {SCHEMA_VERSION}",
+                fix="read it with the trtprof that wrote it, or run the model again",
+            )
+        return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION, tags=self.tags())
+
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the run, sorted; none where it never got any.
+
+        Raises:
+            UsageError: The file is damaged.
+        """
+        return self.read(TAGS, Tags).tags if self.has(TAGS) else ()
+
+    def tag(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> tuple[str, ...]:
+        """Give the run tags and take others away; one that it has, or has not, already is no error.
+
+        Returns:
+            The tags that it has now.
+
+        Raises:
+            UsageError: A tag is not one, or the run has none to be taken away; nothing is changed then.
+            MissingError: The folder cannot be written.
+        """
+        check_tags((*add, *remove))
+        old = self.tags()
+        for tag in remove:
+            if tag not in old:
+                raise UsageError(
+                    f"{self.path} has no tag {tag!r}",
+                    why="it has " + (", ".join(old) or "none"),
+                    fix=f"--untag {old[0]}" if old else f"--tag {tag} gives it one",
+                )
+        new = tuple(sorted((set(old) - set(remove)) | set(add)))
+        if new != old:
+            self.write(TAGS, Tags(schema_version=SCHEMA_VERSION, tags=new))
+        return new
+
+
+def check_tags(tags: Sequence[str]) -> None:
+    """Refuse tags that would not do as a word on a command line or in a list.
+
+    Raises:
+        UsageError: One is no tag.
+    """
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise UsageError(
+                f"{tag[:80]!r} is no tag",
+                why="a tag is one word: it begins with a letter or a digit, then letters, digits and . + : / @ - _, "
+                "at most 64 in all",
+                fix="--tag baseline",
+            )
+
+
+def newest(reports: Path) -> RunFolder:
+    """The finished run that was written last, of all in a folder.
+
+    Raises:
+        MissingError: There is none.
+    """
+    found: list[tuple[int, str, Path]] = []
+    try:
+        for path in reports.iterdir():
+            report = path / REPORT
+            if not path.name.startswith(".") and report.is_file():
+                found.append((report.stat().st_mtime_ns, path.name, path))
+    except OSError:
+        found = []
+    if not found:
+        raise MissingError(
+            f"there is no finished run in {reports}",
+            why="no folder in it has a report.json" if reports.is_dir() else "there is no such folder",
+            fix="trtprof run model.onnx, or name a run folder",
+        )
+    return RunFolder(max(found)[2])
+
+
+def _renewed(data: bytes) -> bytes:
+    """A report from before a kernel was called by its ``name``, with that word."""
+    document = msgspec.json.decode(data, type=dict[str, Any])
+    layers = [layer for layer in document.get("layers") or () if isinstance(layer, dict)]
+    for holder, key in (*((layer, "kernels") for layer in layers), (document, "kernels_unattributed")):
+        for kernel in holder.get(key) or ():
+            if isinstance(kernel, dict) and "kernel" in kernel:
+                kernel["name"] = kernel.pop("kernel")
+    return msgspec.json.encode(document)
+
+
+def _schema_version(data: bytes) -> int | None:
+    class Probe(msgspec.Struct):
+        schema_version: int | None = None
+
+    try:
+        return msgspec.json.decode(data, type=Probe).schema_version
+    except msgspec.DecodeError:
+        return None
+
+
+def _unwritable(path: Path, error: OSError) -> MissingError:
+    return MissingError(
+        f"{path.parent} cannot be written", why=error.strerror or str(error), fix="choose another folder with -o"
+    )
+
+
+def default_folder(model_name: str, reports: Path, now: dt.datetime) -> Path:
+    """``reports/<model>-<stamp>``, with a counter when two runs share a second."""
+    stem = re.sub(r"[^\w.-]+", "_", model_name) or "model"
+    stamp = now.strftime("%Y%m%d-%H%M%S")
+    path, counter = reports / f"{stem}-{stamp}", 1
+    while path.exists():
+        counter += 1
+        path = reports / f"{stem}-{stamp}-{counter}"
+    return path
+
+
+def occupied(path: Path) -> bool:
+    """Whether a folder is there and not empty.
+
+    Raises:
+        MissingError: The path cannot be looked at.
+    """
+    try:
+        return path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise _unwritable(path / "x", error) from None
+
+
+def create(path: Path) -> RunFolder:
+    """Make an empty run folder.
+
+    Raises:
+        UsageError: The path is a file.
+        MissingError: The folder cannot be made or written.
+    """
+    if path.is_file():
+        raise UsageError(f"{path} is a file", why="a run needs a folder", fix="choose another path with -o")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(path / "x", error) from None
+    return RunFolder(path)
+
+
+def replace(finished: RunFolder, target: Path) -> RunFolder:
+    """Put a finished run in the place of an older one, which is removed only then."""
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        os.replace(target, old)
+    os.replace(finished.path, target)
+    shutil.rmtree(old, ignore_errors=True)
+    return RunFolder(target)
+
+
+class LoadedRun:
+    """A finished run as tables, for notebooks. Times are in ns, work in FLOP and bytes.
+
+    Attributes:
+        run: The whole result as records (`records.Run`).
+        layers: One row a layer, ranked by time lost.
+        kernels: One row a kernel launch, as captured (`records.KERNEL_COLUMNS`).
+        nodes: One row an ONNX node: its work and what became of it.
+        findings: One row a finding, ranked.
+        ledger: One row a cause; ``ns`` sums to the median latency.
+        latency: Raw latency samples in ns, measured without the profiler.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._folder = RunFolder(path.parent if path.name == REPORT else path)
+        self.run = self._folder.report()
+
+    def __repr__(self) -> str:
+        return f"LoadedRun({str(self._folder.path)!r}: {self.run.model.name}, {len(self.run.layers)} layers)"
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """One row a layer, ranked by time lost."""
+        return _frame(self.run.layers, LayerResult)
+
+    @functools.cached_property
+    def kernels(self) -> pd.DataFrame:
+        """One row a kernel launch, as captured."""
+        return self._folder.table(KERNELS)
+
+    @functools.cached_property
+    def latency(self) -> pd.DataFrame:
+        """Raw latency samples in ns."""
+        return self._folder.table(LATENCY)
+
+    @property
+    def nodes(self) -> pd.DataFrame:
+        """One row an ONNX node."""
+        return _frame(self.run.nodes, NodeResult)
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """One row a finding."""
+        return _frame(self.run.findings, Finding)
+
+    @property
+    def ledger(self) -> pd.DataFrame:
+        """One row a cause."""
+        return _frame(self.run.ledger, LedgerRow)
+
+
+def _frame(records: Sequence[Record], kind: type[Record]) -> pd.DataFrame:
+    """Records as a table with the same columns whether there are rows or not."""
+    import pandas as pd
+
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    return pd.DataFrame([msgspec.to_builtins(record) for record in records], columns=names)

@@ -1,0 +1,1 @@
+"""CUPTI's activity records, collected in the process that runs the engine."""

@@ -1,0 +1,1 @@
+"""Nsight Systems: recording with it, and reading what it wrote."""

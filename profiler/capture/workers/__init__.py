@@ -1,0 +1,1 @@
+"""Processes that run inferences while a profiler watches, and what they share."""

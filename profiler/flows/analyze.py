@@ -1,0 +1,563 @@
+"""From files that were made elsewhere to a result: what they are, whether they belong together, and what they say.
+
+Without a profile nothing was measured, and the result is a prediction of the engine's layers.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from profiler.analysis.plan import PricedPlan, price_plan
+from profiler.analysis.run import analyse_plan, model_of_plan
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import EngineFacts, GpuSpec, LayerTimes, ModelInfo, Plan, PlanLayer, Prediction, Run, Source
+from profiler.diagnose import JUDGE, Judge
+from profiler.engine.inspector import read_layer_info, read_profile, read_times
+from profiler.flows.predict.layers import predict_plan
+from profiler.flows.predict.on_gpus import Settings, ceilings_of
+from profiler.runtime.gc_paused import without_collector
+
+if TYPE_CHECKING:
+    from profiler.base.trace import GpuTrace, TraceGpu
+    from profiler.capture.nsys.stats import KernelSums
+
+ROLES = {
+    "layers": "layer information (trtexec --exportLayerInfo, or the verbose log of a build)",
+    "profile": "times of layers (--exportProfile, or a log of --dumpProfile)",
+    "times": "times of inferences (--exportTimes)",
+    "nsys": "a capture of nsys (.nsys-rep, or exported to .sqlite; as a poorer source, a CSV of nsys stats)",
+    "onnx": "the ONNX model",
+    "ncu": "hardware counters of kernels (.ncu-rep, or a CSV of ncu)",
+}
+"""What a file may be to an analysis, in words."""
+
+_HEAD = 1 << 20
+"""Bytes from which it shows what a JSON file is."""
+_EXPORT = (
+    "trtexec --loadEngine=model.plan --exportLayerInfo=layers.json --dumpProfile --separateProfileRun"
+    " --exportProfile=profile.json --exportTimes=times.json"
+)
+_SQLITE = b"SQLite format 3\0"
+NCU_SUFFIX = ".ncu-rep"
+NSYS_SUFFIXES = (".nsys-rep", ".qdstrm", ".qdrep")
+_DEVICE = re.compile(rb"Selected Device: ([^\r\n]+)")
+_SUFFIXES = re.compile(
+    r"(?i)(?:[._-](?:json|txt|log|graph|layers?|layer_?info|exportlayerinfo|engine|plan|trt|onnx|inspector))+$"
+)
+
+
+class Files(NamedTuple):
+    """The files of an analysis by what they are; one log may be several of them."""
+
+    layers: Path | None
+    profile: Path | None = None
+    times: Path | None = None
+    onnx: Path | None = None
+    nsys: Path | None = None
+    ncu: Path | None = None
+
+    def named(self) -> dict[str, Path]:
+        """Those that are given, by role."""
+        return {role: path for role, path in zip(self._fields, self, strict=True) if path is not None}
+
+
+def sort_files(
+    given: Iterable[Path],
+    *,
+    layers: Path | None = None,
+    profile: Path | None = None,
+    times: Path | None = None,
+    onnx: Path | None = None,
+    nsys: Path | None = None,
+    ncu: Path | None = None,
+) -> Files:
+    """Tell files apart by what is in them.
+
+    Args:
+        given: Files whose role is not said.
+        layers: The files whose role is said.
+        profile: See ``layers``.
+        times: See ``layers``.
+        onnx: See ``layers``.
+        nsys: See ``layers``.
+        ncu: See ``layers``.
+
+    Raises:
+        MissingError: A file does not exist or cannot be read.
+        UsageError: A file is none of them, two have one role, there is neither layer information nor a capture,
+            or both a profile and a capture.
+    """
+    found = {"layers": layers, "profile": profile, "times": times, "onnx": onnx, "nsys": nsys, "ncu": ncu}
+    said = {role for role, path in found.items() if path is not None}
+    for path in given:
+        roles = _roles(path)
+        # A log may hold several; what was said on the command line wins there.
+        wanted = [role for role in roles if role not in said] or roles
+        for role in wanted:
+            other = found[role]
+            if other is not None:
+                raise UsageError(
+                    f"{other} and {path} are both {ROLES[role].partition(' (')[0]}",
+                    why="an analysis is of one engine",
+                    fix="leave one away",
+                )
+            found[role] = path
+    if found["nsys"] is not None and found["profile"] is not None:
+        raise UsageError(
+            f"{found['nsys']} and {found['profile']} both have times of layers",
+            why="TensorRT's profiler runs the layers one after the other, a capture as they run",
+            fix="leave one away",
+        )
+    if found["ncu"] is not None and found["nsys"] is None and found["profile"] is None:
+        raise UsageError(
+            f"{found['ncu']} is of no use without times",
+            why="counters are held against layers whose time was measured",
+            fix=f"give a capture of nsys too, or the profile: {_EXPORT}",
+        )
+    if found["layers"] is None and found["nsys"] is None:
+        raise UsageError(
+            "there is no layer information among the files" if any(found.values()) else "no file is named",
+            why="what the layers of the engine are is needed; times alone do not tell it",
+            fix=f"give the file of {_EXPORT}",
+        )
+    return Files(**found)
+
+
+def _roles(path: Path) -> list[str]:
+    """What a file is, by the marks that each kind has in it."""
+    from profiler.capture.ncu.csv import is_counters
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+            text = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
+            if path.suffix.lower() == ".onnx":
+                return ["onnx"]
+            if head.startswith(_SQLITE) or path.suffix.lower() in NSYS_SUFFIXES:
+                return ["nsys"]
+            if path.suffix.lower() == NCU_SUFFIX:
+                return ["ncu"]
+            if not head:
+                raise UsageError(f"{path} is empty", why="0 bytes: its making was cut short", fix="make it again")
+            if b"\0" in text[: 1 << 16]:
+                raise UsageError(
+                    f"{path} is a binary file",
+                    why="an engine itself cannot be read without TensorRT and its GPU",
+                    fix=f"give what trtexec says of it: {_EXPORT}",
+                )
+            if text.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")[:1] not in (b"{", b"["):
+                text += file.read()
+    except FileNotFoundError:
+        raise MissingError(f"there is no file {path}", fix=f"make it with {_EXPORT}") from None
+    except OSError as error:
+        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix="name a file") from None
+    marks = {
+        "layers": (b'"LayerType"', b'"Layers"', b"LayerType: ", b"Engine Layer Information"),
+        "profile": (b'"averageMs"', b"=== Profile ("),
+        "times": (b'"latencyMs"',),
+    }
+    roles = [role for role, words in marks.items() if any(word in text for word in words)]
+    if not roles and is_counters(text.decode("utf-8-sig", errors="replace")):
+        return ["ncu"]
+    if not roles and _is_table(path):
+        return ["nsys"]
+    if not roles:
+        raise UsageError(
+            f"{path} is nothing that can be analysed",
+            why="it is none of: " + "; ".join(ROLES.values()),
+            fix=f"make the files with {_EXPORT}",
+        )
+    return roles
+
+
+def _printed(path: Path) -> bool:
+    """Whether a file is what some report of nsys stats printed."""
+    from profiler.capture.nsys.stats import is_stats
+
+    if path.suffix.lower() in NSYS_SUFFIXES:
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        # Whoever reads the file next says so.
+        return False
+    return b"\0" not in head and is_stats(head.decode("utf-8-sig", errors="replace"))
+
+
+def _is_table(path: Path) -> bool:
+    """Whether what is given for a capture is to be read as a CSV of nsys stats, rather than as an SQLite file."""
+    return path.suffix.lower() == ".csv" or _printed(path)
+
+
+def exported(files: Files, progress: Callable[[str], None] | None = None) -> Files:
+    """The files with the capture as an SQLite file: what nsys wrote itself is exported, beside it.
+
+    An export that is there and no older is taken as it is.
+
+    Raises:
+        MissingError: nsys is not here, or is too old for the file.
+        UsageError: The file is no capture of nsys.
+        CaptureError: nsys failed.
+    """
+    report = files.nsys
+    if report is None or report.suffix.lower() not in NSYS_SUFFIXES:
+        return files
+    from profiler.capture.nsys.record import export_sqlite, find
+
+    _check_report(report)
+    made = report.with_suffix(".sqlite")
+    if not (made.is_file() and report.is_file() and made.stat().st_mtime >= report.stat().st_mtime):
+        made = export_sqlite(report, find(), progress=progress)
+    return files._replace(nsys=made)
+
+
+def _check_report(report: Path) -> None:
+    """Refuse what is no report whichever nsys is here, before one is looked for."""
+    fix = "name the report that nsys profile wrote"
+    try:
+        if report.is_dir():
+            raise UsageError(f"{report} is a folder", why="a report of nsys was expected", fix=fix)
+        if not report.stat().st_size:
+            raise UsageError(f"{report} is empty", why="0 bytes: its making was cut short", fix="profile again")
+    except FileNotFoundError:
+        raise MissingError(f"there is no file {report}", why="nothing has that name", fix=fix) from None
+    except OSError as error:
+        raise MissingError(f"{report} cannot be read", why=error.strerror or str(error), fix=fix) from None
+
+
+def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
+    """The GPU that files were made on, and which kind of file says so; empty where none tells.
+
+    Args:
+        files: With a capture as an SQLite file; see `exported`.
+        device: Which GPU of the capture is meant; None for the only one.
+    """
+    if files.nsys is not None:
+        names = {gpu.name for gpu in _described(files.nsys) if gpu.name and device in (None, gpu.device)}
+        return (names.pop(), "capture") if len(names) == 1 else ("", "")
+    for role in ("profile", "layers"):
+        path = files.named().get(role)
+        if path is None or path.suffix.lower() == ".json":
+            continue
+        try:
+            with path.open("rb") as file:
+                if named := _DEVICE.search(file.read(_HEAD)):
+                    return named[1].decode(errors="replace").strip(), "log"
+        except OSError:
+            # Whoever reads the file next says so.
+            continue
+    return "", ""
+
+
+def _described(nsys: Path) -> tuple[TraceGpu, ...]:
+    """The GPUs that a capture describes."""
+    if _is_table(nsys):
+        from profiler.capture.nsys.stats import KernelSums, read_report
+
+        found = read_report(nsys)
+        return () if isinstance(found, KernelSums) else found.gpus
+    from profiler.capture.nsys.trace import read_gpus
+
+    return read_gpus(nsys)
+
+
+def analyze(
+    files: Files,
+    specs: Sequence[GpuSpec],
+    how: Settings,
+    shapes: Iterable[str] = (),
+    batch: int | None = None,
+    device: int | None = None,
+    inferences: int | None = None,
+    judge: Judge = JUDGE,
+) -> Run | Prediction:
+    """Analyse an engine from files.
+
+    Args:
+        files: See `sort_files` and `exported`.
+        specs: The GPU that ran the engine; where there is no profile, one or more to predict it for.
+        how: The ceilings asked for; ``precision`` ``fp32`` multiplies fp32 on the CUDA cores.
+        shapes: ``--shapes`` values for the dynamic dimensions of the ONNX model.
+        batch: Value of ``--batch``.
+        device: Which GPU of a capture to look at; None for all that worked in it.
+        inferences: How many inferences a CSV of sums is of; None for what it tells itself.
+        judge: By what a run is judged.
+
+    Returns:
+        A run where layers were measured, a prediction where they were not.
+
+    Raises:
+        TrtprofError: A file cannot be used, or they do not belong together.
+    """
+    if files.ncu is not None:
+        from profiler.analysis.counters import confirmed
+        from profiler.capture.ncu.csv import read_counters
+        from profiler.capture.ncu.record import read_report
+
+        launches = (read_report if files.ncu.suffix.lower() == NCU_SUFFIX else read_counters)(files.ncu)
+        rest = files._replace(ncu=None)
+
+        def measured(by: Judge) -> Run:
+            found = analyze(rest, specs, how, shapes, batch, device, inferences, by)
+            assert isinstance(found, Run)  # noqa: S101 - `sort_files` sees to it
+            return found
+
+        return confirmed(launches, judge, measured)
+    with without_collector():
+        if files.nsys is not None:
+            return _captured(files, files.nsys, specs, how, shapes, batch, device, inferences, judge)
+        if inferences is not None:
+            raise _counted()
+        assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
+        profile = read_profile(files.profile) if files.profile is not None else None
+        times = read_times(files.times) if files.times is not None else None
+        engine = _engine(files, files.layers, None if profile is None else _timed(profile), shapes, batch)
+        if profile is None:
+            if times is not None:
+                raise UsageError(
+                    f"{files.times} is of no use without times of layers",
+                    why="times of whole inferences say nothing of layers",
+                    fix=f"give the profile too: {_EXPORT}",
+                )
+            source = engine.source or Source(model=engine.model, nodes=())
+            return predict_plan(engine.priced, source, specs, msgspec.structs.replace(how, level="layers"))
+        spec = _one(specs)
+        return analyse_plan(
+            engine.priced,
+            engine.source,
+            profile,
+            times,
+            ceilings_of(spec, how, how.precision),
+            spec,
+            model=engine.model,
+            files={role: path.name for role, path in files.named().items()},
+            clock_mhz=how.clock_mhz,
+            judge=judge,
+        )
+
+
+_Ran = Callable[[PlanLayer], bool]
+"""Whether a layer ran, as far as a file tells."""
+
+
+class _Engine(NamedTuple):
+    priced: PricedPlan
+    source: Source | None
+    model: ModelInfo
+
+
+def _engine(files: Files, layers: Path, ran: _Ran | None, shapes: Iterable[str], batch: int | None) -> _Engine:
+    """The plan with its work, and the model as far as it is at hand."""
+    plan = _one_profile(read_layer_info(layers), ran)
+    source = _source(files.onnx, shapes, batch, plan)
+    priced = price_plan(plan, source, EngineFacts(backend=_backend(plan)))
+    if source is not None:
+        _check_model(priced, source, files)
+    name = _SUFFIXES.sub("", layers.name) or layers.stem
+    return _Engine(priced, source, model_of_plan(plan.bindings, name, str(layers)))
+
+
+def _captured(
+    files: Files,
+    nsys: Path,
+    specs: Sequence[GpuSpec],
+    how: Settings,
+    shapes: Iterable[str],
+    batch: int | None,
+    device: int | None,
+    inferences: int | None,
+    judge: Judge,
+) -> Run:
+    from profiler.analysis.sums import analyse_sums
+    from profiler.analysis.trace import analyse_trace
+    from profiler.capture.nsys.stats import KernelSums
+
+    spec = _one(specs)
+    found = _read_capture(nsys)
+    times = read_times(files.times) if files.times is not None else None
+    if files.layers is not None:
+        engine = _engine(files, files.layers, _seen(found), shapes, batch)
+        priced, source, model = engine.priced, engine.source, engine.model
+    elif files.onnx is not None:
+        raise UsageError(
+            f"{files.onnx} is of no use without layer information",
+            why="a capture does not tell which nodes a layer computes",
+            fix=f"give the file of {_EXPORT}",
+        )
+    else:
+        priced, source, model = None, None, model_of_plan((), nsys.name.partition(".")[0], str(nsys))
+    ceilings = ceilings_of(spec, how, how.precision)
+    names = {role: path.name for role, path in files.named().items()}
+    if isinstance(found, KernelSums):
+        if device is not None:
+            raise UsageError(
+                f"--device {device} cannot be told apart",
+                why=f"{nsys} has sums over all GPUs",
+                fix="leave --device away, or give the capture as .sqlite, or its cuda_gpu_trace",
+            )
+        return analyse_sums(
+            found.sums,
+            priced,
+            source,
+            times,
+            ceilings,
+            spec,
+            inferences=inferences,
+            model=model,
+            files=names,
+            clock_mhz=how.clock_mhz,
+            notes=found.notes,
+            judge=judge,
+        )
+    if inferences is not None:
+        raise _counted()
+    return analyse_trace(
+        found,
+        priced,
+        source,
+        times,
+        ceilings,
+        spec,
+        device=device,
+        model=model,
+        files=names,
+        clock_mhz=how.clock_mhz,
+        judge=judge,
+    )
+
+
+def _read_capture(nsys: Path) -> KernelSums | GpuTrace:
+    """A capture: an SQLite file, or a CSV of nsys stats."""
+    if _is_table(nsys):
+        from profiler.capture.nsys.stats import read_report
+
+        return read_report(nsys)
+    from profiler.capture.nsys.trace import read_trace
+
+    return read_trace(nsys)
+
+
+def _counted() -> UsageError:
+    return UsageError(
+        "--inferences is of no use here",
+        why="it is for sums of kernels, the CSV of nsys stats: other files tell inferences apart themselves",
+        fix="leave --inferences away",
+    )
+
+
+def _one(specs: Sequence[GpuSpec]) -> GpuSpec:
+    if len(specs) != 1:
+        raise UsageError(
+            "one GPU must be named",
+            why="the times were measured on one, not on " + (", ".join(spec.slug for spec in specs) or "none"),
+            fix="--gpu with the name of the GPU that ran it",
+        )
+    return specs[0]
+
+
+def _backend(plan: Plan) -> str:
+    return "tensorrt-rtx" if plan.era.startswith("TensorRT-RTX") else "tensorrt"
+
+
+def _one_profile(plan: Plan, ran: _Ran | None) -> Plan:
+    """The layers of one optimisation profile: the one most of whose layers ran, or the first.
+
+    An inference runs the layers of one profile only; a plan lists those of all.
+    """
+    numbers = sorted({layer.profile for layer in plan.layers})
+    if len(numbers) < 2:
+        return plan
+    taken = numbers[0]
+    if ran is not None:
+        fits = Counter(layer.profile for layer in plan.layers if ran(layer))
+        taken = max(numbers, key=lambda number: (fits[number], -number))
+    return msgspec.structs.replace(
+        plan,
+        layers=tuple(layer for layer in plan.layers if layer.profile == taken),
+        notes=(
+            *plan.notes,
+            f"the plan has {len(numbers)} optimisation profiles: only the layers of profile {taken} are looked at",
+        ),
+    )
+
+
+def _timed(profile: LayerTimes) -> _Ran:
+    """Whether a profile has times of a layer."""
+    timed = {time.name for time in profile.layers}
+    return lambda layer: layer.name in timed
+
+
+def _seen(found: KernelSums | GpuTrace) -> _Ran:
+    """Whether a capture has an NVTX range with the name of a layer, or a kernel that begins like its tactic."""
+    from profiler.capture.nsys.stats import KernelSums
+
+    if isinstance(found, KernelSums):
+        # The report prints the domain of a range before its name: `TensorRT:conv1`.
+        named = {str(name).partition(":")[2] for name in set(found.sums.get("range", ()))}
+        ordered = sorted(set(found.sums["name"]))
+    else:
+        named = set(found.ranges["name"].cat.categories)
+        ordered = sorted(found.work["name"].cat.categories)
+
+    def ran(layer: PlanLayer) -> bool:
+        at = bisect.bisect_left(ordered, layer.tactic)
+        has_tactic = bool(layer.tactic) and at < len(ordered) and ordered[at].startswith(layer.tactic)
+        return layer.name in named or has_tactic
+
+    return ran
+
+
+def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: Plan) -> Source | None:
+    given = list(shapes)
+    if onnx is None:
+        for option, value in (("--shapes", given), ("--batch", batch)):
+            if value:
+                raise UsageError(
+                    f"{option} is of no use without the ONNX model",
+                    why="the plan has the dimensions of its engine",
+                    fix=f"leave {option} away, or name the model with --onnx",
+                )
+        return None
+    from profiler.source.load import load_model, source_of
+    from profiler.source.shapes import parse_shapes
+
+    loaded = load_model(onnx)
+    asked = parse_shapes(given)
+    if not asked and batch is None:
+        asked = _shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input])
+    return source_of(loaded, asked, batch, feed=False)
+
+
+def _shapes_of_plan(plan: Plan, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes that the inputs have in the engine, where it tells them."""
+    return {
+        binding.name: binding.dims
+        for binding in plan.bindings
+        if binding.name in inputs and binding.dims is not None and min(binding.dims, default=0) >= 0
+    }
+
+
+def _check_model(priced: PricedPlan, source: Source, files: Files) -> None:
+    """Refuse a model that has nothing in common with the plan.
+
+    Raises:
+        UsageError: No layer computes a node of the model.
+    """
+    layers = priced.document.layers
+    if any(matched.nodes for matched in layers) or not source.nodes:
+        return
+    named = next((matched.layer.onnx_nodes[0] for matched in layers if matched.layer.onnx_nodes), "")
+    has = f"; the plan names {named!r}, the model {source.nodes[0].name!r}" if named else ""
+    raise UsageError(
+        f"{files.onnx} is not the model that this engine was built from",
+        why=f"no layer of {files.layers.name if files.layers else 'the plan'} computes a node of it{has}",
+        fix="name the ONNX file that the engine was built from, or leave --onnx away",
+    )

@@ -1,0 +1,285 @@
+"""From a loaded model to the plan of an engine that TensorRT or TensorRT-RTX builds of it.
+
+Shapes are bound, nodes get their unique names, the engine is built or taken from those that are kept, and
+what the library says of its layers is led back to the model.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from profiler.analysis.plan import PricedPlan, price_plan
+from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.records import EngineFacts, Source, Tensor
+from profiler.engine.backends import has_driver
+from profiler.engine.dialect import PRODUCTS, installed_version
+from profiler.engine.inspector import parse_layer_info
+from profiler.engine.tensorrt import (
+    BuildOptions,
+    BuiltEngine,
+    Precision,
+    Progress,
+    ShapeRange,
+    build,
+    check_options,
+    load_engine,
+    trtexec_command,
+)
+from profiler.hardware import nvml
+from profiler.hardware.store import default_cache_dir
+from profiler.source.load import LoadedModel, graph_inputs, source_of
+from profiler.source.shapes import chosen_shapes
+
+NO_ENGINE = "TRTPROF_NO_ENGINE"
+"""Environment variable: where it is set, engines are built only when asked for."""
+
+_NO_GPU = "no GPU"
+
+
+class EngineBuild(NamedTuple):
+    """An engine with its layers led back to the model, as far as that is at hand."""
+
+    priced: PricedPlan
+    built: BuiltEngine
+    source: Source | None
+    text: str
+    """What the library says of its layers: as printed by the build, or the inspector's JSON."""
+    facts: EngineFacts
+    """How it came about; `priced` adds what is to be said of the text."""
+
+    @property
+    def added_nodes(self) -> tuple[str, ...]:
+        """Nodes that a conversion to another precision put into the model."""
+        return self.built.precision.added_nodes if self.built.precision is not None else ()
+
+    @property
+    def layers_file(self) -> str:
+        """What to call a file with ``text``."""
+        return "layers.json" if self.text.lstrip().startswith(("{", "[")) else "layers.txt"
+
+
+def bound(
+    loaded: LoadedModel, options: BuildOptions, shapes: Mapping[str, tuple[int, ...]], batch: int | None
+) -> tuple[Source, BuildOptions]:
+    """The model with its shapes, and the options with a shape for every dynamic input.
+
+    Where the options hold profiles, the model has the optimal shapes of the first one.
+
+    Args:
+        loaded: The model.
+        options: How to build; its ``shapes`` are not read, and names in its profiles may hold one ``*``.
+        shapes: Result of `source.shapes.parse_shapes`.
+        batch: Value of ``--batch``.
+
+    Raises:
+        UsageError: Shapes and profiles are both given, or they do not fit the model.
+    """
+    if not options.profiles:
+        source = source_of(loaded, shapes, batch, feed=False)
+        return source, msgspec.structs.replace(options, shapes=static_shapes(source))
+    if shapes or batch is not None:
+        raise UsageError(
+            f"{'--shapes' if shapes else '--batch'} and profiles are both given",
+            why="the profiles say the shapes already",
+            fix="give --shapes or --batch, or --minShapes, --optShapes and --maxShapes",
+        )
+    inputs = graph_inputs(loaded.proto)
+    profiles = tuple(_in_full(profile, inputs) for profile in options.profiles)
+    options = msgspec.structs.replace(options, shapes={}, profiles=profiles)
+    check_options(options)
+    # What a shape tensor is given are its values.
+    dynamic = {tensor.name for tensor in inputs if any(isinstance(dim, str) for dim in tensor.shape or ("?",))}
+    best = {name: ranges.opt for name, ranges in profiles[0].items() if name in dynamic}
+    return source_of(loaded, best, None, feed=False), options
+
+
+def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:
+    """The shapes of those inputs whose dimensions the file leaves open."""
+    return {
+        given.name: given.shape
+        for given in source.model.inputs
+        if given.shape is not None and given.shape != given.declared
+    }
+
+
+def _in_full(profile: Mapping[str, ShapeRange], inputs: list[Tensor]) -> dict[str, ShapeRange]:
+    """A profile by the full names of the inputs."""
+    by_end = [
+        chosen_shapes(inputs, {name: getattr(ranges, end) for name, ranges in profile.items()})
+        for end in ("min", "opt", "max")
+    ]
+    return {name: ShapeRange(min=low, opt=by_end[1][name], max=by_end[2][name]) for name, low in by_end[0].items()}
+
+
+def named_file(loaded: LoadedModel, scratch: Path) -> tuple[Path, Path | None]:
+    """A file of the model with unique node names, and the folder of the weights beside it where it has any.
+
+    It is the model's own file where that will do, else one in ``scratch``; weights beside it stay where they are.
+    """
+    external = loaded.path.resolve().parent if loaded.external_data else None
+    if not loaded.changed:
+        return loaded.path.resolve(), external
+    named = scratch / loaded.path.name
+    named.write_bytes(loaded.full().SerializeToString())
+    return named, external
+
+
+def engine_of(
+    loaded: LoadedModel,
+    source: Source,
+    options: BuildOptions,
+    progress: Progress | None = None,
+    *,
+    rebuild: bool = False,
+) -> EngineBuild:
+    """Build the engine of a model, or take the one that is kept, and read its layers.
+
+    Args:
+        loaded: The model.
+        source: The same with its shapes; see `bound`.
+        options: How to build, with a shape for every dynamic input.
+        progress: Told in one line what is going on.
+        rebuild: Build even if there is an engine.
+
+    Raises:
+        TrtprofError: See `engine.tensorrt.build`.
+        BuildError: The library did not say what its layers are.
+    """
+    device = _device()
+    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
+        file, external = named_file(loaded, Path(scratch))
+        built = build(
+            file,
+            options,
+            progress,
+            cache_dir=default_cache_dir(),
+            device=device,
+            external_data=external,
+            rebuild=rebuild,
+        )
+    text = built.plan_text or built.layer_info
+    if not text:
+        raise BuildError(
+            f"{_title(built)} built {loaded.path.name}, but did not say what its layers are",
+            why="; ".join(built.warnings),
+            fix="--rebuild builds it again",
+        )
+    many = len(options.profiles)
+    which = f"the first of {many} profiles; the layers of all of them are listed" if many > 1 else "the profile"
+    notes = [f"work is that at the optimal shapes of {which}"]
+    return _read(built, text, source, device, notes if options.profiles else [])
+
+
+def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress | None = None) -> EngineBuild:
+    """The engine that TensorRT-RTX builds of a model at a precision of a prediction.
+
+    Args:
+        loaded: The model.
+        source: The same with its shapes.
+        precision: One of `cost.recast.PRECISIONS`; ``model``, ``fp32`` and ``tf32`` build what is in the file.
+        progress: Told in one line what is going on.
+
+    Raises:
+        UsageError: TensorRT-RTX builds no such precision.
+        TrtprofError: See `engine_of`.
+    """
+    if precision in ("int8", "fp8"):
+        raise UsageError(
+            f"no engine can be built at {precision}",
+            why="TensorRT-RTX takes all types from the model, and trtprof does not quantise it",
+            fix="--level groups, or quantise the model and leave --dtype away",
+        )
+    options = BuildOptions(
+        backend="tensorrt-rtx", shapes=static_shapes(source), fp16=precision == "fp16", bf16=precision == "bf16"
+    )
+    return engine_of(loaded, source, options, progress)
+
+
+def engine_from(
+    engine: Path,
+    backend: str,
+    source: Source | None = None,
+    progress: Progress | None = None,
+    *,
+    static_plugins: tuple[str, ...] = (),
+) -> EngineBuild:
+    """The layers of an engine made elsewhere.
+
+    Raises:
+        MissingError: There is no driver to load it with, or the library refuses it.
+        TrtprofError: See `engine.tensorrt.load_engine`.
+    """
+    built = load_engine(engine, backend, progress, static_plugins=static_plugins)
+    if not built.layer_info:
+        raise MissingError(
+            f"the layers of {engine} are not known",
+            why="; ".join(built.warnings),
+            fix=f"where its GPU is: {PRODUCTS[backend].command_line} --loadEngine={engine} "
+            "--exportLayerInfo=layers.json; then here: trtprof analyze --layers layers.json",
+        )
+    return _read(built, built.layer_info, source, _device(), [])
+
+
+def command_of(loaded: LoadedModel, options: BuildOptions, engine: str) -> str:
+    """The command lines of the library's own tool that build the same; see `engine.tensorrt.trtexec_command`."""
+    return trtexec_command(loaded.path, options, engine=engine)
+
+
+def why_no_engine() -> str:
+    """Why an engine is not built without being asked for, in words; empty where TensorRT-RTX can build one."""
+    if os.environ.get(NO_ENGINE):
+        return f"{NO_ENGINE} is set"
+    product = PRODUCTS["tensorrt-rtx"]
+    if installed_version(product) is None:
+        return f"{product.title}, which builds engines without a GPU, is not installed ({product.install})"
+    return ""
+
+
+def in_one_line(error: TrtprofError) -> str:
+    """An error as the reason for something else."""
+    return " ".join(": ".join(filter(None, (error.what, error.why))).split())
+
+
+def _device() -> str:
+    live, _ = nvml.gpus()
+    if not live:
+        return "a GPU that NVML does not tell" if has_driver() else _NO_GPU
+    return " ".join(filter(None, (live[0].name, live[0].compute_capability)))
+
+
+def _read(built: BuiltEngine, text: str, source: Source | None, device: str, notes: list[str]) -> EngineBuild:
+    facts = EngineFacts(
+        backend=built.backend,
+        versions=built.versions,
+        device=device,
+        precision=_precision(built.precision),
+        build_ns=built.build_ns or None,
+        network_layers=built.network_layers,
+        cached=built.cached,
+        warnings=built.warnings,
+        notes=tuple(notes),
+    )
+    added = built.precision.added_nodes if built.precision is not None else ()
+    priced = price_plan(parse_layer_info(text, built.plan), source, facts, added)
+    return EngineBuild(priced, built, source, text, facts)
+
+
+def _precision(found: Precision | None) -> str:
+    """How the precision came about, in words."""
+    if found is None:
+        return ""
+    if found.way == "converted":
+        return f"{found.asked}, converted by {found.converter}"
+    if found.way == "builder flag":
+        return f"{found.asked} where the builder finds it faster"
+    return "as in the file"
+
+
+def _title(built: BuiltEngine) -> str:
+    return f"{PRODUCTS[built.backend].title} {built.versions.get(built.backend, '')}".strip()

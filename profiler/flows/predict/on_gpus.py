@@ -1,0 +1,218 @@
+"""What the predictions of every level share: what may be asked, the ceilings that follow, sums and words.
+
+`profiler.flows.predict.groups` predicts nodes and groups of them, `profiler.flows.predict.layers` the layers of a built
+engine; both give `records.Prediction`, made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from profiler.base.errors import UsageError
+from profiler.base.records import (
+    SCHEMA_VERSION,
+    Ceilings,
+    EngineFacts,
+    GpuPrediction,
+    GpuSpec,
+    NodeFate,
+    PlanSummary,
+    PredictedLayer,
+    Prediction,
+    Source,
+    Unsupported,
+)
+from profiler.base.units import format_bytes
+from profiler.cost.recast import NARROW, PRECISIONS
+from profiler.estimate.cache import Access
+from profiler.hardware import gpus
+
+Level = Literal["auto", "layers", "groups", "nodes"]
+
+LEVELS: tuple[Level, ...] = ("auto", "layers", "groups", "nodes")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be asked of a prediction.
+
+    Attributes:
+        level: ``layers``: those of an engine that TensorRT-RTX builds; ``groups``: nodes that an engine may
+            fuse are one layer; ``nodes``: each is one; ``auto``: ``layers`` where they can be had, else
+            ``groups``.
+        precision: One of `cost.recast.PRECISIONS`.
+        accumulate: See `hardware.gpus.ceilings`.
+        clock_mhz: See `hardware.gpus.ceilings`.
+        overrides: See `hardware.gpus.ceilings`.
+        cold: Charge every byte to DRAM, as if the last-level cache kept nothing.
+    """
+
+    level: Level = "groups"
+    precision: str = "model"
+    accumulate: Literal["fp32", "fp16"] = "fp32"
+    clock_mhz: float | None = None
+    overrides: dict[str, float] = {}
+    cold: bool = False
+
+
+def check(how: Settings) -> None:
+    """Refuse a precision or a level that there is not.
+
+    Raises:
+        UsageError: See above.
+    """
+    for option, value, known in (("--dtype", how.precision, PRECISIONS), ("--level", how.level, LEVELS)):
+        if value not in known:
+            raise UsageError(
+                f"{option} {value} is not possible", why="known: " + ", ".join(known), fix=f"{option} {known[0]}"
+            )
+
+
+def ceilings_of(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:
+    """The ceilings of a GPU as asked for, at a precision.
+
+    Raises:
+        UsageError: A ceiling or the clock is not possible.
+    """
+    found = gpus.ceilings(
+        spec,
+        tf32=precision != "fp32",
+        accumulate=how.accumulate,
+        clock_mhz=how.clock_mhz,
+        overrides=how.overrides,
+    )
+    return msgspec.structs.replace(found, cache_bytes=0) if how.cold else found
+
+
+def has_unit(spec: GpuSpec, precision: str) -> bool:
+    """Whether the GPU has a unit for a precision: of 8 bits and TF32 only tensor cores count."""
+    if precision in ("model", "fp32"):
+        return True
+    dtype = NARROW.get(precision, precision)
+    return dtype in spec.tensor_flops_per_s or (precision in ("fp16", "bf16") and dtype in spec.vector_flops_per_s)
+
+
+def live_bytes(accesses: Sequence[Access], weights: Collection[str], kept: Collection[str]) -> int:
+    """The most bytes of activations that are needed at one time.
+
+    Args:
+        accesses: What each layer touches, in the order in which they run.
+        weights: Tensors that are no activations.
+        kept: Tensors that live from the first layer to the last: inputs and outputs of the model.
+    """
+    last: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for at, access in enumerate(accesses):
+        for tensors in (access.reads, access.writes):
+            for name, size in tensors.items():
+                if name not in weights:
+                    last[name] = at
+                    if size > sizes.get(name, -1):
+                        sizes[name] = size
+    dies: dict[int, list[str]] = {}
+    for name, at in last.items():
+        if name not in kept:
+            dies.setdefault(at, []).append(name)
+    live = {name for name in kept if name in sizes}
+    now = most = sum(sizes[name] for name in live)
+    for at, access in enumerate(accesses):
+        for name in (*access.reads, *access.writes):
+            if name in sizes and name not in live:
+                live.add(name)
+                now += sizes[name]
+        most = max(most, now)
+        for name in dies.get(at, ()):
+            live.discard(name)
+            now -= sizes[name]
+    return most
+
+
+def gpu_prediction(
+    spec: GpuSpec,
+    how: Settings,
+    ceilings: Ceilings,
+    layers: tuple[PredictedLayer, ...],
+    by_precision: Mapping[str, int | None],
+    memory_bytes: int,
+    plan: PlanSummary | None = None,
+) -> GpuPrediction:
+    """The layers of a model on one GPU, with their sums and what is to be said about it."""
+    by_bound: dict[str, int] = {}
+    for layer in layers:
+        if layer.estimate is not None:
+            ns = layer.estimate.attainable_ns * layer.repeats
+            by_bound[layer.estimate.bound] = by_bound.get(layer.estimate.bound, 0) + ns
+    time_ns = sum(by_bound.values())
+    return GpuPrediction(
+        gpu=spec.slug,
+        name=spec.name,
+        ceilings=ceilings,
+        clock_mhz=how.clock_mhz or spec.boost_mhz.value,
+        tdp_w=spec.tdp_w.value,
+        memory_bytes=int(spec.memory_bytes.value),
+        time_ns=time_ns,
+        ideal_ns=sum(layer.estimate.roofline_ns * layer.repeats for layer in layers if layer.estimate is not None),
+        joules=time_ns / 1e9 * spec.tdp_w.value,
+        ridge=gpus.ridge_points(ceilings.attainable),
+        ns_by_bound=dict(sorted(by_bound.items(), key=lambda item: -item[1])),
+        by_precision=dict(by_precision),
+        layers=layers,
+        plan=plan,
+        notes=tuple(_notes(spec, how, memory_bytes)),
+    )
+
+
+def _notes(spec: GpuSpec, how: Settings, needed: int) -> Iterator[str]:
+    there = int(spec.memory_bytes.value)
+    if needed > there:
+        yield f"does not fit: at least {format_bytes(needed)} of {format_bytes(there)} of memory"
+    if not has_unit(spec, how.precision):
+        yield f"no unit for {how.precision}: multiplied as the next wider type that it has one for"
+    weak = [name for name, figure in spec.figures.items() if figure.kind == "weak"]
+    if weak:
+        yield "weak figures of its datasheet: " + ", ".join(weak)
+
+
+def prediction(
+    source: Source,
+    level: Literal["layers", "groups", "nodes"],
+    how: Settings,
+    memory_bytes: int,
+    found: tuple[GpuPrediction, ...],
+    unsupported: tuple[Unsupported, ...],
+    assumptions: Sequence[str],
+    *,
+    engine: EngineFacts | None = None,
+    fates: tuple[NodeFate, ...] = (),
+) -> Prediction:
+    """A model on at least one GPU; ``assumptions`` stand behind those of the model."""
+    return Prediction(
+        schema_version=SCHEMA_VERSION,
+        model=source.model,
+        level=level,
+        precision=how.precision,
+        memory_bytes=memory_bytes,
+        gpus=found,
+        fastest=min(found, key=lambda gpu: gpu.time_ns).gpu,
+        # A board whose limit is not known cannot be compared.
+        most_efficient=min(found, key=lambda gpu: (not gpu.tdp_w, gpu.joules)).gpu,
+        unsupported=unsupported,
+        engine=engine,
+        fates=fates,
+        assumptions=(*source.model.assumptions, *assumptions),
+    )
+
+
+def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
+    """What is taken for granted at every level; ``tf32``: whether fp32 products may run as TF32."""
+    yield "the ceilings of a datasheet are not reached: these times are lower bounds, and a good engine takes longer"
+    if tf32:
+        yield "fp32 products run as TF32 where a GPU has it, as TensorRT lets them by default"
+    if how.cold:
+        yield "every byte comes from DRAM"
+    else:
+        yield "inferences follow one another: the last-level cache holds what the one before left there"
+    yield "energy is time at the power limit of the board, an upper estimate"
+    yield "memory is the weights and the most that lives between layers, without what the runtime itself takes"

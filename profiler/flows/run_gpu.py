@@ -1,0 +1,337 @@
+"""The stages of a run on a GPU up to the capture: which GPU, the engine, ceilings; `profiler.analysis.gpu` follows.
+
+The model must be read from a file, and everything that is found goes into the run folder, stage by stage.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, cast
+
+import msgspec
+
+from profiler.analysis.counters import flagged
+from profiler.analysis.gpu import GpuArtefact, PlanArtefact, analyse_gpu
+from profiler.base import run_folder
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.kernel_counters import COUNTERS_FILE, Counters
+from profiler.base.records import Backend, Ceilings, Engine, GpuSpec, LiveGpu, Roof, Source
+from profiler.base.run_folder import RunFolder
+from profiler.base.units import format_ns
+from profiler.capture.gpu_launch import AskedCollector, capture_gpu
+from profiler.capture.gpu_record import GpuWorkerRequest, OrtCudaRequest, TensorrtRequest
+from profiler.capture.launch import worker_command, worker_error
+from profiler.capture.ncu import record as ncu
+from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
+from profiler.engine.tensorrt import BuildOptions
+from profiler.flows.build import EngineBuild, engine_from, engine_of, static_shapes
+from profiler.flows.gpu_options import GpuOptions
+from profiler.hardware import gpus, nvml, store
+from profiler.hardware.cuda.calibrate import calibrate_gpu, find
+from profiler.runtime.ort_session import CudaOptions, SessionRequest
+from profiler.source.load import LoadedModel
+
+WORKERS = {
+    "tensorrt": "profiler.capture.workers.tensorrt",
+    "tensorrt-rtx": "profiler.capture.workers.tensorrt",
+    "ort-cuda": "profiler.capture.workers.ort_cuda",
+}
+"""The module of the worker by backend."""
+
+_MOST_LAUNCHES = 500
+"""To count: each is replayed for every group of counters."""
+_COUNTING_S, _LAUNCH_S = 900.0, 10.0
+"""What ncu may take for libraries and the model, and for each launch, before it counts as hung."""
+
+_SHOWN = "CUDA_VISIBLE_DEVICES"
+
+
+class Progress(Protocol):
+    """What the stages tell; see `pipeline.Progress`."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins."""
+
+    def detail(self, text: str) -> None:
+        """One line about it."""
+
+
+class Measure(NamedTuple):
+    """How long to measure; see `pipeline.RunOptions`."""
+
+    seed: int
+    iterations: int
+    warmup_ms: float
+    duration_s: float
+    profile_iterations: int
+    recalibrate: bool
+
+
+class Job(NamedTuple):
+    """A run on a GPU.
+
+    Attributes:
+        folder: The run folder, which has the source; what else is there is kept.
+        loaded: The model.
+        source: The same with its shapes.
+        backend: One of `gpu_options.GPU_BACKENDS`, and why it was chosen.
+        options: See `GpuOptions`.
+        measure: How long to measure.
+        scratch: A folder for what nobody needs afterwards.
+        session: Of ONNX Runtime on the CPU: file and threads.
+        say: Told what goes on.
+    """
+
+    folder: RunFolder
+    loaded: LoadedModel
+    source: Source
+    backend: Backend
+    options: GpuOptions
+    measure: Measure
+    scratch: Path
+    session: SessionRequest
+    say: Progress
+
+
+def run_on_gpu(job: Job) -> None:
+    """Do the stages up to the capture.
+
+    Raises:
+        TrtprofError: A stage failed; artefacts of the stages before it are kept.
+    """
+    folder, say = job.folder, job.say
+    # Known to be missing before anything runs.
+    tool = ncu.require() if job.options.confirm else None
+    gpu = _gpu(job.options.device)
+    spec, reason = nvml.spec_of(gpu)
+    say.detail(f"GPU {gpu.index}: {gpu.name} ({reason})")
+    if not folder.has(run_folder.GPU):
+        folder.write(run_folder.DEVICE, nvml.as_device(gpu))
+        folder.write(run_folder.GPU, GpuArtefact(live=gpu, spec=spec, reason=reason))
+    with _only(gpu):
+        say.stage("engine")
+        layers = _ort(job) if job.backend.name == "ort-cuda" else _tensorrt(job)
+        _ceilings(job, gpu, spec)
+        say.stage("capture")
+        request = _request(job, layers, gpu.l2_bytes or int(spec.l2_bytes.value))
+        if folder.has(run_folder.CAPTURE):
+            say.detail("kept from before")
+        else:
+            collector = cast("AskedCollector", job.options.collector)
+            capture_gpu(request, WORKERS[job.backend.name], collector, say.detail, gpu=gpu.uuid or gpu.index)
+        if tool is not None and not (folder.has(COUNTERS_FILE) and folder.read(COUNTERS_FILE, Counters).launches):
+            _count(job, request, tool)
+
+
+def _count(job: Job, request: OrtCudaRequest | TensorrtRequest, tool: ncu.Ncu) -> None:
+    """Run the worker once more, under ncu, and leave the counters of the kernels that are flagged.
+
+    Where that fails, the run has all else: it says so, and the result does.
+    """
+    say = job.say
+    say.stage("counters")
+    names, launches = flagged(analyse_gpu(job.folder), job.options.confirm)
+    if not names:
+        say.detail("no kernel lost any time: there is nothing to confirm")
+        return
+    say.detail(f"ncu {tool.version_text} ({tool.path}: {tool.why}) counts {', '.join(names)}")
+    apart = job.scratch / "counters"
+    apart.mkdir(exist_ok=True)
+    # As for nsys, the worker marks the profiled inferences off; what it leaves is that of a run under ncu, of no use.
+    asked = msgspec.structs.replace(
+        request, phase="profiled", collector="nsys", folder=str(apart), scratch=str(apart), profile_iterations=1
+    )
+    try:
+        counted = ncu.profile(
+            tool,
+            worker_command(WORKERS[job.backend.name], asked),
+            apart,
+            names,
+            launches=min(launches, _MOST_LAUNCHES),
+            timeout_s=_COUNTING_S + _LAUNCH_S * min(launches, _MOST_LAUNCHES),
+            progress=say.detail,
+            worker_error=lambda: worker_error(apart),
+        )
+    except TrtprofError as error:
+        say.detail(f"no counters: {error.what}: {error.why}; fix: {error.fix}")
+        failure = "; ".join(filter(None, (f"{error.what}: {error.why}", error.fix and f"to mend it: {error.fix}")))
+        job.folder.write(COUNTERS_FILE, Counters(version=tool.version_text, failure=failure))
+        return
+    found = Counters(version=tool.version_text, command=counted.command, launches=counted.launches)
+    job.folder.write(COUNTERS_FILE, found)
+    say.detail(f"{len(counted.launches)} launches counted")
+
+
+def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtRequest:
+    """What the worker is asked."""
+    options, measure = job.options, job.measure
+    common = GpuWorkerRequest(
+        phase="clean",
+        folder=str(job.folder.path.resolve()),
+        scratch=str(job.scratch),
+        inputs=job.source.model.inputs,
+        layers=layers,
+        seed=measure.seed,
+        iterations=measure.iterations,
+        warmup_ms=measure.warmup_ms,
+        duration_s=measure.duration_s,
+        profile_iterations=measure.profile_iterations,
+        cuda_graph=options.cuda_graph,
+        cold_l2=options.cold_l2,
+        l2_bytes=l2_bytes,
+        verify=options.verify,
+    )
+    fields = msgspec.structs.asdict(common)
+    if job.backend.name == "ort-cuda":
+        session = _on_cuda(job.session, options)
+        return OrtCudaRequest(**fields, session=session, graph_file=ENGINE_GRAPH)
+    built = job.folder.read(run_folder.PLAN, PlanArtefact)
+    return TensorrtRequest(
+        **fields,
+        backend=cast("Literal['tensorrt', 'tensorrt-rtx']", job.backend.name),
+        engine=built.engine,
+        profiled_engine=built.profiled_engine,
+        plugins=options.build.static_plugins,
+        reference=job.session if options.verify else None,
+        tf32=options.build.tf32,
+        precision="fp16" if options.build.fp16 else "bf16" if options.build.bf16 else "",
+    )
+
+
+# --- the GPU ----------------------------------------------------------------------------------
+
+
+def _gpu(asked: int | None) -> LiveGpu:
+    """The GPU to run on: the one asked for, else the first that CUDA shows to a program.
+
+    Raises:
+        MissingError: It is not there, or it is split into slices.
+    """
+    if asked is not None:
+        return find(asked)
+    first = os.environ.get(_SHOWN, "").split(",")[0].strip()
+    if first.isdigit():
+        return find(int(first))
+    live, _ = nvml.gpus()
+    named = [gpu for gpu in live if first.startswith("GPU-") and gpu.slice is None and gpu.uuid.startswith(first)]
+    return find(named[0].index if named else 0)
+
+
+@contextmanager
+def _only(gpu: LiveGpu) -> Iterator[None]:
+    """Children see this GPU alone, as number 0: CUDA counts in another order than NVML."""
+    before = os.environ.get(_SHOWN)
+    if gpu.uuid:
+        os.environ[_SHOWN] = gpu.uuid
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_SHOWN, None)
+        else:
+            os.environ[_SHOWN] = before
+
+
+def _ceilings(job: Job, gpu: LiveGpu, spec: GpuSpec) -> None:
+    """The ceilings of the GPU: kept from before, measured, or those of its datasheet where that is not possible."""
+    folder, measure, say = job.folder, job.measure, job.say
+    say.stage("ceilings")
+    if folder.has(run_folder.CEILINGS) and not measure.recalibrate:
+        say.detail("kept from before")
+        return
+    shelf = store.of_gpu(gpu)
+    found = None if measure.recalibrate else shelf.read(say.detail)
+    if found is not None:
+        say.detail(f"ceilings of {found.device} measured {found.measured_at} (--recalibrate measures them again)")
+    else:
+        try:
+            found = calibrate_gpu(gpu.index, progress=say.detail)
+            shelf.write(found, say.detail)
+        except (MissingError, CaptureError) as error:
+            if measure.recalibrate:
+                raise
+            say.detail(f"the datasheet's, since none were measured: {error.what} ({error.why})")
+            found = gpus.ceilings(spec)
+    folder.write(run_folder.CEILINGS, found if job.options.build.tf32 else _without_tf32(found))
+
+
+def _without_tf32(ceilings: Ceilings) -> Ceilings:
+    """Ceilings where fp32 is multiplied as fp32, which tensor cores do not."""
+
+    def plain(roof: Roof) -> Roof:
+        return msgspec.structs.replace(
+            roof, tensor_flops_per_s={**roof.tensor_flops_per_s, "fp32": roof.vector_flops_per_s["fp32"]}
+        )
+
+    return msgspec.structs.replace(ceilings, best=plain(ceilings.best), attainable=plain(ceilings.attainable))
+
+
+# --- the engine -------------------------------------------------------------------------------
+
+
+def _on_cuda(session: SessionRequest, options: GpuOptions) -> SessionRequest:
+    return msgspec.structs.replace(session, provider="cuda", cuda=CudaOptions(use_tf32=options.build.tf32))
+
+
+def _ort(job: Job) -> int:
+    """The engine of ONNX Runtime; returns the number of its layers."""
+    if job.folder.has(run_folder.ENGINE):
+        job.say.detail("kept from before")
+        return len(job.folder.read(run_folder.ENGINE, Engine).layers)
+    session = _on_cuda(job.session, job.options)
+    engine, on_cpu = build_ort_cuda(session, job.folder.path, job.scratch, job.backend.reason)
+    job.folder.write(run_folder.ENGINE, engine)
+    job.say.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
+    if on_cpu:
+        job.say.detail(f"{len(on_cpu)} nodes stay on the CPU")
+    return len(engine.layers)
+
+
+def _tensorrt(job: Job) -> int:
+    """The engine of TensorRT; returns the number of its layers."""
+    folder, options, say = job.folder, job.options, job.say.detail
+    if folder.has(run_folder.PLAN):
+        kept = folder.read(run_folder.PLAN, PlanArtefact)
+        if all(Path(path).is_file() for path in (kept.engine, kept.profiled_engine) if path):
+            say("kept from before")
+            return kept.layers
+    apart = None
+    if options.load_engine:
+        plugins = options.build.static_plugins
+        built = engine_from(Path(options.load_engine), job.backend.name, job.source, say, static_plugins=plugins)
+    else:
+        how = msgspec.structs.replace(options.build, backend=job.backend.name, shapes=static_shapes(job.source))
+        built = engine_of(job.loaded, job.source, how, say, rebuild=options.rebuild)
+        apart = _without_streams(built, job, how)
+    shown = apart or built
+    layers = len(shown.priced.document.layers)
+    say(f"{job.backend.name}: {layers} layers" + (", kept from an earlier build" if built.built.cached else ""))
+    folder.write_bytes(shown.layers_file, shown.text.encode())
+    artefact = PlanArtefact(
+        backend=job.backend,
+        facts=shown.facts,
+        layers_file=shown.layers_file,
+        layers=layers,
+        added_nodes=shown.added_nodes,
+        engine=str(built.built.plan.resolve()),
+        profiled_engine="" if apart is None else str(apart.built.plan.resolve()),
+        layers_asked=len(built.priced.document.layers),
+    )
+    folder.write(run_folder.PLAN, artefact)
+    return layers
+
+
+def _without_streams(built: EngineBuild, job: Job, how: BuildOptions) -> EngineBuild | None:
+    """The same engine without auxiliary streams, to be profiled; None where the first one has none.
+
+    On one stream every kernel is led to its layer, and none overlaps another.
+    """
+    streams = {matched.layer.stream for matched in built.priced.document.layers} - {None}
+    if len(streams) < 2 or how.max_aux_streams is not None:
+        return None
+    job.say.detail(f"its layers lie on {len(streams)} streams: the profile is of one built with --maxAuxStreams 0")
+    alone = msgspec.structs.replace(how, max_aux_streams=0)
+    return engine_of(job.loaded, job.source, alone, job.say.detail, rebuild=job.options.rebuild)
