@@ -80,7 +80,7 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
             )  # fmt: skip
 
         monkeypatch.setattr("profiler.flows.build.build", build)
-        for place in ("engine_build", "engine.backends", "engine.tensorrt"):
+        for place in ("flows.build", "engine.backends", "engine.tensorrt"):
             monkeypatch.setattr(
                 f"profiler.{place}.installed_version", lambda product: "1.7.1" if "rtx" in product.module else None
             )
