@@ -5,6 +5,8 @@ Try, which `trtprof rules CODE` prints. It looks at a `Case` and yields `Claim` 
 
     @rule("RL101", "memory-bound op far under bandwidth")
     def check(case: Case) -> Iterator[Claim]: ...
+
+A rule of a plan alone looks at a `PlanView` and yields `PlanLint` records (`plan_rule`).
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from profiler.base.records import (
     MatchedLayer,
     PlanBinding,
     PlanEdge,
+    PlanLint,
 )
 from profiler.base.registry import Registry
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
+from profiler.diagnose.plans import PlanView
 from profiler.kernel_names.parse import KernelName, parse
 
 AtLeastOne = Annotated[float, msgspec.Meta(ge=1.0)]
@@ -304,8 +308,14 @@ Silent = Callable[[Case, LayerResult], str]
 """Why a rule has nothing to say of a layer, in a sentence with its numbers; empty where it cannot tell."""
 
 
+PlanCheck = Callable[[PlanView], Iterable[PlanLint]]
+
+
 class Rule(NamedTuple):
-    """A registered rule. ``order`` decides which of two rules may claim a layer: lower goes first."""
+    """A registered rule: of runs, or of plans alone.
+
+    ``order`` decides which of two rules may claim a layer, lower goes first, and in which order plans are judged.
+    """
 
     code: str
     title: str
@@ -313,6 +323,8 @@ class Rule(NamedTuple):
     order: int
     doc: str
     silent: Silent | None = None
+    plan: PlanCheck | None = None
+    """What it finds in a plan; None of a rule of runs."""
 
     def section(self, name: str) -> str:
         """One part of the docstring: ``What``, ``Why`` or ``Try``."""
@@ -348,6 +360,27 @@ def rule(code: str, title: str, *, order: int = 50, silent: Silent | None = None
         return check
 
     return add
+
+
+def plan_rule(code: str, title: str, *, order: int = 50) -> Callable[[PlanCheck], PlanCheck]:
+    """Decorator that registers a rule of plans alone, as `rule` does one of runs."""
+
+    def add(check: PlanCheck) -> PlanCheck:
+        doc = sys.modules[check.__module__].__doc__ or ""
+        RULES.register(code)(Rule(code, title, lambda _: (), order, doc, _of_plans, check))
+        return check
+
+    return add
+
+
+def _of_plans(_case: Case, _layer: LayerResult) -> str:
+    return "the rule judges plans alone, whatever was measured: what it finds is told with the plan"
+
+
+def judge_plan(view: PlanView) -> tuple[PlanLint, ...]:
+    """All that the rules of plans find, rule by rule, each in the order of the plan."""
+    rules = sorted((each for each in RULES.values() if each.plan is not None), key=lambda r: (r.order, r.code))
+    return tuple(lint for each in rules if each.plan is not None for lint in each.plan(view))
 
 
 def by_cause(

@@ -60,7 +60,7 @@ def _judge(case: Case, layer: LayerResult) -> _Padding | str:
         return f"the tensor cores of this GPU take no {dtype} here"
     if product is None:
         return "the dimensions of its product are not known for sure"
-    if product.thin == 1 or product.depthwise:
+    if not product.suits_tensor_cores:
         return f"it is {product.words}, where tensor cores have nothing to do"
     if kernel is not None and kernel.name.unit == "simt":
         return named_unit(kernel)
