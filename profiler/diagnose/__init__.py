@@ -11,6 +11,7 @@ A rule of a plan alone looks at a `PlanView` and yields `PlanLint` records (`pla
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
@@ -325,6 +326,8 @@ class Rule(NamedTuple):
     silent: Silent | None = None
     plan: PlanCheck | None = None
     """What it finds in a plan; None of a rule of runs."""
+    thresholds: tuple[str, ...] = ()
+    """Fields of `Thresholds` that it reads; it sees no other."""
 
     def section(self, name: str) -> str:
         """One part of the docstring: ``What``, ``Why`` or ``Try``."""
@@ -343,7 +346,22 @@ class Rule(NamedTuple):
 RULES: Registry[str, Rule] = Registry("rule", "profiler.diagnose.rules", "trtprof.rules")
 
 
-def rule(code: str, title: str, *, order: int = 50, silent: Silent | None = None) -> Callable[[Check], Check]:
+class _Declared:
+    """Thresholds of which a rule sees those that it has declared, so that what is told of it is right."""
+
+    def __init__(self, code: str, names: tuple[str, ...], thresholds: Thresholds) -> None:
+        self._code, self._names, self._thresholds = code, names, thresholds
+
+    def __getattr__(self, name: str) -> float:
+        if name not in self._names:
+            raise AttributeError(f"rule {self._code} reads the threshold {name!r}, which it does not declare")
+        value: float = getattr(self._thresholds, name)
+        return value
+
+
+def rule(
+    code: str, title: str, *, order: int = 50, silent: Silent | None = None, thresholds: tuple[str, ...] = ()
+) -> Callable[[Check], Check]:
     """Decorator that registers a check under its code; the module's docstring documents it.
 
     Args:
@@ -352,11 +370,25 @@ def rule(code: str, title: str, *, order: int = 50, silent: Silent | None = None
         order: See `Rule`.
         silent: Says why the rule passes a layer by (`explain`). It is asked only of layers that the check, of the
             same case, yields no claim to.
+        thresholds: Those that the rule reads: no other can be read of a case that it is given.
+
+    Raises:
+        ValueError: There is no such threshold, or there is such a rule already.
     """
+    if unknown := set(thresholds) - set(Thresholds._fields):
+        raise ValueError(f"rule {code} declares {', '.join(sorted(unknown))}: no thresholds")
+
+    def limited(case: Case) -> Case:
+        return case._replace(thresholds=_Declared(code, thresholds, case.thresholds))  # type: ignore[arg-type]
 
     def add(check: Check) -> Check:
+        @functools.wraps(check)
+        def seen(case: Case) -> Iterable[Claim]:
+            return check(limited(case))
+
+        own = None if silent is None else lambda case, layer: silent(limited(case), layer)
         doc = sys.modules[check.__module__].__doc__ or ""
-        RULES.register(code)(Rule(code, title, check, order, doc, silent))
+        RULES.register(code)(Rule(code, title, seen, order, doc, own, thresholds=thresholds))
         return check
 
     return add
