@@ -22,7 +22,7 @@ from typing import NamedTuple
 from profiler.base.records import LayerResult, PlanTensor
 from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
-from profiler.diagnose.silence import bound_otherwise, no_work, unpriced
+from profiler.diagnose.reasons import bound_otherwise, no_work, unpriced
 
 
 class _Thrash(NamedTuple):
@@ -67,7 +67,7 @@ def _thrashing(case: Case) -> Iterator[_Thrash]:
                 yield _Thrash(maker, reader, tensor, _saved_ns(case, reader, size))
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+def _reason(case: Case, layer: LayerResult) -> str:
     if why := no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, "dram"):
         return why
     capacity = case.ceilings.cache_bytes
@@ -86,7 +86,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("CA806", "tensor a little larger than the L2", order=66, silent=_silent, thresholds=("near_cache",))
+@rule("CA806", "tensor a little larger than the L2", order=66, reason=_reason, thresholds=("near_cache",))
 def check(case: Case) -> Iterator[Claim]:
     """All such tensors as one finding, which claims what their readers would take less."""
     free = {layer.name for layer in case.unclaimed}

@@ -40,13 +40,13 @@ def _is_alone(case: Case, layer: LayerResult) -> bool:
     return one is not None and one.op.op_type in _OPS and len(one.nodes) == 1 and matched is None
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+def _reason(case: Case, layer: LayerResult) -> str:
     if not _is_alone(case, layer):
         return "the layer does more than to quantise or dequantise, or nothing of it"
     return "" if layer.measured_ns else "the layer took no time"
 
 
-@rule("QD803", "Q/DQ left unfused", order=15, silent=_silent)
+@rule("QD803", "Q/DQ left unfused", order=15, reason=_reason)
 def check(case: Case) -> Iterator[Claim]:
     """All layers that only quantise or dequantise, by what would fuse them."""
     groups: dict[str, list[LayerResult]] = {}

@@ -87,7 +87,7 @@ def _saved_ns(layer: LayerResult, extra: int) -> int:
     return int(max(layer.terms.values()) - max(without.values()))
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+def _reason(case: Case, layer: LayerResult) -> str:
     matched = case.plan.get(layer.name)
     if matched is None or not is_product(matched.layer) or not matched.layer.inputs or not matched.layer.outputs:
         return "the plan has no product in this layer"
@@ -100,7 +100,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     return f"the {format_bytes(wide.extra)} more that it writes cost nothing by the roofline: {layer.bound} bounds it"
 
 
-@rule("QD804", "quantised layer with float output", order=65, silent=_silent)
+@rule("QD804", "quantised layer with float output", order=65, reason=_reason)
 def check(case: Case) -> Iterator[Claim]:
     """All such tensors as one finding, which claims what their makers and readers would take less."""
     layers = {layer.name: layer for layer in case.unclaimed}
