@@ -33,7 +33,7 @@ from profiler.cli.options import (
     StronglyTypedOption,
     TimingCacheOption,
     TopOption,
-    export_options,
+    model_request,
     one_model,
 )
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
@@ -41,6 +41,7 @@ from profiler.cli.output import StageLines, ascii_only, errors_shown, result, sa
 if TYPE_CHECKING:
     from profiler.engine.tensorrt import BuildOptions, ShapeRange
     from profiler.flows.build import EngineBuild
+    from profiler.source.request import ModelRequest
 
 FORMATS = ("text", "json")
 
@@ -166,7 +167,7 @@ def build(
             )
         from profiler.engine.backends import choose_builder
         from profiler.engine.tensorrt import BuildOptions
-        from profiler.flows import run as pipeline
+        from profiler.flows import build as flow
 
         options = BuildOptions(
             profiles=_profiles(profile, min_shapes, opt_shapes, max_shapes),
@@ -185,22 +186,22 @@ def build(
             if load_engine:
                 raise UsageError("--dry-run and --loadEngine", why="nothing is built", fix="leave one away")
             options = _of(backend if backend != "auto" else _backend_of_dry_run(), options)
-            named = one_model(model, onnx)
-            command = pipeline.build_command(named, options, shapes or (), batch, engine=save_engine)
-            result(command)
+            request = model_request(one_model(model, onnx), shapes, batch)
+            result(flow.build_command(request, options, engine=save_engine))
             return
         for name in filter(None, (save_engine, layer_info)):
             refuse_existing(Path(name), force=force)
-        how = export_options(dtypes, dynamic, factory_arg)
         if load_engine:
-            found = _loaded(load_engine, backend, model or onnx or "", shapes, batch, options, progress)
+            named = model or onnx
+            asked = model_request(named, shapes, batch) if named else None
+            found = _loaded(load_engine, backend, asked, options, progress)
         else:
-            named = one_model(model, onnx)
+            request = model_request(one_model(model, onnx), shapes, batch, dtypes, dynamic, factory_arg)
             chosen, why = choose_builder(backend)
             if backend == "auto" and not quiet:
                 say(f"backend {chosen}: {why}")
             options = _of(chosen, options)
-            found = pipeline.build(named, options, shapes or (), batch, how, progress, rebuild=rebuild)
+            found = flow.build(request, options, progress, rebuild=rebuild)
     with errors_shown():
         engine = _saved(found, save_engine)
         exported = _exported(found, layer_info)
@@ -334,21 +335,13 @@ def _backend_of_dry_run() -> str:
 
 
 def _loaded(
-    engine: str,
-    backend: str,
-    model: str,
-    shapes: Sequence[str] | None,
-    batch: int | None,
-    options: BuildOptions,
-    progress: StageLines,
+    engine: str, backend: str, request: ModelRequest | None, options: BuildOptions, progress: StageLines
 ) -> EngineBuild:
     from profiler.engine.tensorrt import engine_backend
-    from profiler.flows import run as pipeline
+    from profiler.flows import build as flow
 
     chosen = engine_backend(Path(engine)) if backend == "auto" else backend
-    return pipeline.load_engine(
-        Path(engine), chosen, model, shapes or (), batch, progress=progress, static_plugins=options.static_plugins
-    )
+    return flow.load_engine(Path(engine), chosen, request, progress, static_plugins=options.static_plugins)
 
 
 # --- what comes out -----------------------------------------------------------------------------

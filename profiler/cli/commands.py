@@ -19,7 +19,7 @@ from profiler.cli.options import (
     ModelArgument,
     OnnxOption,
     ShapesOption,
-    export_options,
+    model_request,
     one_model,
 )
 from profiler.cli.output import StageLines, errors_shown, result, say, terminal_width
@@ -58,7 +58,8 @@ def inspect(
     """
     progress = StageLines()
     with errors_shown(progress):
-        from profiler.flows import run as pipeline
+        from profiler.flows import inspect as flow
+        from profiler.flows import model_sweep
         from profiler.report import inspection
         from profiler.report import sweep as sweeps
 
@@ -69,9 +70,9 @@ def inspect(
                 why="known: " + ", ".join(known),
                 fix="--format json",
             )
-        how = export_options(dtypes, dynamic, factory_arg)
+        request = model_request(one_model(model, onnx), shapes, batch, dtypes, dynamic, factory_arg)
         if sweep:
-            table = pipeline.sweep(one_model(model, onnx), sweep, shapes or (), batch, how)
+            table = model_sweep.sweep(request, sweep)
             if format_name == "json":
                 result(sweeps.render_json(table))
             elif format_name == "csv":
@@ -80,7 +81,7 @@ def inspect(
                 result(sweeps.render_text(table, terminal_width(sys.stdout)))
             return
         with progress:
-            found = pipeline.inspect(one_model(model, onnx), shapes or (), batch, how, progress, engine=not no_engine)
+            found = flow.inspect(request, progress, engine=not no_engine)
         if format_name == "json":
             result(inspection.render_json(found))
         else:
@@ -114,28 +115,16 @@ def export(
     import msgspec
 
     from profiler.base.units import format_bytes
-    from profiler.flows import run as pipeline
-    from profiler.source.shapes import describe, example, parse_shapes
-    from profiler.source.spec import ExportOptions
+    from profiler.flows import export as flow
+    from profiler.source.shapes import describe, example
 
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
         if fp16 and bf16:
             raise UsageError("--fp16 and --bf16 are both given", why="parameters have one dtype", fix="leave one away")
-        done = pipeline.export(
-            model,
-            ExportOptions(
-                shapes=parse_shapes(shapes or ()),
-                dtypes=tuple(dtypes or ()),
-                dynamic=tuple(dynamic or ()),
-                factory_args=tuple(factory_arg or ()),
-                precision="fp16" if fp16 else "bf16" if bf16 else "",
-                opset=opset,
-            ),
-            output,
-            force=force,
-            progress=progress,
-        )
+        precision = "fp16" if fp16 else "bf16" if bf16 else ""
+        request = model_request(model, shapes, None, dtypes, dynamic, factory_arg, precision=precision, opset=opset)
+        done = flow.export(request, output, force=force, progress=progress)
     with errors_shown():
         if quiet:
             result(str(done.path))

@@ -78,7 +78,7 @@ def compare(
     Example: trtprof compare base1,base2,base3 head1,head2,head3 --gate 'latency>3%' -o compare.html
     """
     with errors_shown():
-        from profiler.flows import run as pipeline
+        from profiler import compare as comparing
 
         if format_name not in FORMATS:
             raise UsageError(
@@ -91,7 +91,7 @@ def compare(
                 fix="--inconclusive fail",
             )
         paths = writable(output, force=force, suffixes=tuple(SUFFIXES), example="compare.html")
-        found = pipeline.compare(_sides(sides or ()), gate or ())
+        found = comparing.compare(_sides(sides or ()), gate or ())
         written = [(path, _rendered(found, SUFFIXES[path.suffix.lower()], top)) for path in paths]
         result(_printed(found, format_name, top))
         for path, text in written:

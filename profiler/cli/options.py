@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from profiler.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from profiler.source.spec import ExportOptions
+    from profiler.source.request import ModelRequest
 
 ModelArgument = Annotated[
     str | None,
@@ -116,12 +116,21 @@ def one_model(argument: str | None, option: str | None) -> str:
     return model
 
 
-def export_options(
-    dtypes: list[str] | None, dynamic: list[str] | None, factory_args: list[str] | None
-) -> ExportOptions:
-    """How a PyTorch module that is named in place of a file is exported."""
-    from profiler.source.spec import ExportOptions
+def model_request(
+    model: str,
+    shapes: list[str] | None = None,
+    batch: int | None = None,
+    dtypes: list[str] | None = None,
+    dynamic: list[str] | None = None,
+    factory_args: list[str] | None = None,
+    **export: Any,
+) -> ModelRequest:
+    """The model as it is asked for; ``export`` are the other fields of `source.spec.ExportOptions`.
 
-    return ExportOptions(
-        dtypes=tuple(dtypes or ()), dynamic=tuple(dynamic or ()), factory_args=tuple(factory_args or ())
-    )
+    Raises:
+        UsageError: A shape cannot be read.
+    """
+    from profiler.source.request import ModelRequest
+
+    export |= {"dtypes": tuple(dtypes or ()), "dynamic": tuple(dynamic or ())}
+    return ModelRequest.of(model, shapes or (), batch, factory_args=tuple(factory_args or ()), **export)

@@ -22,7 +22,7 @@ from profiler.cli.options import (
     OnnxOption,
     ShapesOption,
     TopOption,
-    export_options,
+    model_request,
     one_model,
 )
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
@@ -88,11 +88,11 @@ def predict(
                 fix="--accumulate fp32",
             )
         paths = writable(output, force=force)
-        named = one_model(model, onnx)
+        request = model_request(one_model(model, onnx), shapes, batch, dtypes, dynamic, factory_arg)
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
 
-        from profiler.flows import run as pipeline
+        from profiler.flows import predict as flow
         from profiler.flows.predict.on_gpus import Settings
 
         how = Settings(
@@ -103,9 +103,8 @@ def predict(
             overrides=overrides,
             cold=cold,
         )
-        exported = export_options(dtypes, dynamic, factory_arg)
         with progress:
-            found = pipeline.predict(named, specs, how, shapes or (), batch, exported, progress)
+            found = flow.predict(request, specs, how, progress)
         written = [(path, _rendered(found, path, top)) for path in paths]
         result(_text(found, format_name, terminal_width(sys.stdout), top, ascii_only(sys.stdout)))
         for path, content in written:

@@ -286,13 +286,13 @@ def _explained(folder: RunFolder, explain: tuple[str, str], format_name: str | N
     from profiler.cli.rules import check_format, explained
     from profiler.diagnose.explain import explain as explain_layer
     from profiler.diagnose.explain import rule_of
-    from profiler.flows import run as pipeline
+    from profiler.flows.report import case_of
 
     name = format_name or ("json" if output.endswith(".json") else "text")
     check_format("--explain", name)
     code, layer = explain
     rule_of(code)
-    return explained(explain_layer(pipeline.case_of(folder), code, layer), name)
+    return explained(explain_layer(case_of(folder), code, layer), name)
 
 
 def _refuse_beside_serve(given: dict[str, object]) -> None:

@@ -30,7 +30,7 @@ from profiler.cli.options import (
     StronglyTypedOption,
     TimingCacheOption,
     TopOption,
-    export_options,
+    model_request,
     one_model,
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say, send
@@ -144,18 +144,16 @@ def run(
         from profiler.cli import fail_on as failing
         from profiler.diagnose import config
         from profiler.engine.tensorrt import BuildOptions
-        from profiler.flows import run as pipeline
-        from profiler.flows.gpu_options import GpuOptions
+        from profiler.flows.options import GpuOptions, RunOptions
+        from profiler.flows.run import execute
 
         refuse_binary(format_name)
         view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline)
         run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
-        folder = pipeline.execute(
-            pipeline.RunOptions(
-                model=one_model(model, onnx),
-                shapes=tuple(shapes or ()),
-                batch=batch,
+        folder = execute(
+            RunOptions(
+                model=model_request(one_model(model, onnx), shapes, batch, dtypes, dynamic, factory_arg),
                 load_inputs=tuple(load_inputs or ()),
                 seed=seed,
                 backend=backend,
@@ -185,7 +183,6 @@ def run(
                     rebuild=rebuild,
                     confirm=confirm,
                 ),
-                export=export_options(dtypes, dynamic, factory_arg),
                 thresholds=config.load().thresholds,
                 output=output,
                 force=force,
