@@ -10,9 +10,7 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.counted import say_confirmations
-from profiler.cli.files import check_format, refuse_existing, writable, write
-from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
+from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
 from profiler.cli.options import BatchOption, ExplainOption, FailOnOption, ForceOption, ShapesOption, TopOption
 from profiler.cli.output import (
     View,
@@ -25,7 +23,8 @@ from profiler.cli.output import (
     send,
     terminal_width,
 )
-from profiler.cli.run_options import (
+from profiler.cli.output_files import check_format, refuse_existing, writable, write
+from profiler.cli.run_view import (
     ByOption,
     FigureOption,
     RedactOption,
@@ -33,6 +32,7 @@ from profiler.cli.run_options import (
     TableOption,
     check_views,
     next_step,
+    say_confirmations,
 )
 
 if TYPE_CHECKING:
@@ -185,15 +185,15 @@ def _refuse_unmeasured(fail_on: list[str] | None, explain: tuple[str, str] | Non
 
 def _check_explain(explain: tuple[str, str], format_name: str) -> None:
     """Refuse what can be seen to be wrong before any file is read."""
-    from profiler.cli.rules import check_format
+    from profiler.cli.rule_text import FORMATS
     from profiler.diagnose.explain import rule_of
 
-    check_format("--explain", format_name)
+    check_format("--explain", format_name, FORMATS)
     rule_of(explain[0])
 
 
 def _explained(case: Case, explain: tuple[str, str], format_name: str) -> str:
-    from profiler.cli.rules import explained
+    from profiler.cli.rule_text import explained
     from profiler.diagnose.explain import explain as explain_layer
 
     return explained(explain_layer(case, *explain), format_name)
@@ -232,7 +232,7 @@ def _asked(
     Raises:
         UsageError: No GPU is named, or something that is asked for is not possible.
     """
-    from profiler.cli.gpu_options import ceilings_for, parse_ceilings
+    from profiler.cli.gpu_targets import ceilings_for, parse_ceilings
     from profiler.flows import analyze as analyze_files
     from profiler.flows.predict.on_gpus import Settings
 
@@ -262,7 +262,7 @@ def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_plac
     from profiler import report
 
     if redact:
-        from profiler.cli.run_options import private_names
+        from profiler.cli.run_view import private_names
         from profiler.report.redact import redact as redacted
 
         run = redacted(run, private_names())

@@ -13,7 +13,6 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.files import refuse_existing, write
 from profiler.cli.options import (
     AuxStreamsOption,
     BatchOption,
@@ -37,6 +36,7 @@ from profiler.cli.options import (
     one_model,
 )
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
+from profiler.cli.output_files import check_format, refuse_existing, write
 
 if TYPE_CHECKING:
     from profiler.engine.tensorrt import BuildOptions, ShapeRange
@@ -161,10 +161,7 @@ def build(
     """
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
-        if format_name not in FORMATS:
-            raise UsageError(
-                f"build has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
-            )
+        check_format("build", format_name, FORMATS)
         from profiler.engine.backends import choose_builder
         from profiler.engine.tensorrt import BuildOptions
         from profiler.flows import build as flow

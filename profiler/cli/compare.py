@@ -11,9 +11,9 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.files import WIDTH, writable, write
 from profiler.cli.options import ForceOption
 from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width, wants_color
+from profiler.cli.output_files import WIDTH, check_format, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import Comparisons
@@ -80,10 +80,7 @@ def compare(
     with errors_shown():
         from profiler import compare as comparing
 
-        if format_name not in FORMATS:
-            raise UsageError(
-                f"compare has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
-            )
+        check_format("compare", format_name, FORMATS)
         if inconclusive not in ("pass", "fail"):
             raise UsageError(
                 f"--inconclusive {inconclusive} is not known",

@@ -10,8 +10,7 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
-from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
+from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
 from profiler.cli.options import (
     BatchOption,
     DtypesOption,
@@ -26,6 +25,7 @@ from profiler.cli.options import (
     one_model,
 )
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
+from profiler.cli.output_files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import GpuSpec, Prediction

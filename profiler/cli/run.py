@@ -9,7 +9,6 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.counted import say_confirmations
 from profiler.cli.options import (
     AuxStreamsOption,
     BatchOption,
@@ -34,7 +33,7 @@ from profiler.cli.options import (
     one_model,
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say, send
-from profiler.cli.run_options import ByOption, RooflineOption, check_views
+from profiler.cli.run_view import ByOption, RooflineOption, check_views, say_confirmations
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 

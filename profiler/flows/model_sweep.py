@@ -32,7 +32,7 @@ from profiler.base.records import (
 from profiler.cost.precision import compute_dtypes
 from profiler.runtime.gc_paused import without_collector
 from profiler.source.request import ModelRequest
-from profiler.source.sweeps import parse_sweeps
+from profiler.source.sweep_axes import parse_sweeps
 from profiler.source.symbolic import Grid, Piece, Point, Swept, Track, sweep_source
 
 MAX_DEGREE = 4

@@ -37,7 +37,7 @@ from profiler.base.records import (
 from profiler.cost import work_of
 from profiler.estimate.cache import Access, Traffic, steady_state_traffic
 from profiler.estimate.roofline import estimate, unit_terms
-from profiler.source.sweeps import check_points, parse_values
+from profiler.source.sweep_axes import check_points, parse_values
 
 Value = int | str
 At = Mapping[str, Value]
@@ -369,7 +369,7 @@ def parse_options(name: str, options: Mapping[str, str]) -> dict[str, tuple[Valu
 
     Args:
         name: Of a family.
-        options: Parameter -> text: numbers in the grammar of `source.sweeps`, words, or the names of
+        options: Parameter -> text: numbers in the grammar of `source.sweep_axes`, words, or the names of
             other parameters of the family.
 
     Raises:
