@@ -23,7 +23,7 @@ from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, Shape
 from profiler.flows import run as pipeline
 from profiler.flows.predict.groups import Settings
 from profiler.hardware import gpus
-from support import ROOT, SAMPLES, hide_modules
+from tests.fakes.support import ROOT, SAMPLES, hide_modules
 
 load_commands()
 

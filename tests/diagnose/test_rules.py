@@ -9,9 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import test_kernel_rules
-import test_plan_rules
-from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 from profiler.base.records import ClockSummary, Finding, Layer, PlanEdge, Spread
 from profiler.base.units import format_ns
@@ -20,6 +17,8 @@ from profiler.diagnose.ledger import Around
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
+from tests.diagnose import test_kernel_rules, test_plan_rules
+from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 # --- layers that the cases are made of ---------------------------------------------------------
 

@@ -25,7 +25,7 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.engine import _trt_build, dialect
 from profiler.engine.dialect import NAMES, PRODUCTS, Dialect, Name, installed_version, parse_version, product_of
 from profiler.runtime import child
-from support import refused
+from tests.fakes.support import refused
 
 BINDINGS = {
     "8.6.1": "tensorrt-bindings",

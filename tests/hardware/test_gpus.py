@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from profiler.base import units
 from profiler.base.errors import UsageError
 from profiler.hardware import gpus, throughput
-from support import refused
+from tests.fakes.support import refused
 
 RTX_4090 = Path(gpus.__file__).with_name("specs") / "rtx-4090.toml"
 

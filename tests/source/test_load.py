@@ -40,7 +40,7 @@ from profiler.base.errors import MissingError, ModelError, TrtprofError, UsageEr
 from profiler.base.records import Node, Source, Tensor
 from profiler.source import wire
 from profiler.source.load import LoadedModel, load_model, source_of, unknown_shapes
-from support import CAPTURES, LIGHT, SAMPLES, real_models, save_with_hole
+from tests.fakes.support import CAPTURES, LIGHT, SAMPLES, real_models, save_with_hole
 
 Entries = Mapping[str, str | int]
 OPSETS = [make_opsetid("", 17)]
