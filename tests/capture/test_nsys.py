@@ -481,10 +481,10 @@ def test_ctrl_c_ends_nsys_and_the_worker(interruption: type[BaseException], fake
 
 def test_the_worker_ends_with_a_parent_that_is_killed(fake: FakeNsys, tmp_path: Path) -> None:
     worker = tmp_path / "worker.py"
-    worker.write_text(f"from profiler import child\nchild.end_with_parent()\n{WAIT}\n")
+    worker.write_text(f"from profiler.runtime import child\nchild.end_with_parent()\n{WAIT}\n")
     parent = tmp_path / "parent.py"
     parent.write_text(
-        "import sys\nfrom pathlib import Path\nfrom profiler.capture import nsys\n"
+        "import sys\nfrom pathlib import Path\nfrom profiler.capture.nsys import record as nsys\n"
         "nsys.run_profile(nsys.find(), [sys.executable, *sys.argv[1:3]], Path(sys.argv[3]), progress=print)\n"
     )
     environment = {**child.environment(), "TRTPROF_NSYS": str(fake.path)}
