@@ -33,7 +33,7 @@ RTX_4090 = gpus.find("rtx-4090")
 
 needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None,
-    reason="the package tensorrt_rtx is not installed (TRTPROF_TEST_EXTRAS=rtx installs it)",
+    reason="the package tensorrt_rtx is not installed (scripts/test installs it where it has a wheel)",
 )
 
 

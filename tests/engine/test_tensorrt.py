@@ -33,7 +33,7 @@ STATIC: dict[str, tuple[int, ...]] = {"x": (2, 4)}
 
 needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None,
-    reason="the package tensorrt_rtx is not installed (TRTPROF_TEST_EXTRAS=rtx installs it)",
+    reason="the package tensorrt_rtx is not installed (scripts/test installs it where it has a wheel)",
 )
 posix = pytest.mark.skipif(os.name == "nt", reason="there are no signals to end a process by")
 

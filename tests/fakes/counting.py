@@ -15,6 +15,7 @@ from onnx import helper
 
 from profiler.base.records import Attribute, Op, Tensor, Work
 from profiler.cost import work_of
+from tests.fakes.support import what_this_cpu_can
 
 Array = npt.NDArray[Any]
 
@@ -102,8 +103,9 @@ def run(
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    values = session.run(None, {name: array for name, array in feeds.items() if name not in fixed})
+    with what_this_cpu_can():
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        values = session.run(None, {name: array for name, array in feeds.items() if name not in fixed})
     made = dict(zip([name for name in results if name], values, strict=True))
     tensors = {name: tensor_of(name, array, name in fixed) for name, array in feeds.items()}
     tensors |= {name: tensor_of(name, array) for name, array in made.items()}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -49,6 +50,17 @@ def refused(error: TrtprofError) -> str:
     assert error.why
     assert error.fix
     return str(error)
+
+
+@contextlib.contextmanager
+def what_this_cpu_can() -> Iterator[None]:
+    """Skip, with its words, what ONNX Runtime itself says that it has for other CPUs alone."""
+    try:
+        yield
+    except Exception as error:  # ONNX Runtime's errors have no base class of their own
+        if "not yet supported on this hardware platform" not in str(error):
+            raise
+        pytest.skip(f"ONNX Runtime: {error}")
 
 
 def one_unit(peaks: Mapping[str, float], *, dram: float, cache: float) -> Roof:

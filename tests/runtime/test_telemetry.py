@@ -13,7 +13,7 @@ from profiler.base.errors import CaptureError
 from profiler.flows import run as pipeline
 from profiler.hardware._exchange import MeasureRequest
 from profiler.hardware.calibrate import measure_in_child
-from support import SAMPLES
+from tests.fakes.support import SAMPLES
 
 RECORDER = """
 import os, sys

@@ -11,7 +11,6 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +38,7 @@ from profiler.capture.cupti.activity import collecting, injection_environment, u
 from profiler.runtime import child
 from tests.fakes import fake_cupti as fake
 from tests.fakes.fake_cupti import ActivityKind, FakeCupti
+from tests.fakes.other_versions import CUPTI, asked_of, other_version
 from tests.fakes.support import hide_modules, refused
 
 START, END = 2, 4
@@ -742,9 +742,6 @@ def test_names_stay_mangled_where_nothing_reads_them(module: FakeCupti, monkeypa
 
 # --- the real wheels ------------------------------------------------------------------------
 
-WHEELS = {"13.0.1": ("cupti-python==13.0.1",), "13.4.0": ("cupti-python==13.4.0", "pyelftools")}
-"""Versions and what they need to be imported."""
-
 CLASSES = {
     "kernel": "ActivityKernel", "memcpy": "ActivityMemcpy", "memset": "ActivityMemset", "call": "ActivityAPI",
     "marker": "ActivityMarker", "external": "ActivityExternalCorrelation", "device": "ActivityDevice",
@@ -849,40 +846,13 @@ def test_the_names_that_are_used_are_found() -> None:
     assert [name for name in used if not name.replace(".", "").replace("_", "").isalnum()] == []
 
 
-def ask(names: set[str], path: Path | None) -> dict[str, Any]:
-    environment = child.environment()
-    if path is not None:
-        environment["PYTHONPATH"] = os.pathsep.join([str(path), environment["PYTHONPATH"]])
-    command = [sys.executable, "-c", ASK, json.dumps(CLASSES), json.dumps(sorted(names))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-@pytest.fixture(params=["installed", *WHEELS])
-def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path | None]]:
-    """A version of cupti-python and the folder that it is in, None for the one that is installed."""
-    if request.param == "installed":
-        if importlib.util.find_spec("cupti") is None:
-            pytest.skip("the package cupti-python is not installed")
-        yield "installed", None
-        return
-    if "cupti" not in os.environ.get("TRTPROF_TEST_EXTRAS", "").split(","):
-        pytest.skip("TRTPROF_TEST_EXTRAS asks for no cupti")
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"]
-    done = subprocess.run(
-        [*command, str(tmp_path), *WHEELS[request.param]], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    yield request.param, tmp_path
-
-
-def test_the_real_module_has_what_the_code_uses(real: tuple[str, Path | None]) -> None:
-    version, path = real
+@pytest.mark.parametrize("version", ["installed", *CUPTI])
+def test_the_real_module_has_what_the_code_uses(version: str) -> None:
+    if version == "installed" and importlib.util.find_spec("cupti") is None:
+        pytest.skip("the package cupti-python is not installed")
+    path = other_version(CUPTI[version]) if version in CUPTI else None
     names = used_names()
-    said = ask(names, path)
+    said = asked_of(ASK, [json.dumps(CLASSES), json.dumps(sorted(names))], path)
     assert [name for name, there in said["names"].items() if not there] == []
     assert version not in NEWEST or {k: n for k, n in said["numbers"].items() if n} == NEWEST[version]
     assert said["flags"] == [_cupti_tables.MARKER_START, 1]

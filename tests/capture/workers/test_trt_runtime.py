@@ -1,19 +1,15 @@
-"""The names that run an engine, against the real bindings of each version: see `test_dialect`, which gets them."""
+"""The names that run an engine, against the real bindings of each version."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from profiler.engine.dialect import parse_version
-from profiler.runtime import child
-from tests.engine.test_dialect import BINDINGS, bindings, stub_libraries
+from tests.fakes.other_versions import TENSORRT, asked_of, other_version, stub_libraries
 
 ASK = """
 import importlib, json, sys
@@ -40,22 +36,7 @@ print(json.dumps({
 """
 
 
-def ask(module: str, path: Path | None = None, libraries: Path | None = None) -> dict[str, list[object]]:
-    environment = child.environment()
-    if path is not None:
-        environment["PYTHONPATH"] = os.pathsep.join([str(path), environment["PYTHONPATH"]])
-    if libraries is not None:
-        environment["LD_LIBRARY_PATH"] = str(libraries)
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, module], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def holds(said: dict[str, list[object]]) -> None:
+def holds(said: dict[str, Any]) -> None:
     """What every version has."""
     assert said["lacks"] == []
     assert set(said["types"]) <= set(said["known"]), "a tensor may be of any of them"
@@ -63,15 +44,15 @@ def holds(said: dict[str, list[object]]) -> None:
     assert said["shape"] == [2, 3]
 
 
-@pytest.mark.parametrize("version", BINDINGS)
+@pytest.mark.parametrize("version", TENSORRT)
 def test_every_version_has_the_names_that_run_an_engine(version: str, tmp_path: Path) -> None:
-    path = bindings(version, tmp_path)
-    holds(ask("tensorrt_bindings", path, stub_libraries(tmp_path, parse_version(version)[0])))
+    path = other_version(TENSORRT[version])
+    holds(asked_of(ASK, ["tensorrt_bindings"], path, stub_libraries(tmp_path, parse_version(version)[0])))
 
 
 def test_tensorrt_rtx_has_them_too() -> None:
     if importlib.util.find_spec("tensorrt_rtx") is None:
         pytest.skip("the package tensorrt_rtx is not installed")
-    said = ask("tensorrt_rtx")
+    said = asked_of(ASK, ["tensorrt_rtx"])
     holds(said)
     assert said["rtx_lacks"] == []
