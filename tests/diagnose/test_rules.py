@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import pkgutil
 from pathlib import Path
 
@@ -252,7 +253,11 @@ def test_a_batched_gemv_has_one_row_or_column_and_many_batches(
     fused = layer(
         "gemv", "FusedMatMul", (tensor("a", *left), tensor("b", *right)), (None,), attributes=dict(attributes)
     )
-    results = (msgspec.structs.replace(case.layers[0], op_type="FusedMatMul"),)
+    # A product counts that gives the work: several of it, as in a loop, for any of these shapes.
+    own = case.layers[0]
+    assert own.work is not None
+    work = msgspec.structs.replace(own.work, tensor_flops=2 * math.prod(left) * math.prod(right))
+    results = (msgspec.structs.replace(own, op_type="FusedMatMul", work=work),)
     finding = only(case._replace(engine={"gemv": fused}, layers=results), "RL101")
     assert ("batched gemv" in finding.try_) == batched
 
