@@ -31,7 +31,7 @@ from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.hardware.store import load_or_calibrate
 from profiler.source.request import ModelRequest
-from support import CAPTURES, ROOT, SAMPLES, fixed_ceilings
+from tests.fakes.support import CAPTURES, ROOT, SAMPLES, fixed_ceilings
 
 load_commands()
 

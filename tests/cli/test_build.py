@@ -25,7 +25,7 @@ from profiler.flows.predict import predict
 from profiler.flows.predict.groups import Settings
 from profiler.hardware import gpus
 from profiler.source.request import ModelRequest
-from support import ROOT, SAMPLES, hide_modules
+from tests.fakes.support import ROOT, SAMPLES, hide_modules
 
 load_commands()
 
@@ -35,7 +35,7 @@ RTX_4090 = gpus.find("rtx-4090")
 
 needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None,
-    reason="the package tensorrt_rtx is not installed (TRTPROF_TEST_EXTRAS=rtx installs it)",
+    reason="the package tensorrt_rtx is not installed (scripts/test installs it where it has a wheel)",
 )
 
 

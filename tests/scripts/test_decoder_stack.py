@@ -12,7 +12,7 @@ import pytest
 
 from profiler.flows.inspect import inspect
 from profiler.source.request import ModelRequest
-from support import load_script
+from tests.fakes.support import load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "decoder_stack.py"
 
