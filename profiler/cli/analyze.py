@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
 from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
-from profiler.cli.options import BatchOption, ExplainOption, FailOnOption, ForceOption, ShapesOption, TopOption
+from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command
 from profiler.cli.output import (
     View,
     ascii_only,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from profiler.flows.predict.on_gpus import Settings
 
 
-@app.command()
+@command
 def analyze(
     given: Annotated[
         list[Path] | None,
@@ -98,8 +97,7 @@ def analyze(
     onnx: Annotated[
         Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
     ] = None,
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
+    shapes: Shapes = Shapes(),
     gpu: GpuOption = None,
     ceiling: CeilingOption = None,
     clock: ClockOption = None,
@@ -157,7 +155,7 @@ def analyze(
         specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
         cases: list[Case] = []
         judge = Judge(config.load().thresholds, cases.append)
-        found = analyze_files.analyze(files, specs, how, shapes or (), batch, device, inferences, judge)
+        found = analyze_files.analyze(files, specs, how, shapes.shapes or (), shapes.batch, device, inferences, judge)
         if isinstance(found, Run):
             in_place = _explained(cases[0], explain, format_name) if explain else ""
             _show_run(found, paths, format_name, view, in_place, redact=redact)

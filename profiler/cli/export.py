@@ -7,18 +7,15 @@ from typing import Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
-from profiler.cli.options import DtypesOption, DynamicOption, FactoryOption, ForceOption, ShapesOption, model_request
+from profiler.cli.options import Export, ForceOption, Shapes, ShapesOption, command, model_request
 from profiler.cli.output import StageLines, errors_shown, result, say
 
 
-@app.command()
+@command
 def export(
     model: Annotated[str, typer.Argument(metavar="SPEC", help="package.module:factory or path/to/file.py:factory.")],
     shapes: ShapesOption = None,
-    dtypes: DtypesOption = None,
-    dynamic: DynamicOption = None,
-    factory_arg: FactoryOption = None,
+    how: Export = Export(),
     fp16: Annotated[bool, typer.Option("--fp16", help="Convert parameters and float inputs to fp16.")] = False,
     bf16: Annotated[bool, typer.Option("--bf16", help="Convert parameters and float inputs to bf16.")] = False,
     opset: Annotated[
@@ -47,7 +44,7 @@ def export(
         if fp16 and bf16:
             raise UsageError("--fp16 and --bf16 are both given", why="parameters have one dtype", fix="leave one away")
         precision = "fp16" if fp16 else "bf16" if bf16 else ""
-        request = model_request(model, shapes, None, dtypes, dynamic, factory_arg, precision=precision, opset=opset)
+        request = model_request(model, Shapes(shapes), how, precision=precision, opset=opset)
         done = flow.export(request, output, force=force, progress=progress)
     with errors_shown():
         if quiet:

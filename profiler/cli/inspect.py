@@ -7,31 +7,16 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli import app
-from profiler.cli.options import (
-    BatchOption,
-    DtypesOption,
-    DynamicOption,
-    FactoryOption,
-    ModelArgument,
-    OnnxOption,
-    ShapesOption,
-    model_request,
-    one_model,
-)
+from profiler.cli.options import Export, NamedModel, Shapes, command, model_request
 from profiler.cli.output import StageLines, errors_shown, result, terminal_width
 from profiler.cli.output_files import check_format
 
 
-@app.command()
+@command
 def inspect(
-    model: ModelArgument = None,
-    onnx: OnnxOption = None,
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
-    dtypes: DtypesOption = None,
-    dynamic: DynamicOption = None,
-    factory_arg: FactoryOption = None,
+    model: NamedModel,
+    shapes: Shapes,
+    export: Export,
     sweep: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,7 +45,7 @@ def inspect(
 
         known = ("text", "json", "csv") if sweep else ("text", "json")
         check_format("inspect", format_name, known, "" if sweep or format_name != "csv" else " without --sweep")
-        request = model_request(one_model(model, onnx), shapes, batch, dtypes, dynamic, factory_arg)
+        request = model_request(model.name, shapes, export)
         if sweep:
             table = model_sweep.sweep(request, sweep)
             if format_name == "json":

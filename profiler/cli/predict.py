@@ -9,21 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
 from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
-from profiler.cli.options import (
-    BatchOption,
-    DtypesOption,
-    DynamicOption,
-    FactoryOption,
-    ForceOption,
-    ModelArgument,
-    OnnxOption,
-    ShapesOption,
-    TopOption,
-    model_request,
-    one_model,
-)
+from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
 from profiler.cli.output_files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
 
@@ -32,15 +19,11 @@ if TYPE_CHECKING:
     from profiler.flows.predict.on_gpus import Level
 
 
-@app.command()
+@command
 def predict(
-    model: ModelArgument = None,
-    onnx: OnnxOption = None,
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
-    dtypes: DtypesOption = None,
-    dynamic: DynamicOption = None,
-    factory_arg: FactoryOption = None,
+    model: NamedModel,
+    shapes: Shapes,
+    export: Export,
     gpu: GpuOption = None,
     dtype: Annotated[
         str,
@@ -88,7 +71,7 @@ def predict(
                 fix="--accumulate fp32",
             )
         paths = writable(output, force=force)
-        request = model_request(one_model(model, onnx), shapes, batch, dtypes, dynamic, factory_arg)
+        request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
 
