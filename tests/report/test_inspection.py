@@ -15,8 +15,7 @@ from profiler.report.inspection import render_json, render_text
 from profiler.source.load import load_model, source_of
 from tests.fakes.plan_factory import hostile, typical
 from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import SAMPLES
-from tests.report.test_text import columns
+from tests.fakes.support import SAMPLES, columns
 
 LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
 
