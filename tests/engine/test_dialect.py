@@ -14,11 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from other_versions import TENSORRT, asked_of, other_version, stub_libraries
 from profiler.base.errors import MissingError, UsageError
 from profiler.engine import _trt_build, dialect
 from profiler.engine.dialect import NAMES, PRODUCTS, Dialect, Name, installed_version, parse_version, product_of
-from support import refused
+from tests.fakes.other_versions import TENSORRT, asked_of, other_version, stub_libraries
+from tests.fakes.support import refused
 
 ASK = """
 import importlib, json, sys

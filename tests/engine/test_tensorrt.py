@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 import onnx
 import pytest
-import stub_tensorrt
 from onnx import TensorProto, helper, numpy_helper
 
 from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
@@ -26,7 +25,8 @@ from profiler.engine import tensorrt
 from profiler.engine._trt_build import plain, plan_text
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, ShapeRange, build, load_engine, trtexec_command
 from profiler.runtime import child
-from support import CAPTURES, SAMPLES, refused
+from tests.fakes import stub_tensorrt
+from tests.fakes.support import CAPTURES, SAMPLES, refused
 
 VERSIONS = ("8.6.1", "10.0.1", "10.16.1.11", "11.4.0.106")
 STATIC: dict[str, tuple[int, ...]] = {"x": (2, 4)}

@@ -30,7 +30,7 @@ from profiler.source.load import load_model, source_of
 from profiler.source.shape_rules import RULES, outputs_by_rule, rule
 from profiler.source.shape_rules._dims import axis_of, broadcast, matmul, most, over, plus, times
 from profiler.source.shapes import parse_shapes
-from support import SAMPLES, what_this_cpu_can
+from tests.fakes.support import SAMPLES, what_this_cpu_can
 
 Array = npt.NDArray[Any]
 MS, ML = "com.microsoft", "ai.onnx.ml"
