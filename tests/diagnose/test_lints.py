@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from cases import Timed, gemv, make_case
 
 from profiler.analysis.plan import price_plan
 from profiler.base.records import Match, MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
@@ -18,7 +17,8 @@ from profiler.diagnose.plans import PlanView
 from profiler.diagnose.products import PRODUCT_OPS, main_kernel, of_plan
 from profiler.engine.inspector import read_layer_info
 from profiler.kernel_names.parse import parse
-from support import CAPTURES, ROOT
+from tests.fakes.cases import Timed, gemv, make_case
+from tests.fakes.support import CAPTURES, ROOT
 
 SIMT = (
     "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_warpsize1x2x1_g1_ffma_t1r5s5"
