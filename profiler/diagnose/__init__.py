@@ -254,6 +254,19 @@ class Case(NamedTuple):
         tactic = self.tactics.get(layer.name)
         return f"; its tactic is {tactic}" if tactic else ""
 
+    @property
+    def readers(self) -> dict[str, list[str]]:
+        """Tensors of the plan with the layers that read them, by the names that they have here."""
+        readers: dict[str, list[str]] = {}
+        for name, matched in self.plan.items():
+            for tensor in dict.fromkeys(tensor.name for tensor in matched.layer.inputs):
+                readers.setdefault(tensor, []).append(name)
+        return readers
+
+    def bound_to(self, mode: Literal["input", "output"]) -> frozenset[str]:
+        """Names of the inputs, or outputs, of the engine."""
+        return frozenset(binding.name for binding in self.bindings if binding.mode == mode)
+
     def row(self, cause: str) -> int:
         """The ns of a ledger row, 0 where there is none."""
         return sum(row.ns for row in self.ledger if row.cause == cause)

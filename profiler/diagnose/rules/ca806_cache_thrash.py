@@ -47,11 +47,7 @@ def _thrashing(case: Case) -> Iterator[_Thrash]:
     capacity = case.ceilings.cache_bytes
     if not case.gpu or not capacity:
         return
-    given_out = {binding.name for binding in case.bindings if binding.mode == "output"}
-    readers: dict[str, int] = {}
-    for matched in case.plan.values():
-        for name in {tensor.name for tensor in matched.layer.inputs}:
-            readers[name] = readers.get(name, 0) + 1
+    given_out, readers = case.bound_to("output"), case.readers
     for maker, reader in zip(case.layers, case.layers[1:], strict=False):
         one, other = case.plan.get(maker.name), case.plan.get(reader.name)
         if one is None or other is None or reader.role != "compute" or reader.bound != "dram":
@@ -63,7 +59,7 @@ def _thrashing(case: Case) -> Iterator[_Thrash]:
                 continue
             # Half of an odd batch is none, and what others read as well has more to it than these two layers.
             halves = bool(tensor.dims) and tensor.dims[0] % 2 == 0  # type: ignore[index]
-            if tensor.name in read and halves and readers[tensor.name] == 1 and tensor.name not in given_out:
+            if tensor.name in read and halves and len(readers[tensor.name]) == 1 and tensor.name not in given_out:
                 yield _Thrash(maker, reader, tensor, _saved_ns(case, reader, size))
 
 

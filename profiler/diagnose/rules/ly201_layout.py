@@ -55,9 +55,7 @@ def check(case: Case) -> Iterator[Claim]:
 
 def _origins(case: Case, layers: Sequence[LayerResult]) -> str:
     """Why they are there, most time first, each with its largest conversion; empty where no plan tells."""
-    inputs, outputs = (
-        {binding.name for binding in case.bindings if binding.mode == mode} for mode in ("input", "output")
-    )
+    inputs, outputs = case.bound_to("input"), case.bound_to("output")
     groups: dict[str, list[LayerResult]] = {}
     for layer in layers:
         if layer.name in case.plan:

@@ -68,7 +68,6 @@ def _remedy(case: Case, layer: LayerResult) -> str:
     if found is None or not found.quantises:
         return _ALONE
     name = found.source.name
-    if any(binding.mode == "input" and binding.name == name for binding in case.bindings):
+    if name in case.bound_to("input"):
         return _INPUT
-    readers = [other for other, one in case.plan.items() if any(tensor.name == name for tensor in one.layer.inputs)]
-    return _SHARED if len(readers) > 1 else _ALONE
+    return _SHARED if len(case.readers.get(name, ())) > 1 else _ALONE
