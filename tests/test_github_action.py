@@ -17,8 +17,8 @@ import typer
 
 from profiler.cli import app, load_commands
 from profiler.flows import run as pipeline
-from run_factory import tiny_run
-from support import ROOT
+from tests.fakes.run_factory import tiny_run
+from tests.fakes.support import ROOT
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from profiler.cli import app, load_commands
 from profiler.hardware.gpus import specs
-from support import ROOT
+from tests.fakes.support import ROOT
 
 README = (ROOT / "README.md").read_text()
 

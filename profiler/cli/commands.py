@@ -212,9 +212,28 @@ def doctor() -> None:
             if status.fix:
                 lines.append(f"      {'':<13} fix: {status.fix}")
         lines += ["collectors on a GPU, in the order of --collector auto:", *_collector_lines()]
+        lines += _left_out_lines()
         result("\n".join(lines))
         if not any(status.available for status in backends()):
             raise MissingError("no backend can run here", fix="see the fixes above")
+
+
+def _left_out_lines() -> list[str]:
+    """Plug-ins of other distributions and datasheets of GPUs that are broken."""
+    from profiler.base import plugins
+    from profiler.cost import COSTS
+    from profiler.diagnose import RULES
+    from profiler.hardware import gpus
+    from profiler.report import REPORTERS
+    from profiler.source.shape_rules import RULES as SHAPE_RULES
+
+    for registry in (COSTS, SHAPE_RULES, RULES, REPORTERS):
+        registry.load()
+    gpus.specs()
+    lines = []
+    for each in plugins.LEFT_OUT:
+        lines += [f"  --  {each.what}: {each.why}", f"      {'':<13} fix: {each.fix}"]
+    return ["left out, for it is broken:", *lines] if lines else []
 
 
 def _collector_lines() -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler.base import units
+from profiler.base.op_kinds import CONVOLUTIONS, OPERANDS, PRODUCTS
 from profiler.base.records import LayerResult, Match, Op, PlanLayer, Tensor
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case
@@ -31,12 +32,11 @@ NEWEST_SIMT = 80
 """The newest architecture that libraries write kernels for the CUDA cores for: on an H100 the fp32 kernels of cuBLAS
 are still ``sm80_xmma_..._ffma``. Such a kernel is old on no GPU."""
 
-_OPERANDS: dict[str, tuple[int, int]] = {
-    "MatMul": (0, 1), "FusedMatMul": (0, 1), "TransposeMatMul": (0, 1), "Gemm": (0, 1), "FusedGemm": (0, 1),
-    "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "QGemm": (0, 3),
-    "Conv": (0, 1), "FusedConv": (0, 1), "NhwcConv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3),
+_DENSE = PRODUCTS - {
+    "Einsum", "ConvTranspose", "QLinearConvTranspose", "ConvTransposeWithDynamicPads", "CausalConvWithState",
+    "VarlenCausalConvWithState", "DynamicQuantizeMatMul", "SparseToDenseMatMul",
 }  # fmt: skip
-"""Positions of the two operands of an op."""
+"""Products whose dimensions lie in their operands as they do in those of a Conv or MatMul."""
 
 UNIT_WORDS: dict[str, str] = {"simt": "the CUDA cores", "tensor": "the tensor cores"}
 """Units of `kernel_name.KernelName` as a person calls them."""
@@ -306,7 +306,7 @@ def has_weights(case: Case, layer: LayerResult) -> bool:
 
 
 def _operands(op: Op) -> tuple[Tensor, Tensor] | None:
-    places = _OPERANDS.get(op.op_type)
+    places = OPERANDS.get(op.op_type) if op.op_type in _DENSE else None
     if places is None or len(op.inputs) <= places[1]:
         return None
     left, right = op.inputs[places[0]], op.inputs[places[1]]
@@ -327,7 +327,7 @@ def _of_op(op: Op) -> Product | None:
     left, right = (_known(tensor) for tensor in operands)
     if left is None or right is None:
         return None
-    if "Conv" in op.op_type:
+    if op.op_type in CONVOLUTIONS:
         return _convolution(op, right)
     return _matrices(left, right, bool(op.attributes.get("transA")), bool(op.attributes.get("transB")))
 

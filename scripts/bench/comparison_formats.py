@@ -18,8 +18,8 @@ from profiler.base.records import Comparisons
 from profiler.report import comparison
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "report")]
-from comparison_factory import document, many  # noqa: E402
+sys.path.insert(0, str(ROOT))
+from tests.fakes.comparison_factory import document, many  # noqa: E402
 
 TARGET_SECONDS = 3.0
 FORMATS: dict[str, Callable[[Comparisons], str]] = {

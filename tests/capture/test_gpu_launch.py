@@ -18,10 +18,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from fake_gpu_worker import CLEAN, UNDER
-from fake_nsys import FakeNsys
-from test_clocks import SM, STEADY, UUID, FakeNvml
-from test_nsys import NVTX_WORKER
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.records import InputTensor, Spread
@@ -35,13 +31,17 @@ from profiler.capture.nsys import _process as _nsys_process
 from profiler.capture.nsys import record as nsys
 from profiler.capture.nsys.trace import read_trace
 from profiler.runtime.ort_session import SessionRequest
-from support import CAPTURES, refused
-from trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
+from tests.capture.nsys.test_record import NVTX_WORKER
+from tests.capture.test_clocks import SM, STEADY, UUID, FakeNvml
+from tests.fakes.fake_gpu_worker import CLEAN, UNDER
+from tests.fakes.fake_nsys import FakeNsys
+from tests.fakes.support import CAPTURES, ROOT, refused
+from tests.fakes.trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""
 H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
-WORKER = "fake_gpu_worker"
+WORKER = "tests.fakes.fake_gpu_worker"
 INJECTED = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 
 
@@ -56,7 +56,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         shutil, "which", lambda name: found if (found := real(name)) and tmp_path in Path(found).parents else None
     )
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     no_cupti(monkeypatch)
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from profiler.cli import analyze as command
 from profiler.cli import app
 from profiler.engine.inspector import read_layer_info
-from support import CAPTURES, ROOT, SAMPLES
+from tests.fakes.support import CAPTURES, ROOT, SAMPLES
 
 assert command.analyze is not None  # importing it registers the command
 

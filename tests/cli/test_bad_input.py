@@ -29,7 +29,7 @@ from profiler.base.run_folder import Request, RunFolder
 from profiler.cli import app, load_commands
 from profiler.flows import run as pipeline
 from profiler.hardware.store import load_or_calibrate
-from support import CAPTURES, ROOT, SAMPLES, fixed_ceilings
+from tests.fakes.support import CAPTURES, ROOT, SAMPLES, fixed_ceilings
 
 load_commands()
 

@@ -23,7 +23,7 @@ from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, Shape
 from profiler.flows import run as pipeline
 from profiler.flows.predict.groups import Settings
 from profiler.hardware import gpus
-from support import ROOT, SAMPLES, hide_modules
+from tests.fakes.support import ROOT, SAMPLES, hide_modules
 
 load_commands()
 
@@ -33,7 +33,7 @@ RTX_4090 = gpus.find("rtx-4090")
 
 needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None,
-    reason="the package tensorrt_rtx is not installed (TRTPROF_TEST_EXTRAS=rtx installs it)",
+    reason="the package tensorrt_rtx is not installed (scripts/test installs it where it has a wheel)",
 )
 
 
@@ -80,7 +80,7 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
             )  # fmt: skip
 
         monkeypatch.setattr("profiler.flows.build.build", build)
-        for place in ("engine_build", "engine.backends", "engine.tensorrt"):
+        for place in ("flows.build", "engine.backends", "engine.tensorrt"):
             monkeypatch.setattr(
                 f"profiler.{place}.installed_version", lambda product: "1.7.1" if "rtx" in product.module else None
             )

@@ -17,7 +17,7 @@ from profiler.base import run_folder
 from profiler.cli import app, load_commands
 from profiler.cli.output import StageLines
 from profiler.report.json_ import schema
-from support import ROOT, SAMPLES, fixed_ceilings
+from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings
 
 load_commands()
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counting import Array, Num, Tally, flops, largest, run, total, work
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cost_brute_force import FEW, assert_same, values
-from test_ms_coverage import schemas
 
 from profiler.base.records import Op
+from tests.cost.test_brute_force import FEW, assert_same, values
+from tests.cost.test_ms_coverage import schemas
+from tests.fakes.counting import Array, Num, Tally, flops, largest, run, total, work
 
 MS = "com.microsoft"
 SMALL = st.integers(1, 3)

@@ -7,10 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import test_kernel_rules
-import test_plan_rules
-import test_rules
-from cases import Timed, engine_case, gemv, layer, make_case, relu
 
 from profiler.base.errors import UsageError
 from profiler.base.records import PlanEdge
@@ -18,7 +14,9 @@ from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Judge, Rule, Thres
 from profiler.diagnose.explain import explain, layer_of, nearest, rule_of
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.thresholds import meanings, used_by
-from support import refused
+from tests.diagnose import test_kernel_rules, test_plan_rules, test_rules
+from tests.fakes.cases import Timed, engine_case, gemv, layer, make_case, relu
+from tests.fakes.support import refused
 
 FILES = (test_rules, test_kernel_rules, test_plan_rules)
 CASES = [

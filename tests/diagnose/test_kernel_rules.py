@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from cases import RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from profiler.diagnose import RULES, THRESHOLDS, Case
 from profiler.diagnose.products import Product, padded_ns, product_of
 from profiler.diagnose.rank import diagnose
 from profiler.hardware import gpus
+from tests.fakes.cases import RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 CODES = ("KN701", "KN702", "KN703", "KN704", "PR801", "AL802", "DW805")
 

@@ -12,7 +12,7 @@ from profiler.analysis.plan import price_plan
 from profiler.base.records import MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
 from profiler.diagnose.lints import LINTS, ProductDims, lint, product_dims, run_lints
 from profiler.engine.inspector import read_layer_info
-from support import CAPTURES
+from tests.fakes.support import CAPTURES
 
 SIMT = (
     "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_warpsize1x2x1_g1_ffma_t1r5s5"

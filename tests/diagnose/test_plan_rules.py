@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import CEILINGS, RTX_4090, Timed, engine_case, layer, relu, tensor
 
 from profiler.base.records import (
     Finding,
@@ -25,6 +24,7 @@ from profiler.base.records import (
 from profiler.diagnose import RULES, THRESHOLDS, Case
 from profiler.diagnose.rank import diagnose
 from profiler.hardware.gpus import find
+from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, layer, relu, tensor
 
 SPEC = find("rtx-4090")
 """128 SMs of compute capability 8.9: 48 warps, 24 blocks, 65,536 registers and 100 KiB of shared memory each."""

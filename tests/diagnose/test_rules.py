@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import pkgutil
 from pathlib import Path
 
 import msgspec
 import pytest
-import test_kernel_rules
-import test_plan_rules
-from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 from profiler.base.records import ClockSummary, Finding, Layer, PlanEdge, Spread
 from profiler.base.units import format_ns
@@ -20,6 +18,8 @@ from profiler.diagnose.ledger import Around
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
+from tests.diagnose import test_kernel_rules, test_plan_rules
+from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 # --- layers that the cases are made of ---------------------------------------------------------
 
@@ -253,7 +253,11 @@ def test_a_batched_gemv_has_one_row_or_column_and_many_batches(
     fused = layer(
         "gemv", "FusedMatMul", (tensor("a", *left), tensor("b", *right)), (None,), attributes=dict(attributes)
     )
-    results = (msgspec.structs.replace(case.layers[0], op_type="FusedMatMul"),)
+    # A product counts that gives the work: several of it, as in a loop, for any of these shapes.
+    own = case.layers[0]
+    assert own.work is not None
+    work = msgspec.structs.replace(own.work, tensor_flops=2 * math.prod(left) * math.prod(right))
+    results = (msgspec.structs.replace(own, op_type="FusedMatMul", work=work),)
     finding = only(case._replace(engine={"gemv": fused}, layers=results), "RL101")
     assert ("batched gemv" in finding.try_) == batched
 

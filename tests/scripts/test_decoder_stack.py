@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 
 from profiler.flows import run as pipeline
-from support import load_script
+from tests.fakes.support import load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "decoder_stack.py"
 

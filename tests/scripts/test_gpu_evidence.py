@@ -30,7 +30,7 @@ from profiler.flows import run as pipeline
 from profiler.flows import run_gpu as gpu_run
 from profiler.hardware import nvml
 from profiler.hardware.cuda import _driver, _measure
-from support import ROOT, SAMPLES, fixed_ceilings, load_script
+from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 evidence = load_script(SCRIPT, "gpu_evidence")
@@ -635,9 +635,8 @@ def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setattr(gpu_run, "calibrate_gpu", measure)
     monkeypatch.setattr(gpu_run, "_on_cuda", lambda session, _: session)
-    monkeypatch.setitem(gpu_run.WORKERS, "ort-cuda", "stub_gpu_worker")
-    folders = [str(ROOT / "tests" / "pipeline"), str(ROOT / "tests")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setitem(gpu_run.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
 
@@ -670,10 +669,8 @@ def test_a_run_on_a_seeming_gpu_is_summed_up_and_its_layers_are_classed(
 def test_counters_are_held_against_the_predictions_by_class(
     seeming_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "capture"))
-    from fake_ncu import FakeNcu
-
-    from ncu_factory import counted
+    from tests.fakes.fake_ncu import FakeNcu
+    from tests.fakes.ncu_factory import counted
 
     fake = FakeNcu(tmp_path / "nsight")
     monkeypatch.setenv(ncu.NCU_VARIABLE, str(fake.path))

@@ -10,7 +10,7 @@ from profiler.base.errors import UsageError
 from profiler.base.records import Dim, Tensor
 from profiler.source.shapes import MAX_DIM, bind_shapes
 from profiler.source.sweeps import MAX_POINTS, Axis, parse_sweeps, place_sweeps, swept_shapes
-from support import refused
+from tests.fakes.support import refused
 
 
 def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:
