@@ -1,7 +1,7 @@
 """The stages in order: source -> engine -> capture -> align -> predict -> diagnose -> report.
 
 `execute` runs the stages that need the model and the device and saves their artefacts, then hands
-the folder to `profiler.analysis.cpu`. A run that was cut short goes on with the first artefact that is
+the folder to `profiler.analysis.run`. A run that was cut short goes on with the first artefact that is
 missing.
 """
 
@@ -208,13 +208,9 @@ def analysed(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> R
         MissingError: An artefact is missing because the run did not get that far.
         CaptureError: Kernels could not be aligned.
     """
-    if folder.has(run_folder.GPU):
-        from profiler.analysis.gpu import analyse_gpu
+    from profiler.analysis.run import analyse_folder
 
-        return analyse_gpu(folder, seen)
-    from profiler.analysis.cpu import analyse
-
-    return analyse(folder, seen)
+    return analyse_folder(folder, seen)
 
 
 def case_of(folder: RunFolder) -> Case:
@@ -252,7 +248,8 @@ def _on_gpu(
     say: Progress,
 ) -> None:
     """The same on a GPU."""
-    from profiler.flows.run_gpu import Job, Measure, run_on_gpu
+    from profiler.analysis.counters import flagged
+    from profiler.flows.run_gpu import Job, Measure, count_kernels, run_on_gpu
 
     measure = Measure(
         seed=options.seed,
@@ -263,7 +260,10 @@ def _on_gpu(
         recalibrate=options.recalibrate,
     )
     session = _session_request(loaded, scratch, options.threads)
-    run_on_gpu(Job(folder, loaded, source, backend, options.gpu, measure, scratch, session, say))
+    captured = run_on_gpu(Job(folder, loaded, source, backend, options.gpu, measure, scratch, session, say))
+    if captured.to_count:
+        say.stage("counters")
+        count_kernels(captured, *flagged(analysed(folder), options.gpu.confirm))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 from profiler.base.records import ClockSummary, Finding, Layer, PlanEdge, Spread
 from profiler.base.units import format_ns
 from profiler.diagnose import RULES, THRESHOLDS, Case, rules
-from profiler.diagnose.ledger import Around
+from profiler.diagnose.ledger import Overheads
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
@@ -100,7 +100,7 @@ POSITIVE: dict[str, Case] = {
     "CN601": folded(constant=True),
     "FU301": chain(),
     "HO501": make_case(BIG, gap_ns=1_000_000),
-    "HO502": engine_case(BIG, around=Around(700_000, 300_000)),
+    "HO502": engine_case(BIG, overheads=Overheads(700_000, 300_000)),
     "LA401": launch_case(0.11),
     "LY201": reorder_case(0.02),
     "RL101": make_case(Timed(gemv(), 10.0), ceilings=RTX_4090),
@@ -118,7 +118,7 @@ NEGATIVE: dict[str, Case] = {
     "FU301": chain(second_reader=True),
     # The remainder is as large, but the profile shows no gaps: it is drift of the machine.
     "HO501": make_case(BIG, gap_ns=1_000_000, profiled_gap_ns=0),
-    "HO502": engine_case(BIG, around=Around(500_000, 300_000)),
+    "HO502": engine_case(BIG, overheads=Overheads(500_000, 300_000)),
     "LA401": launch_case(0.09),
     "LY201": reorder_case(0.009),
     "RL101": make_case(Timed(gemv(), 1 / 0.9), ceilings=RTX_4090),
@@ -650,8 +650,8 @@ def test_gaps_of_an_engine_are_surer_where_the_host_is_slower_than_the_layers() 
 
 
 def test_gaps_in_which_the_gpu_waits_for_the_host_are_told_from_those_of_launches() -> None:
-    launches = engine_case(BIG, around=Around(gaps_between_ns=2_000_000, captured=True))
-    waits = engine_case(BIG, around=Around(gaps_between_ns=500_000, waiting_ns=1_500_000, captured=True))
+    launches = engine_case(BIG, overheads=Overheads(gaps_between_ns=2_000_000, captured=True))
+    waits = engine_case(BIG, overheads=Overheads(gaps_between_ns=500_000, waiting_ns=1_500_000, captured=True))
     assert only(launches, "HO501").confidence == 0.5
     found = only(waits._replace(enqueue_ns=3_000_000, graph_ns=8_100_000), "HO501")
     assert found.confidence == 0.8
@@ -661,6 +661,6 @@ def test_gaps_in_which_the_gpu_waits_for_the_host_are_told_from_those_of_launche
 
 
 def test_a_gpu_without_tensorrt_gets_no_options_of_trtexec() -> None:
-    waits = engine_case(BIG, around=Around(waiting_ns=2_000_000, captured=True))._replace(tensorrt=False)
+    waits = engine_case(BIG, overheads=Overheads(waiting_ns=2_000_000, captured=True))._replace(tensorrt=False)
     assert "CUDA graph" in only(waits, "HO501").try_
     assert "--useCudaGraph" not in only(waits, "HO501").try_

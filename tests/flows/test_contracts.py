@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.analysis import cpu as analysis
+from profiler.analysis.run import analyse_folder
 from profiler.base import run_folder
 from profiler.base.records import Capture, Ceilings, Engine, Run, Source, Work
 from profiler.base.run_folder import RunFolder
@@ -96,7 +96,7 @@ def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factor
             assert found.tensor_flops == result.work.tensor_flops, result.name
 
     # 5. Analysed again, the same bytes.
-    again = pipeline.render(analysis.analyse(folder), "json")
+    again = pipeline.render(analyse_folder(folder), "json")
     assert again.encode() == folder.file(run_folder.REPORT).read_bytes()
 
     document = json.loads(again)
@@ -140,7 +140,7 @@ def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monke
     assert asked == [False, True]
     assert not [finding for finding in run.findings if finding.code == "TR901"]
     assert run.ceilings.best == fixed_ceilings(scale=100).best
-    again = pipeline.render(analysis.analyse(RunFolder(tmp_path / "run")), "json")
+    again = pipeline.render(analyse_folder(RunFolder(tmp_path / "run")), "json")
     assert again.encode() == (tmp_path / "run" / run_folder.REPORT).read_bytes()
 
     asked.clear()
@@ -159,7 +159,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
     then = folder.report()
     half = msgspec.structs.replace(fixed_ceilings(), probe_ns=statistics.median(capture.probe_ns) / 2)
     folder.write(run_folder.CEILINGS, half)
-    now = analysis.analyse(folder)
+    now = analyse_folder(folder)
     assert now.speed == pytest.approx(0.5)
     assert any(finding.code == "TR904" for finding in now.findings)
     assert any("50.0 % of the speed" in note for note in now.assumptions)
@@ -179,7 +179,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
             dram_out_of_place_bytes_per_s={"add": bandwidth / factor, "copy": 1e9},
         )
         folder.write(run_folder.CEILINGS, msgspec.structs.replace(fixed, attainable=roof))
-        streamed = analysis.analyse(folder)
+        streamed = analyse_folder(folder)
         assert any(f"memory streamed at {100 * factor:.1f} % of the bandwidth" in note for note in streamed.assumptions)
         scaled = streamed.ceilings.attainable
         best = fixed.best.dram_bytes_per_s
