@@ -40,7 +40,7 @@ PREDICTED = "rtx-4090,h100-sxm"
 TYPES = {".json", ".log", ".txt", ".csv", ".sqlite"}
 CAPTURES = {".sqlite", ".csv"}
 MOST_TOGETHER = 3
-ANALYSED = (("profiler.flows.run", "profiler.base.run_folder"), ("profiler.pipeline", "profiler.run_folder"))
+ANALYSED = (("profiler.flows.report", "profiler.base.run_folder"), ("profiler.pipeline", "profiler.run_folder"))
 """Modules with ``analysed`` and ``RunFolder``: where they have been, newest first."""
 
 

@@ -6,7 +6,7 @@ needed. Each piece that is missing makes the verdict less sure, and the result s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,6 @@ from profiler.analysis.graph import graph_of_plan
 from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device
 from profiler.analysis.rows import by_loss, node_results
 from profiler.analysis.work import scaled, work_of_nodes
-from profiler.base import run_folder
 from profiler.base.kernel_counters import Counters
 from profiler.base.op_kinds import MULTIPLYING
 from profiler.base.plan_words import LAUNCHING, is_convolution, is_product, precision
@@ -42,12 +41,10 @@ from profiler.base.records import (
     Unsupported,
     Work,
 )
-from profiler.base.run_folder import Request, RunFolder
 from profiler.base.units import format_bytes
 from profiler.cost.plan import PlanCost
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
-from profiler.diagnose.config import judge_of
 from profiler.diagnose.ledger import build_ledger
 from profiler.diagnose.plugin import candidates
 from profiler.diagnose.rank import diagnose, verdict
@@ -68,27 +65,6 @@ class _Row(NamedTuple):
     estimate: Estimate | None
     unknown: str
     """Why its work, or a part of it, is not known."""
-
-
-def analyse_folder(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
-    """The result of a run from its saved artefacts alone.
-
-    Args:
-        folder: Of the run.
-        seen: Given the case that the rules look at.
-
-    Raises:
-        MissingError: An artefact is missing because the run did not get that far.
-        CaptureError: Kernels could not be aligned.
-    """
-    judge = judge_of(folder.read(run_folder.REQUEST, Request), seen)
-    if folder.has(run_folder.GPU):
-        from profiler.analysis.gpu import evidence_of_gpu
-
-        return analyse(*evidence_of_gpu(folder), judge)
-    from profiler.analysis.cpu import evidence_of_cpu
-
-    return analyse(*evidence_of_cpu(folder), judge)
 
 
 def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:

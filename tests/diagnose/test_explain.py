@@ -14,11 +14,11 @@ from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Judge, Rule, Thres
 from profiler.diagnose.explain import explain, layer_of, nearest, rule_of
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.thresholds import meanings, used_by
-from tests.diagnose import test_kernel_rules, test_plan_rules, test_rules
+from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
 from tests.fakes.cases import Timed, engine_case, gemv, layer, make_case, relu
 from tests.fakes.support import refused
 
-FILES = (test_rules, test_kernel_rules, test_plan_rules)
+FILES = (rule_cases, kernel_rule_cases, plan_rule_cases)
 CASES = [
     pytest.param(case, id=f"{code}-{kind}")
     for file in FILES
@@ -48,9 +48,9 @@ def test_an_explanation_says_what_the_report_says(case: Case) -> None:
                 assert all(about.name not in claim.layers for claim in one.check(case) if claim.kind != "trust")
 
 
-@pytest.mark.parametrize("code", test_rules.NEGATIVE)
+@pytest.mark.parametrize("code", rule_cases.NEGATIVE)
 def test_a_rule_gives_its_own_reason_for_its_near_miss(code: str) -> None:
-    case = test_rules.NEGATIVE[code]
+    case = rule_cases.NEGATIVE[code]
     found = explain(case, code, case.layers[0].name)
     assert found.outcome in ("silent", "dropped")
     assert "does not find in the layer what it is about" not in found.why
@@ -60,7 +60,7 @@ def test_a_rule_gives_its_own_reason_for_its_near_miss(code: str) -> None:
 
 
 def test_what_a_more_specific_rule_has_claimed_is_said_to_be_taken() -> None:
-    chained = test_rules.chain(slow=5.0)
+    chained = rule_cases.chain(slow=5.0)
     found = explain(chained, "RL101", "exp")
     assert found.outcome == "taken"
     assert "a more specific rule has claimed the layer first: FU301" in found.why
@@ -92,14 +92,14 @@ def test_a_claim_that_is_too_small_is_said_to_be_dropped_with_its_share() -> Non
         (make_case(BIG), "LA401", "is bound by DRAM, not by the time of an empty kernel (dram 8.00 ms"),
         (make_case(Timed(layer("odd", "NoSuchOp", (), ()), ns=1000)), "RL102", "attain is not known"),
         (make_case(BIG, partial=frozenset({"big"})), "RL102", "only a part of the layer's work is known"),
-        (make_case(test_rules.reorder(1000), BIG), "RL101", "none of the model's work: it only brings tensors"),
+        (make_case(rule_cases.reorder(1000), BIG), "RL101", "none of the model's work: it only brings tensors"),
         (make_case(BIG), "LY201", "its role is compute"),
         (make_case(BIG), "CN601", "not all inputs of the layer are constants"),
         (make_case(BIG), "TR903", "varies by 1.0 % (standard deviation / mean of 100), and over 10.0 % is noisy"),
         (make_case(BIG), "TR904", "was not probed"),
         (make_case(BIG), "TR905", "no clock of a GPU was sampled"),
         (make_case(BIG), "TR906", "told of nothing that held a clock down"),
-        (test_rules.held(0.05), "TR906", "10.0 % of the time"),
+        (rule_cases.held(0.05), "TR906", "10.0 % of the time"),
         (make_case(BIG), "HO501", "1.00 us, 0.0 % of latency, where 10.0 %"),
         (make_case(BIG, gap_ns=3_000_000), "HO501", "it speaks of between and around the kernels, not of a layer"),
         (make_case(Timed(gemv())), "FU301", "MatMul is no elementwise op"),
@@ -145,7 +145,7 @@ def test_a_rule_without_reasons_of_its_own_gets_one_from_the_numbers() -> None:
 
 
 def test_a_group_that_is_too_small_without_what_others_claimed_is_counted_without_it() -> None:
-    case = test_rules.launch_case(0.11)
+    case = rule_cases.launch_case(0.11)
     small = [one.name for one in case.layers if one.bound == "launch"]
     assert explain(case, "LA401", small[0]).outcome == "claims"
 
@@ -217,7 +217,7 @@ def test_the_thresholds_of_a_rule_are_those_that_it_reads() -> None:
     for one in RULES.values():
         read, used = recorders[one.code].read, set(used_by(one.check))
         assert read <= used, one.code
-        if one.code in test_rules.POSITIVE:
+        if one.code in rule_cases.POSITIVE:
             assert read == used, one.code
 
 

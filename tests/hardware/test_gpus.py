@@ -413,3 +413,11 @@ def test_only_geforce_halves_and_only_with_an_fp32_accumulator() -> None:
                 halved = accumulator == "fp32" and dtype != "fp4"
                 assert half[dtype][accumulator] == (rate // 2 if halved else rate)
     assert throughput.tensor_flops("8.0", "geforce") == throughput.tensor_flops("8.0", "datacenter")
+
+
+def test_a_slug_is_found_without_reading_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    load = gpus.load
+    monkeypatch.setattr(gpus, "load", lambda path: read.append(path.stem) or load(path))
+    assert gpus.find("rtx-4090").slug == "rtx-4090"
+    assert read == ["rtx-4090"]
