@@ -9,14 +9,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from profiler.align.counters import Led, function, lead
+from profiler.align.counters import CounterAlignment, align_counters, function
 from profiler.base.kernel_counters import KernelCounters
 from profiler.base.records import Run
+from profiler.base.units import format_names
 from profiler.diagnose import Thresholds
 from profiler.diagnose.confirm import confirm
-
-_NAMED = 3
-"""Kernels that a note names."""
 
 
 def confirmed(run: Run, launches: Sequence[KernelCounters], order: Sequence[str], thresholds: Thresholds) -> Run:
@@ -28,9 +26,9 @@ def confirmed(run: Run, launches: Sequence[KernelCounters], order: Sequence[str]
         order: Names of the layers in execution order; the run has them by what they lost.
         thresholds: Those that it was diagnosed with.
     """
-    led = lead(launches, run.layers, inferences=run.profiled.n, order=order)
-    run = confirm(run, led.layers, thresholds)
-    return msgspec.structs.replace(run, assumptions=(*run.assumptions, *_notes(run, launches, led)))
+    aligned = align_counters(launches, run.layers, inferences=run.profiled.n, order=order)
+    run = confirm(run, aligned.layers, thresholds)
+    return msgspec.structs.replace(run, assumptions=(*run.assumptions, *_notes(run, launches, aligned)))
 
 
 def flagged(run: Run, number: int) -> tuple[list[str], int]:
@@ -59,7 +57,7 @@ def flagged(run: Run, number: int) -> tuple[list[str], int]:
     return sorted(names), launches
 
 
-def _notes(run: Run, launches: Sequence[KernelCounters], led: Led) -> Sequence[str]:
+def _notes(run: Run, launches: Sequence[KernelCounters], aligned: CounterAlignment) -> Sequence[str]:
     """What the counters came to, in sentences."""
     verdicts = [confirmation.verdict for confirmation in run.confirmations]
     counts = ", ".join(
@@ -73,10 +71,7 @@ def _notes(run: Run, launches: Sequence[KernelCounters], led: Led) -> Sequence[s
         f"counters of {held.layer}: {held.verdict}: {'; '.join(check.reason for check in held.checks)}"
         for held in run.confirmations
     ]
-    notes += [f"counters that are left out: {sentence}" for sentence in led.ambiguous]
-    if led.unknown:
-        more = f" and {len(led.unknown) - _NAMED} more" if len(led.unknown) > _NAMED else ""
-        notes.append(
-            f"counters that are left out: no layer runs a kernel called {', '.join(led.unknown[:_NAMED])}{more}"
-        )
+    notes += [f"counters that are left out: {sentence}" for sentence in aligned.ambiguous]
+    if aligned.unknown:
+        notes.append(f"counters that are left out: no layer runs a kernel called {format_names(aligned.unknown)}")
     return notes

@@ -25,7 +25,7 @@ from profiler.base.records import (
 from profiler.base.run_folder import Request, RunFolder
 from profiler.base.trace import GpuTrace
 from profiler.base.trace_file import load_trace
-from profiler.base.units import format_ns
+from profiler.base.units import format_names, format_ns
 from profiler.capture.gpu_record import NODE_EVENTS_FILE, GpuArtefact, GpuCapture, PlanArtefact
 from profiler.engine.inspector import read_layer_info
 from profiler.hardware.clocked import at_clock, sm_clock_mhz
@@ -154,8 +154,7 @@ def _placed(capture: GpuCapture) -> Iterable[str]:
         (capture.under.copy_layers, "copy between the host and the GPU"),
     ):
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            yield f"{len(names)} layers {what}: {', '.join(names[:3])}{more}"
+            yield f"{len(names)} layers {what}: {format_names(names)}"
 
 
 def _facts(capture: GpuCapture) -> Iterable[str]:

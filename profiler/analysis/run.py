@@ -15,7 +15,6 @@ from profiler.analysis.counters import confirmed
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
 from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device
-from profiler.analysis.rows import by_loss, node_results
 from profiler.analysis.work import scaled, work_of_nodes
 from profiler.base.kernel_counters import Counters
 from profiler.base.op_kinds import MULTIPLYING
@@ -32,6 +31,9 @@ from profiler.base.records import (
     LayerResult,
     MatchConfidence,
     MatchedLayer,
+    Node,
+    NodeFate,
+    NodeResult,
     Op,
     PlanLayer,
     PlanTensor,
@@ -41,16 +43,13 @@ from profiler.base.records import (
     Unsupported,
     Work,
 )
-from profiler.base.units import format_bytes
+from profiler.base.units import format_bytes, format_names, format_shape
 from profiler.cost.plan import PlanCost
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
 from profiler.diagnose.ledger import build_ledger
 from profiler.diagnose.plugin import candidates
 from profiler.diagnose.rank import diagnose, verdict
-
-_NAMED = 3
-"""Layers that a note names."""
 
 
 class _Row(NamedTuple):
@@ -151,8 +150,8 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         coverage=coverage,
         verdict=verdict(case, findings, attainable),
         ledger=ledger,
-        layers=tuple(sorted(results, key=by_loss)),
-        nodes=node_results(nodes, works, document.fates),
+        layers=tuple(sorted(results, key=_by_loss)),
+        nodes=_node_results(nodes, works, document.fates),
         findings=findings,
         unsupported=_unsupported(rows, layers_ns + evidence.unattributed_ns, "" if engine.own else backend.name),
         captured_ns=evidence.captured_ns,
@@ -236,7 +235,7 @@ def _rows(evidence: Evidence, estimates: Sequence[Estimate | None], source: Sour
             dtype=_dtype(matched, layer, work, own=bool(engine.own)),
             match=layer.match,
             reason=layer.reason if engine.own else "; ".join(filter(None, (matched.reason, cost.reason))),
-            shapes=_shapes_of_op(layer.op) if engine.own else _shapes_of_plan(matched.layer),
+            shapes=_shapes(layer, None if engine.own else matched.layer),
             terms={} if estimate is None else estimate.terms,
             work=work,
             constant=layer.constant,
@@ -280,26 +279,16 @@ def _dtype(matched: MatchedLayer, layer: Layer, work: Work | None, *, own: bool)
     return "" if dtype == "unknown" else dtype
 
 
-def _shapes_of_op(op: Op) -> str:
-    def text(tensors: Iterable[Tensor | None]) -> str:
-        return ", ".join(
-            "?" if tensor.shape is None else "x".join(map(str, tensor.shape)) or "scalar"
-            for tensor in tensors
-            if tensor is not None
-        )
-
-    return f"{text(op.inputs)} -> {text(op.outputs)}"
-
-
-def _shapes_of_plan(layer: PlanLayer) -> str:
-    def text(tensors: Iterable[PlanTensor]) -> str:
-        distinct = {tensor.name: tensor for tensor in tensors}
-        return ", ".join(
-            "?" if tensor.dims is None else "x".join("?" if dim < 0 else str(dim) for dim in tensor.dims) or "scalar"
-            for tensor in distinct.values()
-        )
-
-    return f"{text((*layer.inputs, *layer.constants))} -> {text(layer.outputs)}"
+def _shapes(layer: Layer, planned: PlanLayer | None) -> str:
+    """What a layer reads and writes: of a plan each distinct tensor once."""
+    if planned is None:
+        sides = [
+            [tensor.shape for tensor in side if tensor is not None] for side in (layer.op.inputs, layer.op.outputs)
+        ]
+    else:
+        tensors = (*planned.inputs, *planned.constants), planned.outputs
+        sides = [list({tensor.name: tensor.dims for tensor in side}.values()) for side in tensors]
+    return " -> ".join(", ".join(map(format_shape, side)) for side in sides)
 
 
 def _layer_of_plan(name: str, matched: MatchedLayer, ops: Mapping[str, Op]) -> Layer:
@@ -378,6 +367,37 @@ def _coverage(results: Sequence[LayerResult], total_ns: int) -> Coverage:
     )
 
 
+def _by_loss(result: LayerResult) -> tuple[int, str]:
+    """Key for a sort, largest loss first. A layer without a price may be all loss; a layout layer is."""
+    lost = result.measured_ns if result.lost_ns is None else result.lost_ns
+    return (-lost, result.name)
+
+
+def _node_results(
+    nodes: Sequence[Node], works: Mapping[str, Work | None], fates: Sequence[NodeFate]
+) -> tuple[NodeResult, ...]:
+    """Every node with its work and its fate.
+
+    Args:
+        nodes: In graph order.
+        works: Work by node name.
+        fates: One for each node, in the same order.
+    """
+    return tuple(
+        NodeResult(
+            name=node.name,
+            op_type=node.op.op_type,
+            graph=node.graph,
+            fate=fate.fate,
+            layers=fate.layers,
+            flops=None if (work := works.get(node.name)) is None else work.flops,
+            bytes=None if work is None else work.bytes,
+            reason=fate.reason,
+        )
+        for node, fate in zip(nodes, fates, strict=True)
+    )
+
+
 # --- in words ---------------------------------------------------------------------------------
 
 
@@ -442,7 +462,7 @@ def _lacking_work(evidence: Evidence, ceilings: Ceilings) -> Iterable[Lack]:
     if untimed:
         yield (
             f"{len(untimed)} layers without a time" if len(untimed) > 1 else "a layer without a time",
-            f"layers without a measured time, which are left out: {_some(untimed)}",
+            f"layers without a measured time, which are left out: {format_names(untimed)}",
         )
     unsized = [
         matched.layer.name
@@ -452,7 +472,7 @@ def _lacking_work(evidence: Evidence, ceilings: Ceilings) -> Iterable[Lack]:
     if unsized:
         yield (
             f"{len(unsized)} layers without a price" if len(unsized) > 1 else "a layer without a price",
-            f"layers whose work is not known: {_some(unsized)}",
+            f"layers whose work is not known: {format_names(unsized)}",
         )
     if "or before" in document.facts.era:
         yield "an old plan", f"the plan is that of {document.facts.era.partition(',')[0]}, which tells less of a layer"
@@ -464,8 +484,3 @@ def _lacking_work(evidence: Evidence, ceilings: Ceilings) -> Iterable[Lack]:
                 "long in the median, so what is lost is an upper estimate"
             ),
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
