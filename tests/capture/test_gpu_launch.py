@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,9 @@ from profiler.capture.nsys import _process as _nsys_process
 from profiler.capture.nsys import record as nsys
 from profiler.capture.nsys.trace import read_trace
 from profiler.runtime.ort_session import SessionRequest
-from tests.capture.nsys.test_record import NVTX_WORKER
-from tests.capture.test_clocks import SM, STEADY, UUID, FakeNvml
 from tests.fakes.fake_gpu_worker import CLEAN, UNDER
-from tests.fakes.fake_nsys import FakeNsys
+from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys
+from tests.fakes.fake_nvml import SM, STEADY, UUID, FakeNvml, drivers
 from tests.fakes.support import CAPTURES, ROOT, one_at_a_time, refused
 from tests.fakes.trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
 
@@ -86,16 +85,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNsys:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeNvml]]:
-    """A driver with these answers; it must be closed again in the end."""
-    made: list[FakeNvml] = []
-
-    def put(answers: Mapping[Any, Any]) -> FakeNvml:
-        made.append(FakeNvml(answers))
-        monkeypatch.setitem(sys.modules, "pynvml", made[-1])
-        return made[-1]
-
-    yield put
-    assert [each.open for each in made] == [0] * len(made)
+    """A driver with these answers."""
+    yield from drivers(monkeypatch)
 
 
 class Bench:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -132,3 +133,11 @@ def real_models() -> list[Path]:
         *sorted(LIGHT.glob("light_*.onnx")),
         *(path for path in captured if "bad_graph" not in path.name),
     ]
+
+
+def columns(line: str) -> int:
+    """How many columns of a terminal a line takes."""
+    return sum(
+        0 if unicodedata.category(c) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in line
+    )

@@ -23,7 +23,7 @@ from profiler.capture.nsys import _find as _nsys_find
 from profiler.capture.nsys import _process as _nsys_process
 from profiler.capture.nsys import record as nsys
 from profiler.runtime import child
-from tests.fakes.fake_nsys import HELP, FakeNsys
+from tests.fakes.fake_nsys import HELP, NVTX_WORKER, FakeNsys
 from tests.fakes.support import one_at_a_time, refused
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
@@ -688,51 +688,6 @@ def test_a_report_that_is_not_there(fake: FakeNsys, tmp_path: Path) -> None:
 
 
 # --- the real one ---------------------------------------------------------------------------
-
-NVTX_WORKER = '''"""NVTX ranges without a package, as the headers of NVTX 3 make them: the tool fills in a table.
-
-
-nsys up to 2023.4 does not record those of the Python package nvtx from 0.2.13 on.
-"""
-import ctypes, os, time
-slots = {module: (ctypes.c_void_p * 16)() for module in range(1, 7)}
-tables = {}
-for module, places in slots.items():
-    step = ctypes.sizeof(ctypes.c_void_p)
-    tables[module] = (ctypes.c_void_p * 17)(*(ctypes.addressof(places) + index * step for index in range(16)))
-
-@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint))
-def table_of(module, table, size):
-    table[0], size[0] = ctypes.addressof(tables[module]), 16
-    return 1
-
-class Callbacks(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("table_of", type(table_of))]
-
-class Version(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("version", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
-                ("note", ctypes.CFUNCTYPE(None, ctypes.c_uint32))]
-
-note = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(lambda version: None)
-callbacks = Callbacks(ctypes.sizeof(Callbacks), table_of)
-version = Version(ctypes.sizeof(Version), 3, 0, note)
-
-@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
-def export_table(which):
-    return {1: ctypes.addressof(callbacks), 3: ctypes.addressof(version)}.get(which)
-
-tool = ctypes.CDLL(os.environ["NVTX_INJECTION64_PATH"])
-assert tool.InitializeInjectionNvtx2(export_table)
-push = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(slots[1][9])
-pop = ctypes.CFUNCTYPE(ctypes.c_int)(slots[1][11])
-print("ready", flush=True)
-for iteration in range(5):
-    push(b"iteration")
-    push(b"layer %d" % iteration)
-    time.sleep(0.002)
-    pop()
-    pop()
-'''
 
 
 @pytest.fixture
