@@ -526,14 +526,14 @@ def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: P
                     fix=f"leave {option} away, or name the model with --onnx",
                 )
         return None
-    from profiler.source.load import load_model, source_of
-    from profiler.source.shapes import parse_shapes
+    from profiler.source.load import load_model
+    from profiler.source.request import ModelRequest
 
     loaded = load_model(onnx)
-    asked = parse_shapes(given)
-    if not asked and batch is None:
-        asked = _shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input])
-    return source_of(loaded, asked, batch, feed=False)
+    request = ModelRequest.of(onnx, given, batch)
+    if not given and batch is None:
+        request = request.at(_shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input]))
+    return request.bound(loaded)
 
 
 def _shapes_of_plan(plan: Plan, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:
