@@ -61,10 +61,10 @@ def _summary(rule: Rule) -> str:
 
 def described(rule: Rule, config: Config, format_name: str) -> str:
     """One rule: what it looks at, why it happens, what to try, and its thresholds as they are set here."""
-    from profiler.diagnose.rank import diagnose
-    from profiler.diagnose.thresholds import used_by
+    from profiler.diagnose import Thresholds
+    from profiler.diagnose.rank import OF_EVERY_FINDING
 
-    own, every = used_by(rule.check), used_by(diagnose)
+    own, every = ([name for name in Thresholds._fields if name in of] for of in (rule.thresholds, OF_EVERY_FINDING))
     if format_name == "json":
         document = {
             **_head(rule),
@@ -84,7 +84,7 @@ def described(rule: Rule, config: Config, format_name: str) -> str:
 
 def _threshold(name: str, config: Config) -> dict[str, Any]:
     from profiler.diagnose import THRESHOLDS
-    from profiler.diagnose.thresholds import meanings
+    from profiler.diagnose.config import meanings
 
     return {
         "name": name.replace("_", "-"),
@@ -95,7 +95,7 @@ def _threshold(name: str, config: Config) -> dict[str, Any]:
     }
 
 
-def _lines(names: list[str] | tuple[str, ...], config: Config) -> list[str]:
+def _lines(names: list[str], config: Config) -> list[str]:
     lines = []
     for name in names:
         row = _threshold(name, config)

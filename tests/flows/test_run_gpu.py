@@ -16,17 +16,20 @@ from profiler.analysis.plan import price_plan
 from profiler.base import run_folder
 from profiler.base.errors import CaptureError, MissingError, UsageError
 from profiler.base.records import EngineFacts, LiveGpu, Run
-from profiler.base.run_folder import RunFolder
+from profiler.base.run_folder import Request, RunFolder
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from profiler.capture.cupti import activity as cupti
 from profiler.capture.gpu_record import ITERATION_RANGE, GpuCapture
+from profiler.diagnose import THRESHOLDS
+from profiler.diagnose.config import KEPT
+from profiler.diagnose.explain import explain
 from profiler.engine import backends
 from profiler.engine.inspector import parse_layer_info
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine
 from profiler.flows import run_gpu
 from profiler.flows.build import EngineBuild
 from profiler.flows.options import GpuOptions, RunOptions, changed_options
-from profiler.flows.report import analysed, render
+from profiler.flows.report import analysed, case_of, render
 from profiler.flows.run import choose_backend, execute
 from profiler.hardware import gpus, nvml
 from profiler.source.request import ModelRequest
@@ -288,3 +291,23 @@ def test_under_nsys_the_first_inference_tells_how_the_clocks_stand() -> None:
     assert gpu_analysis._guess_ns(trace, events, msgspec.structs.replace(capture, iteration_range=None)) is None
     told = msgspec.structs.replace(capture.under, clock_guess_ns=42)
     assert gpu_analysis._guess_ns(trace, events, msgspec.structs.replace(capture, under=told)) == 42
+
+
+@pytest.mark.parametrize("backend", ["ort-cuda", "tensorrt-rtx"])
+@pytest.mark.usefixtures("engine")
+def test_a_run_is_judged_by_what_it_kept(backend: str, tmp_path: Path) -> None:
+    """As one on a CPU is, see the tests of `diagnose.config`."""
+    strict = THRESHOLDS._replace(min_share=0.0, efficiency=0.9)
+    asked = msgspec.structs.replace(options(tmp_path / "run", backend), thresholds=strict)
+    folder = RunFolder(execute(asked).path.rename(tmp_path / "elsewhere"))
+    assert folder.read(run_folder.REQUEST, Request).options[KEPT] == '{"efficiency":0.9,"min-share":0.0}'
+    run = folder.report()
+    assert "the threshold efficiency is 0.9, by default 0.5" in run.assumptions
+    assert render(analysed(folder), "json").encode() == folder.file(run_folder.REPORT).read_bytes()
+
+    case = case_of(folder)
+    assert case.thresholds == strict
+    assert case.gpu
+    for finding in run.findings:
+        for name in finding.layers:
+            assert finding in explain(case, finding.code, name).findings

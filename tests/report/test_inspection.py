@@ -16,8 +16,7 @@ from profiler.source.load import load_model, source_of
 from profiler.source.request import ModelRequest
 from tests.fakes.plan_factory import hostile, typical
 from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import SAMPLES
-from tests.report.test_text import columns
+from tests.fakes.support import SAMPLES, columns
 
 LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
 
