@@ -420,7 +420,7 @@ def test_a_slug_is_found_without_reading_the_others(monkeypatch: pytest.MonkeyPa
     read: list[str] = []
     load = gpus.load
 
-    def noted(path: Path) -> GpuSpec:
+    def noted(path: Path) -> tuple[GpuSpec, tuple[str, ...]]:
         read.append(path.stem)
         return load(path)
 
