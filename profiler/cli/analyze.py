@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 @command
 def analyze(
+    *,
     given: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE]...", help="Any of the files below; which is which shows.", show_default=False),
@@ -97,7 +98,7 @@ def analyze(
     onnx: Annotated[
         Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
     ] = None,
-    shapes: Shapes = Shapes(),
+    shapes: Shapes,
     gpu: GpuOption = None,
     ceiling: CeilingOption = None,
     clock: ClockOption = None,
