@@ -376,7 +376,7 @@ def test_shapes_need_the_model(rtx: Files) -> None:
 def test_files_are_told_apart_by_their_content(rtx: Files) -> None:
     given = [path for path in (rtx.times, RESNET, rtx.profile, RTX_LOG) if path is not None]
     assert sort_files(given) == rtx
-    assert sort_files(given[:3], layers=RTX_LOG) == rtx
+    assert sort_files(given[:3], Files(RTX_LOG)) == rtx
 
 
 def test_a_log_may_be_layers_and_profile_at_once(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_a_log_may_be_layers_and_profile_at_once(tmp_path: Path) -> None:
     both.write_text(RTX_LOG.read_text() + "\n=== Profile (10 iterations ) ===\n")
     assert sort_files([both]) == Files(both, both)
     # What is said for one of its roles leaves it the other.
-    assert sort_files([both], profile=RTX_LOG) == Files(both, RTX_LOG)
+    assert sort_files([both], Files(profile=RTX_LOG)) == Files(both, RTX_LOG)
 
 
 @pytest.mark.parametrize(
