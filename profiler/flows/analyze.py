@@ -22,7 +22,7 @@ from profiler.diagnose import JUDGE, Judge
 from profiler.engine.inspector import read_layer_info, read_profile, read_times
 from profiler.flows.predict.layers import predict_plan
 from profiler.flows.predict.on_gpus import Settings, ceilings_of
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 
 if TYPE_CHECKING:
     from profiler.base.trace import GpuTrace, TraceGpu
@@ -311,7 +311,7 @@ def analyze(
             return found
 
         return confirmed(launches, judge, measured)
-    with without_collector():
+    with gc_paused():
         if files.nsys is not None:
             return _captured(files, files.nsys, specs, how, shapes, batch, device, inferences, judge)
         if inferences is not None:

@@ -39,7 +39,7 @@ from profiler.base.units import format_ns
 from profiler.diagnose import THRESHOLDS, Case, Thresholds
 from profiler.diagnose.config import KEPT, kept
 from profiler.flows.gpu_options import GpuOptions, changed_options, check_gpu_options
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.spec import ExportOptions, parse_spec
 
@@ -400,7 +400,7 @@ def build(
     given = parse_shapes(shapes)
     how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
     say.stage("source")
-    with opened_model(model, how, say) as loaded, without_collector():
+    with opened_model(model, how, say) as loaded, gc_paused():
         say.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
         source, options = bound(loaded, options, given, batch)
         say.stage("engine")
@@ -507,7 +507,7 @@ def inspect(
 
     given = parse_shapes(shapes)
     how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
-    with opened_model(model, how, Silent()) as loaded, without_collector():
+    with opened_model(model, how, Silent()) as loaded, gc_paused():
         source = _as_asked(source_of(loaded, given, batch, feed=False), model)
         found = inspection_of(source)
         return _with_plan(found, loaded, source, progress or Silent()) if engine else found
@@ -575,7 +575,7 @@ def predict(
     on_gpus.check(settings)
     given = parse_shapes(shapes)
     how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
-    with opened_model(model, how, Silent()) as loaded, without_collector():
+    with opened_model(model, how, Silent()) as loaded, gc_paused():
         source = _as_asked(source_of(loaded, given, batch, feed=False), model)
         return _predicted(loaded, source, gpus, settings, progress or Silent())
 
@@ -630,7 +630,7 @@ def sweep(
 
     axes, given = parse_sweeps(sweeps), parse_shapes(shapes)
     how = msgspec.structs.replace(how or ExportOptions(), shapes=given)
-    with opened_model(model, how, Silent()) as loaded, without_collector():
+    with opened_model(model, how, Silent()) as loaded, gc_paused():
         found = sweep_of(sweep_source(loaded, axes, given, batch))
     if parse_spec(model) is None:
         return found
