@@ -23,7 +23,7 @@ from profiler.capture.nsys.trace import read_trace
 from profiler.cli import app, load_commands
 from profiler.engine.inspector import read_layer_info
 from tests.fakes.stats_factory import write_stats
-from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings
+from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
 from tests.fakes.trace_factory import Layer, Process, Work, write_trace
 
 load_commands()
@@ -210,9 +210,7 @@ BLOCKS = blocks()
 
 
 def test_the_blocks_are_those_that_the_script_records() -> None:
-    from tests.test_readme import recorder
-
-    assert set(BLOCKS) == set(recorder().PRINTED)
+    assert set(BLOCKS) == set(load_script(ROOT / "scripts" / "record_example.py", "record_example").PRINTED)
 
 
 @pytest.mark.parametrize("name", [name for name in BLOCKS if name != "example"])

@@ -12,21 +12,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.base.records import Op
-from tests.fakes.counting import Array, Num, Tally, flops, largest, plain, run, tensor, total, work
-
-FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-
-
-def values(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed + sum(shape)).uniform(-2, 2, shape).astype(np.float32)
-
-
-def assert_same(result: Any, reference: Array, tolerance: float = 1e-4) -> None:
-    np.testing.assert_allclose(plain(result), reference, rtol=tolerance, atol=tolerance)
+from tests.fakes.counting import (
+    FEW,
+    Array,
+    Num,
+    Tally,
+    assert_same,
+    flops,
+    largest,
+    run,
+    tensor,
+    total,
+    values,
+    work,
+)
 
 
 def pads_of(

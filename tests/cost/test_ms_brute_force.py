@@ -15,9 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.base.records import Op
-from tests.cost.test_brute_force import FEW, assert_same, values
-from tests.cost.test_ms_coverage import schemas
-from tests.fakes.counting import Array, Num, Tally, flops, largest, run, total, work
+from tests.fakes.counting import (
+    FEW,
+    Array,
+    Num,
+    Tally,
+    assert_same,
+    flops,
+    largest,
+    ms_schemas,
+    run,
+    total,
+    values,
+    work,
+)
 
 MS = "com.microsoft"
 SMALL = st.integers(1, 3)
@@ -29,7 +40,7 @@ def check(op: Op, tally: Tally, result: Any, reference: Array, tolerance: float 
 
 
 def needs(op_type: str) -> None:
-    if (MS, op_type) not in schemas():
+    if (MS, op_type) not in ms_schemas():
         pytest.skip(f"this ONNX Runtime has no {op_type}")
 
 

@@ -16,10 +16,9 @@ from onnxruntime.capi import _pybind_state
 from profiler.base.op_kinds import OPERANDS
 from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import COSTS, CostError, MalformedOpError, NoWidthError, UnknownShapeError, work_of
-from tests.cost.test_ms_coverage import schemas
-from tests.cost.test_ops import SCALE, SOFTMAX, ZERO, Case, f, i32, i64, s8, u8
-from tests.cost.test_ops import covered as covered_there
-from tests.fakes.counting import Array, run, tensor, totals, work
+from tests.fakes.counting import Array, ms_schemas, run, tensor, totals, work
+from tests.fakes.op_cases import SCALE, SOFTMAX, ZERO, Case, f, i32, i64, s8, u8
+from tests.fakes.op_cases import covered as covered_there
 
 MS, NHWC = "com.microsoft", "com.ms.internal.nhwc"
 
@@ -406,7 +405,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("key", CASES)
 def test_case(key: str) -> None:
     case, op_type = CASES[key], key.partition(" ")[0]
-    if (MS, op_type) not in schemas():
+    if (MS, op_type) not in ms_schemas():
         pytest.skip(f"this ONNX Runtime has no {op_type}")
     op, results = run(op_type, case.inputs, case.outputs, case.opset, MS, case.constants, **case.attributes)
     found = work(op)

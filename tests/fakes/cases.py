@@ -13,6 +13,7 @@ from profiler.base.records import (
     Coverage,
     Dim,
     Estimate,
+    Finding,
     Latency,
     Layer,
     LayerResult,
@@ -25,6 +26,7 @@ from profiler.cost import work_of
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import Case
 from profiler.diagnose.ledger import Around, build_ledger
+from profiler.diagnose.rank import diagnose
 from profiler.estimate.roofline import predict_layers
 from tests.fakes.support import one_unit
 
@@ -175,3 +177,12 @@ def result(timed: Timed, work: Work | None, estimate: Estimate | None) -> LayerR
 
 def with_match(one: Layer, match: MatchConfidence) -> Layer:
     return msgspec.structs.replace(one, match=match)
+
+
+def found(case: Case, code: str) -> list[Finding]:
+    return [finding for finding in diagnose(case) if finding.code == code]
+
+
+def only(case: Case, code: str) -> Finding:
+    (finding,) = found(case, code)
+    return finding

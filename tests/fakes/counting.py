@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
+from hypothesis import HealthCheck, settings
 from onnx import helper
+from onnxruntime.capi import _pybind_state
 
 from profiler.base.records import Attribute, Op, Tensor, Work
 from profiler.cost import work_of
@@ -262,3 +264,23 @@ def largest(values: Sequence[Num]) -> Num:
 def plain(values: Any) -> Array:
     """The values of an array of scalars that count."""
     return np.asarray(np.vectorize(lambda item: item.value, otypes=[float])(values))
+
+
+FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+
+def values(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed + sum(shape)).uniform(-2, 2, shape).astype(np.float32)
+
+
+def assert_same(result: Any, reference: Array, tolerance: float = 1e-4) -> None:
+    np.testing.assert_allclose(plain(result), reference, rtol=tolerance, atol=tolerance)
+
+
+MS_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
+
+
+def ms_schemas() -> set[tuple[str, str]]:
+    """Domain and op type of every schema of the installed ONNX Runtime in its own domains."""
+    every = _pybind_state.get_all_operator_schema()
+    return {(schema.domain, schema.name) for schema in every if schema.domain in MS_DOMAINS}

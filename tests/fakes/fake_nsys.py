@@ -202,3 +202,49 @@ class FakeNsys:
 def _program(path: Path, text: str) -> None:
     path.write_text(text.replace("{python}", sys.executable).replace("{{", "{").replace("}}", "}"))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+NVTX_WORKER = '''"""NVTX ranges without a package, as the headers of NVTX 3 make them: the tool fills in a table.
+
+
+nsys up to 2023.4 does not record those of the Python package nvtx from 0.2.13 on.
+"""
+import ctypes, os, time
+slots = {module: (ctypes.c_void_p * 16)() for module in range(1, 7)}
+tables = {}
+for module, places in slots.items():
+    step = ctypes.sizeof(ctypes.c_void_p)
+    tables[module] = (ctypes.c_void_p * 17)(*(ctypes.addressof(places) + index * step for index in range(16)))
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint))
+def table_of(module, table, size):
+    table[0], size[0] = ctypes.addressof(tables[module]), 16
+    return 1
+
+class Callbacks(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("table_of", type(table_of))]
+
+class Version(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("version", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+                ("note", ctypes.CFUNCTYPE(None, ctypes.c_uint32))]
+
+note = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(lambda version: None)
+callbacks = Callbacks(ctypes.sizeof(Callbacks), table_of)
+version = Version(ctypes.sizeof(Version), 3, 0, note)
+
+@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
+def export_table(which):
+    return {1: ctypes.addressof(callbacks), 3: ctypes.addressof(version)}.get(which)
+
+tool = ctypes.CDLL(os.environ["NVTX_INJECTION64_PATH"])
+assert tool.InitializeInjectionNvtx2(export_table)
+push = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(slots[1][9])
+pop = ctypes.CFUNCTYPE(ctypes.c_int)(slots[1][11])
+print("ready", flush=True)
+for iteration in range(5):
+    push(b"iteration")
+    push(b"layer %d" % iteration)
+    time.sleep(0.002)
+    pop()
+    pop()
+'''

@@ -6,6 +6,8 @@ import contextlib
 import importlib.util
 import os
 import sys
+import tempfile
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -61,6 +63,16 @@ def what_this_cpu_can() -> Iterator[None]:
         if "not yet supported on this hardware platform" not in str(error):
             raise
         pytest.skip(f"ONNX Runtime: {error}")
+
+
+@contextlib.contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Tests of all workers, and of all checkouts of this user, that use ``what`` wait for each other."""
+    import fcntl
+
+    with (Path(tempfile.gettempdir()) / f"trtprof-tests-{os.getuid()}-{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def one_unit(peaks: Mapping[str, float], *, dram: float, cache: float) -> Roof:
@@ -121,3 +133,11 @@ def real_models() -> list[Path]:
         *sorted(LIGHT.glob("light_*.onnx")),
         *(path for path in captured if "bad_graph" not in path.name),
     ]
+
+
+def columns(line: str) -> int:
+    """How many columns of a terminal a line takes."""
+    return sum(
+        0 if unicodedata.category(c) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in line
+    )

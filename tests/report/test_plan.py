@@ -38,8 +38,7 @@ from profiler.report.plan import (
 from profiler.source.load import load_model, source_of
 from tests.fakes.plan_factory import CASES, hostile, many, plan_of, row, typical
 from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import SAMPLES, fixed_ceilings
-from tests.report.test_text import columns
+from tests.fakes.support import SAMPLES, columns, fixed_ceilings
 
 GOLDEN = Path(__file__).parent / "golden" / "plan"
 LOGS = Path(__file__).parents[1] / "engine" / "data"

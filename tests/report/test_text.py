@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from pathlib import Path
 
 import msgspec
@@ -26,6 +25,7 @@ from tests.fakes.report_factory import (
     one_layer,
     typical,
 )
+from tests.fakes.support import columns
 
 GOLDEN = Path(__file__).parent / "golden"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -33,13 +33,6 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 def text(run: Run, **options: object) -> str:
     return get("text").render(run, ReportOptions(**options))  # type: ignore[arg-type]
-
-
-def columns(line: str) -> int:
-    return sum(
-        0 if unicodedata.category(c) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in line
-    )
 
 
 @pytest.mark.parametrize("case", CASES)
