@@ -25,7 +25,7 @@ from profiler.diagnose import JUDGE, Judge
 from profiler.engine.inspector import read_layer_info, read_profile, read_times
 from profiler.flows.predict.layers import predict_plan
 from profiler.flows.predict.on_gpus import Settings, ceilings_of
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 
 if TYPE_CHECKING:
     from profiler.base.trace import GpuTrace, TraceGpu
@@ -296,7 +296,7 @@ def analyze(
 
         launches = (read_report if files.ncu.suffix.lower() == NCU_SUFFIX else read_counters)(files.ncu)
         counters = Counters(version="", launches=launches)
-    with without_collector():
+    with gc_paused():
         if files.nsys is not None:
             measured: _Measured | Prediction = _captured(files, files.nsys, specs, shapes, batch, device, inferences)
         elif inferences is not None:
