@@ -19,7 +19,7 @@ from profiler.base.records import OpForms, Polynomial, Sweep, WorkForms
 from profiler.flows import run as pipeline
 from profiler.report import sweep as report
 from profiler.source.load import KnownTensors, LoadedModel, tensors_of
-from tests.fakes.support import CAPTURES, SAMPLES
+from tests.fakes.support import SAMPLES, captured
 
 
 def written(folder: Path, text: str) -> str:
@@ -115,9 +115,7 @@ def test_steps_of_an_lstm() -> None:
 
 
 def test_a_speech_model_with_branches() -> None:
-    model = CAPTURES / "onnx" / "silero_vad_16k_op15.onnx"
-    if not model.is_file():
-        pytest.skip(f"no {model.name} in ../shared/captures")
+    model = captured("onnx", "silero_vad_16k_op15.onnx")
     found = checked(
         str(model),
         ["sequence=512..1536:512", "batch=2"],
