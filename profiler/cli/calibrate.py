@@ -11,6 +11,7 @@ import typer
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
 from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
+from profiler.cli.output_files import check_format
 
 if TYPE_CHECKING:
     from profiler.base.records import Ceilings
@@ -49,10 +50,7 @@ def calibrate(
         from profiler.hardware.gpus import ridge_points
         from profiler.report import ceilings as reporter
 
-        if format_name not in FORMATS:
-            raise UsageError(
-                f"calibrate has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
-            )
+        check_format("calibrate", format_name, FORMATS)
         gpu = _gpu_index(device)
         if device == "auto":
             say("device auto: the CPU (--device gpu:0 measures a GPU)")

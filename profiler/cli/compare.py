@@ -11,9 +11,9 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.files import WIDTH, writable, write
 from profiler.cli.options import ForceOption
 from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width, wants_color
+from profiler.cli.output_files import WIDTH, check_format, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import Comparisons
@@ -78,12 +78,9 @@ def compare(
     Example: trtprof compare base1,base2,base3 head1,head2,head3 --gate 'latency>3%' -o compare.html
     """
     with errors_shown():
-        from profiler.flows import run as pipeline
+        from profiler import compare as comparing
 
-        if format_name not in FORMATS:
-            raise UsageError(
-                f"compare has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
-            )
+        check_format("compare", format_name, FORMATS)
         if inconclusive not in ("pass", "fail"):
             raise UsageError(
                 f"--inconclusive {inconclusive} is not known",
@@ -91,7 +88,7 @@ def compare(
                 fix="--inconclusive fail",
             )
         paths = writable(output, force=force, suffixes=tuple(SUFFIXES), example="compare.html")
-        found = pipeline.compare(_sides(sides or ()), gate or ())
+        found = comparing.compare(_sides(sides or ()), gate or ())
         written = [(path, _rendered(found, SUFFIXES[path.suffix.lower()], top)) for path in paths]
         result(_printed(found, format_name, top))
         for path, text in written:

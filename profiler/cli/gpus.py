@@ -10,8 +10,7 @@ import typer
 from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
-
-FORMATS = ("text", "json", "csv", "markdown")
+from profiler.cli.output_files import check_format
 
 
 @app.command()
@@ -45,10 +44,7 @@ def gpus(
         from profiler.report import gpus as reporter
 
         filters = listing.Filters(arch, cc, class_, min_memory, dtype)
-        if format_name not in FORMATS:
-            raise UsageError(
-                f"gpus has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
-            )
+        check_format("gpus", format_name)
         if names and filters != listing.Filters():
             raise UsageError(
                 "GPUs are named and filtered", why="a filter chooses from the list of all", fix="leave one away"

@@ -190,20 +190,20 @@ class View(NamedTuple):
 
 def rendered(run: Run, name: str, view: View, *, to_terminal: bool) -> str:
     """A run in one of the report formats, to the width, colours and characters of the terminal where it goes there."""
-    from profiler.flows import run as pipeline
+    from profiler.flows.report import render
 
     options: dict[str, object] = view._asdict()
     if name == "text" and to_terminal:
         out = sys.stdout
         options |= {"width": terminal_width(out, _WIDEST_RUN), "color": wants_color(out), "ascii": ascii_only(out)}
-    return pipeline.render(run, name, **options)
+    return render(run, name, **options)
 
 
 def encoded(run: Run, name: str, view: View) -> bytes:
     """A run in any of the report formats, as the content of a file."""
-    from profiler.flows import run as pipeline
+    from profiler.flows.report import encode
 
-    return pipeline.encode(run, name, **view._asdict())
+    return encode(run, name, **view._asdict())
 
 
 def refuse_binary(name: str) -> None:

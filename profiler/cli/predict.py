@@ -9,38 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
-from profiler.cli.files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
-from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
-from profiler.cli.options import (
-    BatchOption,
-    DtypesOption,
-    DynamicOption,
-    FactoryOption,
-    ForceOption,
-    ModelArgument,
-    OnnxOption,
-    ShapesOption,
-    TopOption,
-    export_options,
-    one_model,
-)
+from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
+from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
+from profiler.cli.output_files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import GpuSpec, Prediction
     from profiler.flows.predict.on_gpus import Level
 
 
-@app.command()
+@command
 def predict(
-    model: ModelArgument = None,
-    onnx: OnnxOption = None,
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
-    dtypes: DtypesOption = None,
-    dynamic: DynamicOption = None,
-    factory_arg: FactoryOption = None,
+    model: NamedModel,
+    shapes: Shapes,
+    export: Export,
     gpu: GpuOption = None,
     dtype: Annotated[
         str,
@@ -88,11 +71,11 @@ def predict(
                 fix="--accumulate fp32",
             )
         paths = writable(output, force=force)
-        named = one_model(model, onnx)
+        request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
 
-        from profiler.flows import run as pipeline
+        from profiler.flows import predict as flow
         from profiler.flows.predict.on_gpus import Settings
 
         how = Settings(
@@ -103,9 +86,8 @@ def predict(
             overrides=overrides,
             cold=cold,
         )
-        exported = export_options(dtypes, dynamic, factory_arg)
         with progress:
-            found = pipeline.predict(named, specs, how, shapes or (), batch, exported, progress)
+            found = flow.predict(request, specs, how, progress)
         written = [(path, _rendered(found, path, top)) for path in paths]
         result(_text(found, format_name, terminal_width(sys.stdout), top, ascii_only(sys.stdout)))
         for path, content in written:

@@ -12,8 +12,7 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
-from profiler.cli.gpu_options import (
+from profiler.cli.gpu_targets import (
     AccumulateOption,
     CeilingOption,
     ClockOption,
@@ -23,6 +22,7 @@ from profiler.cli.gpu_options import (
 )
 from profiler.cli.options import ForceOption
 from profiler.cli.output import errors_shown, result, say, terminal_width
+from profiler.cli.output_files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import Ceilings, OpSweep, OpSweepDevice

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from profiler.base.op_kinds import MULTIPLYING, VIEWS
-from profiler.base.plan_words import is_reformat, layout, main_tensors, tokens
+from profiler.base.plan_words import NARROW, is_reformat, layout, main_tensors, tokens
 from profiler.base.records import (
     BarrierPart,
     Ceilings,
@@ -32,7 +32,6 @@ from profiler.base.records import (
 )
 from profiler.base.units import dtype_bytes, format_bytes, format_ns, format_percent
 from profiler.diagnose import Case
-from profiler.diagnose.lints import NARROW
 from profiler.diagnose.products import aligned, has_weights, main_kernel, product_dtype, product_of
 from profiler.diagnose.reached import Reached, class_of, healthy_layers, op_class, reached
 
@@ -525,7 +524,7 @@ def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderS
 def _padding(case: Case, layer: LayerResult, reach: Reached) -> Iterator[LadderStep]:
     """Zeros up to what tensor cores load at once, where they have anything to do."""
     product = product_of(case, layer)
-    if product is None or product.thin == 1 or product.depthwise:
+    if product is None or not product.suits_tensor_cores:
         return
     step = max(aligned(product_dtype(layer)), 1)
     misfits = product.misfits(step)

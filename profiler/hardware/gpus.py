@@ -6,6 +6,7 @@ group ``trtprof.gpus``, or one that the user names by its path.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib.metadata
@@ -113,6 +114,11 @@ def find(name: str) -> GpuSpec:
     """
     if name.endswith(".toml"):
         return load(Path(name))[0]
+    own = _SPECS / f"{name}.toml"
+    if own.parent == _SPECS and own.is_file():
+        # A slug as it is spelled is that of one file: the hundred others need not be read to tell.
+        with contextlib.suppress(UsageError):
+            return load(own)[0]
     catalogue = _catalogue()
     slug = catalogue.nvml.get(name) or catalogue.names.get(_normal(name))
     if slug is not None:

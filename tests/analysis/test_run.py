@@ -17,9 +17,9 @@ from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.base.records import InferenceTimes, LayerTime, LayerTimes, Prediction, Run
 from profiler.diagnose.ledger import FROM_DEVICE, LAYOUT, TO_DEVICE, UNEXPLAINED, UNPRICED
 from profiler.engine.inspector import read_layer_info
-from profiler.flows import run as pipeline
 from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
 from profiler.flows.predict.on_gpus import Settings
+from profiler.flows.report import render
 from profiler.hardware import gpus
 from tests.fakes.engine_factory import (
     BATCH,
@@ -157,7 +157,7 @@ def test_laws_on_every_engine(engine: str, tmp_path: Path) -> None:
     assert share.exact == 0
     assert share.exact + share.inferred + share.unattributed == pytest.approx(1)
     again = run_of(files)
-    assert pipeline.render(run, "json") == pipeline.render(again, "json")
+    assert render(run, "json") == render(again, "json")
 
 
 @pytest.mark.parametrize("engine", ["fp16", RESNET])
@@ -453,7 +453,7 @@ def test_a_hundred_megabytes_are_read(tmp_path: Path) -> None:
     large.write_text(json.dumps(document))
     run = run_of(files._replace(layers=large))
     assert run.captured_ns == run_of(files).captured_ns
-    assert len(pipeline.render(run, "json")) < 1_000_000
+    assert len(render(run, "json")) < 1_000_000
 
 
 def test_a_hundred_megabytes_of_something_else_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from profiler.capture.nsys.trace import read_trace
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
 from profiler.flows.predict.on_gpus import Settings
-from profiler.flows.run import render
+from profiler.flows.report import render
 from profiler.hardware import gpus
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import H100, ROOT, SAMPLES, needs_captures, refused

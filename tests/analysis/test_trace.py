@@ -13,7 +13,7 @@ from profiler.base.records import Plan, Run
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze, exported, gpu_in, sort_files
 from profiler.flows.predict.on_gpus import Settings
-from profiler.flows.run import render
+from profiler.flows.report import render
 from profiler.hardware import gpus
 from tests.fakes.support import H100, ROOT, SAMPLES, needs_captures, refused
 from tests.fakes.trace_factory import ERAS, Layer, Process, Work, write_trace

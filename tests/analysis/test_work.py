@@ -13,8 +13,9 @@ from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from profiler.analysis.work import count_runs
 from profiler.base.records import Inspection
-from profiler.flows import run as pipeline
+from profiler.flows.inspect import inspect
 from profiler.report import inspection as report
+from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES
 
 
@@ -33,7 +34,7 @@ def body(name: str, nodes: list[NodeProto], inputs: list[onnx.ValueInfoProto], *
 def inspected(path: Path, graph: GraphProto, opset: int = 21) -> Inspection:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     onnx.save(model, path / "m.onnx")
-    return pipeline.inspect(str(path / "m.onnx"))
+    return inspect(ModelRequest.of(path / "m.onnx"))
 
 
 PRODUCT = 2 * 4 * 4 * 4
@@ -125,7 +126,7 @@ def test_nested_bodies_multiply(tmp_path: Path) -> None:
 
 
 def test_a_quantised_model_multiplies_integers() -> None:
-    found = pipeline.inspect(str(SAMPLES / "qdq_cnn.onnx"))
+    found = inspect(ModelRequest.of(SAMPLES / "qdq_cnn.onnx"))
     assert set(found.macs_by_dtype) == {"int8"}
     assert sum(found.macs_by_dtype.values()) == found.total.macs
     assert "MAC in int8" in report.render_text(found)
@@ -136,7 +137,7 @@ def test_nodes_without_a_price_make_the_total_a_lower_bound(tmp_path: Path) -> N
     graph = helper.make_graph(nodes, "g", [info("x", 4, 4)], [info("y", 4, 4)])
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("org.example", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
-    found = pipeline.inspect(str(tmp_path / "m.onnx"))
+    found = inspect(ModelRequest.of(tmp_path / "m.onnx"))
     assert (found.total.tensor_flops, found.total.bound) == (PRODUCT, "lower")
     assert "without a price, which are not counted: 1" in found.total.note
     assert [(missing.op_type, missing.reason) for missing in found.unsupported] == [("Snake", "no cost function")]
@@ -157,5 +158,5 @@ def test_alike_nodes_have_one_price_and_others_their_own(tmp_path: Path) -> None
 
 
 def test_inspection_is_the_same_twice() -> None:
-    first, second = (pipeline.inspect(str(SAMPLES / "transformer_block.onnx")) for _ in range(2))
+    first, second = (inspect(ModelRequest.of(SAMPLES / "transformer_block.onnx")) for _ in range(2))
     assert report.render_json(first) == report.render_json(second)

@@ -34,7 +34,7 @@ from profiler.runtime.ort_session import SessionRequest
 from tests.fakes.fake_gpu_worker import CLEAN, UNDER
 from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys
 from tests.fakes.fake_nvml import SM, STEADY, UUID, FakeNvml, drivers
-from tests.fakes.support import H100, ROOT, needs_captures, refused
+from tests.fakes.support import H100, ROOT, needs_captures, one_at_a_time, refused
 from tests.fakes.trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
@@ -795,11 +795,13 @@ def test_ctrl_c_while_the_capture_is_read_leaves_no_export(fake: FakeNsys, bench
 
 
 @pytest.fixture
-def real(monkeypatch: pytest.MonkeyPatch) -> None:
+def real(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if REAL is None:
         pytest.skip("no real nsys: neither on the PATH nor by TRTPROF_NSYS")
     monkeypatch.setenv("TRTPROF_NSYS", REAL)
     monkeypatch.setattr(shutil, "which", lambda _name: REAL)
+    with one_at_a_time("nsys"):
+        yield
 
 
 def test_a_real_nsys_around_a_worker_without_cuda_says_that_cuda_was_not_loaded(bench: Bench, real: None) -> None:

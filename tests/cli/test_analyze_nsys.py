@@ -9,6 +9,8 @@ import functools
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -339,3 +341,13 @@ def test_the_sums_that_a_colleague_mails() -> None:
     assert "44.8 ms in layers  their sum, not an end-to-end latency" in done.stdout
     assert "41 layers, by time lost" in done.stdout
     assert "sums of kernels alone" in " ".join(done.stdout.split())
+
+
+def test_a_capture_without_a_model_needs_no_onnx(capture: Path) -> None:
+    code = (
+        "import sys; from profiler.cli import load_commands, app; load_commands(); "
+        "app(sys.argv[1:], standalone_mode=False); print('onnx' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, "analyze", "--nsys", str(capture), "--gpu", "rtx-4090"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False"

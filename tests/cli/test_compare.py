@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from profiler.base.records import Comparisons
 from profiler.cli import app, load_commands
 from profiler.cli.compare import SUFFIXES
-from profiler.flows import run as pipeline
+from profiler.compare import compare
 from tests.fakes.run_factory import tiny_run
 
 load_commands()
@@ -62,7 +62,7 @@ def test_sixteen_times_the_work_is_slower_and_fails_the_gate(runs: dict[str, Pat
 )
 def test_what_cannot_be_decided_is_its_own_answer(runs: dict[str, Path], option: list[str], code: int) -> None:
     # A threshold that is the change itself lies inside its interval.
-    (one,) = pipeline.compare([[runs["a1"]], [runs["a2"]]]).comparisons
+    (one,) = compare([[runs["a1"]], [runs["a2"]]]).comparisons
     gate = f"latency>{100 * (one.latency.ratio.value - 1):.6f}%"
     arguments = ("compare", runs["a1"], runs["a2"], "--gate", gate, *option)
     done = trtprof(*arguments)
@@ -185,6 +185,6 @@ def test_same_runs_same_document(runs: dict[str, Path]) -> None:
 
 
 def test_the_pipeline_judges_gates_of_what_it_compares(runs: dict[str, Path]) -> None:
-    found = pipeline.compare([[runs["a1"]], [runs["big"]]], ["latency>3%"])
+    found = compare([[runs["a1"]], [runs["big"]]], ["latency>3%"])
     assert [gate.answer for gate in found.comparisons[0].gates] == ["failed"]
-    assert pipeline.compare([[runs["a1"]], [runs["big"]]]).comparisons[0].gates == ()
+    assert compare([[runs["a1"]], [runs["big"]]]).comparisons[0].gates == ()

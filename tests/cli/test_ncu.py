@@ -21,8 +21,8 @@ from profiler.capture.ncu import record as ncu
 from profiler.cli import app, load_commands
 from profiler.engine import backends
 from profiler.engine.inspector import read_layer_info
-from profiler.flows import run as pipeline
-from profiler.flows import run_gpu as gpu_run
+from profiler.flows import run_gpu
+from profiler.flows.report import analysed as analysed_again
 from profiler.hardware import nvml
 from tests.fakes.fake_ncu import FakeNcu
 from tests.fakes.ncu_factory import counted, ncu_csv
@@ -164,9 +164,9 @@ def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def measure(index: int, **_: object) -> None:
         raise MissingError("the GPU cannot be measured", why="there is none", fix="get one")
 
-    monkeypatch.setattr(gpu_run, "calibrate_gpu", measure)
-    monkeypatch.setattr(gpu_run, "_on_cuda", lambda session, _: session)
-    monkeypatch.setitem(gpu_run.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
+    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
+    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
+    monkeypatch.setitem(run_gpu.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -185,8 +185,8 @@ def test_without_ncu_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def no_run(*_: object, **__: object) -> None:
         raise AssertionError("it must not get that far")
 
-    monkeypatch.setattr(gpu_run, "capture_gpu", no_run)
-    monkeypatch.setattr(gpu_run, "_ort", no_run)
+    monkeypatch.setattr(run_gpu, "capture_gpu", no_run)
+    monkeypatch.setattr(run_gpu, "_ort", no_run)
     monkeypatch.setenv("PATH", str(tmp_path))
     result = trtprof(*RUN, "--confirm", "3", "-o", tmp_path / "run")
     assert result.exit_code == 3
@@ -220,7 +220,7 @@ def test_the_worst_kernels_are_counted_and_held_against_the_prediction(
     assert set(names) <= {function(kernel["name"]) for layer in told["layers"] for kernel in layer["kernels"]}
     # What the run under ncu left is not that of the run itself, and the saved run gives the same again.
     folder = RunFolder(tmp_path / "run")
-    assert pipeline.analysed(folder) == folder.report()
+    assert analysed_again(folder) == folder.report()
     assert told["profiled"]["n"] == 3
 
 

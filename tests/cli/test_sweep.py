@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 from profiler.base.errors import UsageError
 from profiler.base.records import OpSweep
 from profiler.cli import app, load_commands
-from profiler.cli.files import SUFFIXES
-from profiler.cli.gpu_options import ceilings_for, names, parse_ceilings
+from profiler.cli.gpu_targets import ceilings_for, names, parse_ceilings
+from profiler.cli.output_files import SUFFIXES
 from profiler.flows.op_sweep import ALL_PARAMETERS, FAMILIES
 from tests.fakes.support import fixed_ceilings, refused
 

@@ -10,7 +10,9 @@ import pytest
 from profiler.base.records import Comparison
 from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.run import execute
+from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES, fixed_ceilings, load_script
 
 CAUSES = {"replaced": "work changed", "qdq": "precision changed", "batch": "work changed"}
@@ -33,9 +35,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunFold
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
         yield {
-            name: pipeline.execute(
-                pipeline.RunOptions(
-                    model=str(model), backend="ort-cpu", threads=1, batch=batch, duration_s=0.05, iterations=20,
+            name: execute(
+                RunOptions(
+                    model=ModelRequest.of(model, batch=batch),
+                    backend="ort-cpu", threads=1, duration_s=0.05, iterations=20,
                     warmup_ms=10.0, profile_iterations=5, output=str(folder / name),
                 )
             )

@@ -15,7 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from profiler.base import onnx_graph
 from profiler.base.records import Op, Tensor, Work
 from profiler.cost import UnknownShapeError, work_of
-from profiler.flows import run as pipeline
+from profiler.flows.inspect import inspect
+from profiler.source.request import ModelRequest
 from tests.fakes.counting import DTYPES, Array, op_of, tensor, tensor_of
 from tests.fakes.support import captured
 
@@ -71,7 +72,7 @@ def macs(name: str) -> int:
     """MACs of a network, as the cost functions and as `trtprof inspect` have them."""
     path = LIGHT / f"{name}.onnx"
     counted = sum(work(op).macs for op in ops_of(path))
-    inspected = pipeline.inspect(str(path))
+    inspected = inspect(ModelRequest.of(path))
     by_op = {op.op_type: op.work.macs for op in inspected.ops}
     assert by_op["Conv"] + by_op["Gemm"] == inspected.total.macs == counted
     return counted

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis import cpu as analysis
+from profiler.analysis.cpu import analyse
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose import THRESHOLDS, AtLeastOne, Case, Thresholds, config
 from profiler.diagnose.config import KEPT, VARIABLE, Config, judge_of, kept, load, thresholds_of
-from profiler.flows import run as pipeline
+from profiler.flows.report import analysed, case_of, render
 from tests.fakes.support import ROOT, refused
 
 EXAMPLE = ROOT / "reports" / "example"
@@ -174,10 +174,10 @@ def copied(folder: Path, **options: str) -> RunFolder:
 def test_a_run_is_judged_by_what_it_kept_wherever_it_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = analysis.analyse(RunFolder(EXAMPLE))
+    plain = analyse(RunFolder(EXAMPLE))
     strict = copied(tmp_path / "run", thresholds='{"efficiency":0.7,"min-share":0.001}')
     cases: list[Case] = []
-    run = analysis.analyse(strict, cases.append)
+    run = analyse(strict, cases.append)
     assert [case.thresholds for case in cases] == [THRESHOLDS._replace(efficiency=0.7, min_share=0.001)]
     said = [note for note in run.assumptions if note not in plain.assumptions]
     assert said == [
@@ -190,5 +190,5 @@ def test_a_run_is_judged_by_what_it_kept_wherever_it_is_looked_at(
     project(tmp_path, "[tool.trtprof]\nmin-share = 0.5\n")
     monkeypatch.chdir(tmp_path)
     assert config.load().thresholds.min_share == 0.5
-    assert pipeline.render(pipeline.analysed(strict), "json") == pipeline.render(run, "json")
-    assert pipeline.case_of(strict).thresholds == cases[0].thresholds
+    assert render(analysed(strict), "json") == render(run, "json")
+    assert case_of(strict).thresholds == cases[0].thresholds

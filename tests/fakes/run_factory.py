@@ -12,7 +12,9 @@ import pytest
 from profiler.base import run_folder
 from profiler.base.records import Capture
 from profiler.capture.statistics import latency_of
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.run import execute
+from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES, fixed_ceilings
 
 SAMPLES_OF_A_RUN = 200
@@ -24,9 +26,10 @@ def tiny_run(folder: Path, *, batch: int, median_ns: int, seed: int) -> Path:
     """A run of a small model, its latency and its speed probes replaced: samples are drawn about ``median_ns``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
-        made = pipeline.execute(
-            pipeline.RunOptions(
-                model=str(SAMPLES / "resnet_tiny.onnx"), batch=batch, output=str(folder), duration_s=0.0, iterations=3,
+        made = execute(
+            RunOptions(
+                model=ModelRequest.of(SAMPLES / "resnet_tiny.onnx", batch=batch),
+                output=str(folder), duration_s=0.0, iterations=3,
                 warmup_ms=0.0, profile_iterations=3,
             )
         )  # fmt: skip

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import sys
+import tempfile
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
@@ -73,6 +74,16 @@ def what_this_cpu_can() -> Iterator[None]:
         if "not yet supported on this hardware platform" not in str(error):
             raise
         pytest.skip(f"ONNX Runtime: {error}")
+
+
+@contextlib.contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Tests of all workers, and of all checkouts of this user, that use ``what`` wait for each other."""
+    import fcntl
+
+    with (Path(tempfile.gettempdir()) / f"trtprof-tests-{os.getuid()}-{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def one_unit(peaks: Mapping[str, float], *, dram: float, cache: float) -> Roof:

@@ -13,14 +13,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.analysis import cpu as analysis
+from profiler.analysis.cpu import analyse
 from profiler.base import run_folder
 from profiler.base.records import Capture, Ceilings, Engine, Run, Source, Work
 from profiler.base.run_folder import RunFolder
 from profiler.cost import COSTS, work_of
 from profiler.cost.fused import work_of_group
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.report import render
+from profiler.flows.run import execute
 from profiler.report.json_ import schema
+from profiler.source.request import ModelRequest
 from tests.fakes.support import fixed_ceilings, needs_captures, real_models
 
 QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
@@ -35,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
 def folder_of(model: Path, runs: dict[str, RunFolder], factory: pytest.TempPathFactory) -> RunFolder:
     if model.stem not in runs:
         out = factory.mktemp("run") / model.stem
-        runs[model.stem] = pipeline.execute(pipeline.RunOptions(model=str(model), output=str(out), **QUICK))  # type: ignore[arg-type]
+        runs[model.stem] = execute(RunOptions(model=ModelRequest.of(model), output=str(out), **QUICK))  # type: ignore[arg-type]
     return runs[model.stem]
 
 
@@ -96,7 +99,7 @@ def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factor
             assert found.tensor_flops == result.work.tensor_flops, result.name
 
     # 5. Analysed again, the same bytes.
-    again = pipeline.render(analysis.analyse(folder), "json")
+    again = render(analyse(folder), "json")
     assert again.encode() == folder.file(run_folder.REPORT).read_bytes()
 
     document = json.loads(again)
@@ -111,7 +114,7 @@ def test_captures_are_among_the_models() -> None:
 
 
 def _run(model: Path, out: Path) -> Run:
-    return pipeline.execute(pipeline.RunOptions(model=str(model), output=str(out), **QUICK)).report()  # type: ignore[arg-type]
+    return execute(RunOptions(model=ModelRequest.of(model), output=str(out), **QUICK)).report()  # type: ignore[arg-type]
 
 
 def test_a_layer_above_the_roof_is_a_trust_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +143,7 @@ def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monke
     assert asked == [False, True]
     assert not [finding for finding in run.findings if finding.code == "TR901"]
     assert run.ceilings.best == fixed_ceilings(scale=100).best
-    again = pipeline.render(analysis.analyse(RunFolder(tmp_path / "run")), "json")
+    again = render(analyse(RunFolder(tmp_path / "run")), "json")
     assert again.encode() == (tmp_path / "run" / run_folder.REPORT).read_bytes()
 
     asked.clear()
@@ -153,13 +156,13 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
     """Ceilings of a machine that was twice as fast: what the cores do is halved, ideal is not."""
     model = next(path for path in real_models() if path.stem == "resnet_tiny")
     monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
-    folder = pipeline.execute(pipeline.RunOptions(model=str(model), output=str(tmp_path / "run"), **QUICK))  # type: ignore[arg-type]
+    folder = execute(RunOptions(model=ModelRequest.of(model), output=str(tmp_path / "run"), **QUICK))  # type: ignore[arg-type]
     capture = folder.read(run_folder.CAPTURE, Capture)
     assert len(capture.probe_ns) == len(capture.stream_bytes_per_s) == 3
     then = folder.report()
     half = msgspec.structs.replace(fixed_ceilings(), probe_ns=statistics.median(capture.probe_ns) / 2)
     folder.write(run_folder.CEILINGS, half)
-    now = analysis.analyse(folder)
+    now = analyse(folder)
     assert now.speed == pytest.approx(0.5)
     assert any(finding.code == "TR904" for finding in now.findings)
     assert any("50.0 % of the speed" in note for note in now.assumptions)
@@ -179,7 +182,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
             dram_out_of_place_bytes_per_s={"add": bandwidth / factor, "copy": 1e9},
         )
         folder.write(run_folder.CEILINGS, msgspec.structs.replace(fixed, attainable=roof))
-        streamed = analysis.analyse(folder)
+        streamed = analyse(folder)
         assert any(f"memory streamed at {100 * factor:.1f} % of the bandwidth" in note for note in streamed.assumptions)
         scaled = streamed.ceilings.attainable
         best = fixed.best.dram_bytes_per_s
@@ -217,8 +220,8 @@ def test_an_op_without_a_cost_is_listed_with_its_share(tmp_path: Path, monkeypat
     assert (layer.flops, layer.bytes, layer.ideal_ns, layer.attainable_ns, layer.bound) == (None,) * 4 + ("unknown",)
     unpriced = sum(row.ns for row in run.ledger if row.cause == "kernels without a price")
     assert unpriced == layer.measured_ns
-    assert "TfIdfVectorizer" in pipeline.render(run, "text")
-    assert "TfIdfVectorizer" in pipeline.render(run, "html")
+    assert "TfIdfVectorizer" in render(run, "text")
+    assert "TfIdfVectorizer" in render(run, "html")
 
 
 @pytest.mark.usefixtures("no_calibration")
@@ -237,19 +240,19 @@ def test_inputs_from_files_are_the_values_that_run(tmp_path: Path) -> None:
     np.save(good, np.array([0, 1, 2, 3, 3], np.int64))
     np.save(bad, np.array([0, 1, 2, 3, 9], np.int64))
 
-    def options(file: Path, out: str) -> pipeline.RunOptions:
-        return pipeline.RunOptions(
-            model=str(path),
+    def options(file: Path, out: str) -> RunOptions:
+        return RunOptions(
+            model=ModelRequest.of(path),
             load_inputs=(f"ids:{file}",),
             output=str(tmp_path / out),
             **QUICK,  # type: ignore[arg-type]
         )
 
-    run = pipeline.execute(options(good, "good")).report()
+    run = execute(options(good, "good")).report()
     assert run.model.inputs[0].shape == (5,)
     assert run.model.inputs[0].values == "file good.npy"
     from profiler.base.errors import CaptureError
 
     with pytest.raises(CaptureError, match="does not run with these inputs") as caught:
-        pipeline.execute(options(bad, "bad"))
+        execute(options(bad, "bad"))
     assert "gather" in caught.value.why.lower()

@@ -16,9 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profiler.base.records import OpForms, Polynomial, Sweep, WorkForms
-from profiler.flows import run as pipeline
+from profiler.flows.inspect import inspect
+from profiler.flows.model_sweep import sweep
 from profiler.report import sweep as report
 from profiler.source.load import KnownTensors, LoadedModel, tensors_of
+from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES, captured
 
 
@@ -46,10 +48,10 @@ def checked(
     model: str, sweeps: Sequence[str], shapes_at: Callable[..., Sequence[str]], given_shapes: Sequence[str] = ()
 ) -> Sweep:
     """The sweep, after every point of it was held against `inspect` with the shapes spelled out."""
-    found = pipeline.sweep(model, sweeps, given_shapes)
+    found = sweep(ModelRequest.of(model, given_shapes), sweeps)
     assert len(found.points) == math.prod(len(dim.values) for dim in found.dims)
     for point in found.points:
-        alone = pipeline.inspect(model, shapes_at(*point.at.values()))
+        alone = inspect(ModelRequest.of(model, shapes_at(*point.at.values())))
         assert (point.total, point.ops, point.macs_by_dtype, point.unsupported) == (
             alone.total, alone.ops, alone.macs_by_dtype, alone.unsupported,
         )  # fmt: skip
@@ -80,11 +82,11 @@ def text(form: Polynomial | None) -> str:
 @pytest.mark.parametrize("name", ["resnet_tiny", "mobilenet_tiny", "qdq_cnn"])
 def test_batch_of_the_sample_networks(name: str) -> None:
     model = str(SAMPLES / f"{name}.onnx")
-    found = pipeline.sweep(model, ["batch=1..64:x2"])
+    found = sweep(ModelRequest.of(model), ["batch=1..64:x2"])
     for point in found.points:
-        alone = pipeline.inspect(model, batch=point.at["batch"])
+        alone = inspect(ModelRequest.of(model, batch=point.at["batch"]))
         assert (point.total, point.ops, point.macs_by_dtype) == (alone.total, alone.ops, alone.macs_by_dtype)
-    one = pipeline.inspect(model, batch=1).total
+    one = inspect(ModelRequest.of(model, batch=1)).total
     assert text(found.total.macs) == f"{one.macs:,}*batch"
     assert found.total.bytes is not None
     assert {sum(term.powers.values()) for term in found.total.bytes.terms} == {0, 1}
@@ -171,15 +173,15 @@ def inferred(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
 
 def test_a_long_sweep_over_floors_takes_few_inferences(tmp_path: Path, inferred: list[dict[str, int]]) -> None:
     model = written(tmp_path, CONVOLUTIONS)
-    found = pipeline.sweep(model, ["S=33..432"])
+    found = sweep(ModelRequest.of(model), ["S=33..432"])
     assert len(inferred) < 120
     for size in (33, 34, 47, 200, 319, 432):
         point = next(point for point in found.points if point.at["S"] == size)
-        assert point.total == pipeline.inspect(model, images(size)).total
+        assert point.total == inspect(ModelRequest.of(model, images(size))).total
 
 
 def test_a_batch_is_inferred_at_five_points(tmp_path: Path, inferred: list[dict[str, int]]) -> None:
-    found = pipeline.sweep(written(tmp_path, CONVOLUTIONS), ["N=1..1000"], ["x:1x3x64x64"])
+    found = sweep(ModelRequest.of(written(tmp_path, CONVOLUTIONS), ["x:1x3x64x64"]), ["N=1..1000"])
     assert inferred == [{"N": n} for n in (1, 2, 3, 1000, 500)]
     assert len(found.points) == 1000
     assert found.forms_hold == "every N from 1 to 1000"
@@ -391,15 +393,15 @@ def test_dimensions_without_a_name(tmp_path: Path) -> None:
 
 
 def test_a_given_shape_says_the_other_dimensions(tmp_path: Path) -> None:
-    found = pipeline.sweep(written(tmp_path, CONVOLUTIONS), ["N=4"], ["x:1x3x96x96"])
-    assert found.points[0].total == pipeline.inspect(str(tmp_path / "model.onnx"), ["x:4x3x96x96"]).total
+    found = sweep(ModelRequest.of(written(tmp_path, CONVOLUTIONS), ["x:1x3x96x96"]), ["N=4"])
+    assert found.points[0].total == inspect(ModelRequest.of(tmp_path / "model.onnx", ["x:4x3x96x96"])).total
     assert found.total.macs is not None
 
 
 def test_batch_binds_what_the_sweep_does_not(tmp_path: Path) -> None:
     model = written(tmp_path, CONVOLUTIONS)
-    found = pipeline.sweep(model, ["S=64,96"], batch=5)
-    assert found.points[1].total == pipeline.inspect(model, ["x:5x3x96x96"]).total
+    found = sweep(ModelRequest.of(model, batch=5), ["S=64,96"])
+    assert found.points[1].total == inspect(ModelRequest.of(model, ["x:5x3x96x96"])).total
 
 
 # --- what is printed ------------------------------------------------------------------------
@@ -407,7 +409,7 @@ def test_batch_binds_what_the_sweep_does_not(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def resnet() -> Sweep:
-    return pipeline.sweep(str(SAMPLES / "resnet_tiny.onnx"), ["batch=1..64:x2"])
+    return sweep(ModelRequest.of(SAMPLES / "resnet_tiny.onnx"), ["batch=1..64:x2"])
 
 
 def test_the_text_has_a_row_a_point_and_fits(resnet: Sweep) -> None:

@@ -20,7 +20,7 @@ from profiler.cost import work_of
 from profiler.flows import op_sweep
 from profiler.flows.op_sweep import FAMILIES, OPSET, Value, Values, parse_options, sweep_op
 from profiler.hardware import gpus
-from profiler.source.sweeps import MAX_POINTS
+from profiler.source.sweep_axes import MAX_POINTS
 from tests.fakes.support import fixed_ceilings, one_unit, refused
 
 PEAK, DRAM, LAUNCH = 30e12, 750e9, 1500.0

@@ -14,7 +14,9 @@ from profiler.base import run_folder
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import SCHEMA_VERSION
 from profiler.base.run_folder import RunFolder
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.run import choose_backend, execute
+from profiler.source.request import ModelRequest
 from tests.fakes.support import ROOT, SAMPLES, refused
 
 pytestmark = pytest.mark.usefixtures("no_calibration")
@@ -22,7 +24,7 @@ LSTM = SAMPLES / "lstm.onnx"
 
 
 class Recorder:
-    """A `pipeline.Progress` that remembers, and can stop the run in a stage as Ctrl-C would."""
+    """A `Progress` that remembers, and can stop the run in a stage as Ctrl-C would."""
 
     def __init__(self, stop_in: str = "") -> None:
         self.stages: list[str] = []
@@ -42,7 +44,7 @@ class Recorder:
         self.details.append(text)
 
 
-def options(out: Path, **changes: object) -> pipeline.RunOptions:
+def options(out: Path, **changes: object) -> RunOptions:
     quick: dict[str, object] = {
         "output": str(out),
         "duration_s": 0.0,
@@ -50,7 +52,7 @@ def options(out: Path, **changes: object) -> pipeline.RunOptions:
         "warmup_ms": 0.0,
         "profile_iterations": 3,
     }
-    return pipeline.RunOptions(model=str(LSTM), **{**quick, **changes})  # type: ignore[arg-type]
+    return RunOptions(model=ModelRequest.of(LSTM), **{**quick, **changes})  # type: ignore[arg-type]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -59,7 +61,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_stages_run_in_the_order_of_the_design(tmp_path: Path) -> None:
     seen = Recorder()
-    folder = pipeline.execute(options(tmp_path / "run"), seen)
+    folder = execute(options(tmp_path / "run"), seen)
     assert seen.stages == ["source", "engine", "ceilings", "capture", "analysis"]
     assert seen.folder == folder.path == tmp_path / "run"
     assert any("inputs are random (seed 0)" in detail for detail in seen.details)
@@ -74,13 +76,13 @@ def test_stages_run_in_the_order_of_the_design(tmp_path: Path) -> None:
 def test_a_stopped_run_keeps_its_stages_and_goes_on(tmp_path: Path, stage: str) -> None:
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        pipeline.execute(options(out), Recorder(stop_in=stage))
+        execute(options(out), Recorder(stop_in=stage))
     kept = contents(out)
     assert "report.json" not in kept
     with pytest.raises(MissingError, match=r"has no report.json"):
         RunFolder(out).report()
     seen = Recorder()
-    pipeline.execute(options(out, resume=True), seen)
+    execute(options(out, resume=True), seen)
     after = contents(out)
     assert RunFolder(out).report().latency.n >= 3
     done = {"engine": [], "ceilings": ["engine"], "capture": ["engine", "ceilings"]}.get(stage, ["engine", "capture"])
@@ -93,42 +95,42 @@ def test_a_stopped_run_keeps_its_stages_and_goes_on(tmp_path: Path, stage: str) 
 def test_resume_refuses_other_settings(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        pipeline.execute(options(out), Recorder(stop_in="capture"))
+        execute(options(out), Recorder(stop_in="capture"))
     kept = contents(out)
     with pytest.raises(UsageError, match="other settings") as caught:
-        pipeline.execute(options(out, resume=True, seed=7))
+        execute(options(out, resume=True, seed=7))
     assert caught.value.why == "different: seed"
     assert contents(out) == kept
 
 
 def test_a_finished_run_is_not_overwritten_without_force(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    pipeline.execute(options(out))
+    execute(options(out))
     kept = contents(out)
     with pytest.raises(UsageError, match="will not be overwritten"):
-        pipeline.execute(options(out))
+        execute(options(out))
     assert contents(out) == kept
-    pipeline.execute(options(out, force=True, seed=5))
+    execute(options(out, force=True, seed=5))
     assert contents(out)["request.json"] != kept["request.json"]
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_failed_replacement_leaves_the_old_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    pipeline.execute(options(out))
+    execute(options(out))
     kept = contents(out)
     with pytest.raises(KeyboardInterrupt):
-        pipeline.execute(options(out, force=True), Recorder(stop_in="capture"))
+        execute(options(out, force=True), Recorder(stop_in="capture"))
     assert contents(out) == kept
     # And the left-overs of the failed one are no obstacle.
-    pipeline.execute(options(out, force=True, seed=5))
+    execute(options(out, force=True, seed=5))
     assert contents(out) != kept
 
 
 def test_force_does_not_empty_a_folder_that_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match="even with --force"):
-        pipeline.execute(options(tmp_path, force=True))
+        execute(options(tmp_path, force=True))
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
@@ -145,13 +147,13 @@ def test_force_does_not_empty_a_folder_that_is_no_run(tmp_path: Path) -> None:
 )
 def test_numbers_out_of_range_are_refused_before_anything_is_written(tmp_path: Path, field: str, value: float) -> None:
     with pytest.raises(UsageError, match="is not possible"):
-        pipeline.execute(options(tmp_path / "run", **{field: value}))
+        execute(options(tmp_path / "run", **{field: value}))
     assert not (tmp_path / "run").exists()
 
 
 def test_default_folders_do_not_collide(tmp_path: Path) -> None:
-    first = pipeline.execute(options(Path(), output=""), reports=tmp_path)
-    second = pipeline.execute(options(Path(), output=""), reports=tmp_path)
+    first = execute(options(Path(), output=""), reports=tmp_path)
+    second = execute(options(Path(), output=""), reports=tmp_path)
     assert first.path != second.path
     assert first.path.parent == second.path.parent == tmp_path
     assert first.path.name.startswith("lstm-")
@@ -159,18 +161,18 @@ def test_default_folders_do_not_collide(tmp_path: Path) -> None:
 
 def test_unknown_backends_and_those_that_cannot_run() -> None:
     with pytest.raises(UsageError, match="no backend 'tenserrt'"):
-        pipeline.choose_backend("tenserrt")
+        choose_backend("tenserrt")
     with pytest.raises(MissingError, match="cannot run here") as caught:
-        pipeline.choose_backend("tensorrt")
+        choose_backend("tensorrt")
     assert caught.value.fix
-    chosen = pipeline.choose_backend("auto")
+    chosen = choose_backend("auto")
     assert chosen.name == "ort-cpu"
     assert "first of" in chosen.reason
 
 
 def test_a_run_loads_as_tables_from_its_folder_alone(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    pipeline.execute(options(out))
+    execute(options(out))
     moved = tmp_path / "elsewhere" / "run"
     moved.parent.mkdir()
     shutil.move(out, moved)
@@ -237,4 +239,4 @@ def test_files_of_the_working_folder_do_not_shadow_the_worker(tmp_path: Path, mo
     (tmp_path / "profiler").mkdir()
     (tmp_path / "profiler" / "__init__.py").write_text("raise SystemExit('shadowed')")
     monkeypatch.chdir(tmp_path)
-    assert pipeline.execute(options(tmp_path / "run")).report().latency.n >= 3
+    assert execute(options(tmp_path / "run")).report().latency.n >= 3

@@ -26,11 +26,13 @@ from profiler.diagnose.explain import explain
 from profiler.engine import backends
 from profiler.engine.inspector import parse_layer_info
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine
-from profiler.flows import run as pipeline
-from profiler.flows import run_gpu as gpu_run
+from profiler.flows import run_gpu
 from profiler.flows.build import EngineBuild
-from profiler.flows.gpu_options import GpuOptions, changed_options
+from profiler.flows.options import GpuOptions, RunOptions, changed_options
+from profiler.flows.report import analysed, case_of, render
+from profiler.flows.run import choose_backend, execute
 from profiler.hardware import gpus, nvml
+from profiler.source.request import ModelRequest
 from tests.fakes.stub_gpu_worker import frame
 from tests.fakes.support import ROOT, SAMPLES, refused
 
@@ -56,19 +58,20 @@ def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def measure(index: int, **_: object) -> None:
         raise NO_CUDA
 
-    monkeypatch.setattr(gpu_run, "calibrate_gpu", measure)
-    monkeypatch.setattr(gpu_run, "_on_cuda", lambda session, _: session)
-    for name in gpu_run.WORKERS:
-        monkeypatch.setitem(gpu_run.WORKERS, name, "tests.fakes.stub_gpu_worker")
+    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
+    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
+    for name in run_gpu.WORKERS:
+        monkeypatch.setitem(run_gpu.WORKERS, name, "tests.fakes.stub_gpu_worker")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
 
 
-def options(out: Path, backend: str, model: Path = RESNET, **gpu: object) -> pipeline.RunOptions:
-    return pipeline.RunOptions(
-        model=str(model), output=str(out), backend=backend, duration_s=0.0, iterations=5, warmup_ms=0.0,
-        profile_iterations=4, batch=2, gpu=GpuOptions(collector="cupti", **gpu),  # type: ignore[arg-type]
+def options(out: Path, backend: str, model: Path = RESNET, **gpu: object) -> RunOptions:
+    return RunOptions(
+        model=ModelRequest.of(model, batch=2),
+        output=str(out), backend=backend, duration_s=0.0, iterations=5, warmup_ms=0.0,
+        profile_iterations=4, gpu=GpuOptions(collector="cupti", **gpu),  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -92,7 +95,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[BuildOptions
         priced = price_plan(parse_layer_info(text, plan), source, facts)  # type: ignore[arg-type]
         return EngineBuild(priced, built, source, text, facts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(gpu_run, "engine_of", build)
+    monkeypatch.setattr(run_gpu, "engine_of", build)
     return asked
 
 
@@ -114,7 +117,7 @@ def check_closed(run: Run) -> None:
 
 
 def test_a_run_with_onnx_runtime_leads_every_kernel_to_its_node(tmp_path: Path) -> None:
-    folder = pipeline.execute(options(tmp_path / "run", "ort-cuda"))
+    folder = execute(options(tmp_path / "run", "ort-cuda"))
     run = folder.report()
     check_closed(run)
     assert (run.backend.name, run.device.name) == ("ort-cuda", H100.name)
@@ -131,17 +134,17 @@ def test_a_run_with_onnx_runtime_leads_every_kernel_to_its_node(tmp_path: Path) 
 
 
 def test_the_result_follows_from_the_folder_alone(tmp_path: Path) -> None:
-    folder = pipeline.execute(options(tmp_path / "run", "ort-cuda"))
+    folder = execute(options(tmp_path / "run", "ort-cuda"))
     report = folder.file(run_folder.REPORT).read_bytes()
     moved = tmp_path / "elsewhere"
     folder.path.rename(moved)
-    again = pipeline.analysed(RunFolder(moved))
-    assert pipeline.render(again, "json").encode() == report
+    again = analysed(RunFolder(moved))
+    assert render(again, "json").encode() == report
 
 
 def test_a_run_with_tensorrt_is_of_its_plan(tmp_path: Path, engine: list[BuildOptions]) -> None:
     how = BuildOptions(fp16=True, tf32=False)
-    folder = pipeline.execute(options(tmp_path / "run", "tensorrt-rtx", build=how))
+    folder = execute(options(tmp_path / "run", "tensorrt-rtx", build=how))
     run = folder.report()
     check_closed(run)
     assert engine[0].backend == "tensorrt-rtx"
@@ -164,7 +167,7 @@ def test_a_run_with_tensorrt_is_of_its_plan(tmp_path: Path, engine: list[BuildOp
 def test_an_engine_of_several_streams_is_profiled_as_one_of_one_stream(
     tmp_path: Path, engine: list[BuildOptions]
 ) -> None:
-    folder = pipeline.execute(options(tmp_path / "run", "tensorrt"))
+    folder = execute(options(tmp_path / "run", "tensorrt"))
     assert [how.max_aux_streams for how in engine] == [None, 0], "the recorded plan has two streams"
     kept = folder.read(run_folder.PLAN, PlanArtefact)
     assert kept.engine != kept.profiled_engine != ""
@@ -172,7 +175,7 @@ def test_an_engine_of_several_streams_is_profiled_as_one_of_one_stream(
 
 
 def test_streams_that_are_asked_for_are_profiled(tmp_path: Path, engine: list[BuildOptions]) -> None:
-    folder = pipeline.execute(options(tmp_path / "run", "tensorrt", build=BuildOptions(max_aux_streams=1)))
+    folder = execute(options(tmp_path / "run", "tensorrt", build=BuildOptions(max_aux_streams=1)))
     assert [how.max_aux_streams for how in engine] == [1]
     assert not folder.read(run_folder.PLAN, PlanArtefact).profiled_engine
 
@@ -181,9 +184,9 @@ def test_a_capture_that_failed_is_gone_on_with(tmp_path: Path, monkeypatch: pyte
     def broken(*_: object, **__: object) -> None:
         raise CaptureError("the GPU fell off the bus", why="it was not screwed in", fix="screw it in")
 
-    monkeypatch.setattr(gpu_run, "capture_gpu", broken)
+    monkeypatch.setattr(run_gpu, "capture_gpu", broken)
     with pytest.raises(CaptureError):
-        pipeline.execute(options(tmp_path / "run", "ort-cuda"))
+        execute(options(tmp_path / "run", "ort-cuda"))
     monkeypatch.undo()
     assert {path.name for path in (tmp_path / "run").iterdir()} >= {"engine.json", "gpu.json", "ceilings.json"}
 
@@ -206,14 +209,14 @@ def test_options_that_a_backend_has_no_use_for_are_refused(
         gpu=GpuOptions(**gpu),  # type: ignore[arg-type]
     )
     with pytest.raises(UsageError) as error:
-        pipeline.execute(asked)
+        execute(asked)
     assert said in refused(error.value)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_gpu_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(MissingError) as error:
-        pipeline.execute(options(tmp_path / "run", "ort-cuda", device=3))
+        execute(options(tmp_path / "run", "ort-cuda", device=3))
     assert "no GPU 3" in refused(error.value)
 
 
@@ -227,11 +230,11 @@ def test_children_see_the_chosen_gpu_alone(monkeypatch: pytest.MonkeyPatch, tmp_
         assert gpu == seen[-1]
         raise NO_CUDA
 
-    monkeypatch.setattr(gpu_run, "capture_gpu", look)
+    monkeypatch.setattr(run_gpu, "capture_gpu", look)
     for number, (shown, device) in enumerate((("0", 1), ("1", None), ("GPU-2", None))):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
         with pytest.raises(MissingError):
-            pipeline.execute(options(tmp_path / f"run{number}", "ort-cuda", device=device))
+            execute(options(tmp_path / f"run{number}", "ort-cuda", device=device))
         assert os.environ["CUDA_VISIBLE_DEVICES"] == shown
     assert seen == ["GPU-2"] * 3
 
@@ -239,13 +242,13 @@ def test_children_see_the_chosen_gpu_alone(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_auto_passes_over_a_library_that_is_not_made_for_this_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     here = [backends.BackendStatus(name, name != "tensorrt", "") for name in ("tensorrt", "tensorrt-rtx", "ort-cuda")]
     monkeypatch.setattr(backends, "backends", lambda: here)
-    chosen = pipeline.choose_backend("auto")
+    chosen = choose_backend("auto")
     assert chosen.name == "ort-cuda"
     assert "tensorrt-rtx is passed over: it is documented for compute capability 7.5" in chosen.reason
-    assert pipeline.choose_backend("tensorrt-rtx").name == "tensorrt-rtx", "asked for by name, it is tried"
+    assert choose_backend("tensorrt-rtx").name == "tensorrt-rtx", "asked for by name, it is tried"
     ada = msgspec.structs.replace(H100, name="NVIDIA L4", compute_capability="8.9")
     monkeypatch.setattr(nvml, "gpus", lambda: ((ada,), ""))
-    assert pipeline.choose_backend("auto").name == "tensorrt-rtx"
+    assert choose_backend("auto").name == "tensorrt-rtx"
 
 
 def test_what_is_asked_beside_the_defaults_goes_by_the_names_of_options() -> None:
@@ -264,9 +267,9 @@ def test_ceilings_that_are_measured_are_kept(monkeypatch: pytest.MonkeyPatch, tm
         calls.append(index)
         return measured
 
-    monkeypatch.setattr(gpu_run, "calibrate_gpu", measure)
+    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
     for name in ("one", "two"):
-        run = pipeline.execute(options(tmp_path / name, "ort-cuda")).report()
+        run = execute(options(tmp_path / name, "ort-cuda")).report()
         assert run.ceilings.origin == "measured"
     assert calls == [0]
 
@@ -296,13 +299,13 @@ def test_a_run_is_judged_by_what_it_kept(backend: str, tmp_path: Path) -> None:
     """As one on a CPU is, see the tests of `diagnose.config`."""
     strict = THRESHOLDS._replace(min_share=0.0, efficiency=0.9)
     asked = msgspec.structs.replace(options(tmp_path / "run", backend), thresholds=strict)
-    folder = RunFolder(pipeline.execute(asked).path.rename(tmp_path / "elsewhere"))
+    folder = RunFolder(execute(asked).path.rename(tmp_path / "elsewhere"))
     assert folder.read(run_folder.REQUEST, Request).options[KEPT] == '{"efficiency":0.9,"min-share":0.0}'
     run = folder.report()
     assert "the threshold efficiency is 0.9, by default 0.5" in run.assumptions
-    assert pipeline.render(pipeline.analysed(folder), "json").encode() == folder.file(run_folder.REPORT).read_bytes()
+    assert render(analysed(folder), "json").encode() == folder.file(run_folder.REPORT).read_bytes()
 
-    case = pipeline.case_of(folder)
+    case = case_of(folder)
     assert case.thresholds == strict
     assert case.gpu
     for finding in run.findings:

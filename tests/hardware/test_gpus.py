@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from profiler.base import plugins, units
 from profiler.base.errors import UsageError
+from profiler.base.records import GpuSpec
 from profiler.hardware import gpus, throughput
 from tests.fakes.support import refused
 
@@ -413,3 +414,16 @@ def test_only_geforce_halves_and_only_with_an_fp32_accumulator() -> None:
                 halved = accumulator == "fp32" and dtype != "fp4"
                 assert half[dtype][accumulator] == (rate // 2 if halved else rate)
     assert throughput.tensor_flops("8.0", "geforce") == throughput.tensor_flops("8.0", "datacenter")
+
+
+def test_a_slug_is_found_without_reading_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    load = gpus.load
+
+    def noted(path: Path) -> tuple[GpuSpec, tuple[str, ...]]:
+        read.append(path.stem)
+        return load(path)
+
+    monkeypatch.setattr(gpus, "load", noted)
+    assert gpus.find("rtx-4090").slug == "rtx-4090"
+    assert read == ["rtx-4090"]

@@ -10,9 +10,10 @@ import pytest
 from profiler.analysis.plan import price_plan
 from profiler.base.records import Inspection
 from profiler.engine.inspector import read_layer_info
-from profiler.flows import run as pipeline
+from profiler.flows.inspect import inspect
 from profiler.report.inspection import render_json, render_text
 from profiler.source.load import load_model, source_of
+from profiler.source.request import ModelRequest
 from tests.fakes.plan_factory import hostile, typical
 from tests.fakes.report_factory import HOSTILE_NAMES
 from tests.fakes.support import SAMPLES, columns
@@ -23,7 +24,7 @@ LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
 @pytest.fixture(scope="module")
 def plain() -> Inspection:
     """Without a plan, whatever is installed here."""
-    found = pipeline.inspect(str(SAMPLES / "resnet_tiny.onnx"))
+    found = inspect(ModelRequest.of(SAMPLES / "resnet_tiny.onnx"))
     return msgspec.structs.replace(found, plan=None, notes=())
 
 

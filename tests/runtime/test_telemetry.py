@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from profiler.base.errors import CaptureError
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.run import execute
 from profiler.hardware._exchange import MeasureRequest
 from profiler.hardware.calibrate import measure_in_child
+from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES
 
 RECORDER = """
@@ -40,10 +42,14 @@ def test_every_child_begins_with_it_turned_off(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "sitecustomize.py").write_text(RECORDER)
     monkeypatch.setenv("RECORD_TO", str(notes))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    options = pipeline.RunOptions(
-        model=str(SAMPLES / "resnet_tiny.onnx"), backend="ort-cpu", duration_s=0.1, iterations=2, profile_iterations=2
+    options = RunOptions(
+        model=ModelRequest.of(SAMPLES / "resnet_tiny.onnx"),
+        backend="ort-cpu",
+        duration_s=0.1,
+        iterations=2,
+        profile_iterations=2,
     )
-    pipeline.execute(options, reports=tmp_path / "reports")
+    execute(options, reports=tmp_path / "reports")
     monkeypatch.setattr("profiler.hardware.calibrate.TIMEOUT_SECONDS", 3)
     with pytest.raises(CaptureError, match="no result"):
         measure_in_child(MeasureRequest(threads=1, seconds=60.0, cache_bytes=0, memory_bytes=0))

@@ -26,10 +26,11 @@ from profiler.capture.cupti import activity as cupti
 from profiler.capture.ncu import record as ncu
 from profiler.capture.nsys import record as nsys
 from profiler.engine import backends
-from profiler.flows import run as pipeline
-from profiler.flows import run_gpu as gpu_run
+from profiler.flows import run_gpu
+from profiler.flows.inspect import inspect
 from profiler.hardware import nvml
 from profiler.hardware.cuda import _driver, _measure
+from profiler.source.request import ModelRequest
 from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
@@ -425,7 +426,7 @@ def test_an_error_beyond_rounding_and_a_value_that_nobody_wrote_are_seen() -> No
 
 
 def test_the_bytes_of_the_kernel_are_those_of_the_model() -> None:
-    found = pipeline.inspect(str(SAMPLES / "gemv.onnx"))
+    found = inspect(ModelRequest.of(SAMPLES / "gemv.onnx"))
     assert found.total.bytes == evidence.GEMV_BYTES == 250_828_800
     model = onnx.load(SAMPLES / "gemv.onnx")
     shapes = {info.name: tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in model.graph.input}
@@ -633,9 +634,9 @@ def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def measure(index: int, **_: object) -> None:
         raise MissingError("the GPU cannot be measured", why="there is none", fix="get one")
 
-    monkeypatch.setattr(gpu_run, "calibrate_gpu", measure)
-    monkeypatch.setattr(gpu_run, "_on_cuda", lambda session, _: session)
-    monkeypatch.setitem(gpu_run.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
+    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
+    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
+    monkeypatch.setitem(run_gpu.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")

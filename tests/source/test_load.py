@@ -199,14 +199,15 @@ def test_external_weights_are_counted(tmp_path: Path, entries: Entries) -> None:
 
 _MEASURED = """
 import resource, sys
-from profiler.flows import run as pipeline
+from profiler.source.request import ModelRequest
+from profiler.flows.inspect import inspect
 from pathlib import Path
 def read():
     io = Path("/proc/self/io")
     return int(io.read_text().split()[1]) if io.exists() else 0
-pipeline.inspect(sys.argv[1])
+inspect(ModelRequest.of(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, read()
-found = pipeline.inspect(sys.argv[2])
+found = inspect(ModelRequest.of(sys.argv[2]))
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, read()
 unit = 1 if sys.platform == "darwin" else 1024
 print(found.model.parameter_bytes, (after[0] - before[0]) * unit, after[1] - before[1])

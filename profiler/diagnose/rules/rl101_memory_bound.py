@@ -39,7 +39,9 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("RL101", "memory-bound op far under bandwidth", order=60, silent=_silent)
+@rule(
+    "RL101", "memory-bound op far under bandwidth", order=60, silent=_silent, thresholds=("efficiency", "of_datasheet")
+)
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by DRAM or cache whose efficiency is under the threshold, by op type and remedy."""
     far = [layer for layer in case.unclaimed if layer.bound in _BOUNDS and case.far_from_roof(layer)]

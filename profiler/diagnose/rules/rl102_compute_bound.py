@@ -38,7 +38,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("RL102", "compute-bound op far under peak", order=60, silent=_silent)
+@rule("RL102", "compute-bound op far under peak", order=60, silent=_silent, thresholds=("efficiency", "of_datasheet"))
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by arithmetic whose efficiency is under the threshold, by op type and remedy."""
     far = [layer for layer in case.unclaimed if layer.bound in _BOUNDS and case.far_from_roof(layer)]

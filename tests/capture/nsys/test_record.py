@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ from profiler.capture.nsys import _process as _nsys_process
 from profiler.capture.nsys import record as nsys
 from profiler.runtime import child
 from tests.fakes.fake_nsys import HELP, NVTX_WORKER, FakeNsys
-from tests.fakes.support import refused
+from tests.fakes.support import one_at_a_time, refused
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""
@@ -364,6 +365,7 @@ def test_a_worker_that_died_is_quoted(code: str, words: str, behaviour: str, fak
             ["unrecognised option '--cuda-event-trace=false'", "", "usage: nsys profile [<args>]"],
             "refuses an option",
         ),
+        (["Agent launcher failed."], "waits for another nsys of this machine"),
         (["Illegal --trace argument 'cuda-sw'", "Possible --trace values are one or more of 'cuda'"], "'cuda-sw'"),
         (["Program not found: worker"], "does not find the program"),
         (["Executable not found in current directory or standard search paths"], "does not find the program"),
@@ -477,6 +479,27 @@ def test_ctrl_c_ends_nsys_and_the_worker(interruption: type[BaseException], fake
         )
     assert gone(worker_pid(tmp_path))
     assert not list(tmp_path.glob(".nsys-*"))
+
+
+@pytest.mark.parametrize(
+    ("daemon", "grace_s"), [("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo left >", 60.0),
+                            ("trap '' TERM; echo left >", 0.2)]
+)  # fmt: skip
+def test_a_daemon_of_nsys_is_let_to_leave_and_killed_if_it_stays(
+    daemon: str, grace_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_nsys_process, "_GRACE_S", grace_s)
+    shell, pid, left = tmp_path / "nsys-agent", tmp_path / "pid", tmp_path / "left"
+    shutil.copy(Path("/bin/sh").resolve(), shell)
+    stays = "; while :; do :; done" if grace_s < 1 else ""
+    script = f"echo $$ > {pid}; {daemon} {left}{stays}"
+    command = ["/bin/sh", "-c", f'"{shell}" -c "$1" </dev/null >/dev/null 2>&1 & until [ -s {pid} ]; do :; done']
+    ended = _nsys_process.run(
+        [*command, "sh", script], log=tmp_path / "log", environment=os.environ, timeout_s=60.0, on_line=print
+    )
+    assert ended.code == 0
+    assert gone(int(pid.read_text()))
+    assert left.exists()
 
 
 def test_the_worker_ends_with_a_parent_that_is_killed(fake: FakeNsys, tmp_path: Path) -> None:
@@ -668,12 +691,14 @@ def test_a_report_that_is_not_there(fake: FakeNsys, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def real(monkeypatch: pytest.MonkeyPatch) -> nsys.Nsys:
+def real(monkeypatch: pytest.MonkeyPatch) -> Iterator[nsys.Nsys]:
+    """The real nsys: agents of two that start at once get stuck on a lock in the memory that they share."""
     if REAL is None:
         pytest.skip("no real nsys: neither on the PATH nor by TRTPROF_NSYS")
     monkeypatch.setenv("TRTPROF_NSYS", REAL)
     monkeypatch.setattr(shutil, "which", lambda _name: REAL)
-    return nsys.find()
+    with one_at_a_time("nsys"):
+        yield nsys.find()
 
 
 @pytest.fixture
@@ -728,31 +753,28 @@ def test_a_real_nsys_passes_on_how_the_worker_ended(real: nsys.Nsys, tmp_path: P
         assert words in error.value.why
 
 
-def test_a_real_nsys_that_is_interrupted_leaves_nothing(real: nsys.Nsys, tmp_path: Path) -> None:
+def test_a_real_nsys_that_is_interrupted_leaves_nothing(
+    real: nsys.Nsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(_line: str) -> None:
         raise KeyboardInterrupt
 
-    before = _marked()
+    monkeypatch.setenv("TRTPROF_TEST_OF", str(tmp_path))
     with pytest.raises(KeyboardInterrupt):
         nsys.run_profile(
             real, [*python(WAIT), str(tmp_path / "worker.pid")], tmp_path / "nsys", trace=("nvtx",), whole_run=True,
             progress=interrupt,
         )  # fmt: skip
     assert gone(worker_pid(tmp_path))
-    deadline = time.monotonic() + 20
-    while _marked() - before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert _marked() - before == set()
+    assert [pid for pid in started_here(tmp_path) if not gone(pid)] == []
 
 
-def _marked() -> set[str]:
-    """Processes that a run of nsys started."""
-    found = set()
+def started_here(folder: Path) -> Iterator[int]:
+    """Processes that a test started after it had put the variable there, but for that of the tests."""
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            if _nsys_process.MARK.encode() in environ.read_bytes() and alive(int(environ.parent.name)):
-                found.add(environ.parent.name)
-    return found
+            if f"TRTPROF_TEST_OF={folder}".encode() in environ.read_bytes().split(b"\0"):
+                yield int(environ.parent.name)
 
 
 @pytest.mark.parametrize("content", ["hello\n", "cut"])

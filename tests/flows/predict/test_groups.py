@@ -15,10 +15,12 @@ from profiler.analysis.work import inspection_of
 from profiler.base.errors import UsageError
 from profiler.base.records import GpuPrediction, PredictedLayer, Prediction, Source
 from profiler.cost.recast import PRECISIONS
-from profiler.flows import run as pipeline
+from profiler.flows.inspect import inspect
+from profiler.flows.predict import predict
 from profiler.flows.predict.groups import Settings, predict_source
 from profiler.hardware import gpus
 from profiler.source.load import load_model, source_of
+from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES, load_script, real_models, refused
 
 GEMV = SAMPLES / "gemv.onnx"
@@ -217,8 +219,8 @@ def test_what_is_not_possible_is_refused(how: Settings) -> None:
 
 def test_the_pipeline_opens_the_model_as_inspect_does() -> None:
     path = str(SAMPLES / "resnet_tiny.onnx")
-    found = pipeline.predict(path, [RTX_4090], Settings(), batch=4)
-    assert found.model == pipeline.inspect(path, batch=4).model
+    found = predict(ModelRequest.of(path, batch=4), [RTX_4090], Settings())
+    assert found.model == inspect(ModelRequest.of(path, batch=4)).model
 
 
 # --- what always holds --------------------------------------------------------------------------

@@ -30,14 +30,22 @@ OutputsOption = Annotated[
 ]
 
 
-def check_format(command: str, name: str) -> None:
+def check_format(command: str, name: str, known: Sequence[str] = FORMATS, when: str = "") -> None:
     """Refuse a format that cannot be printed.
 
+    Args:
+        command: Or option that is to print it.
+        name: The format asked for.
+        known: Those that there are.
+        when: What of the request makes the format impossible, in words.
+
     Raises:
-        UsageError: It is none of `FORMATS`.
+        UsageError: It is none of them.
     """
-    if name not in FORMATS:
-        raise UsageError(f"{command} has no format {name!r}", why="known: " + ", ".join(FORMATS), fix="--format json")
+    if name not in known:
+        raise UsageError(
+            f"{command} has no format {name!r}{when}", why="known: " + ", ".join(known), fix="--format json"
+        )
 
 
 def writable(

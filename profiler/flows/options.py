@@ -1,4 +1,4 @@
-"""What may be asked of a run on a GPU, and of which backend."""
+"""What may be asked of a run, and of which backend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from profiler.base.errors import UsageError
+from profiler.diagnose import THRESHOLDS, Thresholds
 from profiler.engine.tensorrt import BuildOptions
+from profiler.source.request import ModelRequest
 
 GPU_BACKENDS = ("tensorrt", "tensorrt-rtx", "ort-cuda")
 """Those that run on a GPU."""
@@ -39,6 +41,29 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     load_engine: str = ""
     rebuild: bool = False
     confirm: int = 0
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units.
+
+    ``gpu`` is for backends that run on one. ``thresholds`` are what the result is judged by, from now on.
+    """
+
+    model: ModelRequest
+    load_inputs: tuple[str, ...] = ()
+    seed: int = 0
+    backend: str = "auto"
+    threads: int = 0
+    iterations: int = 10
+    warmup_ms: float = 200.0
+    duration_s: float = 3.0
+    profile_iterations: int = 30
+    recalibrate: bool = False
+    gpu: GpuOptions = GpuOptions()
+    thresholds: Thresholds = THRESHOLDS
+    output: str = ""
+    force: bool = False
+    resume: bool = False
 
 
 _OPTIONS = {
@@ -90,3 +115,23 @@ def check_gpu_options(options: GpuOptions, backend: str) -> None:
             why=f"{backend} {what}",
             fix=f"leave {' and '.join(unused)} away, or take another --backend",
         )
+
+
+def check_ranges(options: RunOptions) -> None:
+    """Refuse numbers that cannot be measured with.
+
+    Raises:
+        UsageError: A count or a time is out of range.
+    """
+    for flag, value, least in (
+        ("--iterations", options.iterations, 1),
+        ("--profile-iterations", options.profile_iterations, 1),
+        ("--warmUp", options.warmup_ms, 0),
+        ("--duration", options.duration_s, 0),
+        ("--threads", options.threads, 0),
+        ("--seed", options.seed, 0),
+    ):
+        if value < least:
+            raise UsageError(
+                f"{flag} {value} is not possible", why=f"it must be at least {least}", fix=f"{flag} {least}"
+            )

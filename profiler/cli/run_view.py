@@ -1,4 +1,4 @@
-"""Options of every command that shows a run, spelled once, and what follows from them."""
+"""How a run is shown: the options of every command that does so, and what is said beside the report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli.output import say
 
 if TYPE_CHECKING:
+    from profiler.base.records import Run
     from profiler.cli.output import View
 
 ByOption = Annotated[
@@ -93,3 +95,19 @@ def private_names() -> tuple[str, ...]:
     with suppress(KeyError, OSError):  # a user without a name has none to hide
         found.append(getpass.getuser())
     return tuple(name for name in found if name not in ("", "root", "localhost"))
+
+
+_SHOWN = 5
+"""Layers that are told one by one; the document has all."""
+
+
+def say_confirmations(run: Run) -> None:
+    """Tell which layers counters confirm or refute, the worst first, and by which numbers."""
+    for layer in run.confirmations[:_SHOWN]:
+        told = [check.reason for check in layer.checks if check.verdict != "not told"] or [layer.checks[0].reason]
+        say(f"counters: {layer.layer}: {layer.verdict}: {'; '.join(told)}")
+    if len(run.confirmations) > _SHOWN:
+        say(f"counters: {len(run.confirmations) - _SHOWN} more layers (--format json has all)")
+    for note in run.assumptions:
+        if note.startswith("counters that are left out: "):
+            say(note)

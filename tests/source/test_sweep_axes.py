@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from profiler.base.errors import UsageError
 from profiler.base.records import Dim, Tensor
 from profiler.source.shapes import MAX_DIM, bind_shapes
-from profiler.source.sweeps import MAX_POINTS, Axis, parse_sweeps, place_sweeps, swept_shapes
+from profiler.source.sweep_axes import MAX_POINTS, Axis, parse_sweeps, place_sweeps, swept_shapes
 from tests.fakes.support import refused
 
 
