@@ -11,7 +11,7 @@ from typing import Literal
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Bound, Finding, LayerResult, Record
-from profiler.base.units import format_ns, format_percent
+from profiler.base.units import format_names, format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.reasons import little_time, near_roof, no_work, unpriced
@@ -100,8 +100,7 @@ def layer_of(case: Case, name: str) -> LayerResult:
 
 
 def _some(layers: list[LayerResult]) -> str:
-    more = f" and {len(layers) - _NAMED} more" if len(layers) > _NAMED else ""
-    return ", ".join(layer.name for layer in layers[:_NAMED]) + more
+    return format_names([layer.name for layer in layers], _NAMED)
 
 
 def explain(case: Case, code: str, layer: str, rules: Iterable[Rule] | None = None) -> Explanation:

@@ -74,8 +74,8 @@ _MEANING_OF_TRACE = _MEANING_OF_PLAN | {
 }
 
 
-class Around(NamedTuple):
-    """What is known of the time around the layers of a TensorRT engine, in ns of one inference.
+class Overheads(NamedTuple):
+    """What is known of the latency outside of the layers of an engine on a GPU, in ns of one inference.
 
     trtexec measures the copies to and from the GPU; the host's call is not in its latency. A capture tells the
     rest, and ``captured`` says that it is one.
@@ -98,7 +98,7 @@ def build_ledger(
     ceilings: Ceilings,
     unattributed_ns: int = 0,
     *,
-    around: Around | None = None,
+    overheads: Overheads | None = None,
     partial: Collection[str] = (),
 ) -> tuple[LedgerRow, ...]:
     """Rows from ideal to the measured median.
@@ -109,7 +109,7 @@ def build_ledger(
         latency: Measured without the profiler.
         ceilings: For the cost of an inference call.
         unattributed_ns: Kernel time of one inference that no layer owns.
-        around: Of a TensorRT engine: what lies around its layers; None where the latency holds the host's call.
+        overheads: Of an engine on a GPU: what lies outside of its layers; None where the latency holds the host's call.
         partial: Layers of whose work only a part is known: what they took beyond it is unpriced.
 
     Returns:
@@ -129,16 +129,16 @@ def build_ledger(
             ns[CEILING] += estimate.roofline_ns - estimate.ideal_ns
             ns[LAUNCH] += estimate.attainable_ns - estimate.roofline_ns
             ns[UNPRICED if layer.name in partial else INEFFICIENCY] += layer.measured_ns - estimate.attainable_ns
-    if around is None:
+    if overheads is None:
         ns[HOST] = min(round(ceilings.call_ns), latency.median_ns)
     else:
         ns.update({
-            TO_DEVICE: around.to_device_ns, FROM_DEVICE: around.from_device_ns, COPIES: around.copies_ns,
-            OVERLAP: -around.overlap_ns, GAPS_INSIDE: around.gaps_inside_ns, GAPS_BETWEEN: around.gaps_between_ns,
-            WAITING: around.waiting_ns,
+            TO_DEVICE: overheads.to_device_ns, FROM_DEVICE: overheads.from_device_ns, COPIES: overheads.copies_ns,
+            OVERLAP: -overheads.overlap_ns, GAPS_INSIDE: overheads.gaps_inside_ns, GAPS_BETWEEN: overheads.gaps_between_ns,
+            WAITING: overheads.waiting_ns,
         })  # fmt: skip
     ns[UNEXPLAINED] = latency.median_ns - sum(ns.values())
-    meaning = _MEANING if around is None else _MEANING_OF_TRACE if around.captured else _MEANING_OF_PLAN
+    meaning = _MEANING if overheads is None else _MEANING_OF_TRACE if overheads.captured else _MEANING_OF_PLAN
     estimated = {IDEAL, CEILING, LAUNCH, INEFFICIENCY, HOST} | ({UNPRICED} if partial else set())
 
     def kind(cause: str) -> Literal["fact", "estimate", "remainder"]:
