@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler.base.records import Ceilings, ChangeCause, ChangeRow, LayerResult, Roof, Work
+from profiler.base.units import format_names
 from profiler.compare.nodes import FORMAT_OPS
 from profiler.compare.regions import KERNELS_OF_NO_LAYER, Region
 from profiler.compare.sides import COPIES_AND_GAPS, HOST, Runs, speed_ratio
@@ -436,12 +437,10 @@ def _replaced_words(region: Region, market: _Market) -> str:
 
 
 def _kernel_words(gone: Sequence[str], new: Sequence[str]) -> str:
-    def named(kernels: Sequence[str]) -> str:
-        return ", ".join(kernels[:2]) + (f" and {len(kernels) - 2} more" if len(kernels) > 2 else "")
-
+    before, after = format_names(gone, 2), format_names(new, 2)
     if gone and new:
-        return f"{named(gone)} became {named(new)}"
-    return f"{named(gone)} left" if gone else f"{named(new)} was added"
+        return f"{before} became {after}"
+    return f"{before} left" if gone else f"{after} was added"
 
 
 def _layers(count: int) -> str:

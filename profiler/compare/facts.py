@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from profiler.base.records import FactChange, Finding, LatencyChange
-from profiler.base.units import format_percent
+from profiler.base.units import format_percent, format_shape
 from profiler.compare.causes import roof_words
 from profiler.compare.nodes import FORMAT_OPS, NodeMatch
 from profiler.compare.regions import Region
@@ -38,7 +38,7 @@ def _facts(runs: Runs) -> dict[str, str]:
         "parameters": f"{run.model.parameters} ({run.model.parameter_bytes} B)",
     }
     for tensor in run.model.inputs:
-        shape = "unknown" if tensor.shape is None else "x".join(map(str, tensor.shape)) or "scalar"
+        shape = "unknown" if tensor.shape is None else format_shape(tensor.shape)
         found[f"input {tensor.name}"] = f"{shape} {tensor.dtype}"
         found[f"values of {tensor.name}"] = tensor.values or tensor.kind
     found["backend"] = run.backend.name

@@ -7,7 +7,7 @@ medians over all of them. Runs of one side must be of the same thing.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.latency import latency_of, median_ns
 from profiler.base.records import Capture, Ceilings, Latency, LayerResult, Run, Side, Source
 from profiler.base.run_folder import Request, RunFolder
-from profiler.capture.statistics import latency_of
 from profiler.compare.nodes import NodeGraph, node_graph
 from profiler.compare.samples import FEWEST
 from profiler.diagnose import ledger as rows
@@ -228,7 +228,7 @@ def _joined(runs: tuple[LoadedRun, ...]) -> Runs:
     middle = runs[order[(len(runs) - 1) // 2]]
     times = [{layer.name: layer.measured_ns for layer in run.run.layers} for run in runs]
     layers = tuple(
-        msgspec.structs.replace(layer, measured_ns=_median(found[layer.name] for found in times if layer.name in found))
+        msgspec.structs.replace(layer, measured_ns=median_ns(own[layer.name] for own in times if layer.name in own))
         if len(runs) > 1
         else layer
         for layer in middle.run.layers
@@ -258,14 +258,14 @@ def _joined(runs: tuple[LoadedRun, ...]) -> Runs:
         tags=tuple(dict.fromkeys(tag for run in runs for tag in run.run.tags)),
         latency=latency,
         medians_ns=tuple(medians),
-        attainable_ns=_median(known) if known and len(known) == len(runs) else None,
+        attainable_ns=median_ns(known) if known and len(known) == len(runs) else None,
     )
     graph = node_graph(middle.run, middle.source)
     return Runs(
         runs, middle, side, layers, graph, {name: at for at, name in enumerate(graph.names)},
-        _median(_unattributed_ns(run.run) for run in runs),
-        _median(_row_sum(run.run, COPIES_AND_GAPS) for run in runs),
-        _median(_row_sum(run.run, HOST) for run in runs),
+        median_ns(_unattributed_ns(run.run) for run in runs),
+        median_ns(_row_sum(run.run, COPIES_AND_GAPS) for run in runs),
+        median_ns(_row_sum(run.run, HOST) for run in runs),
         tuple(noted),
     )  # fmt: skip
 
@@ -279,9 +279,9 @@ def _latency(runs: Sequence[LoadedRun]) -> Latency:
     of_each = [run.run.latency for run in runs]
     return msgspec.structs.replace(
         of_each[0],
-        median_ns=_median(one.median_ns for one in of_each),
-        p99_ns=_median(one.p99_ns for one in of_each),
-        mean_ns=_median(one.mean_ns for one in of_each),
+        median_ns=median_ns(one.median_ns for one in of_each),
+        p99_ns=median_ns(one.p99_ns for one in of_each),
+        mean_ns=median_ns(one.mean_ns for one in of_each),
         cv=statistics.median(one.cv for one in of_each),
         n=sum(one.n for one in of_each),
         min_ns=min(one.min_ns for one in of_each),
@@ -305,10 +305,6 @@ def _unattributed_ns(run: Run) -> int:
     outside = {*COPIES_AND_GAPS, *HOST, rows.UNEXPLAINED}
     kernels = sum(row.ns for row in run.ledger if row.cause not in outside)
     return kernels - sum(layer.measured_ns for layer in run.layers) if run.ledger else 0
-
-
-def _median(values: Iterable[int]) -> int:
-    return round(statistics.median(values))
 
 
 def speed_ratio(before: Runs, after: Runs) -> dict[str, tuple[float, float]]:

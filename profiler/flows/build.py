@@ -26,7 +26,7 @@ from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, Shape
 from profiler.flows.progress import SILENT, Progress
 from profiler.hardware import nvml
 from profiler.hardware.store import default_cache_dir
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 from profiler.source.load import LoadedModel, graph_inputs, load_model
 from profiler.source.request import ModelRequest
 from profiler.source.shapes import chosen_shapes
@@ -86,7 +86,7 @@ def build(
             see `engine.tensorrt.build`.
     """
     progress.stage("source")
-    with request.opened(progress.detail) as loaded, without_collector():
+    with request.opened(progress.detail) as loaded, gc_paused():
         progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
         source, options = bound(request, loaded, options)
         progress.stage("engine")
