@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.latency import latency_of
 from profiler.base.records import Capture, Ceilings, Latency, LayerResult, Run, Side, Source
 from profiler.base.run_folder import Request, RunFolder
-from profiler.capture.statistics import latency_of
 from profiler.compare.nodes import NodeGraph, node_graph
 from profiler.compare.samples import FEWEST
 from profiler.diagnose import ledger as rows

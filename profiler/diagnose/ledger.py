@@ -73,8 +73,8 @@ _MEANING_OF_TRACE = _MEANING_OF_PLAN | {
 }
 
 
-class Around(NamedTuple):
-    """What is known of the time around the layers of a TensorRT engine, in ns of one inference.
+class Overheads(NamedTuple):
+    """What is known of the latency outside of the layers of an engine on a GPU, in ns of one inference.
 
     trtexec measures the copies to and from the GPU; the host's call is not in its latency. A capture tells the
     rest, and ``captured`` says that it is one.
@@ -97,7 +97,7 @@ def build_ledger(
     ceilings: Ceilings,
     unattributed_ns: int = 0,
     *,
-    around: Around | None = None,
+    overheads: Overheads | None = None,
     partial: Collection[str] = (),
 ) -> tuple[LedgerRow, ...]:
     """Rows from ideal to the measured median.
@@ -108,7 +108,7 @@ def build_ledger(
         latency: Measured without the profiler.
         ceilings: For the cost of an inference call.
         unattributed_ns: Kernel time of one inference that no layer owns.
-        around: Of a TensorRT engine: what lies around its layers; None where the latency holds the host's call.
+        overheads: Of an engine on a GPU: what lies outside of its layers; None where the latency holds the host's call.
         partial: Layers of whose work only a part is known: what they took beyond it is unpriced.
 
     Returns:
@@ -132,9 +132,9 @@ def build_ledger(
             else:
                 inefficiency += layer.measured_ns - estimate.attainable_ns
     unpriced += unattributed_ns
-    host = 0 if around is not None else min(round(ceilings.call_ns), latency.median_ns)
-    copies = around or Around()
-    meaning = _MEANING if around is None else _MEANING_OF_TRACE if around.captured else _MEANING_OF_PLAN
+    host = 0 if overheads is not None else min(round(ceilings.call_ns), latency.median_ns)
+    known = overheads or Overheads()
+    meaning = _MEANING if overheads is None else _MEANING_OF_TRACE if overheads.captured else _MEANING_OF_PLAN
 
     def row(cause: str, ns: int, kind: Literal["fact", "estimate", "remainder"]) -> LedgerRow:
         return LedgerRow(cause=cause, ns=ns, kind=kind, meaning=meaning[cause])
@@ -148,13 +148,13 @@ def build_ledger(
         row(INEFFICIENCY, inefficiency, "estimate"),
         row(UNPRICED, unpriced, "estimate" if partial else "fact"),
         row(HOST, host, "estimate"),
-        row(TO_DEVICE, copies.to_device_ns, "fact"),
-        row(FROM_DEVICE, copies.from_device_ns, "fact"),
-        row(COPIES, copies.copies_ns, "fact"),
-        row(OVERLAP, -copies.overlap_ns, "fact"),
-        row(GAPS_INSIDE, copies.gaps_inside_ns, "fact"),
-        row(GAPS_BETWEEN, copies.gaps_between_ns, "fact"),
-        row(WAITING, copies.waiting_ns, "fact"),
+        row(TO_DEVICE, known.to_device_ns, "fact"),
+        row(FROM_DEVICE, known.from_device_ns, "fact"),
+        row(COPIES, known.copies_ns, "fact"),
+        row(OVERLAP, -known.overlap_ns, "fact"),
+        row(GAPS_INSIDE, known.gaps_inside_ns, "fact"),
+        row(GAPS_BETWEEN, known.gaps_between_ns, "fact"),
+        row(WAITING, known.waiting_ns, "fact"),
     ]
     rows.append(row(UNEXPLAINED, latency.median_ns - sum(row.ns for row in rows), "remainder"))
     return tuple(row for row in rows if row.ns or row.cause in (IDEAL, INEFFICIENCY, UNEXPLAINED))
