@@ -134,8 +134,8 @@ def build_ledger(
     else:
         ns.update({
             TO_DEVICE: overheads.to_device_ns, FROM_DEVICE: overheads.from_device_ns, COPIES: overheads.copies_ns,
-            OVERLAP: -overheads.overlap_ns, GAPS_INSIDE: overheads.gaps_inside_ns, GAPS_BETWEEN: overheads.gaps_between_ns,
-            WAITING: overheads.waiting_ns,
+            OVERLAP: -overheads.overlap_ns, WAITING: overheads.waiting_ns,
+            GAPS_INSIDE: overheads.gaps_inside_ns, GAPS_BETWEEN: overheads.gaps_between_ns,
         })  # fmt: skip
     ns[UNEXPLAINED] = latency.median_ns - sum(ns.values())
     meaning = _MEANING if overheads is None else _MEANING_OF_TRACE if overheads.captured else _MEANING_OF_PLAN
