@@ -14,7 +14,7 @@ from profiler.base.records import Bound, Finding, LayerResult, Record
 from profiler.base.units import format_names, format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.rank import diagnose
-from profiler.diagnose.silence import little_time, near_roof, no_work, unpriced
+from profiler.diagnose.reasons import little_time, near_roof, no_work, unpriced
 
 _NAMED = 5
 """Layers that an error names."""
@@ -167,7 +167,7 @@ def _outcome(
             return "dropped", _dropped(left, claim, rule)
     # What the others of a group lost to more specific rules may be what it lacks now.
     seen = left if wanted else case
-    return "silent", (rule.silent(seen, layer) if rule.silent is not None else "") or _generic(seen, rule, layer)
+    return "silent", (rule.reason(seen, layer) if rule.reason is not None else "") or _generic(seen, rule, layer)
 
 
 def _claimed(finding: Finding, layer: LayerResult) -> str:

@@ -25,7 +25,7 @@ from profiler.diagnose import JUDGE, Judge
 from profiler.engine.inspector import read_layer_info, read_profile, read_times
 from profiler.flows.predict.layers import predict_plan
 from profiler.flows.predict.on_gpus import Settings, ceilings_of
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 
 if TYPE_CHECKING:
     from profiler.base.trace import GpuTrace, TraceGpu
@@ -59,7 +59,7 @@ _SUFFIXES = re.compile(
 class Files(NamedTuple):
     """The files of an analysis by what they are; one log may be several of them."""
 
-    layers: Path | None
+    layers: Path | None = None
     profile: Path | None = None
     times: Path | None = None
     onnx: Path | None = None
@@ -71,34 +71,23 @@ class Files(NamedTuple):
         return {role: path for role, path in zip(self._fields, self, strict=True) if path is not None}
 
 
-def sort_files(
-    given: Iterable[Path],
-    *,
-    layers: Path | None = None,
-    profile: Path | None = None,
-    times: Path | None = None,
-    onnx: Path | None = None,
-    nsys: Path | None = None,
-    ncu: Path | None = None,
-) -> Files:
+_NONE = Files()
+
+
+def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
     """Tell files apart by what is in them.
 
     Args:
         given: Files whose role is not said.
-        layers: The files whose role is said.
-        profile: See ``layers``.
-        times: See ``layers``.
-        onnx: See ``layers``.
-        nsys: See ``layers``.
-        ncu: See ``layers``.
+        named: Those whose role is.
 
     Raises:
         MissingError: A file does not exist or cannot be read.
         UsageError: A file is none of them, two have one role, there is neither layer information nor a capture,
             or both a profile and a capture.
     """
-    found = {"layers": layers, "profile": profile, "times": times, "onnx": onnx, "nsys": nsys, "ncu": ncu}
-    said = {role for role, path in found.items() if path is not None}
+    found: dict[str, Path | None] = named._asdict()
+    said = named.named().keys()
     for path in given:
         roles = _roles(path)
         # A log may hold several; what was said on the command line wins there.
@@ -307,7 +296,7 @@ def analyze(
 
         launches = (read_report if files.ncu.suffix.lower() == NCU_SUFFIX else read_counters)(files.ncu)
         counters = Counters(version="", launches=launches)
-    with without_collector():
+    with gc_paused():
         if files.nsys is not None:
             measured: _Measured | Prediction = _captured(files, files.nsys, specs, shapes, batch, device, inferences)
         elif inferences is not None:
@@ -514,14 +503,14 @@ def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: P
                     fix=f"leave {option} away, or name the model with --onnx",
                 )
         return None
-    from profiler.source.load import load_model, source_of
-    from profiler.source.shapes import parse_shapes
+    from profiler.source.load import load_model
+    from profiler.source.request import ModelRequest
 
     loaded = load_model(onnx)
-    asked = parse_shapes(given)
-    if not asked and batch is None:
-        asked = _shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input])
-    return source_of(loaded, asked, batch, feed=False)
+    request = ModelRequest.of(onnx, given, batch)
+    if not given and batch is None:
+        request = request.at(_shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input]))
+    return request.bound(loaded)
 
 
 def _shapes_of_plan(plan: Plan, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -45,7 +45,7 @@ def save_report(folder: RunFolder, run: Run) -> None:
     """Write the document and the page of a finished run into its folder; its tags are kept beside them."""
     run = msgspec.structs.replace(run, tags=())
     folder.write_bytes(run_folder.REPORT, render(run, "json").encode())
-    folder.write_bytes("report.html", render(run, "html").encode())
+    folder.write_bytes(run_folder.PAGE, render(run, "html").encode())
 
 
 def render(run: Run, format_name: str, **options: object) -> str:

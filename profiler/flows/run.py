@@ -28,8 +28,6 @@ from profiler.flows.report import analysed, save_report
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import LoadedModel
 
-__all__ = ["RunOptions", "choose_backend", "execute"]
-
 
 class _Place(NamedTuple):
     folder: RunFolder

@@ -23,7 +23,7 @@ from profiler.flows.report import analysed, render
 from profiler.flows.run import execute
 from profiler.report.json_ import schema
 from profiler.source.request import ModelRequest
-from tests.fakes.support import CAPTURES, fixed_ceilings, real_models
+from tests.fakes.support import fixed_ceilings, needs_captures, real_models
 
 QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
 
@@ -106,7 +106,7 @@ def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factor
     assert sum(row["ns"] for row in document["ledger"]) == document["latency"]["median_ns"]
 
 
-@pytest.mark.skipif(not CAPTURES.is_dir(), reason="the folder of captures made by others is not beside this checkout")
+@needs_captures
 def test_captures_are_among_the_models() -> None:
     names = {path.stem for path in real_models()}
     assert {"RFB-320_simplified", "silero_vad_16k_op15", "polygraphy__qdq_conv", "polygraphy__residual_block"} <= names
