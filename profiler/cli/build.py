@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.files import refuse_existing, write
+from profiler.cli.files import FormatOption, check_format, refuse_existing, write
 from profiler.cli.options import (
     AuxStreamsOption,
     BatchOption,
@@ -36,13 +35,12 @@ from profiler.cli.options import (
     export_options,
     one_model,
 )
-from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
+from profiler.cli.output import StageLines, errors_shown, rendered, result, say
 
 if TYPE_CHECKING:
     from profiler.engine.tensorrt import BuildOptions, ShapeRange
     from profiler.flows.build import EngineBuild
 
-FORMATS = ("text", "json")
 
 _ENDS = ("min", "opt", "max")
 _POOL = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>[BKMG]?)")
@@ -147,7 +145,7 @@ def build(
         bool, typer.Option("--dry-run", help="Build nothing: print the trtexec command that does the same.")
     ] = False,
     force: ForceOption = False,
-    format_name: Annotated[str, typer.Option("--format", help="What to print: text or json.")] = "text",
+    format_name: FormatOption = "text",
     top: TopOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the engine.")] = False,
 ) -> None:
@@ -160,14 +158,12 @@ def build(
     """
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
-        if format_name not in FORMATS:
-            raise UsageError(
-                f"build has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
-            )
+        from profiler.base.records import EnginePlan
         from profiler.engine.backends import choose_builder
         from profiler.engine.tensorrt import BuildOptions
         from profiler.flows import run as pipeline
 
+        check_format("build", format_name, EnginePlan)
         options = BuildOptions(
             profiles=_profiles(profile, min_shapes, opt_shapes, max_shapes),
             fp16=fp16,
@@ -207,7 +203,7 @@ def build(
         if quiet:
             result(str(engine))
             return
-        result(_rendered(found, format_name, top))
+        result(rendered(found.priced.document, format_name, top=top))
         say(f"wrote {engine}" if save_engine else f"the engine is {engine}")
         if exported:
             say(exported)
@@ -354,15 +350,6 @@ def _loaded(
 # --- what comes out -----------------------------------------------------------------------------
 
 
-def _rendered(found: EngineBuild, format_name: str, top: int | None) -> str:
-    from profiler.report import plan
-
-    document = found.priced.document
-    if format_name == "json":
-        return plan.render_json(document)
-    return plan.render_text(document, terminal_width(sys.stdout), top, ascii_only=ascii_only(sys.stdout))
-
-
 def _saved(found: EngineBuild, name: str) -> Path:
     """The engine where it was asked for, else where it is kept.
 
@@ -402,9 +389,9 @@ def _exported(found: EngineBuild, name: str) -> str:
     if built.layer_info:
         write(path, built.layer_info.encode())
         return f"wrote {path}: what TensorRT's engine inspector says"
-    from profiler.report import plan
+    from profiler import report
 
-    write(path, plan.render_json(found.priced.document).encode())
+    write(path, report.encode(found.priced.document, "json"))
     return f"wrote {path}: trtprof's own document; TensorRT's inspector needs a driver, and none is installed"
 
 

@@ -10,6 +10,7 @@ import typer
 
 from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.cli import app
+from profiler.cli.files import FormatOption, check_format
 from profiler.cli.options import (
     BatchOption,
     DtypesOption,
@@ -22,7 +23,7 @@ from profiler.cli.options import (
     export_options,
     one_model,
 )
-from profiler.cli.output import StageLines, errors_shown, result, say, terminal_width
+from profiler.cli.output import StageLines, errors_shown, rendered, result, say, terminal_width
 
 if TYPE_CHECKING:
     from profiler.base.records import LiveGpu
@@ -48,7 +49,7 @@ def inspect(
     no_engine: Annotated[
         bool, typer.Option("--no-engine", help="Build no engine, even where TensorRT-RTX is installed.")
     ] = False,
-    format_name: Annotated[str, typer.Option("--format", help="text or json; of a sweep csv too.")] = "text",
+    format_name: FormatOption = "text",
 ) -> None:
     """Look at a model alone: ops, shapes, work, and the layers that TensorRT-RTX makes of them.
 
@@ -58,33 +59,18 @@ def inspect(
     """
     progress = StageLines()
     with errors_shown(progress):
+        from profiler.base.records import Inspection, Sweep
         from profiler.flows import run as pipeline
-        from profiler.report import inspection
-        from profiler.report import sweep as sweeps
 
-        known = ("text", "json", "csv") if sweep else ("text", "json")
-        if format_name not in known:
-            raise UsageError(
-                f"inspect has no format {format_name!r}" + (" without --sweep" if format_name == "csv" else ""),
-                why="known: " + ", ".join(known),
-                fix="--format json",
-            )
+        check_format("inspect", format_name, Sweep if sweep else Inspection)
         how = export_options(dtypes, dynamic, factory_arg)
         if sweep:
             table = pipeline.sweep(one_model(model, onnx), sweep, shapes or (), batch, how)
-            if format_name == "json":
-                result(sweeps.render_json(table))
-            elif format_name == "csv":
-                result(sweeps.render_csv(table))
-            else:
-                result(sweeps.render_text(table, terminal_width(sys.stdout)))
+            result(rendered(table, format_name))
             return
         with progress:
             found = pipeline.inspect(one_model(model, onnx), shapes or (), batch, how, progress, engine=not no_engine)
-        if format_name == "json":
-            result(inspection.render_json(found))
-        else:
-            result(inspection.render_text(found, terminal_width(sys.stdout)))
+        result(rendered(found, format_name))
 
 
 @app.command()

@@ -20,7 +20,7 @@ from profiler.base.run_folder import RunFolder
 from profiler.cost import COSTS, work_of
 from profiler.cost.fused import work_of_group
 from profiler.flows import run as pipeline
-from profiler.report.json_ import schema
+from profiler.report.formats.json_ import schema
 from support import CAPTURES, fixed_ceilings, real_models
 
 QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}

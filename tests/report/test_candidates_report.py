@@ -12,8 +12,8 @@ from factory import HOSTILE_NAMES, hostile, of_engine, typical
 from profiler.base.records import BarrierPart, LadderStep, PluginCandidate, Run
 from profiler.report import ReportOptions, get
 from profiler.report._cells import cells
-from profiler.report.html import FINDINGS_SHOWN
-from profiler.report.text import LINES
+from profiler.report.content.run import LINES
+from profiler.report.formats._run_page import FINDINGS_SHOWN
 
 FP16 = "trtprof run MODEL --fp16 -o reports/b"
 Verdict = Literal["write it", "try first", "do not"]

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from profiler.base import units
 from profiler.base.errors import UsageError
 from profiler.base.records import LedgerRow, Run
-from profiler.report import ReportOptions, _style, for_path, get
-from profiler.report.figures import _Box, _Dot, _Frame
+from profiler.report import ReportOptions, for_path, get
+from profiler.report.formats import _style
+from profiler.report.formats.figures import _Box, _Dot, _Frame
 
 FIGURES: tuple[Literal["roofline", "ledger"], ...] = ("roofline", "ledger")
 

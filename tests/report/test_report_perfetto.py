@@ -17,7 +17,7 @@ from timeline_factory import timed, timed_case
 
 from profiler.base.records import Run, RunGraph, Timeline, TimelineLane
 from profiler.report import ReportOptions, for_path, get
-from profiler.report.perfetto import DEVICE, LAYERS, NODES
+from profiler.report.formats.perfetto import DEVICE, LAYERS, NODES
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "chrome-trace.schema.json").read_text("utf-8"))

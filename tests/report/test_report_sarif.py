@@ -13,7 +13,7 @@ from factory import CASES, hostile, many, one_layer, typical
 
 from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, for_path, get
-from profiler.report.sarif import model_uri
+from profiler.report.formats.sarif import model_uri
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))

@@ -12,7 +12,7 @@ from timeline_factory import timed, timed_case
 
 from profiler.base.records import Run
 from profiler.report import ReportOptions, for_path, get
-from profiler.report.speedscope import ALLOWED, LOST, NO_LAYER
+from profiler.report.formats.speedscope import ALLOWED, LOST, NO_LAYER
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "speedscope.schema.json").read_text("utf-8"))

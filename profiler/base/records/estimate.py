@@ -88,6 +88,19 @@ class Ceilings(Record, frozen=True, kw_only=True):
     cached: bool = False
 
 
+class CeilingsDocument(Record, frozen=True, kw_only=True):
+    """The document of `trtprof calibrate --format json`."""
+
+    schema_version: int
+    ceilings: Ceilings
+    ridge_flop_per_byte: dict[str, float]
+    """By dtype, the FLOP per byte of DRAM traffic from which on multiply-accumulates bound the time."""
+    kept_in: str = ""
+    """The file that keeps them; empty where none could be written."""
+    age_days: NonNegative | None = None
+    """Whole days since they were measured, of kept ones."""
+
+
 Bound = Literal["tensor", "vector", "sfu", "dram", "l2", "launch", "none", "unknown"]
 """What a layer's time is bounded by: multiply-accumulates, other arithmetic, special functions, DRAM,
 the last-level cache (the L2 of a GPU), or the time of an empty kernel."""

@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from profiler.base import units
-from profiler.base.records import LayerResult, LedgerRow, Run, bound_name
+from profiler.base.errors import UsageError
+from profiler.base.records import LayerResult, LedgerRow, OpSweep, Prediction, Run, bound_name
 from profiler.report import ReportOptions, _roofline, binary_reporter, reporter
-from profiler.report import _style as style
 from profiler.report._cells import elide
 from profiler.report._format import KIND_WORDS, clock_text, count, ledger_gap_ns, tensor_text, time_of, visible
-from profiler.report._ledger import largest
+from profiler.report.content._ledger import largest
+from profiler.report.formats import _op_pictures
+from profiler.report.formats import _style as style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,19 +66,39 @@ _SETTINGS_HELD = threading.Lock()
 Format = Literal["png", "svg"]
 
 
-@binary_reporter("png", suffix=".png")
-def encode_png(run: Run, options: ReportOptions) -> bytes:
+@binary_reporter("png", suffix=".png", of=(Run, Prediction, OpSweep))
+def encode_png(found: Run | Prediction | OpSweep, options: ReportOptions) -> bytes:
     """The picture as PNG, 1400 x 900."""
-    return _picture(run, options, "png")
+    return _picture(found, options, "png")
 
 
-@reporter("svg", suffix=".svg")
-def render_svg(run: Run, options: ReportOptions) -> str:
+@reporter("svg", suffix=".svg", of=(Run, Prediction, OpSweep))
+def render_svg(found: Run | Prediction | OpSweep, options: ReportOptions) -> str:
     """The picture as SVG."""
-    return _picture(run, options, "svg").decode()
+    return _picture(found, options, "svg").decode()
 
 
-def _picture(run: Run, options: ReportOptions, kind: Format) -> bytes:
+def _picture(found: Run | Prediction | OpSweep, options: ReportOptions, kind: Format) -> bytes:
+    if isinstance(found, OpSweep):
+        return _op_pictures.render_image(found, f".{kind}")
+    if isinstance(found, Prediction):
+        return _of_prediction(found, kind)
+    return _of_run(found, options, kind)
+
+
+def _of_prediction(found: Prediction, kind: Format) -> bytes:
+    """The roofline of each GPU, a panel each."""
+    plots = [plot for gpu in found.gpus if (plot := _roofline.plot_of(gpu)) is not None]
+    if not plots:
+        raise UsageError(
+            f"there is no roofline to draw of {found.model.name}",
+            why="none of its layers both computes and moves anything",
+            fix="--format text",
+        )
+    return _roofline.as_image(plots, f".{kind}")
+
+
+def _of_run(run: Run, options: ReportOptions, kind: Format) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
