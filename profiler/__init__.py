@@ -8,6 +8,7 @@ In Python and notebooks, a finished run is `load_run`:
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load_run"]
+
+# ONNX Runtime looks up a host and names the graph of the model there unless this is set before its library is loaded
+# (`disable_telemetry_events` comes too late). Our processes import this package first, and children inherit it.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def load_run(path: str | Path) -> LoadedRun:

@@ -57,6 +57,7 @@ from profiler import __version__
 from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
 from profiler.base.units import format_ns, format_percent, format_rate
 from profiler.runtime import child
+from profiler.source.request import ModelRequest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -424,7 +425,7 @@ def engine_runs(backend: str, work: Path) -> Outcome:
     """Whether a TensorRT builds, loads and runs an engine here, each answer in its own words."""
     from profiler.capture.workers.trt_runtime import Library
     from profiler.engine.tensorrt import BuildOptions
-    from profiler.flows import run as pipeline
+    from profiler.flows.build import build
 
     library = Library.of(backend)
     model = str(ROOT / "sample_models" / "resnet_tiny.onnx")
@@ -433,7 +434,7 @@ def engine_runs(backend: str, work: Path) -> Outcome:
     engines: list[Path] = []
 
     def built() -> str:
-        made = pipeline.build(model, BuildOptions(backend=backend), batch=1)
+        made = build(ModelRequest.of(model, batch=1), BuildOptions(backend=backend))
         engines.append(made.built.plan)
         return f"yes: {len(made.priced.document.layers)} layers"
 
@@ -575,7 +576,7 @@ DURATION_S = 1.0
 
 
 class Say:
-    """A `pipeline.Progress` that prints."""
+    """A `Progress` that prints."""
 
     def opened(self, folder: Path) -> None:
         print(f"folder {folder.name}", flush=True)
@@ -601,15 +602,15 @@ def run_model(
     profile_iterations: int = 30,
 ) -> Run:
     """Run a model through the pipeline into the folder ``runs/NAME``; its result."""
-    from profiler.flows import run as pipeline
-    from profiler.flows.gpu_options import GpuOptions
+    from profiler.flows.options import GpuOptions, RunOptions
+    from profiler.flows.run import execute
 
     gpu = GpuOptions() if backend == "ort-cpu" else GpuOptions(
         collector=collector or usable_collector(), verify=verify, confirm=confirm
     )  # fmt: skip
-    folder = pipeline.execute(
-        pipeline.RunOptions(
-            model=str(model), shapes=tuple(shapes), batch=batch, backend=backend, duration_s=DURATION_S, gpu=gpu,
+    folder = execute(
+        RunOptions(
+            model=ModelRequest.of(model, shapes, batch=batch), backend=backend, duration_s=DURATION_S, gpu=gpu,
             profile_iterations=profile_iterations, output=str(work / "runs" / name), force=True,
         ),
         Say(),
@@ -754,12 +755,12 @@ def run_nsys(work: Path) -> Outcome:
 
 def run_tensorrt(work: Path) -> Outcome:
     """The gemv with the first TensorRT that runs here."""
-    from profiler.flows import run as pipeline
+    from profiler.flows.run import choose_backend
 
     refused = []
     for backend in ("tensorrt", "tensorrt-rtx"):
         try:
-            pipeline.choose_backend(backend)
+            choose_backend(backend)
             return ran(run_model(work, f"gemv-{backend}", ROOT / "sample_models" / "gemv.onnx", backend=backend))
         except TrtprofError as error:
             # That RTX refuses a GPU it is not made for is no fault.
@@ -1121,7 +1122,7 @@ def counted(work: Path) -> Outcome:
     from profiler.base.run_folder import RunFolder
     from profiler.capture.ncu import record as ncu
     from profiler.diagnose.reached import class_of
-    from profiler.flows import run as pipeline
+    from profiler.flows.report import case_of
 
     ncu.require()
     run = run_classes(work, KERNELS_COUNTED)
@@ -1132,7 +1133,7 @@ def counted(work: Path) -> Outcome:
         # A permission is missing here, all else is a fault.
         status: Status = "absent" if "NVGPUCTRPERM" in why else "failed"
         return Outcome(status=status, headline=why)
-    case = pipeline.case_of(folder)
+    case = case_of(folder)
     kinds = {layer.name: class_of(layer, case).op for layer in run.layers}
     rows = [
         {"layer": one.layer, "class": kinds[one.layer], "launches": one.launches, "match": one.match,
@@ -1233,9 +1234,9 @@ def predicted(work: Path) -> Outcome:
 def layer_times(folder: RunFolder) -> Iterator[Time]:
     """Of the layers of a run that were measured and priced."""
     from profiler.diagnose.reached import class_of
-    from profiler.flows import run as pipeline
+    from profiler.flows.report import case_of
 
-    case = pipeline.case_of(folder)
+    case = case_of(folder)
     for layer in folder.report().layers:
         if layer.measured_ns and layer.ideal_ns and layer.attainable_ns and layer.kernels:
             yield Time(class_of(layer, case).op, layer.measured_ns, layer.ideal_ns, layer.attainable_ns)

@@ -19,13 +19,19 @@ from pathlib import Path
 
 from profiler.base.records import OpSweepDevice, Prediction
 from profiler.base.run_folder import RunFolder
+from profiler.compare import compare
 from profiler.diagnose import RULES
-from profiler.flows import run as pipeline
 from profiler.flows.analyze import Files, analyze
+from profiler.flows.model_sweep import sweep
 from profiler.flows.op_sweep import parse_options, sweep_op
+from profiler.flows.options import RunOptions
+from profiler.flows.predict import predict
 from profiler.flows.predict.groups import Settings
+from profiler.flows.report import analysed, encode, save_report
+from profiler.flows.run import execute
 from profiler.hardware import gpus
 from profiler.report import render
+from profiler.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = Path("reports/example")
@@ -52,18 +58,18 @@ def rule_table() -> str:
 
 
 def example_text() -> str:
-    return pipeline.render(RunFolder(ROOT / EXAMPLE).report(), "text")
+    return render(RunFolder(ROOT / EXAMPLE).report(), "text")
 
 
 def two_runs_text() -> str:
     """The comparison of both runs of the example."""
-    found = pipeline.compare([[ROOT / OTHER], [ROOT / EXAMPLE]])
+    found = compare([[ROOT / OTHER], [ROOT / EXAMPLE]])
     return render(found)
 
 
 def sweep_text() -> str:
     """The head of the sweep that the README shows: the table, and the closed forms of the whole model."""
-    found = pipeline.sweep(str(ROOT / "sample_models/resnet_tiny.onnx"), ["batch=1..64:x4"])
+    found = sweep(ModelRequest.of(ROOT / "sample_models/resnet_tiny.onnx"), ["batch=1..64:x4"])
     lines = render(found).splitlines(keepends=True)
     forms = next(index for index, line in enumerate(lines) if line.startswith("closed forms"))
     return "".join(lines[: forms + 7])
@@ -72,14 +78,14 @@ def sweep_text() -> str:
 def predict_text() -> str:
     """The story on a GPU that is not here: up to its layer."""
     how = Settings(overrides={"dram": 0.92e12, "fp32": 78.65e12})
-    found = pipeline.predict(str(ROOT / "sample_models/gemv.onnx"), [gpus.find("rtx-4090")], how)
+    found = predict(ModelRequest.of(ROOT / "sample_models/gemv.onnx"), [gpus.find("rtx-4090")], how)
     return _until(render(found), "\nroofline of")
 
 
 def compare_text() -> str:
     """One model on several GPUs: up to their layers."""
     specs = [gpus.find(name) for name in ("rtx-4090", "l4", "t4", "jetson-agx-orin-64gb")]
-    found = pipeline.predict(str(ROOT / "sample_models/resnet_tiny.onnx"), specs, Settings(), batch=64)
+    found = predict(ModelRequest.of(ROOT / "sample_models/resnet_tiny.onnx", batch=64), specs, Settings())
     return _until(render(found), "\nlayers of")
 
 
@@ -133,13 +139,13 @@ def main() -> None:
     os.chdir(ROOT)
     if not options.keep_run:
         model = "sample_models/resnet_tiny.onnx"
-        pipeline.execute(pipeline.RunOptions(model=model, output=str(EXAMPLE), force=True))
-        pipeline.execute(pipeline.RunOptions(model=model, output=str(OTHER), threads=1, force=True))
+        execute(RunOptions(model=ModelRequest.of(model), output=str(EXAMPLE), force=True))
+        execute(RunOptions(model=ModelRequest.of(model), output=str(OTHER), threads=1, force=True))
         for path in OTHER.iterdir():
             if path.name not in COMPARED:
                 path.unlink()
     else:
-        pipeline.save_report(RunFolder(EXAMPLE), pipeline.analysed(RunFolder(EXAMPLE)))
+        save_report(RunFolder(EXAMPLE), analysed(RunFolder(EXAMPLE)))
     readme = ROOT / "README.md"
     readme.write_text(updated(readme.read_text()))
     figures()
@@ -150,7 +156,7 @@ def figures() -> None:
     """The roofline and the ledger of the example, as `trtprof report reports/example -o roofline.svg` draws them."""
     run = RunFolder(EXAMPLE).report()
     for figure in ("roofline", "ledger"):
-        (ROOT / EXAMPLE / f"{figure}.svg").write_bytes(pipeline.encode(run, "svg", figure=figure))
+        (ROOT / EXAMPLE / f"{figure}.svg").write_bytes(encode(run, "svg", figure=figure))
 
 
 def picture() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from profiler.base.records import Run
-from support import fixed_ceilings
+from tests.fakes.support import fixed_ceilings
 
 # A busy machine is no defect: no example has a deadline.
 settings.register_profile("trtprof", deadline=None)

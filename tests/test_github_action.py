@@ -16,9 +16,9 @@ import pytest
 import typer
 
 from profiler.cli import app, load_commands
-from profiler.flows import run as pipeline
-from run_factory import tiny_run
-from support import ROOT
+from profiler.compare import compare
+from tests.fakes.run_factory import tiny_run
+from tests.fakes.support import ROOT
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
@@ -248,7 +248,7 @@ def test_the_action_for_real(
 ) -> None:
     before, after = finished
     # A threshold that is the change itself lies inside its interval.
-    (found,) = pipeline.compare([[before], [after]]).comparisons
+    (found,) = compare([[before], [after]]).comparisons
     gates = gates.format(change=f"{100 * (found.latency.ratio.value - 1):.6f}")
     compared, said, answer = run_action(
         tmp_path, real, before=str(before), after=str(after), gates=gates, inconclusive=inconclusive

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from types import ModuleType
 
 from profiler.cli import app, load_commands
 from profiler.hardware.gpus import specs
-from support import ROOT
+from tests.fakes.support import ROOT, load_script
 
 README = (ROOT / "README.md").read_text()
 
 
-def recorder() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("record_example", ROOT / "scripts" / "record_example.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_what_commands_print_and_the_rules_are_those_of_the_code() -> None:
     """After an intended change: python scripts/record_example.py --keep-run."""
-    assert recorder().updated(README) == README
+    script = load_script(ROOT / "scripts" / "record_example.py", "record_example")
+    assert script.updated(README) == README
     for name, expected in (
         ("example", "measured"), ("two runs", "roof changed"), ("sweep", "*batch"), ("predict", "dram 273 us"),
         ("compare", "fastest"), ("plan", "20 launches"), ("op sweep", "116 M"),
     ):  # fmt: skip
-        assert name in recorder().PRINTED
+        assert name in script.PRINTED
         assert expected in README.split(f"<!-- {name} -->")[1].split("```")[1], name
 
 

@@ -22,9 +22,9 @@ from typer.testing import CliRunner, Result
 from profiler.capture.nsys.trace import read_trace
 from profiler.cli import app, load_commands
 from profiler.engine.inspector import read_layer_info
-from stats_factory import write_stats
-from support import ROOT, SAMPLES, fixed_ceilings
-from trace_factory import Layer, Process, Work, write_trace
+from tests.fakes.stats_factory import write_stats
+from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
+from tests.fakes.trace_factory import Layer, Process, Work, write_trace
 
 load_commands()
 
@@ -56,11 +56,11 @@ class Absent(NamedTuple):
 
 
 NOT_RUN = (
-    Absent(r"trtprof export ", "needs torch, which the tests do not install; tests/cli/test_cli_export.py runs it"),
+    Absent(r"trtprof export ", "needs torch, which the tests do not install; tests/cli/test_export.py runs it"),
     Absent(r"trtprof run \S+\.py:", "needs torch, which the tests do not install"),
     Absent(r"trtprof run .*(--fp16|ort-cuda|--loadEngine)", "needs an NVIDIA GPU"),
-    Absent(r"trtprof build (?!.*--dry-run)", "needs TensorRT or TensorRT-RTX; tests/cli/test_cli_build.py runs it"),
-    Absent(r"trtprof calibrate$", "measures for half a minute; tests/cli/test_cli_calibrate.py runs it"),
+    Absent(r"trtprof build (?!.*--dry-run)", "needs TensorRT or TensorRT-RTX; tests/cli/test_build.py runs it"),
+    Absent(r"trtprof calibrate$", "measures for half a minute; tests/cli/test_calibrate.py runs it"),
     Absent(r"trtprof report .*(--serve|--open)", "goes on until Ctrl-C, or opens a browser"),
 )
 
@@ -210,9 +210,7 @@ BLOCKS = blocks()
 
 
 def test_the_blocks_are_those_that_the_script_records() -> None:
-    from test_readme import recorder
-
-    assert set(BLOCKS) == set(recorder().PRINTED)
+    assert set(BLOCKS) == set(load_script(ROOT / "scripts" / "record_example.py", "record_example").PRINTED)
 
 
 @pytest.mark.parametrize("name", [name for name in BLOCKS if name != "example"])

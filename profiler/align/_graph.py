@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from profiler.base.op_kinds import RANDOM
 from profiler.base.records import Node, Tensor
 
-_RANDOM = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"})
 SAME_VALUES = frozenset({"Identity", "Dropout"})
 _VALUE_IN_ATTRIBUTE = frozenset({"Constant", "ConstantOfShape"})
 
@@ -206,7 +206,7 @@ class SourceGraph:
                 value = outputs[0].value
                 known = value is not None or (fills_alike and op.op_type == "ConstantOfShape")
                 way = node.name if strict and not known else (outputs[0].dtype, outputs[0].shape, value)
-            elif op.op_type in _RANDOM or node.name in owners:
+            elif op.op_type in RANDOM or node.name in owners:
                 way = node.name
             for index, key in enumerate(self.outputs(node)):
                 if op.op_type in SAME_VALUES and not index and read and isinstance(read[0], int):

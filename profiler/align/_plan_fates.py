@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from profiler.align._fates import settled_before_run
 from profiler.align._graph import SAME_VALUES, Key, present
-from profiler.align._plan_model import CONTROL, PRODUCTS, VIEWS, Model
+from profiler.align._plan_model import Model
 from profiler.align._plan_roles import in_order
 from profiler.align._plan_tensors import PlanTensors
+from profiler.base.op_kinds import CONTROL, PRODUCTS, VIEWS
 from profiler.base.plan_words import is_product, tokens
 from profiler.base.records import Node, NodeFate, PlanLayer, PlanTensor, Tensor
 

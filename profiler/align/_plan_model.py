@@ -8,22 +8,10 @@ from typing import NamedTuple
 from profiler.align._fates import SHAPE_OPS
 from profiler.align._graph import Key, SourceGraph, present
 from profiler.align._plan_lookup import plain
+from profiler.base.op_kinds import SHAPES, op_types
 from profiler.base.records import Node, Plan
 
-VIEWS = frozenset({"Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
-"""Ops whose result has the elements of what they read, in the same order."""
-MOVERS = frozenset(
-    {"Transpose", "Concat", "Slice", "Split", "Cast", "Pad", "Expand", "Tile", "Gather", "DepthToSpace",
-     "SpaceToDepth", "ConstantOfShape", *VIEWS}
-)  # fmt: skip
-"""Ops that compute nothing."""
-PRODUCTS = frozenset(
-    {"Conv", "ConvTranspose", "Gemm", "MatMul", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul",
-     "DeformConv", "Einsum"}
-)  # fmt: skip
-FILLERS = frozenset({"ConstantOfShape", "Expand", "Tile", "Constant"})
-CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-_SHAPE_SOURCES = frozenset({"Shape", "Size"})
+FILLERS = op_types("fill") | {"Expand", "Tile"}
 
 
 class Region(NamedTuple):
@@ -69,7 +57,7 @@ class Model:
             if node.graph not in graph.never:
                 for one in makers:
                     after[one].append(node)
-            if op_type in _SHAPE_SOURCES or (
+            if op_type in SHAPES or (
                 op_type in SHAPE_OPS
                 and makers
                 and len(makers) == len({*live})

@@ -18,9 +18,10 @@ from collections.abc import Collection, Iterable, Sequence
 from profiler.align._graph import Key, present
 from profiler.align._plan_fates import Leftovers
 from profiler.align._plan_lookup import Lookup, Named
-from profiler.align._plan_model import FILLERS, MOVERS, PRODUCTS, VIEWS, Model
+from profiler.align._plan_model import FILLERS, Model
 from profiler.align._plan_roles import fills, is_copy, only_moves, own_role
 from profiler.align._plan_tensors import PlanTensors
+from profiler.base.op_kinds import MOVERS, PRODUCTS, VIEWS
 from profiler.base.plan_words import change, is_product, tokens
 from profiler.base.records import MatchConfidence, MatchedLayer, Node, NodeFate, Plan, PlanLayer, PlanRole
 

@@ -19,6 +19,7 @@ from profiler.analysis.plan import PricedPlan, on_device
 from profiler.analysis.rows import by_loss, node_results
 from profiler.analysis.work import scaled, work_of_nodes
 from profiler.base.errors import UsageError
+from profiler.base.op_kinds import MULTIPLYING
 from profiler.base.plan_words import LAUNCHING, is_convolution, is_product, precision
 from profiler.base.records import (
     SCHEMA_VERSION,
@@ -70,11 +71,6 @@ _NAMED = 3
 _COUNTED = (
     "1 MAC = 2 FLOP; bytes: each distinct tensor of a layer once, at its dtype and padding in the engine, weights too"
 )
-
-_PRODUCTS = frozenset(
-    {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MatMul", "MatMulInteger", "QLinearMatMul", "Gemm",
-     "Einsum", "LSTM", "GRU", "RNN", "Attention"}
-)  # fmt: skip
 
 
 def model_of_plan(bindings: Sequence[PlanBinding], name: str, path: str) -> ModelInfo:
@@ -518,7 +514,7 @@ def _engine_layers(rows: Sequence[_Row], source: Source | None) -> dict[str, Lay
 
 def _main_op(ops: Sequence[Op]) -> Op | None:
     """The first product among the ops of a layer, or its first op."""
-    return next((op for op in ops if op.op_type in _PRODUCTS), ops[0] if ops else None)
+    return next((op for op in ops if op.op_type in MULTIPLYING), ops[0] if ops else None)
 
 
 def _op_of_plan(layer: PlanLayer) -> Op:

@@ -24,6 +24,7 @@ from onnx import (
     ValueInfoProto,
 )
 
+from profiler.base.op_kinds import RANDOM
 from profiler.base.records import Attribute, Dim, Op, Tensor
 
 SMALL_CONSTANT = 64
@@ -111,7 +112,7 @@ def _nodes_of(
         op_type = node.op_type
         inputs = tuple([find(name) if name else None for name in node.input])
         constant = (
-            not bodies and op_type not in RANDOM_OPS and all(tensor.constant for tensor in inputs if tensor is not None)
+            not bodies and op_type not in RANDOM and all(tensor.constant for tensor in inputs if tensor is not None)
         )
         if constant:
             for name in node.output:
@@ -214,9 +215,6 @@ def _plain(domain: str) -> str:
 def declared_tensors(graph: GraphProto) -> dict[str, Tensor]:
     """Inputs, inner tensors and outputs of a graph by name, as it declares them."""
     return {info.name: tensor_from_value_info(info) for info in (*graph.input, *graph.value_info, *graph.output)}
-
-
-RANDOM_OPS = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"})
 
 
 def subgraph_path(node_name: str, attribute: str) -> str:

@@ -9,8 +9,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from profiler.base.records import MatchedLayer, PlanLayer, PlanTensor, Work
+
+NARROW = frozenset({"int8", "uint8", "int4", "uint4", "fp8e4m3fn", "fp8e5m2", "fp4e2m1"})
+"""Dtypes that a model is quantised to."""
+HALF = frozenset({"fp16", "bf16"})
+FULL = frozenset({"fp32", "tf32"})
 
 LAUNCHING = ("compute", "layout")
 """Roles of layers that run something on the GPU."""
@@ -61,6 +67,28 @@ def is_reduction(layer: PlanLayer) -> bool:
 def is_reformat(matched: MatchedLayer) -> bool:
     """Whether a layer only brings a tensor into another dtype, order or padding."""
     return matched.role == "layout" or (matched.role in LAUNCHING and matched.layer.kind.lower() == "reformat")
+
+
+class Quantisation(NamedTuple):
+    """What a layer does that only quantises or dequantises: ``source`` becomes ``target``."""
+
+    source: PlanTensor
+    target: PlanTensor
+    quantises: bool
+    """To fewer bits; otherwise it dequantises."""
+
+
+def quantisation(layer: PlanLayer) -> Quantisation | None:
+    """What a layer does that only quantises or dequantises; None of any other."""
+    named = "quantize" in layer.kind.lower()
+    tensors = main_tensors(layer) if named or layer.origin == "QDQ" or layer.kind == "Scale" else None
+    if tensors is None or is_product(layer):
+        return None
+    source, target = tensors
+    narrowed, widened = target.dtype in NARROW, source.dtype in NARROW
+    if not named and narrowed == widened:
+        return None
+    return Quantisation(source, target, "dequantize" not in layer.kind.lower() if named else narrowed)
 
 
 def precision(matched: MatchedLayer, work: Work | None) -> str:

@@ -1,4 +1,4 @@
-"""The command line: parse, call the pipeline, print, exit.
+"""The command line: parse, call a flow, print, exit.
 
 Nothing heavy is imported here; each command imports what it needs when it runs, so that
 ``trtprof --help`` answers at once.
@@ -67,12 +67,15 @@ def load_commands() -> None:
         analyze,
         build,
         calibrate,
-        commands,
         compare,
+        doctor,
+        export,
         gpus,
+        inspect,
         kernel,
         predict,
         report,
+        rules,
         run,
         sweep,
     )

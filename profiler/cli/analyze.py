@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
-from profiler.cli.counted import say_confirmations
-from profiler.cli.files import check_format, encoded_for, refuse_existing, writable, write
-from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
-from profiler.cli.options import BatchOption, ExplainOption, FailOnOption, ForceOption, ShapesOption, TopOption
+from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
+from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command
 from profiler.cli.output import (
     View,
     encoded,
@@ -23,7 +20,8 @@ from profiler.cli.output import (
     say,
     send,
 )
-from profiler.cli.run_options import (
+from profiler.cli.output_files import check_format, check_report, encoded_for, refuse_existing, writable, write
+from profiler.cli.run_view import (
     ByOption,
     FigureOption,
     RedactOption,
@@ -31,6 +29,7 @@ from profiler.cli.run_options import (
     TableOption,
     check_views,
     next_step,
+    say_confirmations,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from profiler.flows.predict.on_gpus import Settings
 
 
-@app.command()
+@command
 def analyze(
     given: Annotated[
         list[Path] | None,
@@ -96,8 +95,7 @@ def analyze(
     onnx: Annotated[
         Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
     ] = None,
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
+    shapes: Shapes = Shapes(),
     gpu: GpuOption = None,
     ceiling: CeilingOption = None,
     clock: ClockOption = None,
@@ -155,7 +153,7 @@ def analyze(
         specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
         cases: list[Case] = []
         judge = Judge(config.load().thresholds, cases.append)
-        found = analyze_files.analyze(files, specs, how, shapes or (), batch, device, inferences, judge)
+        found = analyze_files.analyze(files, specs, how, shapes.shapes or (), shapes.batch, device, inferences, judge)
         if isinstance(found, Run):
             in_place = _explained(cases[0], explain, format_name) if explain else ""
             _show_run(found, paths, format_name, view, in_place, redact=redact)
@@ -183,15 +181,15 @@ def _refuse_unmeasured(fail_on: list[str] | None, explain: tuple[str, str] | Non
 
 def _check_explain(explain: tuple[str, str], format_name: str) -> None:
     """Refuse what can be seen to be wrong before any file is read."""
-    from profiler.cli.rules import check_format
+    from profiler.cli.rule_text import FORMATS
     from profiler.diagnose.explain import rule_of
 
-    check_format("--explain", format_name)
+    check_format("--explain", format_name, FORMATS)
     rule_of(explain[0])
 
 
 def _explained(case: Case, explain: tuple[str, str], format_name: str) -> str:
-    from profiler.cli.rules import explained
+    from profiler.cli.rule_text import explained
     from profiler.diagnose.explain import explain as explain_layer
 
     return explained(explain_layer(case, *explain), format_name)
@@ -206,7 +204,7 @@ def _checked(format_name: str, output: list[str] | None, *, measured: bool, forc
     if not measured:
         from profiler.base.records import Prediction
 
-        check_format("analyze without a profile", format_name, Prediction)
+        check_report("analyze without a profile", format_name, Prediction)
         return writable(output, Prediction, force=force)
     from profiler import report
 
@@ -232,7 +230,7 @@ def _asked(
     Raises:
         UsageError: No GPU is named, or something that is asked for is not possible.
     """
-    from profiler.cli.gpu_options import ceilings_for, parse_ceilings
+    from profiler.cli.gpu_targets import ceilings_for, parse_ceilings
     from profiler.flows import analyze as analyze_files
     from profiler.flows.predict.on_gpus import Settings
 
@@ -262,7 +260,7 @@ def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_plac
     from profiler import report
 
     if redact:
-        from profiler.cli.run_options import private_names
+        from profiler.cli.run_view import private_names
         from profiler.report.redact import redact as redacted
 
         run = redacted(run, private_names())

@@ -11,35 +11,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.cli import app
-from profiler.cli.files import FormatOption, check_format, refuse_existing, write
 from profiler.cli.options import (
-    AuxStreamsOption,
-    BatchOption,
-    Bf16Option,
-    BuilderLevelOption,
-    DtypesOption,
-    DynamicOption,
-    FactoryOption,
+    Export,
     ForceOption,
-    Fp16Option,
-    ModelArgument,
-    NoTf32Option,
-    OnnxOption,
+    NamedModel,
+    Plugins,
     RebuildOption,
-    ShapesOption,
-    StaticPluginsOption,
-    StronglyTypedOption,
-    TimingCacheOption,
+    Shapes,
+    Tactics,
     TopOption,
-    export_options,
-    one_model,
+    Types,
+    build_options,
+    command,
+    model_request,
 )
 from profiler.cli.output import StageLines, errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, check_report, refuse_existing, write
 
 if TYPE_CHECKING:
     from profiler.engine.tensorrt import BuildOptions, ShapeRange
     from profiler.flows.build import EngineBuild
+    from profiler.source.request import ModelRequest
 
 
 _ENDS = ("min", "opt", "max")
@@ -50,10 +42,9 @@ _UNITS = {"": 2**20, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _RANGE = "Of dynamic inputs; given a second time, of the second profile, and so on; without it those of another one."
 
 
-@app.command()
+@command
 def build(
-    model: ModelArgument = None,
-    onnx: OnnxOption = None,
+    model: NamedModel,
     backend: Annotated[
         str,
         typer.Option(
@@ -61,8 +52,7 @@ def build(
             help="tensorrt, tensorrt-rtx, or auto: TensorRT where it and a driver are installed, else TensorRT-RTX.",
         ),
     ] = "auto",
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
+    shapes: Shapes = Shapes(),
     min_shapes: Annotated[
         list[str] | None,
         typer.Option("--minShapes", "--min-shapes", metavar="NAME:DIMS,...", help=f"Smallest shapes. {_RANGE}"),
@@ -84,10 +74,7 @@ def build(
             "--optShapes and --maxShapes, the second that of the second ones.",
         ),
     ] = None,
-    fp16: Fp16Option = False,
-    bf16: Bf16Option = False,
-    strongly_typed: StronglyTypedOption = False,
-    no_tf32: NoTf32Option = False,
+    types: Types = Types(),
     mem_pool_size: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,8 +88,7 @@ def build(
         float | None,
         typer.Option("--workspace", metavar="MIB", help="The same, as older versions of trtexec spell it."),
     ] = None,
-    level: BuilderLevelOption = None,
-    timing_cache: TimingCacheOption = "",
+    tactics: Tactics = Tactics(),
     capabilities: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,11 +98,8 @@ def build(
             help="GPUs that a TensorRT-RTX engine is built for, such as 8.9 or current; default: all that it serves.",
         ),
     ] = None,
-    static_plugins: StaticPluginsOption = None,
-    aux_streams: AuxStreamsOption = None,
-    dtypes: DtypesOption = None,
-    dynamic: DynamicOption = None,
-    factory_arg: FactoryOption = None,
+    plugins: Plugins = Plugins(),
+    export: Export = Export(),
     save_engine: Annotated[
         str,
         typer.Option("--saveEngine", "--save-engine", "--output", "-o", metavar="FILE", help="Copy the engine there."),
@@ -159,44 +142,39 @@ def build(
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
         from profiler.base.records import EnginePlan
-        from profiler.engine.backends import choose_builder
-        from profiler.engine.tensorrt import BuildOptions
-        from profiler.flows import run as pipeline
 
-        check_format("build", format_name, EnginePlan)
-        options = BuildOptions(
+        check_report("build", format_name, EnginePlan)
+        from profiler.engine.backends import choose_builder
+        from profiler.flows import build as flow
+
+        options = build_options(
+            types,
+            tactics,
+            plugins,
             profiles=_profiles(profile, min_shapes, opt_shapes, max_shapes),
-            fp16=fp16,
-            bf16=bf16,
-            tf32=not no_tf32,
-            strongly_typed=strongly_typed,
             workspace_bytes=_workspace(mem_pool_size, workspace),
-            builder_optimization_level=level,
-            timing_cache=timing_cache,
             compute_capabilities=tuple(_capabilities(capabilities)),
-            static_plugins=tuple(static_plugins or ()),
-            max_aux_streams=aux_streams,
         )
         if dry_run:
             if load_engine:
                 raise UsageError("--dry-run and --loadEngine", why="nothing is built", fix="leave one away")
             options = _of(backend if backend != "auto" else _backend_of_dry_run(), options)
-            named = one_model(model, onnx)
-            command = pipeline.build_command(named, options, shapes or (), batch, engine=save_engine)
-            result(command)
+            request = model_request(model.name, shapes)
+            result(flow.build_command(request, options, engine=save_engine))
             return
         for name in filter(None, (save_engine, layer_info)):
             refuse_existing(Path(name), force=force)
-        how = export_options(dtypes, dynamic, factory_arg)
         if load_engine:
-            found = _loaded(load_engine, backend, model or onnx or "", shapes, batch, options, progress)
+            named = model.model or model.onnx
+            asked = model_request(named, shapes) if named else None
+            found = _loaded(load_engine, backend, asked, options, progress)
         else:
-            named = one_model(model, onnx)
+            request = model_request(model.name, shapes, export)
             chosen, why = choose_builder(backend)
             if backend == "auto" and not quiet:
                 say(f"backend {chosen}: {why}")
             options = _of(chosen, options)
-            found = pipeline.build(named, options, shapes or (), batch, how, progress, rebuild=rebuild)
+            found = flow.build(request, options, progress, rebuild=rebuild)
     with errors_shown():
         engine = _saved(found, save_engine)
         exported = _exported(found, layer_info)
@@ -208,7 +186,7 @@ def build(
         if exported:
             say(exported)
         if not load_engine:
-            say(_next(model or onnx or "", shapes, batch, fp16=fp16))
+            say(_next(model.name, shapes, fp16=types.fp16))
 
 
 # --- what is asked ------------------------------------------------------------------------------
@@ -330,21 +308,13 @@ def _backend_of_dry_run() -> str:
 
 
 def _loaded(
-    engine: str,
-    backend: str,
-    model: str,
-    shapes: Sequence[str] | None,
-    batch: int | None,
-    options: BuildOptions,
-    progress: StageLines,
+    engine: str, backend: str, request: ModelRequest | None, options: BuildOptions, progress: StageLines
 ) -> EngineBuild:
     from profiler.engine.tensorrt import engine_backend
-    from profiler.flows import run as pipeline
+    from profiler.flows import build as flow
 
     chosen = engine_backend(Path(engine)) if backend == "auto" else backend
-    return pipeline.load_engine(
-        Path(engine), chosen, model, shapes or (), batch, progress=progress, static_plugins=options.static_plugins
-    )
+    return flow.load_engine(Path(engine), chosen, request, progress, static_plugins=options.static_plugins)
 
 
 # --- what comes out -----------------------------------------------------------------------------
@@ -395,9 +365,10 @@ def _exported(found: EngineBuild, name: str) -> str:
     return f"wrote {path}: trtprof's own document; TensorRT's inspector needs a driver, and none is installed"
 
 
-def _next(model: str, shapes: Sequence[str] | None, batch: int | None, *, fp16: bool) -> str:
+def _next(model: str, shapes: Shapes, *, fp16: bool) -> str:
     import shlex
 
-    more = [f"--shapes={value}" for value in shapes or ()] + ([f"--batch={batch}"] if batch else [])
+    more = [f"--shapes={value}" for value in shapes.shapes or ()]
+    more += [f"--batch={shapes.batch}"] if shapes.batch else []
     more += ["--dtype=fp16"] if fp16 else []
     return f"next: trtprof predict {shlex.join([model, *more])} --gpu rtx-4090"

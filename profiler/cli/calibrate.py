@@ -9,8 +9,8 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.files import FormatOption, check_format
 from profiler.cli.output import errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, check_report
 
 if TYPE_CHECKING:
     from profiler.base.records import Ceilings
@@ -47,7 +47,7 @@ def calibrate(
         from profiler.base.records import SCHEMA_VERSION, CeilingsDocument
         from profiler.hardware.gpus import ridge_points
 
-        check_format("calibrate", format_name, CeilingsDocument)
+        check_report("calibrate", format_name, CeilingsDocument)
         gpu = _gpu_index(device)
         if device == "auto":
             say("device auto: the CPU (--device gpu:0 measures a GPU)")

@@ -10,9 +10,9 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.files import FormatOption, check_format, encoded_for, writable, write
 from profiler.cli.options import ForceOption
 from profiler.cli.output import errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, check_report, encoded_for, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import Comparisons
@@ -56,7 +56,7 @@ def compare(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write there too: .html, .json, .md, .csv, .txt ...; may be repeated.",
+            help="Write there too: .html, .json, .md, .csv ...; may be repeated.",
         ),
     ] = None,
     force: ForceOption = False,
@@ -77,10 +77,10 @@ def compare(
     Example: trtprof compare base1,base2,base3 head1,head2,head3 --gate 'latency>3%' -o compare.html
     """
     with errors_shown():
+        from profiler import compare as comparing
         from profiler.base.records import Comparisons
-        from profiler.flows import run as pipeline
 
-        check_format("compare", format_name, Comparisons)
+        check_report("compare", format_name, Comparisons)
         if inconclusive not in ("pass", "fail"):
             raise UsageError(
                 f"--inconclusive {inconclusive} is not known",
@@ -88,7 +88,7 @@ def compare(
                 fix="--inconclusive fail",
             )
         paths = writable(output, Comparisons, force=force, example="compare.html")
-        found = pipeline.compare(_sides(sides or ()), gate or ())
+        found = comparing.compare(_sides(sides or ()), gate or ())
         written = [(path, encoded_for(path, found, top)) for path in paths]
         result(rendered(found, format_name, top=top))
         for path, content in written:

@@ -49,9 +49,10 @@ def _criterion(value: str) -> Criterion:
     if value.lower() in SEVERITIES:
         wanted = SEVERITIES[SEVERITIES.index(value.lower()) :]
         return Criterion(value, lambda finding: finding.kind != "trust" and finding.severity in wanted)
-    if RULES.get(value.upper()) is not None:
+    of_runs = [rule.code for rule in RULES.values() if rule.plan is None]
+    if value.upper() in of_runs:
         return Criterion(value, lambda finding: finding.code == value.upper())
-    known = [*SEVERITIES, *RULES.keys()]
+    known = [*SEVERITIES, *of_runs]
     near = difflib.get_close_matches(value.lower(), SEVERITIES, n=1)
     raise UsageError(
         f"--fail-on {value} names no finding",

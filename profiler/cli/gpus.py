@@ -8,8 +8,8 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.files import FormatOption, check_format
 from profiler.cli.output import errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, check_report
 
 
 @app.command()
@@ -43,7 +43,7 @@ def gpus(
         from profiler.hardware import listing
 
         filters = listing.Filters(arch, cc, class_, min_memory, dtype)
-        check_format("gpus", format_name, GpuListing)
+        check_report("gpus", format_name, GpuListing)
         if names and filters != listing.Filters():
             raise UsageError(
                 "GPUs are named and filtered", why="a filter chooses from the list of all", fix="leave one away"

@@ -12,6 +12,7 @@ import typer
 from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.output import ascii_only, errors_shown, result
+from profiler.cli.output_files import check_format
 
 if TYPE_CHECKING:
     from profiler.kernel_names.parse import KernelName
@@ -41,10 +42,7 @@ def kernel(
     with errors_shown():
         from profiler.kernel_names.parse import parse
 
-        if format_name not in FORMATS:
-            raise UsageError(
-                f"kernel has no format {format_name!r}", why="known: " + ", ".join(FORMATS), fix="--format json"
-            )
+        check_format("kernel", format_name, FORMATS)
         parsed = [parse(name) for name in _asked(names or [])]
         if format_name == "json":
             result(json.dumps([each.as_dict() for each in parsed], indent=2))

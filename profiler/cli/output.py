@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import typer
 
+from profiler.base import plugins
 from profiler.base.errors import CaptureError, TrtprofError, UsageError
 
 if TYPE_CHECKING:
@@ -80,6 +81,19 @@ def errors_shown(progress: StageLines | None = None) -> Iterator[None]:
         say("stopped by Ctrl-C")
         _say_kept(progress)
         raise typer.Exit(130) from None
+    finally:
+        _say_left_out()
+
+
+_said: set[plugins.LeftOut] = set()
+
+
+def _say_left_out() -> None:
+    """Say once what plug-ins and datasheets were broken: what they would have added is lacking in the result."""
+    for each in plugins.LEFT_OUT:
+        if each not in _said:
+            _said.add(each)
+            say(f"warning: {each}")
 
 
 def _say_kept(progress: StageLines | None) -> None:

@@ -7,38 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
-from profiler.cli.files import FormatOption, OutputsOption, check_format, encoded_for, writable, write
-from profiler.cli.gpu_options import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
-from profiler.cli.options import (
-    BatchOption,
-    DtypesOption,
-    DynamicOption,
-    FactoryOption,
-    ForceOption,
-    ModelArgument,
-    OnnxOption,
-    ShapesOption,
-    TopOption,
-    export_options,
-    one_model,
-)
+from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
+from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
 from profiler.cli.output import StageLines, errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, encoded_for, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import GpuSpec
     from profiler.flows.predict.on_gpus import Level
 
 
-@app.command()
+@command
 def predict(
-    model: ModelArgument = None,
-    onnx: OnnxOption = None,
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
-    dtypes: DtypesOption = None,
-    dynamic: DynamicOption = None,
-    factory_arg: FactoryOption = None,
+    model: NamedModel,
+    shapes: Shapes,
+    export: Export,
     gpu: GpuOption = None,
     dtype: Annotated[
         str,
@@ -80,7 +63,7 @@ def predict(
     with errors_shown(progress):
         from profiler.base.records import Prediction
 
-        check_format("predict", format_name, Prediction)
+        check_report("predict", format_name, Prediction)
         if accumulate not in ("fp32", "fp16"):
             raise UsageError(
                 f"--accumulate {accumulate} is not possible",
@@ -88,11 +71,11 @@ def predict(
                 fix="--accumulate fp32",
             )
         paths = writable(output, Prediction, force=force)
-        named = one_model(model, onnx)
+        request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
 
-        from profiler.flows import run as pipeline
+        from profiler.flows import predict as flow
         from profiler.flows.predict.on_gpus import Settings
 
         how = Settings(
@@ -103,9 +86,8 @@ def predict(
             overrides=overrides,
             cold=cold,
         )
-        exported = export_options(dtypes, dynamic, factory_arg)
         with progress:
-            found = pipeline.predict(named, specs, how, shapes or (), batch, exported, progress)
+            found = flow.predict(request, specs, how, progress)
         written = [(path, encoded_for(path, found, top)) for path in paths]
         result(rendered(found, format_name, top=top))
         for path, content in written:

@@ -11,10 +11,10 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.files import refuse_existing, write
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
-from profiler.cli.run_options import (
+from profiler.cli.output_files import refuse_existing, write
+from profiler.cli.run_view import (
     ByOption,
     FigureOption,
     RedactOption,
@@ -249,7 +249,7 @@ def _redacted(run: Run, map_file: str) -> Run:
     """The run without names; which word stands for which goes to a file where one is named."""
     import json
 
-    from profiler.cli.run_options import private_names
+    from profiler.cli.run_view import private_names
     from profiler.report.redact import redaction
 
     found = redaction(run, private_names())
@@ -283,16 +283,17 @@ def _open(page: Path) -> None:
 
 def _explained(folder: RunFolder, explain: tuple[str, str], format_name: str | None, output: str) -> str:
     """What a rule says of a layer of a finished run, as text or JSON."""
-    from profiler.cli.rules import check_format, explained
+    from profiler.cli.output_files import check_format
+    from profiler.cli.rule_text import FORMATS, explained
     from profiler.diagnose.explain import explain as explain_layer
     from profiler.diagnose.explain import rule_of
-    from profiler.flows import run as pipeline
+    from profiler.flows.report import case_of
 
     name = format_name or ("json" if output.endswith(".json") else "text")
-    check_format("--explain", name)
+    check_format("--explain", name, FORMATS)
     code, layer = explain
     rule_of(code)
-    return explained(explain_layer(pipeline.case_of(folder), code, layer), name)
+    return explained(explain_layer(case_of(folder), code, layer), name)
 
 
 def _refuse_beside_serve(given: dict[str, object]) -> None:

@@ -8,43 +8,31 @@ from typing import Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
-from profiler.cli.counted import say_confirmations
 from profiler.cli.options import (
-    AuxStreamsOption,
-    BatchOption,
-    Bf16Option,
-    BuilderLevelOption,
-    DtypesOption,
-    DynamicOption,
-    FactoryOption,
+    Export,
     FailOnOption,
     ForceOption,
-    Fp16Option,
-    ModelArgument,
-    NoTf32Option,
-    OnnxOption,
+    NamedModel,
+    Plugins,
     RebuildOption,
-    ShapesOption,
-    StaticPluginsOption,
-    StronglyTypedOption,
-    TimingCacheOption,
+    Shapes,
+    Tactics,
     TopOption,
-    export_options,
-    one_model,
+    Types,
+    build_options,
+    command,
+    model_request,
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say, send
-from profiler.cli.run_options import ByOption, RooflineOption, check_views
+from profiler.cli.run_view import ByOption, RooflineOption, check_views, say_confirmations
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
 
-@app.command()
+@command
 def run(
-    model: ModelArgument = None,
-    onnx: OnnxOption = None,
-    shapes: ShapesOption = None,
-    batch: BatchOption = None,
+    model: NamedModel,
+    shapes: Shapes,
     load_inputs: Annotated[
         list[str] | None,
         typer.Option("--loadInputs", "--load-inputs", metavar="NAME:FILE.npy,...", help="Real inputs from .npy files."),
@@ -99,22 +87,15 @@ def run(
             help="On a GPU: count DRAM bytes, FLOP and tensor cores of the K worst kernels, with Nsight Compute (ncu).",
         ),
     ] = 0,
-    fp16: Fp16Option = False,
-    bf16: Bf16Option = False,
-    strongly_typed: StronglyTypedOption = False,
-    no_tf32: NoTf32Option = False,
-    level: BuilderLevelOption = None,
-    timing_cache: TimingCacheOption = "",
-    static_plugins: StaticPluginsOption = None,
-    aux_streams: AuxStreamsOption = None,
+    types: Types = Types(),
+    tactics: Tactics = Tactics(),
+    plugins: Plugins = Plugins(),
     load_engine: Annotated[
         str,
         typer.Option("--loadEngine", "--load-engine", metavar="FILE", help="Run this engine; MODEL names its nodes."),
     ] = "",
     rebuild: RebuildOption = False,
-    dtypes: DtypesOption = None,
-    dynamic: DynamicOption = None,
-    factory_arg: FactoryOption = None,
+    export: Export = Export(),
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FOLDER", help="Run folder; default reports/<model>-<stamp>.")
     ] = "",
@@ -143,19 +124,16 @@ def run(
         from profiler.base import run_folder
         from profiler.cli import fail_on as failing
         from profiler.diagnose import config
-        from profiler.engine.tensorrt import BuildOptions
-        from profiler.flows import run as pipeline
-        from profiler.flows.gpu_options import GpuOptions
+        from profiler.flows.options import GpuOptions, RunOptions
+        from profiler.flows.run import execute
 
         refuse_binary(format_name)
         view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline)
         run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
-        folder = pipeline.execute(
-            pipeline.RunOptions(
-                model=one_model(model, onnx),
-                shapes=tuple(shapes or ()),
-                batch=batch,
+        folder = execute(
+            RunOptions(
+                model=model_request(model.name, shapes, export),
                 load_inputs=tuple(load_inputs or ()),
                 seed=seed,
                 backend=backend,
@@ -171,21 +149,11 @@ def run(
                     cuda_graph=not no_cuda_graph,
                     cold_l2=cold_l2,
                     verify=verify,
-                    build=BuildOptions(
-                        fp16=fp16,
-                        bf16=bf16,
-                        tf32=not no_tf32,
-                        strongly_typed=strongly_typed,
-                        builder_optimization_level=level,
-                        timing_cache=timing_cache,
-                        static_plugins=tuple(static_plugins or ()),
-                        max_aux_streams=aux_streams,
-                    ),
+                    build=build_options(types, tactics, plugins),
                     load_engine=load_engine,
                     rebuild=rebuild,
                     confirm=confirm,
                 ),
-                export=export_options(dtypes, dynamic, factory_arg),
                 thresholds=config.load().thresholds,
                 output=output,
                 force=force,

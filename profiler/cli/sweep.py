@@ -10,8 +10,7 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.files import FormatOption, OutputsOption, check_format, encoded_for, writable, write
-from profiler.cli.gpu_options import (
+from profiler.cli.gpu_targets import (
     AccumulateOption,
     CeilingOption,
     ClockOption,
@@ -21,6 +20,7 @@ from profiler.cli.gpu_options import (
 )
 from profiler.cli.options import ForceOption
 from profiler.cli.output import errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, encoded_for, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import Ceilings, OpSweepDevice
@@ -97,7 +97,7 @@ def sweep(
     with errors_shown():
         from profiler.base.records import OpSweep
 
-        check_format("sweep", format_name, OpSweep)
+        check_report("sweep", format_name, OpSweep)
         paths = writable(output, OpSweep, force=force)
 
         from profiler.flows.op_sweep import ALL_PARAMETERS, parse_options, sweep_op

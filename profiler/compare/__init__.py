@@ -8,6 +8,7 @@ taken apart by cause (`compare.causes`). Nothing but run folders is read: no mod
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -20,6 +21,7 @@ from profiler.base.records import (
     RegionChange,
 )
 from profiler.base.run_folder import RunFolder
+from profiler.compare import gates as gating
 from profiler.compare.causes import Parts, ledger_of, parts_of
 from profiler.compare.facts import facts_of, findings_apart, notes_of, speed_fact
 from profiler.compare.latency import latency_change
@@ -32,31 +34,36 @@ from profiler.compare.verdict import verdict_of
 __all__ = ["compare"]
 
 
-def compare(sides: Sequence[Sequence[RunFolder]]) -> Comparisons:
+def compare(sides: Sequence[Sequence[Path | RunFolder]], gates: Sequence[str] = ()) -> Comparisons:
     """Compare runs with the first of them.
 
     Args:
         sides: Two or more; each is one run folder, or several of the same thing, which tell what differs from run to
             run. The first is what the others are compared with. A folder may be on several sides.
+        gates: ``--gate`` values, such as ``latency>3%``; see `compare.gates`.
 
     Returns:
-        One comparison for each side but the first, without gates (`compare.gates`).
+        One comparison for each side but the first.
 
     Raises:
         MissingError: A folder is not there, or its run did not finish.
-        UsageError: There are fewer than two sides, a report is damaged, or the runs of a side are not of the same
-            thing.
+        UsageError: A gate is none, there are fewer than two sides, a report is damaged, or the runs of a side are not
+            of the same thing.
     """
+    asked = gating.parse(gates)
     if len(sides) < 2:
         raise UsageError(
             f"{len(sides)} side{'' if len(sides) == 1 else 's'} to compare",
             why="a comparison needs a run and another one to hold against it",
             fix="trtprof compare reports/before reports/after",
         )
-    loaded = _told_apart([load_side(folders) for folders in sides])
-    return Comparisons(
-        schema_version=SCHEMA_VERSION, comparisons=tuple(_comparison(loaded[0], after) for after in loaded[1:])
-    )
+    loaded = _told_apart([load_side([_folder(run) for run in runs]) for runs in sides])
+    found = tuple(_comparison(loaded[0], after) for after in loaded[1:])
+    return gating.judged(Comparisons(schema_version=SCHEMA_VERSION, comparisons=found), asked)
+
+
+def _folder(run: Path | RunFolder) -> RunFolder:
+    return run if isinstance(run, RunFolder) else RunFolder(run)
 
 
 def _told_apart(sides: Sequence[Runs]) -> list[Runs]:

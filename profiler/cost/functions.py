@@ -20,6 +20,7 @@ import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto, defs, helper, numpy_helper
 
 from profiler.base import onnx_graph, units
+from profiler.base.op_kinds import RANDOM
 from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import Cost, CostError, MalformedOpError, Moved, UnknownShapeError, cost_of
 from profiler.cost._shapes import integer, integers, shape, size
@@ -372,7 +373,7 @@ class _Walk:
 
     def _evaluated(self, node: NodeProto) -> Sequence[_Array]:
         """The outputs of a node whose inputs are known, or none where ONNX's reference cannot tell."""
-        if node.op_type in onnx_graph.RANDOM_OPS:
+        if node.op_type in RANDOM:
             return ()
         opsets = [helper.make_opsetid(*entry) for entry in self.opsets.items()]
         given = [name for name in dict.fromkeys(node.input) if name]
@@ -392,7 +393,7 @@ class _Walk:
         read = [tensor.name for tensor in op.inputs if tensor is not None]
         made = [tensor for tensor in op.outputs if tensor is not None]
         follows = op.op_type in ("Shape", "Size", "Constant") or (bool(read) and self.settled.issuperset(read))
-        if op.op_type in onnx_graph.RANDOM_OPS or not follows:
+        if op.op_type in RANDOM or not follows:
             return False
         if any(tensor.name in self.makes or not _is_small(tensor) for tensor in made):
             return False

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from profiler.base import units
+from profiler.base.op_kinds import OPERANDS
 from profiler.base.plan_words import LAUNCHING, is_product, is_reformat
 from profiler.base.records import MatchedLayer, Op, PlanLayer, PlanTensor, Work, WorkBound
 from profiler.cost import Cost, CostError, cost_of
@@ -38,11 +39,11 @@ from profiler.cost._plan_shares import Owner, Part, Shares, shares
 from profiler.cost._plan_tensors import Bound, is_dynamic, model_names, roots_of, shapes_of
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, dequantize, quantize
 from profiler.cost.fused import combined, group_cost
-from profiler.cost.precision import PRODUCTS, product_dtype
+from profiler.cost.precision import product_dtype
 
 _MEND = "build the engine with --minShapes, --optShapes and --maxShapes alike, or give the model and its --shapes"
 _FACTORS = {"LSTM": (1, 2), "GRU": (1, 2), "RNN": (1, 2)}
-"""Positions of the weights of ops that `precision.PRODUCTS` leaves out."""
+"""Positions of the weights of ops that `op_kinds.OPERANDS` leaves out."""
 
 
 class PlanCost(NamedTuple):
@@ -455,7 +456,7 @@ def _folded(ops: Mapping[str, Op]) -> tuple[frozenset[str], dict[str, str]]:
 
 def _is_factor(op: Op, name: str) -> bool:
     """Whether a tensor is multiplied, not added behind a product."""
-    positions = _FACTORS.get(op.op_type) or PRODUCTS.get(op.op_type) or ()
+    positions = _FACTORS.get(op.op_type) or OPERANDS.get(op.op_type) or ()
     return any(at < len(op.inputs) and (one := op.inputs[at]) is not None and one.name == name for at in positions)
 
 

@@ -9,22 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profiler.base import units
+from profiler.base.op_kinds import OPERANDS
 from profiler.base.records import Node, Op, Tensor
-
-PRODUCTS: dict[str, tuple[int, int]] = {
-    "QLinearConv": (0, 3), "QLinearMatMul": (0, 3), "QLinearConvTranspose": (0, 3), "QGemm": (0, 3),
-    "QLinearAdd": (0, 3), "QLinearMul": (0, 3),
-    "MatMul": (0, 1), "Gemm": (0, 1), "Conv": (0, 1), "ConvTranspose": (0, 1), "Einsum": (0, 1),
-    "ConvInteger": (0, 1), "MatMulInteger": (0, 1), "MatMulIntegerToFloat": (0, 1), "DynamicQuantizeMatMul": (1, 1),
-    "FusedConv": (0, 1), "FusedGemm": (0, 1), "FusedMatMul": (0, 1), "FusedMatMulActivation": (0, 1),
-    "TransposeMatMul": (0, 1), "NhwcConv": (0, 1), "NhwcFusedConv": (0, 1), "GemmFastGelu": (0, 1),
-    "GemmFloat8": (0, 1), "QAttention": (0, 1), "DynamicQuantizeLSTM": (1, 1), "Attention": (0, 1),
-    "ConvTransposeWithDynamicPads": (0, 1), "CausalConvWithState": (0, 1), "VarlenCausalConvWithState": (0, 1),
-    "MatMulInteger16": (0, 1), "SparseToDenseMatMul": (0, 1), "QOrderedMatMul": (0, 2), "MoE": (0, 2),
-    "DecoderAttention": (0, 2), "DecoderMaskedSelfAttention": (0, 1), "PackedAttention": (0, 1),
-    "LongformerAttention": (0, 1), "QOrderedAttention": (0, 5), "QOrderedLongformerAttention": (0, 2),
-}  # fmt: skip
-"""Positions of the two operands that are multiplied; they decide, whatever else the op reads."""
 
 _WEIGHT_ONLY = frozenset({
     "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "MatMulNBitsMlp", "MatMulNBitsQkv", "QMoE",
@@ -48,7 +34,7 @@ def compute_dtype(op: Op) -> str:
         level = op.attributes.get("accuracy_level", 0)
         chosen = _ACCURACY_LEVELS.get(level) if isinstance(level, int) else None
         return chosen or _first_float(op.inputs)
-    operands = PRODUCTS.get(op.op_type)
+    operands = OPERANDS.get(op.op_type)
     if operands is not None and op.inputs:
         found = [op.inputs[index] for index in operands if index < len(op.inputs)]
         return product_dtype([tensor.dtype for tensor in found if tensor is not None])

@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from profiler.base.op_kinds import OPERANDS
 from profiler.base.records import Node, Op, Tensor
-from profiler.cost.precision import PRODUCTS
 
 PRECISIONS = ("model", "fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 """``model`` is as the file has it; ``tf32`` has the tensors of ``fp32`` and multiplies them as TF32."""
@@ -94,4 +94,4 @@ def narrow_tensors(nodes: Sequence[Node], outputs: Collection[str] = ()) -> set[
 
 
 def _operands(op: Op) -> tuple[int, ...]:
-    return PRODUCTS.get(op.op_type, ())
+    return OPERANDS.get(op.op_type, ())

@@ -5,10 +5,13 @@ Try, which `trtprof rules CODE` prints. It looks at a `Case` and yields `Claim` 
 
     @rule("RL101", "memory-bound op far under bandwidth")
     def check(case: Case) -> Iterator[Claim]: ...
+
+A rule of a plan alone looks at a `PlanView` and yields `PlanLint` records (`plan_rule`).
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
@@ -29,10 +32,12 @@ from profiler.base.records import (
     MatchedLayer,
     PlanBinding,
     PlanEdge,
+    PlanLint,
 )
 from profiler.base.registry import Registry
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
+from profiler.diagnose.plans import PlanView
 from profiler.kernel_names.parse import KernelName, parse
 
 AtLeastOne = Annotated[float, msgspec.Meta(ge=1.0)]
@@ -304,8 +309,14 @@ Silent = Callable[[Case, LayerResult], str]
 """Why a rule has nothing to say of a layer, in a sentence with its numbers; empty where it cannot tell."""
 
 
+PlanCheck = Callable[[PlanView], Iterable[PlanLint]]
+
+
 class Rule(NamedTuple):
-    """A registered rule. ``order`` decides which of two rules may claim a layer: lower goes first."""
+    """A registered rule: of runs, or of plans alone.
+
+    ``order`` decides which of two rules may claim a layer, lower goes first, and in which order plans are judged.
+    """
 
     code: str
     title: str
@@ -313,6 +324,10 @@ class Rule(NamedTuple):
     order: int
     doc: str
     silent: Silent | None = None
+    plan: PlanCheck | None = None
+    """What it finds in a plan; None of a rule of runs."""
+    thresholds: tuple[str, ...] = ()
+    """Fields of `Thresholds` that it reads; it sees no other."""
 
     def section(self, name: str) -> str:
         """One part of the docstring: ``What``, ``Why`` or ``Try``."""
@@ -331,7 +346,22 @@ class Rule(NamedTuple):
 RULES: Registry[str, Rule] = Registry("rule", "profiler.diagnose.rules", "trtprof.rules")
 
 
-def rule(code: str, title: str, *, order: int = 50, silent: Silent | None = None) -> Callable[[Check], Check]:
+class _Declared:
+    """Thresholds of which a rule sees those that it has declared, so that what is told of it is right."""
+
+    def __init__(self, code: str, names: tuple[str, ...], thresholds: Thresholds) -> None:
+        self._code, self._names, self._thresholds = code, names, thresholds
+
+    def __getattr__(self, name: str) -> float:
+        if name not in self._names:
+            raise AttributeError(f"rule {self._code} reads the threshold {name!r}, which it does not declare")
+        value: float = getattr(self._thresholds, name)
+        return value
+
+
+def rule(
+    code: str, title: str, *, order: int = 50, silent: Silent | None = None, thresholds: tuple[str, ...] = ()
+) -> Callable[[Check], Check]:
     """Decorator that registers a check under its code; the module's docstring documents it.
 
     Args:
@@ -340,14 +370,49 @@ def rule(code: str, title: str, *, order: int = 50, silent: Silent | None = None
         order: See `Rule`.
         silent: Says why the rule passes a layer by (`explain`). It is asked only of layers that the check, of the
             same case, yields no claim to.
+        thresholds: Those that the rule reads: no other can be read of a case that it is given.
+
+    Raises:
+        ValueError: There is no such threshold, or there is such a rule already.
     """
+    if unknown := set(thresholds) - set(Thresholds._fields):
+        raise ValueError(f"rule {code} declares {', '.join(sorted(unknown))}: no thresholds")
+
+    def limited(case: Case) -> Case:
+        return case._replace(thresholds=_Declared(code, thresholds, case.thresholds))  # type: ignore[arg-type]
 
     def add(check: Check) -> Check:
+        @functools.wraps(check)
+        def seen(case: Case) -> Iterable[Claim]:
+            return check(limited(case))
+
+        own = None if silent is None else lambda case, layer: silent(limited(case), layer)
         doc = sys.modules[check.__module__].__doc__ or ""
-        RULES.register(code)(Rule(code, title, check, order, doc, silent))
+        RULES.register(code)(Rule(code, title, seen, order, doc, own, thresholds=thresholds))
         return check
 
     return add
+
+
+def plan_rule(code: str, title: str, *, order: int = 50) -> Callable[[PlanCheck], PlanCheck]:
+    """Decorator that registers a rule of plans alone, as `rule` does one of runs."""
+
+    def add(check: PlanCheck) -> PlanCheck:
+        doc = sys.modules[check.__module__].__doc__ or ""
+        RULES.register(code)(Rule(code, title, lambda _: (), order, doc, _of_plans, check))
+        return check
+
+    return add
+
+
+def _of_plans(_case: Case, _layer: LayerResult) -> str:
+    return "the rule judges plans alone, whatever was measured: what it finds is told with the plan"
+
+
+def judge_plan(view: PlanView) -> tuple[PlanLint, ...]:
+    """All that the rules of plans find, rule by rule, each in the order of the plan."""
+    rules = sorted((each for each in RULES.values() if each.plan is not None), key=lambda r: (r.order, r.code))
+    return tuple(lint for each in rules if each.plan is not None for lint in each.plan(view))
 
 
 def by_cause(

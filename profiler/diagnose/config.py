@@ -15,8 +15,11 @@ gives the same bytes wherever it is analysed again.
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,6 +37,15 @@ PYPROJECT = "pyproject.toml"
 TABLE = "[tool.trtprof]"
 KEPT = "thresholds"
 """Under which name a run keeps, among its options, the thresholds that are not the defaults."""
+
+
+@functools.cache
+def meanings() -> dict[str, str]:
+    """What each threshold means and where its value is from, by name: the docstring of `Thresholds`."""
+    section = inspect.cleandoc(Thresholds.__doc__ or "").partition("Attributes:\n")[2]
+    entries = re.split(r"(?m)^ {4}(?=\S)", section)
+    pairs = (entry.partition(":")[::2] for entry in entries if entry.strip())
+    return {name: " ".join(text.split()) for name, text in pairs}
 
 
 class Config(NamedTuple):

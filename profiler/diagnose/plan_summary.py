@@ -18,7 +18,8 @@ from profiler.base.records import (
     PlanSummary,
     Work,
 )
-from profiler.diagnose.lints import run_lints
+from profiler.diagnose import judge_plan
+from profiler.diagnose.plans import PlanView
 
 
 def summarise(
@@ -58,7 +59,7 @@ def summarise(
         by_match=_shares(launching, lambda part: part.matched.match, timed),
         reformats=tuple(_reformats(parts, bindings)),
         edges=tuple(edges),
-        lints=run_lints(layers, works, bindings) if lints is None else tuple(lints),
+        lints=judge_plan(PlanView(layers, works, bindings)) if lints is None else tuple(lints),
         fates=dict(sorted(Counter(fate.fate for fate in fates).items())),
     )
 

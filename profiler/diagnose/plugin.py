@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
-from profiler.base.plan_words import is_reformat, layout, main_tensors, tokens
+from profiler.base.op_kinds import MULTIPLYING, VIEWS
+from profiler.base.plan_words import NARROW, is_reformat, layout, main_tensors, tokens
 from profiler.base.records import (
     BarrierPart,
     Ceilings,
@@ -31,16 +32,9 @@ from profiler.base.records import (
 )
 from profiler.base.units import dtype_bytes, format_bytes, format_ns, format_percent
 from profiler.diagnose import Case
-from profiler.diagnose.lints import NARROW
 from profiler.diagnose.products import aligned, has_weights, main_kernel, product_dtype, product_of
 from profiler.diagnose.reached import Reached, class_of, healthy_layers, op_class, reached
 
-_PRODUCTS = frozenset(
-    {"Conv", "ConvTranspose", "FusedConv", "ConvInteger", "QLinearConv", "MatMul", "Gemm", "FusedMatMul", "FusedGemm",
-     "MatMulInteger", "QLinearMatMul", "MatMulNBits", "Einsum", "LSTM", "GRU", "RNN", "Attention",
-     "MultiHeadAttention", "GroupQueryAttention"}
-)  # fmt: skip
-_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 _FLOATS = frozenset({"fp32", "tf32", "fp16", "bf16"})
 _HALVES = ("fp16", "bf16")
 
@@ -406,7 +400,7 @@ def fused_in(case: Case, layer: LayerResult, ops: Mapping[str, Op]) -> Fused:
     if len(nodes) < len(layer.nodes) or not nodes:
         return _guessed(layer, matched)
     kind = class_of(layer, case).op
-    products = [name for name, op in nodes if op.op_type in _PRODUCTS]
+    products = [name for name, op in nodes if op.op_type in MULTIPLYING]
     heads = products or [name for name, op in nodes if op_class(op) in ("norm", "softmax")]
     if len(nodes) == 1 or len(heads) != 1 or kind == "attention":
         several = len(products) if len(products) > 1 and kind != "attention" else 1
@@ -426,7 +420,7 @@ def _around(main: str, nodes: Mapping[str, Op], layer: LayerResult, matched: Mat
         outputs = [tensor for tensor in op.outputs if tensor is not None]
         if inputs and all(tensor.constant for tensor in inputs):
             continue
-        if op.op_type in _VIEWS and name != main and inputs and outputs:
+        if op.op_type in VIEWS and name != main and inputs and outputs:
             root[outputs[0].name] = root.get(inputs[0].name, inputs[0].name)
             continue
         working[name] = op
@@ -530,7 +524,7 @@ def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderS
 def _padding(case: Case, layer: LayerResult, reach: Reached) -> Iterator[LadderStep]:
     """Zeros up to what tensor cores load at once, where they have anything to do."""
     product = product_of(case, layer)
-    if product is None or product.thin == 1 or product.depthwise:
+    if product is None or not product.suits_tensor_cores:
         return
     step = max(aligned(product_dtype(layer)), 1)
     misfits = product.misfits(step)

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler.base import units
-from profiler.base.records import LayerResult, Match, Op, PlanLayer, Tensor
+from profiler.base.op_kinds import CONVOLUTIONS, OPERANDS, PRODUCTS
+from profiler.base.plan_words import is_convolution, precision
+from profiler.base.records import LayerResult, Match, MatchedLayer, Op, PlanLayer, Tensor, Work
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case
-from profiler.diagnose.lints import product_dims
 from profiler.diagnose.silence import no_work, unpriced
 from profiler.kernel_names.parse import KernelName
 
@@ -31,12 +32,16 @@ NEWEST_SIMT = 80
 """The newest architecture that libraries write kernels for the CUDA cores for: on an H100 the fp32 kernels of cuBLAS
 are still ``sm80_xmma_..._ffma``. Such a kernel is old on no GPU."""
 
-_OPERANDS: dict[str, tuple[int, int]] = {
-    "MatMul": (0, 1), "FusedMatMul": (0, 1), "TransposeMatMul": (0, 1), "Gemm": (0, 1), "FusedGemm": (0, 1),
-    "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3), "QGemm": (0, 3),
-    "Conv": (0, 1), "FusedConv": (0, 1), "NhwcConv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3),
+_DENSE = PRODUCTS - {
+    "Einsum", "ConvTranspose", "QLinearConvTranspose", "ConvTransposeWithDynamicPads", "CausalConvWithState",
+    "VarlenCausalConvWithState", "DynamicQuantizeMatMul", "SparseToDenseMatMul",
 }  # fmt: skip
-"""Positions of the two operands of an op."""
+"""Products whose dimensions lie in their operands as they do in those of a Conv or MatMul."""
+
+TENSOR_DTYPES = frozenset({
+    "fp16", "bf16", "fp32", "tf32", "int8", "uint8", "fp8e4m3fn", "fp8e5m2", "fp4e2m1", "fp64",
+})  # fmt: skip
+"""What tensor cores of some GPU multiply, fp32 as TF32."""
 
 UNIT_WORDS: dict[str, str] = {"simt": "the CUDA cores", "tensor": "the tensor cores"}
 """Units of `kernel_name.KernelName` as a person calls them."""
@@ -79,6 +84,11 @@ class Product(NamedTuple):
         return max(self.m, self.n) if self.convolution else min(self.m, self.n)
 
     @property
+    def suits_tensor_cores(self) -> bool:
+        """Whether a tensor core has anything to do: not so of a vector, nor of a depthwise convolution."""
+        return not self.depthwise and (self.convolution or self.thin > 1)
+
+    @property
     def words(self) -> str:
         """``960,000 products of 1 x 64 by 64 x 1``."""
         if self.convolution:
@@ -89,7 +99,10 @@ class Product(NamedTuple):
 
     def misfits(self, step: int) -> tuple[tuple[str, int], ...]:
         """The dimensions that are no multiple of ``step``, by name."""
-        names = ("input channels", "output channels") if self.convolution else ("K", "N")
+        names = ("K", "N")
+        if self.convolution:
+            grouped = self.batch > 1
+            names = ("input channels a group", "outputs a group") if grouped else ("input channels", "output channels")
         return tuple((name, size) for name, size in zip(names, (self.inner, self.n), strict=True) if size % step)
 
     def padded(self, step: int) -> tuple[float, float]:
@@ -125,13 +138,56 @@ def product_of(case: Case, layer: LayerResult) -> Product | None:
     matched = case.plan.get(layer.name)
     candidates = (
         None if engine is None else _of_op(engine.op),
-        None if matched is None else _of_plan(matched.layer, work.tensor_flops),
+        None if matched is None else _with_window(of_plan(matched.layer), work.tensor_flops),
     )
     for found in candidates:
         # A layer of a loop does the same product several times.
         if found is not None and found.flops and work.tensor_flops % found.flops == 0:
             return found
     return None
+
+
+def of_plan(layer: PlanLayer) -> Product | None:
+    """The product of a layer as its plan tells it, with a window of one element; None where it does not tell."""
+    if not layer.inputs or not layer.outputs:
+        return None
+    source, target = layer.inputs[0].dims, layer.outputs[0].dims
+    if source is None or target is None or min((*source, *target), default=0) < 1:
+        return None
+    if is_convolution(layer):
+        return _plan_convolution(layer, source, target)
+    if min(len(source), len(target)) < 2:
+        return None
+    m, n = target[-2:]
+    # A matrix may be read transposed.
+    if m not in source[-2:]:
+        return None
+    k = source[-1] if source[-2] == m else source[-2]
+    return Product(m, n, k, math.prod(target[:-2]), k)
+
+
+def _plan_convolution(layer: PlanLayer, source: Sequence[int], target: Sequence[int]) -> Product | None:
+    if min(len(source), len(target)) < 3:
+        return None
+    channels, made = source[1], target[1]
+    groups = layer.attributes.get("Groups", layer.attributes.get("ConvGroups"))
+    if not isinstance(groups, int):
+        # TensorRT-RTX tells weights instead: K x C/groups x kernel. Biases have one row, residuals the batch.
+        weights = [tensor.dims for tensor in (*layer.constants, *layer.inputs[1:])]
+        rows = [dims[1] for dims in weights if dims is not None and len(dims) == len(target) and dims[0] == made]
+        groups = channels // next((row for row in rows if row and channels % row == 0), channels)
+    if groups < 1 or channels % groups or made % groups:
+        return None
+    inner = channels // groups
+    return Product(target[0] * math.prod(target[2:]), made // groups, inner, groups, inner, convolution=True)
+
+
+def plan_misfits(matched: MatchedLayer, work: Work | None) -> tuple[tuple[str, int], ...]:
+    """Dimensions that do not fill whole pieces of what tensor cores work on, by name; none where they have no use."""
+    product, dtype = of_plan(matched.layer), precision(matched, work)
+    if product is None or not product.suits_tensor_cores or dtype not in TENSOR_DTYPES:
+        return ()
+    return product.misfits(aligned(dtype))
 
 
 def main_kernel(case: Case, layer: LayerResult) -> MainKernel | None:
@@ -306,7 +362,7 @@ def has_weights(case: Case, layer: LayerResult) -> bool:
 
 
 def _operands(op: Op) -> tuple[Tensor, Tensor] | None:
-    places = _OPERANDS.get(op.op_type)
+    places = OPERANDS.get(op.op_type) if op.op_type in _DENSE else None
     if places is None or len(op.inputs) <= places[1]:
         return None
     left, right = op.inputs[places[0]], op.inputs[places[1]]
@@ -327,7 +383,7 @@ def _of_op(op: Op) -> Product | None:
     left, right = (_known(tensor) for tensor in operands)
     if left is None or right is None:
         return None
-    if "Conv" in op.op_type:
+    if op.op_type in CONVOLUTIONS:
         return _convolution(op, right)
     return _matrices(left, right, bool(op.attributes.get("transA")), bool(op.attributes.get("transB")))
 
@@ -358,16 +414,10 @@ def _matrices(left: tuple[int, ...], right: tuple[int, ...], left_across: bool, 
     return Product(m, n, k, batch, k)
 
 
-def _of_plan(layer: PlanLayer, flops: int) -> Product | None:
-    """From the dims of a plan that does not list the weights; the window of a convolution is what ``flops`` leave."""
-    dims = product_dims(layer)
-    target = layer.outputs[0].dims if layer.outputs else None
-    if dims is None or target is None:
+def _with_window(product: Product | None, flops: int) -> Product | None:
+    """A plan does not always list the weights: the window of a convolution is what its ``flops`` leave."""
+    if product is None or not product.convolution:
+        return product
+    if not product.flops or flops % product.flops:
         return None
-    if dims.rows:
-        return Product(dims.rows, dims.outer, dims.inner, math.prod(target[:-2]), dims.inner)
-    places = target[0] * math.prod(target[2:])
-    one = 2 * places * dims.outer * dims.groups * dims.inner
-    if not one or flops % one:
-        return None
-    return Product(places, dims.outer, dims.inner * (flops // one), dims.groups, dims.inner, convolution=True)
+    return product._replace(k=product.k * (flops // product.flops))

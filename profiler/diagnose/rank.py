@@ -24,6 +24,9 @@ from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.ledger import OUTSIDE, UNPRICED
 
+OF_EVERY_FINDING = ("min_share", "noise_cv", "warning_share", "critical_share", "doubt")
+"""Fields of `Thresholds` that decide what becomes of a claim, whatever the rule."""
+
 
 def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """Run all rules and rank what they find by the time it claims.

@@ -16,6 +16,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from profiler.base.op_kinds import op_kind
 from profiler.base.plan_words import is_convolution, is_product, is_reduction, is_reformat, tokens
 from profiler.base.records import LayerResult, MatchedLayer, Op
 from profiler.base.units import FLOP_PER_MAC, format_percent
@@ -35,36 +36,12 @@ on 7 GPUs (data published with Lee et al., NeuSight, ASPLOS 2025)."""
 _GEMM = re.compile(r"gemm (?P<dtype>\w+)(?: acc \w+)? (?P<size>\d+)")
 """A matrix product that calibration measured, with the length of its sides: ``gemm fp16 acc fp32 2048``."""
 
-_OPS = {
-    "attention": ("Attention", "MultiHeadAttention", "GroupQueryAttention", "PackedAttention"),
-    "softmax": ("Softmax", "LogSoftmax", "SkipSoftmax"),
-    "norm": (
-        "LayerNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization", "RMSNormalization",
-        "SkipSimplifiedLayerNormalization", "InstanceNormalization", "GroupNormalization", "GroupNorm",
-        "BatchNormalization", "LpNormalization", "MeanVarianceNormalization", "LRN",
-    ),
-    "reduce": (
-        "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceLogSum",
-        "ReduceLogSumExp", "ReduceSumSquare", "ArgMax", "ArgMin", "TopK", "MaxPool", "AveragePool",
-        "GlobalAveragePool", "GlobalMaxPool", "CumSum",
-    ),
-    "data movement": (
-        "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Expand", "Tile", "Pad",
-        "Reshape", "Flatten", "Squeeze", "Unsqueeze", "DepthToSpace", "SpaceToDepth", "ScatterND",
-        "ScatterElements", "Cast", "Identity",
-    ),
-    "elementwise": (
-        "Abs", "Add", "And", "Ceil", "Clip", "Cos", "Div", "Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater",
-        "HardSigmoid", "HardSwish", "LeakyRelu", "Less", "Log", "Max", "Min", "Mish", "Mul", "Neg", "Not", "Or",
-        "PRelu", "Pow", "QuickGelu", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus",
-        "Softsign", "Sqrt", "Sub", "Sum", "Tanh", "Where",
-    ),
+_CLASS_OF_OP: dict[str, str] = {
+    "convolution": "conv", "matmul": "gemm", "attention": "attention", "softmax": "softmax", "normalisation": "norm",
+    "batch norm": "norm", "reduction": "reduce", "ranking": "reduce", "scan": "reduce", "pool": "reduce",
+    "move": "data movement", "view": "data movement", "cast": "data movement", "pointwise": "elementwise",
 }  # fmt: skip
-_CLASS_OF_OP = {op: kind for kind, ops in _OPS.items() for op in ops}
-_PRODUCTS = frozenset(
-    {"MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInteger", "QLinearMatMul", "Einsum", "MatMulNBits"}
-)
-_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose", "FusedConv", "ConvInteger", "QLinearConv"})
+"""By `op_kinds.OpKind`."""
 _CLASS_OF_KERNEL = {
     "gemm": "gemm", "gemv": "gemv", "conv": "conv", "dgrad": "conv", "wgrad": "conv", "attention": "attention",
     "softmax": "softmax", "batch_norm": "norm", "layer_norm": "norm", "norm": "norm", "elementwise": "elementwise",
@@ -293,11 +270,7 @@ def _op_class(layer: LayerResult, case: Case) -> str:
 
 def op_class(op: Op) -> str:
     """The class of an ONNX op by itself, whatever its shapes; empty of one that has none."""
-    if op.op_type in _CONVOLUTIONS:
-        return "conv"
-    if op.op_type in _PRODUCTS:
-        return "gemm"
-    return _CLASS_OF_OP.get(op.op_type, "")
+    return _CLASS_OF_OP.get(op_kind(op.op_type), "")
 
 
 def _of_plan(matched: MatchedLayer) -> str:

@@ -25,6 +25,7 @@ import onnx
 
 from profiler.base import onnx_graph
 from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.op_kinds import CONTROL
 from profiler.base.units import format_bytes
 from profiler.engine import _convert
 from profiler.engine._trt_exchange import (
@@ -55,7 +56,6 @@ _NO_DRIVER = re.compile(
     r"\s*(?:\[[\w.]+\.cpp::\w+::\d+\] )?Error Code 1: Cuda Runtime \([^()]*\(cudaError 35: [^()]*\)\)"
 )
 """Without a driver every error is followed by one about the driver, which is not its cause."""
-_CONTROL = frozenset({"If", "Loop", "Scan"})
 
 
 class Log:
@@ -421,7 +421,7 @@ def _dims(dims: Sequence[int]) -> str:
 def _refused(dialect: Dialect, model: Path, log: Log) -> BuildError:
     why = log.why()
     graphs = onnx_graph.all_graphs(onnx.load(str(model), load_external_data=False).graph)
-    control = sorted({node.op_type for _, graph in graphs for node in graph.node} & _CONTROL)
+    control = sorted({node.op_type for _, graph in graphs for node in graph.node} & CONTROL)
     if control:
         fix = (
             f"the model has {', '.join(control)} nodes, which it often refuses: fold them away "

@@ -19,6 +19,7 @@ import msgspec
 import onnx
 
 from profiler.base import onnx_graph
+from profiler.base.op_kinds import CONTROL
 from profiler.base.records import Backend, Engine, Layer, Op
 from profiler.runtime.ort_session import COPY_OPS, Placement, SessionRequest, make_session, name_layers, placements
 
@@ -26,7 +27,6 @@ ENGINE_GRAPH = "engine.onnx"
 """The optimised graph in the run folder; its weights are not kept."""
 
 _LAYOUT_OPS = frozenset({"ReorderInput", "ReorderOutput"})
-_CONTROL_OPS = frozenset({"If", "Loop", "Scan"})
 _NCHWC_SUFFIX = "_nchwc"
 _FUSED_NAME = re.compile(r"^(?:fused )?(.*?)/\w+Fusion/.*$")
 _UNIQUE_SUFFIX = re.compile(r"_token_\d+$")
@@ -139,7 +139,7 @@ def layers_from_graph(model: onnx.ModelProto) -> list[Layer]:
             Layer(
                 name=node.proto.name,
                 op=node.op,
-                role="layout" if layout else "control" if node.op.op_type in _CONTROL_OPS else "compute",
+                role="layout" if layout else "control" if node.op.op_type in CONTROL else "compute",
                 graph=node.graph,
                 hints=tuple(hint for hint in dict.fromkeys((name, plain, fused)) if hint),
                 output_hints=_output_hints(plain, node.op),

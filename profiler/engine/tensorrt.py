@@ -23,12 +23,9 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from google.protobuf.message import DecodeError
-from onnx import ModelProto, TensorProto
 
 from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
 from profiler.base.units import format_bytes
-from profiler.engine._convert import stored_tensors
 from profiler.engine._trt_exchange import (
     FAILURE_FILE,
     LAYER_INFO_FILE,
@@ -528,6 +525,12 @@ def _key(model: Path, options: BuildOptions, external_data: Path, library: str, 
 
 def _weight_files(model: Path, folder: Path) -> list[Path]:
     """The files beside a model that hold its weights, in a fixed order."""
+    # Whoever only names a build option needs no onnx.
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto, TensorProto
+
+    from profiler.engine._convert import stored_tensors
+
     try:
         proto = ModelProto.FromString(model.read_bytes())
     except OSError as error:
@@ -536,13 +539,9 @@ def _weight_files(model: Path, folder: Path) -> list[Path]:
         ) from None
     except DecodeError as error:
         raise ModelError(f"{model} is no ONNX file", why=str(error), fix="export the model again") from None
-    return sorted({folder / location for location in _locations(proto)})
-
-
-def _locations(proto: ModelProto) -> Iterator[str]:
-    for tensor in stored_tensors(proto):
-        if tensor.data_location == TensorProto.EXTERNAL:
-            yield from (entry.value for entry in tensor.external_data if entry.key == "location")
+    outside = (tensor for tensor in stored_tensors(proto) if tensor.data_location == TensorProto.EXTERNAL)
+    locations = (entry.value for tensor in outside for entry in tensor.external_data if entry.key == "location")
+    return sorted({folder / location for location in locations})
 
 
 def _slug(name: str) -> str:

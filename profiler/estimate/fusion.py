@@ -20,6 +20,7 @@ import heapq
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from profiler.base.op_kinds import CONTROL, CONVOLUTIONS, PRODUCTS, RANDOM, SHAPES, op_types
 from profiler.base.records import Node, Op, Tensor
 
 _CATALOG = "https://docs.nvidia.com/deeplearning/tensorrt/latest/performance/fusion-catalog.html, Types of Fusions"
@@ -71,40 +72,15 @@ RULES: dict[str, Rule] = {
 """By the name that a group has its rule by."""
 
 _FREE = frozenset({"view", "shape", "control"})
-_OWNERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "BitCast", "ExpandDims"})
+_VIEWS = op_types("view")
 _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-_CONVOLUTIONS = frozenset({
-    "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "FusedConv", "NhwcConv", "NhwcFusedConv", "DeformConv",
-})  # fmt: skip
-_MATMULS = frozenset({
-    "MatMul", "FusedMatMul", "MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
-    "MatMulNBits",
-})  # fmt: skip
-_PRODUCTS = _CONVOLUTIONS | _MATMULS | {"Gemm", "Einsum", "FusedGemm", "QGemm", "GemmFloat8"}
-_SOFTMAX = frozenset({"Softmax", "LogSoftmax", "BiasSoftmax"})
-_REDUCTIONS = frozenset({
-    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
-    "ReduceLogSumExp", "ReduceSumSquare",
-})  # fmt: skip
-_NORMS = frozenset({
-    "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization",
-    "SkipSimplifiedLayerNormalization", "InstanceNormalization", "GroupNormalization", "LpNormalization",
-    "MeanVarianceNormalization",
-})  # fmt: skip
-_ELEMENTWISE = frozenset({
-    "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Min", "Max", "Sum", "Mean", "And", "Or", "Xor", "Not", "Equal",
-    "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Where", "Abs", "Neg", "Sign", "Ceil", "Floor", "Round",
-    "Sqrt", "Reciprocal", "Exp", "Log", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh",
-    "Asinh", "Acosh", "Atanh", "IsNaN", "IsInf", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
-    "Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "Elu", "Selu", "Celu", "Gelu", "FastGelu", "QuickGelu",
-    "BiasGelu", "Mish", "Sigmoid", "HardSigmoid", "HardSwish", "Swish", "Softplus", "Softsign", "Clip", "Shrink",
-    "Cast", "CastLike", "BatchNormalization", "BiasAdd", _QUANTIZE, _DEQUANTIZE,
-})  # fmt: skip
-_RANDOM = frozenset({
-    "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli",
-})  # fmt: skip
-_SHAPES = frozenset({"Shape", "Size"})
+_MATMULS = op_types("matmul") - {"Gemm", "FusedGemm", "QGemm", "GemmFloat8", "GemmFastGelu", "Einsum"}
+"""Those of stacks of matrices: a Gemm has attributes that transpose, and of Einsum nobody knows which side is which."""
+_SOFTMAX = op_types("softmax")
+_REDUCTIONS = op_types("reduction")
+_NORMS = op_types("normalisation") - {"LRN"}
+"""LRN is a layer of its own, into which nothing is fused."""
+_ELEMENTWISE = op_types("pointwise", "cast", "quantise", "batch norm")
 _MAX_EPILOGUE = 16
 """Nodes between a product and where its branches meet again: the decomposed Gelu has 8."""
 
@@ -200,7 +176,7 @@ def _edges_of(
             names = [tensor.name for tensor in node.op.inputs if tensor is not None and not tensor.constant]
             names += inner.get(node.name, ())
             used.update(names)
-            if node.op.op_type in _SHAPES:
+            if node.op.op_type in SHAPES:
                 reads.append(frozenset())
                 continue
             makers = [maker[name] for name in names if name in maker]
@@ -222,12 +198,12 @@ def _known(nodes: Sequence[Node], owners: Collection[str]) -> list[bool]:
     known = []
     for node in nodes:
         op = node.op
-        decided = op.op_type in _SHAPES
+        decided = op.op_type in SHAPES
         if not decided and names:
             inputs = [tensor for tensor in op.inputs if tensor is not None]
             decided = (
                 not names.isdisjoint([tensor.name for tensor in inputs])
-                and op.op_type not in _RANDOM
+                and op.op_type not in RANDOM
                 and node.name not in owners
                 and all(tensor.constant or tensor.name in names for tensor in inputs)
             )
@@ -532,7 +508,7 @@ class _Fusion:
             return
         types = {self.nodes[at].op.op_type for at in self.members[after]}
         if self.units[unit].kind == "pad":
-            if types & _CONVOLUTIONS:
+            if types & CONVOLUTIONS:
                 self._join(unit, after, "padding")
         elif types & _MATMULS and _by_strides(self.units[unit].op):
             self._join(unit, after, "transpose")
@@ -662,7 +638,7 @@ def _kind(op: Op) -> str:
     if kind in _ELEMENTWISE:
         # In training a batch norm gives out its statistics too.
         return "elementwise" if len(op.outputs) == 1 else "other"
-    if kind in _PRODUCTS:
+    if kind in PRODUCTS:
         return "product"
     if kind in _REDUCTIONS:
         return "reduction"
@@ -670,7 +646,7 @@ def _kind(op: Op) -> str:
         return "softmax"
     if kind in _NORMS:
         return "norm"
-    if kind in _OWNERS:
+    if kind in CONTROL:
         return "control"
     return {"Transpose": "transpose", "Pad": "pad"}.get(kind, "other")
 

@@ -1,4 +1,4 @@
-"""From a loaded model to the plan of an engine that TensorRT or TensorRT-RTX builds of it.
+"""From a model to the plan of an engine that TensorRT or TensorRT-RTX builds of it.
 
 Shapes are bound, nodes get their unique names, the engine is built or taken from those that are kept, and
 what the library says of its layers is led back to the model.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,23 +17,18 @@ import msgspec
 from profiler.analysis.plan import PricedPlan, price_plan
 from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
 from profiler.base.records import EngineFacts, Source, Tensor
+from profiler.base.units import format_ns
+from profiler.engine import tensorrt
 from profiler.engine.backends import has_driver
 from profiler.engine.dialect import PRODUCTS, installed_version
 from profiler.engine.inspector import parse_layer_info
-from profiler.engine.tensorrt import (
-    BuildOptions,
-    BuiltEngine,
-    Precision,
-    Progress,
-    ShapeRange,
-    build,
-    check_options,
-    load_engine,
-    trtexec_command,
-)
+from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange, check_options, trtexec_command
+from profiler.flows.progress import SILENT, Progress
 from profiler.hardware import nvml
 from profiler.hardware.store import default_cache_dir
-from profiler.source.load import LoadedModel, graph_inputs, source_of
+from profiler.runtime.gc_paused import without_collector
+from profiler.source.load import LoadedModel, graph_inputs, load_model
+from profiler.source.request import ModelRequest
 from profiler.source.shapes import chosen_shapes
 
 NO_ENGINE = "TRTPROF_NO_ENGINE"
@@ -59,33 +54,114 @@ class EngineBuild(NamedTuple):
         return self.built.precision.added_nodes if self.built.precision is not None else ()
 
     @property
+    def summary(self) -> str:
+        """What came of the build, in a line."""
+        facts, launches = self.priced.document.facts, self.priced.document.summary.launches
+        layers = f"{launches} layer{'s' * (launches != 1)}"
+        if facts.cached:
+            layers += ", kept from an earlier build"
+        elif facts.build_ns:
+            layers += f" in {format_ns(facts.build_ns)}"
+        return f"{facts.backend} {facts.versions.get(facts.backend, '')}".strip() + f": {layers}"
+
+    @property
     def layers_file(self) -> str:
         """What to call a file with ``text``."""
         return "layers.json" if self.text.lstrip().startswith(("{", "[")) else "layers.txt"
 
 
-def bound(
-    loaded: LoadedModel, options: BuildOptions, shapes: Mapping[str, tuple[int, ...]], batch: int | None
-) -> tuple[Source, BuildOptions]:
+def build(
+    request: ModelRequest, options: BuildOptions, progress: Progress = SILENT, *, rebuild: bool = False
+) -> EngineBuild:
+    """Build an engine of a model, and lead its layers back to ONNX nodes.
+
+    Args:
+        request: The model; every dynamic input gets a shape from here, or from the profiles of the options.
+        options: How to build.
+        progress: Told what is being done.
+        rebuild: Build even if an engine is kept.
+
+    Raises:
+        TrtprofError: The model or the shapes are not usable, the library is missing, or it refuses the model;
+            see `engine.tensorrt.build`.
+    """
+    progress.stage("source")
+    with request.opened(progress.detail) as loaded, without_collector():
+        progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
+        source, options = bound(request, loaded, options)
+        progress.stage("engine")
+        made = engine_of(loaded, source, options, progress.detail, rebuild=rebuild)
+        progress.detail(made.summary)
+        return made
+
+
+def build_command(request: ModelRequest, options: BuildOptions, engine: str = "") -> str:
+    """The command lines of TensorRT's own tool that do what `build` does; nothing is built.
+
+    Args:
+        request: See `build`; an ONNX file.
+        options: See `build`.
+        engine: Where the tool is to save the engine; by default beside nothing, under the name of the model.
+
+    Raises:
+        UsageError: A spec is named, which has no file; the shapes or options are not usable.
+        TrtprofError: The model is not usable; see `source.load`.
+    """
+    if request.spec is not None:
+        raise UsageError(
+            f"{request.model} is no ONNX file",
+            why="TensorRT's own tool takes no other",
+            fix=f"trtprof export {request.model}, first",
+        )
+    loaded = load_model(request.model)
+    _, options = bound(request, loaded, options)
+    return trtexec_command(loaded.path, options, engine=engine or f"{loaded.path.stem}.engine")
+
+
+def load_engine(
+    engine: Path,
+    backend: str,
+    request: ModelRequest | None = None,
+    progress: Progress = SILENT,
+    *,
+    static_plugins: tuple[str, ...] = (),
+) -> EngineBuild:
+    """The layers of an engine made elsewhere, led back to the model where one is given.
+
+    Raises:
+        MissingError: There is no driver to load the engine with, or no library.
+        TrtprofError: See `engine.tensorrt.load_engine`, and `build` for the model.
+    """
+    source = None
+    if request is not None:
+        progress.stage("source")
+        with request.opened(progress.detail) as loaded:
+            source = request.bound(loaded)
+    progress.stage("engine")
+    made = engine_from(engine, backend, source, progress.detail, static_plugins=static_plugins)
+    progress.detail(made.summary)
+    return made
+
+
+def bound(request: ModelRequest, loaded: LoadedModel, options: BuildOptions) -> tuple[Source, BuildOptions]:
     """The model with its shapes, and the options with a shape for every dynamic input.
 
     Where the options hold profiles, the model has the optimal shapes of the first one.
 
     Args:
+        request: The shapes as asked for.
         loaded: The model.
         options: How to build; its ``shapes`` are not read, and names in its profiles may hold one ``*``.
-        shapes: Result of `source.shapes.parse_shapes`.
-        batch: Value of ``--batch``.
 
     Raises:
         UsageError: Shapes and profiles are both given, or they do not fit the model.
     """
     if not options.profiles:
-        source = source_of(loaded, shapes, batch, feed=False)
+        source = request.bound(loaded)
         return source, msgspec.structs.replace(options, shapes=static_shapes(source))
-    if shapes or batch is not None:
+    if request.shapes or request.batch is not None:
         raise UsageError(
-            f"{'--shapes' if shapes else '--batch'} and profiles are both given",
+            f"{'--shapes' if request.shapes else '--batch'} and profiles are both given",
             why="the profiles say the shapes already",
             fix="give --shapes or --batch, or --minShapes, --optShapes and --maxShapes",
         )
@@ -96,7 +172,8 @@ def bound(
     # What a shape tensor is given are its values.
     dynamic = {tensor.name for tensor in inputs if any(isinstance(dim, str) for dim in tensor.shape or ("?",))}
     best = {name: ranges.opt for name, ranges in profiles[0].items() if name in dynamic}
-    return source_of(loaded, best, None, feed=False), options
+    at_best = msgspec.structs.replace(request, export=msgspec.structs.replace(request.export, shapes=best))
+    return at_best.bound(loaded), options
 
 
 def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:
@@ -134,7 +211,7 @@ def engine_of(
     loaded: LoadedModel,
     source: Source,
     options: BuildOptions,
-    progress: Progress | None = None,
+    progress: Callable[[str], None] | None = None,
     *,
     rebuild: bool = False,
 ) -> EngineBuild:
@@ -154,7 +231,7 @@ def engine_of(
     device = _device()
     with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
         file, external = named_file(loaded, Path(scratch))
-        built = build(
+        built = tensorrt.build(
             file,
             options,
             progress,
@@ -176,19 +253,20 @@ def engine_of(
     return _read(built, text, source, device, notes if options.profiles else [])
 
 
-def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress | None = None) -> EngineBuild:
+def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress = SILENT) -> EngineBuild:
     """The engine that TensorRT-RTX builds of a model at a precision of a prediction.
 
     Args:
         loaded: The model.
         source: The same with its shapes.
         precision: One of `cost.recast.PRECISIONS`; ``model``, ``fp32`` and ``tf32`` build what is in the file.
-        progress: Told in one line what is going on.
+        progress: Told what is being done.
 
     Raises:
         UsageError: TensorRT-RTX builds no such precision.
         TrtprofError: See `engine_of`.
     """
+    progress.stage("engine")
     if precision in ("int8", "fp8"):
         raise UsageError(
             f"no engine can be built at {precision}",
@@ -198,14 +276,16 @@ def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Pro
     options = BuildOptions(
         backend="tensorrt-rtx", shapes=static_shapes(source), fp16=precision == "fp16", bf16=precision == "bf16"
     )
-    return engine_of(loaded, source, options, progress)
+    made = engine_of(loaded, source, options, progress.detail)
+    progress.detail(made.summary)
+    return made
 
 
 def engine_from(
     engine: Path,
     backend: str,
     source: Source | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[str], None] | None = None,
     *,
     static_plugins: tuple[str, ...] = (),
 ) -> EngineBuild:
@@ -215,7 +295,7 @@ def engine_from(
         MissingError: There is no driver to load it with, or the library refuses it.
         TrtprofError: See `engine.tensorrt.load_engine`.
     """
-    built = load_engine(engine, backend, progress, static_plugins=static_plugins)
+    built = tensorrt.load_engine(engine, backend, progress, static_plugins=static_plugins)
     if not built.layer_info:
         raise MissingError(
             f"the layers of {engine} are not known",
@@ -224,11 +304,6 @@ def engine_from(
             "--exportLayerInfo=layers.json; then here: trtprof analyze --layers layers.json",
         )
     return _read(built, built.layer_info, source, _device(), [])
-
-
-def command_of(loaded: LoadedModel, options: BuildOptions, engine: str) -> str:
-    """The command lines of the library's own tool that build the same; see `engine.tensorrt.trtexec_command`."""
-    return trtexec_command(loaded.path, options, engine=engine)
 
 
 def why_no_engine() -> str:

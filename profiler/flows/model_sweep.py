@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -30,10 +30,29 @@ from profiler.base.records import (
     WorkForms,
 )
 from profiler.cost.precision import compute_dtypes
-from profiler.source.symbolic import Grid, Piece, Point, Swept, Track
+from profiler.runtime.gc_paused import without_collector
+from profiler.source.request import ModelRequest
+from profiler.source.sweep_axes import parse_sweeps
+from profiler.source.symbolic import Grid, Piece, Point, Swept, Track, sweep_source
 
 MAX_DEGREE = 4
 """Largest power of one dimension in a closed form. Attention has 2; what has more than 4 is no polynomial."""
+
+
+def sweep(request: ModelRequest, sweeps: Iterable[str]) -> Sweep:
+    """Look at a model alone over a sweep of its dynamic dimensions.
+
+    Args:
+        request: The model; the sweep replaces the swept dimensions in its shapes.
+        sweeps: ``--sweep`` values, such as ``batch=1..64:x2``.
+
+    Raises:
+        TrtprofError: The model, the shapes or the sweep are not usable; see `source.shapes`.
+    """
+    axes = parse_sweeps(sweeps)
+    with request.opened() as loaded, without_collector():
+        found = sweep_of(sweep_source(loaded, axes, request.shapes, request.batch))
+    return msgspec.structs.replace(found, model=request.named(found.model))
 
 
 def sweep_of(swept: Swept) -> Sweep:

@@ -37,7 +37,7 @@ from profiler.base.records import (
 from profiler.cost import work_of
 from profiler.estimate.cache import Access, Traffic, steady_state_traffic
 from profiler.estimate.roofline import estimate, unit_terms
-from profiler.source.sweeps import check_points, parse_values
+from profiler.source.sweep_axes import check_points, parse_values
 
 Value = int | str
 At = Mapping[str, Value]
@@ -126,6 +126,10 @@ def _window_out(size: int, kernel: int, stride: int, dilation: int, pad: str) ->
     return (size - extent) // stride + 1
 
 
+def _op(op_type: str, inputs: Sequence[Tensor], output: Tensor, **attributes: Attribute) -> Op:
+    return Op(op_type=op_type, opset=OPSET, attributes=attributes, inputs=tuple(inputs), outputs=(output,))
+
+
 def _window_attributes(kernel: int, stride: int, dilation: int, pad: str) -> dict[str, Attribute]:
     return {
         "kernel_shape": (kernel, kernel),
@@ -147,16 +151,9 @@ def _conv(at: Values) -> Op:
     stride, dilation, groups = at.numbers("stride", "dilation", "groups")
     _check_groups(groups, cin=cin, cout=cout)
     window = kernel, stride, dilation, at.word("pad")
-    return Op(
-        op_type="Conv",
-        opset=OPSET,
-        attributes={**_window_attributes(*window), "group": groups},
-        inputs=(
-            at.tensor("x", batch, cin, h, w),
-            at.tensor("weights", cout, cin // groups, kernel, kernel, constant=True),
-        ),
-        outputs=(at.tensor("y", batch, cout, *(_window_out(size, *window) for size in (h, w))),),
-    )
+    weights = at.tensor("weights", cout, cin // groups, kernel, kernel, constant=True)
+    y = at.tensor("y", batch, cout, *(_window_out(size, *window) for size in (h, w)))
+    return _op("Conv", (at.tensor("x", batch, cin, h, w), weights), y, **_window_attributes(*window), group=groups)
 
 
 def _conv_transpose(at: Values) -> Op:
@@ -169,110 +166,55 @@ def _conv_transpose(at: Values) -> Op:
     if pad == "same":
         # Padding crops: it cannot fill the gaps that a window smaller than the stride leaves at the end.
         out = [min(size * stride, full) for size, full in zip((h, w), out, strict=True)]
-    return Op(
-        op_type="ConvTranspose",
-        opset=OPSET,
-        attributes={**_window_attributes(kernel, stride, dilation, pad), "group": groups},
-        inputs=(
-            at.tensor("x", batch, cin, h, w),
-            at.tensor("weights", cin, cout // groups, kernel, kernel, constant=True),
-        ),
-        outputs=(at.tensor("y", batch, cout, *out),),
-    )
+    inputs = at.tensor("x", batch, cin, h, w), at.tensor("weights", cin, cout // groups, kernel, kernel, constant=True)
+    attributes = _window_attributes(kernel, stride, dilation, pad)
+    return _op("ConvTranspose", inputs, at.tensor("y", batch, cout, *out), **attributes, group=groups)
 
 
 def _pool(at: Values) -> Op:
     kernel, cin, h, w, batch, stride = at.numbers("kernel", "cin", "h", "w", "batch", "stride")
     window = kernel, stride, 1, at.word("pad")
-    return Op(
-        op_type="MaxPool",
-        opset=OPSET,
-        attributes=_window_attributes(*window),
-        inputs=(at.tensor("x", batch, cin, h, w),),
-        outputs=(at.tensor("y", batch, cin, *(_window_out(size, *window) for size in (h, w))),),
-    )
+    y = at.tensor("y", batch, cin, *(_window_out(size, *window) for size in (h, w)))
+    return _op("MaxPool", [at.tensor("x", batch, cin, h, w)], y, **_window_attributes(*window))
 
 
 def _gemm(at: Values) -> Op:
     m, n, k = at.numbers("m", "n", "k")
-    return Op(
-        op_type="Gemm",
-        opset=OPSET,
-        inputs=(at.tensor("x", m, k), at.tensor("weights", k, n, constant=True)),
-        outputs=(at.tensor("y", m, n),),
-    )
+    return _op("Gemm", (at.tensor("x", m, k), at.tensor("weights", k, n, constant=True)), at.tensor("y", m, n))
 
 
 def _matmul(at: Values) -> Op:
     batch, m, n, k = at.numbers("batch", "m", "n", "k")
-    return Op(
-        op_type="MatMul",
-        opset=OPSET,
-        inputs=(at.tensor("a", batch, m, k), at.tensor("b", batch, k, n)),
-        outputs=(at.tensor("y", batch, m, n),),
-    )
+    return _op("MatMul", (at.tensor("a", batch, m, k), at.tensor("b", batch, k, n)), at.tensor("y", batch, m, n))
 
 
 def _gemv(at: Values) -> Op:
     batch, m, k = at.numbers("batch", "m", "k")
-    return Op(
-        op_type="MatMul",
-        opset=OPSET,
-        inputs=(at.tensor("a", batch, m, k), at.tensor("x", batch, k, 1)),
-        outputs=(at.tensor("y", batch, m, 1),),
-    )
+    return _op("MatMul", (at.tensor("a", batch, m, k), at.tensor("x", batch, k, 1)), at.tensor("y", batch, m, 1))
 
 
 def _attention(at: Values) -> Op:
     batch, heads, seq, kv, dim = at.numbers("batch", "heads", "seq", "kv", "dim")
-    return Op(
-        op_type="Attention",
-        opset=OPSET,
-        inputs=(
-            at.tensor("q", batch, heads, seq, dim),
-            at.tensor("k", batch, heads, kv, dim),
-            at.tensor("v", batch, heads, kv, dim),
-        ),
-        outputs=(at.tensor("y", batch, heads, seq, dim),),
-    )
+    inputs = [at.tensor(name, batch, heads, length, dim) for name, length in (("q", seq), ("k", kv), ("v", kv))]
+    return _op("Attention", inputs, at.tensor("y", batch, heads, seq, dim))
 
 
 def _elementwise(at: Values) -> Op:
     (elements,) = at.numbers("elements")
     op_type = at.word("op")
     names = ("a", "b") if op_type in BINARY else ("x",)
-    return Op(
-        op_type=op_type,
-        opset=OPSET,
-        inputs=tuple(at.tensor(name, elements) for name in names),
-        outputs=(at.tensor("y", elements),),
-    )
+    return _op(op_type, [at.tensor(name, elements) for name in names], at.tensor("y", elements))
 
 
 def _softmax(at: Values) -> Op:
     rows, cols = at.numbers("rows", "cols")
-    return Op(
-        op_type="Softmax",
-        opset=OPSET,
-        attributes={"axis": -1},
-        inputs=(at.tensor("x", rows, cols),),
-        outputs=(at.tensor("y", rows, cols),),
-    )
+    return _op("Softmax", [at.tensor("x", rows, cols)], at.tensor("y", rows, cols), axis=-1)
 
 
 def _layernorm(at: Values) -> Op:
     rows, cols = at.numbers("rows", "cols")
-    return Op(
-        op_type="LayerNormalization",
-        opset=OPSET,
-        attributes={"axis": -1},
-        inputs=(
-            at.tensor("x", rows, cols),
-            at.tensor("scale", cols, constant=True),
-            at.tensor("bias", cols, constant=True),
-        ),
-        outputs=(at.tensor("y", rows, cols),),
-    )
+    scale, bias = (at.tensor(name, cols, constant=True) for name in ("scale", "bias"))
+    return _op("LayerNormalization", (at.tensor("x", rows, cols), scale, bias), at.tensor("y", rows, cols), axis=-1)
 
 
 def _parameters(**defaults: Value | Parameter) -> dict[str, Parameter]:
@@ -369,7 +311,7 @@ def parse_options(name: str, options: Mapping[str, str]) -> dict[str, tuple[Valu
 
     Args:
         name: Of a family.
-        options: Parameter -> text: numbers in the grammar of `source.sweeps`, words, or the names of
+        options: Parameter -> text: numbers in the grammar of `source.sweep_axes`, words, or the names of
             other parameters of the family.
 
     Raises:

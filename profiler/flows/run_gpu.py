@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -18,8 +18,7 @@ from profiler.analysis.gpu import GpuArtefact, PlanArtefact, analyse_gpu
 from profiler.base import run_folder
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.kernel_counters import COUNTERS_FILE, Counters
-from profiler.base.records import Backend, Ceilings, Engine, GpuSpec, LiveGpu, Roof, Source
-from profiler.base.run_folder import RunFolder
+from profiler.base.records import Ceilings, Engine, GpuSpec, LiveGpu, Roof
 from profiler.base.units import format_ns
 from profiler.capture.gpu_launch import AskedCollector, capture_gpu
 from profiler.capture.gpu_record import GpuWorkerRequest, OrtCudaRequest, TensorrtRequest
@@ -28,11 +27,11 @@ from profiler.capture.ncu import record as ncu
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
 from profiler.engine.tensorrt import BuildOptions
 from profiler.flows.build import EngineBuild, engine_from, engine_of, static_shapes
-from profiler.flows.gpu_options import GpuOptions
+from profiler.flows.job import Job
+from profiler.flows.options import GpuOptions
 from profiler.hardware import gpus, nvml, store
 from profiler.hardware.cuda.calibrate import calibrate_gpu, find
 from profiler.runtime.ort_session import CudaOptions, SessionRequest
-from profiler.source.load import LoadedModel
 
 WORKERS = {
     "tensorrt": "profiler.capture.workers.tensorrt",
@@ -49,63 +48,16 @@ _COUNTING_S, _LAUNCH_S = 900.0, 10.0
 _SHOWN = "CUDA_VISIBLE_DEVICES"
 
 
-class Progress(Protocol):
-    """What the stages tell; see `pipeline.Progress`."""
-
-    def stage(self, name: str) -> None:
-        """A stage begins."""
-
-    def detail(self, text: str) -> None:
-        """One line about it."""
-
-
-class Measure(NamedTuple):
-    """How long to measure; see `pipeline.RunOptions`."""
-
-    seed: int
-    iterations: int
-    warmup_ms: float
-    duration_s: float
-    profile_iterations: int
-    recalibrate: bool
-
-
-class Job(NamedTuple):
-    """A run on a GPU.
-
-    Attributes:
-        folder: The run folder, which has the source; what else is there is kept.
-        loaded: The model.
-        source: The same with its shapes.
-        backend: One of `gpu_options.GPU_BACKENDS`, and why it was chosen.
-        options: See `GpuOptions`.
-        measure: How long to measure.
-        scratch: A folder for what nobody needs afterwards.
-        session: Of ONNX Runtime on the CPU: file and threads.
-        say: Told what goes on.
-    """
-
-    folder: RunFolder
-    loaded: LoadedModel
-    source: Source
-    backend: Backend
-    options: GpuOptions
-    measure: Measure
-    scratch: Path
-    session: SessionRequest
-    say: Progress
-
-
 def run_on_gpu(job: Job) -> None:
     """Do the stages up to the capture.
 
     Raises:
         TrtprofError: A stage failed; artefacts of the stages before it are kept.
     """
-    folder, say = job.folder, job.say
+    folder, options, say = job.folder, job.options.gpu, job.progress
     # Known to be missing before anything runs.
-    tool = ncu.require() if job.options.confirm else None
-    gpu = _gpu(job.options.device)
+    tool = ncu.require() if options.confirm else None
+    gpu = _gpu(options.device)
     spec, reason = nvml.spec_of(gpu)
     say.detail(f"GPU {gpu.index}: {gpu.name} ({reason})")
     if not folder.has(run_folder.GPU):
@@ -120,7 +72,7 @@ def run_on_gpu(job: Job) -> None:
         if folder.has(run_folder.CAPTURE):
             say.detail("kept from before")
         else:
-            collector = cast("AskedCollector", job.options.collector)
+            collector = cast("AskedCollector", options.collector)
             capture_gpu(request, WORKERS[job.backend.name], collector, say.detail, gpu=gpu.uuid or gpu.index)
         if tool is not None and not (folder.has(COUNTERS_FILE) and folder.read(COUNTERS_FILE, Counters).launches):
             _count(job, request, tool)
@@ -131,9 +83,9 @@ def _count(job: Job, request: OrtCudaRequest | TensorrtRequest, tool: ncu.Ncu) -
 
     Where that fails, the run has all else: it says so, and the result does.
     """
-    say = job.say
+    say = job.progress
     say.stage("counters")
-    names, launches = flagged(analyse_gpu(job.folder), job.options.confirm)
+    names, launches = flagged(analyse_gpu(job.folder), job.options.gpu.confirm)
     if not names:
         say.detail("no kernel lost any time: there is nothing to confirm")
         return
@@ -167,7 +119,7 @@ def _count(job: Job, request: OrtCudaRequest | TensorrtRequest, tool: ncu.Ncu) -
 
 def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtRequest:
     """What the worker is asked."""
-    options, measure = job.options, job.measure
+    measure, options = job.options, job.options.gpu
     common = GpuWorkerRequest(
         phase="clean",
         folder=str(job.folder.path.resolve()),
@@ -186,7 +138,7 @@ def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtR
     )
     fields = msgspec.structs.asdict(common)
     if job.backend.name == "ort-cuda":
-        session = _on_cuda(job.session, options)
+        session = _on_cuda(job.session, job.options.gpu)
         return OrtCudaRequest(**fields, session=session, graph_file=ENGINE_GRAPH)
     built = job.folder.read(run_folder.PLAN, PlanArtefact)
     return TensorrtRequest(
@@ -237,13 +189,13 @@ def _only(gpu: LiveGpu) -> Iterator[None]:
 
 def _ceilings(job: Job, gpu: LiveGpu, spec: GpuSpec) -> None:
     """The ceilings of the GPU: kept from before, measured, or those of its datasheet where that is not possible."""
-    folder, measure, say = job.folder, job.measure, job.say
+    folder, again, say = job.folder, job.options.recalibrate, job.progress
     say.stage("ceilings")
-    if folder.has(run_folder.CEILINGS) and not measure.recalibrate:
+    if folder.has(run_folder.CEILINGS) and not again:
         say.detail("kept from before")
         return
     shelf = store.of_gpu(gpu)
-    found = None if measure.recalibrate else shelf.read(say.detail)
+    found = None if again else shelf.read(say.detail)
     if found is not None:
         say.detail(f"ceilings of {found.device} measured {found.measured_at} (--recalibrate measures them again)")
     else:
@@ -251,11 +203,11 @@ def _ceilings(job: Job, gpu: LiveGpu, spec: GpuSpec) -> None:
             found = calibrate_gpu(gpu.index, progress=say.detail)
             shelf.write(found, say.detail)
         except (MissingError, CaptureError) as error:
-            if measure.recalibrate:
+            if again:
                 raise
             say.detail(f"the datasheet's, since none were measured: {error.what} ({error.why})")
             found = gpus.ceilings(spec)
-    folder.write(run_folder.CEILINGS, found if job.options.build.tf32 else _without_tf32(found))
+    folder.write(run_folder.CEILINGS, found if job.options.gpu.build.tf32 else _without_tf32(found))
 
 
 def _without_tf32(ceilings: Ceilings) -> Ceilings:
@@ -279,20 +231,21 @@ def _on_cuda(session: SessionRequest, options: GpuOptions) -> SessionRequest:
 def _ort(job: Job) -> int:
     """The engine of ONNX Runtime; returns the number of its layers."""
     if job.folder.has(run_folder.ENGINE):
-        job.say.detail("kept from before")
+        job.progress.detail("kept from before")
         return len(job.folder.read(run_folder.ENGINE, Engine).layers)
-    session = _on_cuda(job.session, job.options)
-    engine, on_cpu = build_ort_cuda(session, job.folder.path, job.scratch, job.backend.reason)
+    engine, on_cpu = build_ort_cuda(
+        _on_cuda(job.session, job.options.gpu), job.folder.path, job.scratch, job.backend.reason
+    )
     job.folder.write(run_folder.ENGINE, engine)
-    job.say.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
+    job.progress.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
     if on_cpu:
-        job.say.detail(f"{len(on_cpu)} nodes stay on the CPU")
+        job.progress.detail(f"{len(on_cpu)} nodes stay on the CPU")
     return len(engine.layers)
 
 
 def _tensorrt(job: Job) -> int:
     """The engine of TensorRT; returns the number of its layers."""
-    folder, options, say = job.folder, job.options, job.say.detail
+    folder, options, say = job.folder, job.options.gpu, job.progress.detail
     if folder.has(run_folder.PLAN):
         kept = folder.read(run_folder.PLAN, PlanArtefact)
         if all(Path(path).is_file() for path in (kept.engine, kept.profiled_engine) if path):
@@ -332,6 +285,6 @@ def _without_streams(built: EngineBuild, job: Job, how: BuildOptions) -> EngineB
     streams = {matched.layer.stream for matched in built.priced.document.layers} - {None}
     if len(streams) < 2 or how.max_aux_streams is not None:
         return None
-    job.say.detail(f"its layers lie on {len(streams)} streams: the profile is of one built with --maxAuxStreams 0")
+    job.progress.detail(f"its layers lie on {len(streams)} streams: the profile is of one built with --maxAuxStreams 0")
     alone = msgspec.structs.replace(how, max_aux_streams=0)
-    return engine_of(job.loaded, job.source, alone, job.say.detail, rebuild=job.options.rebuild)
+    return engine_of(job.loaded, job.source, alone, job.progress.detail, rebuild=job.options.gpu.rebuild)

@@ -6,6 +6,7 @@ group ``trtprof.gpus``, or one that the user names by its path.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib.metadata
@@ -19,7 +20,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from profiler.base import units
+from profiler.base import plugins, units
 from profiler.base.errors import UsageError
 from profiler.base.records import Ceilings, Figure, GpuSpec, Roof
 from profiler.hardware import throughput
@@ -95,8 +96,8 @@ class _Catalogue(NamedTuple):
 def specs() -> dict[str, GpuSpec]:
     """All datasheets by slug, those of other distributions included.
 
-    Raises:
-        UsageError: A file is broken, or a slug, an alias or an NVML name is used twice.
+    A file that is broken, or has a slug, an alias or an NVML name that another has, is left out
+    (`plugins.LEFT_OUT`).
     """
     return dict(_catalogue().specs)
 
@@ -113,6 +114,11 @@ def find(name: str) -> GpuSpec:
     """
     if name.endswith(".toml"):
         return load(Path(name))[0]
+    own = _SPECS / f"{name}.toml"
+    if own.parent == _SPECS and own.is_file():
+        # A slug as it is spelled is that of one file: the hundred others need not be read to tell.
+        with contextlib.suppress(UsageError):
+            return load(own)[0]
     catalogue = _catalogue()
     slug = catalogue.nvml.get(name) or catalogue.names.get(_normal(name))
     if slug is not None:
@@ -278,41 +284,46 @@ def _normal(name: str) -> str:
 
 @functools.cache
 def _catalogue() -> _Catalogue:
+    """All datasheets that can be used; the others are noted in `plugins.LEFT_OUT`."""
     catalogue = _Catalogue({}, {}, {})
     for path in (*sorted(_SPECS.glob("*.toml")), *_announced()):
-        spec, aliases = load(path)
-        if spec.slug in catalogue.specs:
-            raise _broken(path, f"{spec.slug} is described twice: {catalogue.specs[spec.slug].origin} does too")
-        catalogue.specs[spec.slug] = spec
-        for name in spec.nvml_names:
-            _claim(catalogue.nvml, name, spec, path)
-        for name in {_normal(name) for name in (spec.slug, spec.name, *aliases, *spec.nvml_names)}:
-            _claim(catalogue.names, name, spec, path)
+        try:
+            _add(catalogue, path)
+        except UsageError as error:
+            plugins.LEFT_OUT.append(plugins.LeftOut(f"the GPU datasheet {path}", error.why, error.fix))
     return catalogue
 
 
-def _claim(names: dict[str, str], name: str, spec: GpuSpec, path: Path) -> None:
-    other = names.setdefault(name, spec.slug)
-    if other != spec.slug:
-        raise _broken(path, f"it is called {name!r}, and so is {other}")
+def _add(catalogue: _Catalogue, path: Path) -> None:
+    """Take a datasheet into the catalogue, or nothing of it.
+
+    Raises:
+        UsageError: It is broken, or has a slug or a name that another has.
+    """
+    spec, aliases = load(path)
+    if spec.slug in catalogue.specs:
+        raise _broken(path, f"{spec.slug} is described twice: {catalogue.specs[spec.slug].origin} does too")
+    normal = {_normal(name) for name in (spec.slug, spec.name, *aliases, *spec.nvml_names)}
+    for names, own in ((catalogue.nvml, spec.nvml_names), (catalogue.names, sorted(normal))):
+        for name in own:
+            if name in names:
+                raise _broken(path, f"it is called {name!r}, and so is {names[name]}")
+    catalogue.specs[spec.slug] = spec
+    catalogue.nvml.update(dict.fromkeys(spec.nvml_names, spec.slug))
+    catalogue.names.update(dict.fromkeys(normal, spec.slug))
 
 
 def _announced() -> Iterable[Path]:
     """TOML files of other distributions."""
-    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-        try:
-            value = point.load()
-            if isinstance(value, ModuleType):
-                found = sorted(Path(str(importlib.resources.files(value))).glob("*.toml"))
-            else:
-                found = [Path(path) for path in value()]
-        except Exception as error:  # whatever the code of another distribution raises
-            raise UsageError(
-                f"the entry point {point.name!r} of {ENTRY_POINT_GROUP} gives no GPU datasheets",
-                why=f"{point.value}: {type(error).__name__}: {error}",
-                fix="mend or uninstall the distribution that announces it",
-            ) from error
-        yield from found
+    for paths in plugins.loaded(ENTRY_POINT_GROUP, _paths):
+        yield from paths
+
+
+def _paths(point: importlib.metadata.EntryPoint) -> list[Path]:
+    value = point.load()
+    if isinstance(value, ModuleType):
+        return sorted(Path(str(importlib.resources.files(value))).glob("*.toml"))
+    return [Path(path) for path in value()]
 
 
 # --- from TOML ------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def known(filters: Filters) -> GpuListing:
     """The GPUs at hand, then all datasheets that pass: by class, newest architecture and fastest first.
 
     Raises:
-        UsageError: A filter names what no datasheet has, or a datasheet is broken.
+        UsageError: A filter names what no datasheet has.
     """
     checked = _checked(filters)
     specs = [spec for spec in gpus.specs().values() if _passes(spec, checked)]

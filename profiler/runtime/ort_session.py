@@ -15,13 +15,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
-from onnx import GraphProto, ModelProto
 
-from profiler.base import onnx_graph
 from profiler.base.errors import BuildError, MissingError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
 
 PROVIDER = "CPUExecutionProvider"
 CUDA_PROVIDER = "CUDAExecutionProvider"
@@ -154,6 +155,8 @@ def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
     Returns:
         All nodes, a control node before its body, each graph in the order in which it runs.
     """
+    from profiler.base import onnx_graph
+
     scheduled: list[ScheduledNode] = []
     found = Counter(node.name for _, graph in onnx_graph.all_graphs(model.graph) for node in graph.node)
     taken = {name for name, count in found.items() if name and count == 1}

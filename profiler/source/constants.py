@@ -16,6 +16,7 @@ import numpy.typing as npt
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from profiler.base import onnx_graph
+from profiler.base.op_kinds import RANDOM
 from profiler.base.records import Tensor
 from profiler.source import wire
 
@@ -208,7 +209,7 @@ class _Evaluator:
 
     def run(self, node: NodeProto, inputs: list[Array | None]) -> list[Array] | None:
         """Outputs of a node, or None when the reference has no such op, refuses, or makes too much."""
-        if node.domain not in ("", "ai.onnx") or node.op_type in onnx_graph.RANDOM_OPS:
+        if node.domain not in ("", "ai.onnx") or node.op_type in RANDOM:
             return None
         if node.op_type == "Constant" and [attribute.name for attribute in node.attribute] == ["value"]:
             array = _elements(node.attribute[0].t)

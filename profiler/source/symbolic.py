@@ -35,7 +35,7 @@ from typing import NamedTuple
 from profiler.base.records import Dim, Node, Source, Tensor
 from profiler.source.load import KnownTensors, LoadedModel, graph_inputs, source_of, tensors_of
 from profiler.source.shapes import MAX_DIM
-from profiler.source.sweeps import Axis, SweptDim, place_sweeps, swept_shapes
+from profiler.source.sweep_axes import Axis, SweptDim, place_sweeps, swept_shapes
 
 Point = tuple[int, ...]
 """One value for each swept dimension."""

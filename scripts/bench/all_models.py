@@ -17,7 +17,9 @@ import onnx
 
 from profiler.base.errors import TrtprofError
 from profiler.base.units import format_ns
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.run import execute
+from profiler.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -41,8 +43,8 @@ def main() -> int:
         for path in models(options.captures):
             folder = (options.keep or Path(scratch)) / path.stem
             try:
-                run = pipeline.execute(
-                    pipeline.RunOptions(model=str(path), duration_s=options.duration, output=str(folder), force=True)
+                run = execute(
+                    RunOptions(model=ModelRequest.of(path), duration_s=options.duration, output=str(folder), force=True)
                 ).report()
             except TrtprofError as error:
                 failures += 1

@@ -46,7 +46,9 @@ from profiler.compare import compare
 from profiler.compare.latency import latency_change
 from profiler.compare.samples import FEWEST, LOWER_DECILE, MEDIAN, block_length
 from profiler.compare.sides import OneRun, Runs, load_side, side_of
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.run import execute
+from profiler.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 FALSE_ALARMS, MISSES = 0.05, 0.10
@@ -100,16 +102,15 @@ def make_runs(folder: Path, count: int, duration_s: float) -> None:
             if (target / "report.json").is_file():
                 continue
             began = time.perf_counter()
-            options = pipeline.RunOptions(
-                model=str(folder / f"{condition.model}.onnx"),
+            options = RunOptions(
+                model=ModelRequest.of(folder / f"{condition.model}.onnx", batch=condition.batch),
                 backend="ort-cpu",
                 threads=condition.threads,
-                batch=condition.batch,
                 duration_s=duration_s,
                 output=str(target),
                 force=True,
             )
-            run = pipeline.execute(options).report()
+            run = execute(options).report()
             print(
                 f"{target.name:<24}{run.latency.median_ns / 1e3:10.1f} us, speed {run.speed:.2f}"
                 f"  ({time.perf_counter() - began:.1f} s)",

@@ -16,8 +16,8 @@ from pathlib import Path
 from profiler.report import render
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "report")]
-from comparison_factory import document, many  # noqa: E402
+sys.path.insert(0, str(ROOT))
+from tests.fakes.comparison_factory import document, many  # noqa: E402
 
 TARGET_SECONDS = 3.0
 FORMATS = ("text", "json", "markdown", "html")

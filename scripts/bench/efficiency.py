@@ -34,10 +34,12 @@ from onnx import TensorProto, helper, numpy_helper
 from profiler.base.errors import TrtprofError
 from profiler.base.records import Ceilings, LayerResult, Run
 from profiler.base.units import FLOP_PER_MAC, format_ns
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.run import execute
 from profiler.hardware.calibrate import SECONDS
 from profiler.hardware.device import host_cpu
 from profiler.hardware.store import load_or_calibrate
+from profiler.source.request import ModelRequest
 
 PARTS = ("calibrate", "large", "models")
 LOWEST, HIGHEST, NOISE = 0.7, 1.0, 0.05
@@ -118,9 +120,10 @@ def _model(
 
 
 def run_of(path: Path, scratch: Path, options: argparse.Namespace) -> Run:
-    return pipeline.execute(
-        pipeline.RunOptions(
-            model=str(path), threads=options.threads, duration_s=options.duration, output=str(scratch / path.stem),
+    return execute(
+        RunOptions(
+            model=ModelRequest.of(path),
+            threads=options.threads, duration_s=options.duration, output=str(scratch / path.stem),
             force=True,
         )
     ).report()  # fmt: skip

@@ -28,7 +28,8 @@ def main() -> None:
     counted = times[1:]  # the first one warms the file cache
     print(f"trtprof --help: median {statistics.median(counted):.3f} s, min {min(counted):.3f}, max {max(counted):.3f}")
     probe = (
-        "import sys, profiler.cli, profiler.cli.commands; print(*(m for m in ('pandas', 'onnx') if m in sys.modules))"
+        "import sys; from profiler.cli import load_commands; load_commands(); "
+        "print(*(m for m in ('pandas', 'onnx') if m in sys.modules))"
     )
     found = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True).stdout.split()
     print("imports of pandas, onnx:", ", ".join(found) or "neither")

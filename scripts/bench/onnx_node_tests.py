@@ -3,7 +3,7 @@
     python scripts/bench/onnx_node_tests.py
 
 A model passes if nothing crashes, every node has work or a reason that holds, no work is nothing
-without a note, and the bytes are those of the arrays of the test; see ``tests/cost/node_tests.py``.
+without a note, and the bytes are those of the arrays of the test; see ``tests/fakes/node_tests.py``.
 Exit code 1 if a model fails.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import onnx
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "cost"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from node_tests import judge, node_test_cases
+from tests.fakes.node_tests import judge, node_test_cases
 
 
 def main() -> int:

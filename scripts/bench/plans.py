@@ -31,9 +31,9 @@ from profiler.base.plan_words import LAUNCHING
 from profiler.base.records import Ceilings
 from profiler.base.units import format_ns
 from profiler.engine.tensorrt import BuildOptions
-from profiler.flows.build import bound, engine_of
+from profiler.flows.build import build
 from profiler.hardware import gpus
-from profiler.source.load import load_model
+from profiler.source.request import ModelRequest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sample_models"))
 import generate
@@ -54,11 +54,9 @@ def encoders(folder: Path) -> list[Path]:
 def show(path: Path, *, fp16: bool, ceilings: Ceilings, rebuild: bool) -> int:
     """Print the row of a model; the number of nodes lost and of layers without work."""
     label = path.stem + (" fp16" if fp16 else "")
-    shapes = {"input_ids": (1, 128), "attention_mask": (1, 128)} if "transformer" in path.stem else {}
+    shapes = ("input_ids:1x128", "attention_mask:1x128") if "transformer" in path.stem else ()
     try:
-        loaded = load_model(path)
-        source, options = bound(loaded, BuildOptions(backend="tensorrt-rtx", fp16=fp16), shapes, None)
-        made = engine_of(loaded, source, options, rebuild=rebuild)
+        made = build(ModelRequest.of(path, shapes), BuildOptions(backend="tensorrt-rtx", fp16=fp16), rebuild=rebuild)
     except TrtprofError as error:
         print(f"{label:<34} refused: " + " ".join(str(error).split())[:300], flush=True)
         return 0

@@ -39,7 +39,8 @@ from typing import Any
 
 from profiler.base.errors import TrtprofError
 from profiler.base.records import Inspection
-from profiler.flows import run as pipeline
+from profiler.flows.inspect import inspect
+from profiler.source.request import ModelRequest
 
 EXPORTER = Path(__file__).resolve().with_name("export_networks.py")
 TOLERANCE = 0.01
@@ -153,7 +154,7 @@ def networks(interpreter: str, names: list[str], folder: Path) -> Iterator[Netwo
     began = time.perf_counter()
     for found in exporter(interpreter, folder / f"{names[0]}.log", str(folder), *names):
         file = Path(found["file"])
-        inspection = pipeline.inspect(str(file))
+        inspection = inspect(ModelRequest.of(file))
         file.unlink()
         file.with_suffix(".data").unlink()
         say(f"{found['name']}: {inspection.model.nodes} nodes, {time.perf_counter() - began:.0f} s")

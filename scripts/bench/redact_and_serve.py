@@ -2,7 +2,8 @@
 
     python scripts/bench/redact_and_serve.py
 
-Runs are those that the tests of the reporters make (tests/report/factory.py): sizes are real, numbers are invented.
+Runs are those that the tests of the reporters make (tests/fakes/report_factory.py): sizes are real, numbers are
+invented.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "report")]
-
-from factory import CASES, many, typical  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from profiler.flows.serve import server  # noqa: E402
 from profiler.report.redact import redact  # noqa: E402
+from tests.fakes.report_factory import CASES, many, typical  # noqa: E402
 
 REPEATS = 3
 

@@ -28,9 +28,9 @@ from profiler.base.records import Finding, Run, RunGraph
 from profiler.report.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "report")]
-from factory import many  # noqa: E402
-from timeline_factory import timed  # noqa: E402
+sys.path.insert(0, str(ROOT))
+from tests.fakes.report_factory import many  # noqa: E402
+from tests.fakes.timeline_factory import timed  # noqa: E402
 
 TARGET_SECONDS = 3.0
 

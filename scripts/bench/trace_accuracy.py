@@ -3,10 +3,10 @@
     python scripts/bench/trace_accuracy.py LAYERS.json ... [--era 2022.4 --era 2026.2] [--iterations 4]
 
 Takes real plans (layer information as trtexec exports it) and writes captures of engines with these layers, in the
-schema of each version of nsys (`tests/trace_factory.py`), whose truth is known. A layer with a TacticName launches a
-kernel of that name with the suffix that TensorRT adds (Myelin's have none), any other working layer one that its kind
-is known for, or nothing in one of seven cases, as views that the plan does not call so; every fifth product launches a
-second one that adds up what it split; idle layers launch nothing.
+schema of each version of nsys (`tests/fakes/trace_factory.py`), whose truth is known. A layer with a TacticName
+launches a kernel of that name with the suffix that TensorRT adds (Myelin's have none), any other working layer one that
+its kind is known for, or nothing in one of seven cases, as views that the plan does not call so; every fifth product
+launches a second one that adds up what it split; idle layers launch nothing.
 
 The evidence is then taken away bit by bit. Printed is the share of kernels with the right layer, a wrong one and none,
 and which strategies found them. Exit code 1 where a kernel is wrong that was called exact, or where anything is wrong
@@ -23,14 +23,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from profiler.align.gpu_kernels import align_trace
 from profiler.align.plan import match_plan
 from profiler.base.records import MatchedLayer, PlanLayer
 from profiler.base.trace import GpuTrace
 from profiler.capture.nsys.trace import read_trace
 from profiler.engine.inspector import read_layer_info
-from trace_factory import ERAS, Layer, Process, Work, write_trace
+from tests.fakes.trace_factory import ERAS, Layer, Process, Work, write_trace
 
 _KINDS = {
     "reformat": "void genericReformat::copyVectorizedKernel<double, float, float, true, true, 1>(unsigned int)",

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-from trace_factory import CALLS, COPIES, ERAS, KERNELS, NVTX, create, global_tid, insert, make_table
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests.fakes.trace_factory import CALLS, COPIES, ERAS, KERNELS, NVTX, create, global_tid, insert, make_table
 
 PID = 4711
 FIRST_NS = 1_000_000_000

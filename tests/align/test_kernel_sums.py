@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from profiler.align.kernel_sums import SumsAlignment, align_sums
 from profiler.base.errors import UsageError
 from profiler.base.records import MatchedLayer, PlanLayer
-from support import refused
+from tests.fakes.support import refused
 
 ENQUEUE = "TensorRT:ExecutionContext::enqueue"
 

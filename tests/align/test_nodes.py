@@ -24,7 +24,7 @@ from profiler.base.records import Layer, Node, NodeFate, Op, Tensor
 from profiler.engine.onnxruntime import build_ort_cpu
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import load_model, source_of
-from support import CAPTURES, SAMPLES, real_models
+from tests.fakes.support import CAPTURES, SAMPLES, real_models
 
 HEAVY = {"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "ConvInteger", "MatMulInteger"}
 """Ops that no backend computes twice or drops."""

@@ -16,7 +16,7 @@ from profiler.base.errors import CaptureError
 from profiler.base.records import Layer, Op
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from profiler.runtime.ort_session import NODE_EVENT_COLUMNS
-from support import refused
+from tests.fakes.support import refused
 
 MAIN, HELPER = 4711, 4712
 US = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -17,77 +17,15 @@ from hypothesis import strategies as st
 from profiler.base.records import ClockSummary, Spread
 from profiler.capture import clocks
 from profiler.capture.clocks import ClockSample
+from tests.fakes.fake_nvml import ENERGY, SM, STEADY, UUID, FakeNvml, drivers
 
 MS = 1_000_000
-SM = ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM)
-MEMORY = ("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM)
-POWER = "nvmlDeviceGetPowerUsage"
-TEMPERATURE = ("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
-ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
-REASONS = "nvmlDeviceGetCurrentClocksEventReasons"
-UUID = "GPU-d5b3a1c0-4e5f-4a6b-8c7d-9e0f1a2b3c4d"
-STEADY: dict[Any, Any] = {SM: 1980, MEMORY: 2619, POWER: 350_000, TEMPERATURE: 55, ENERGY: 1_000_000, REASONS: 0}
-
-
-class FakeNvml:
-    """pynvml of one GPU with given answers; a list is answered element by element, its last for ever."""
-
-    def __init__(self, answers: Mapping[Any, Any], start: int | None = None) -> None:
-        self.answers = dict(answers)
-        self.start = start
-        self.open = 0
-        self.asked: list[str] = []
-        self.threads: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(pynvml, name)  # a name that the real package lacks is lacking here
-        if not name.startswith("nvmlDevice"):
-            return real
-        return lambda *arguments: self._answer(name, arguments)
-
-    def nvmlInit(self) -> None:  # noqa: N802 - the name of the real one
-        if self.start is not None:
-            raise pynvml.NVMLError(self.start)
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:  # noqa: N802
-        self.open -= 1
-
-    def _answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        if not self.open:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
-        if name in ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID"):
-            if arguments[0] not in (0, UUID, "MIG-1"):
-                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-            return "slice" if arguments[0] == "MIG-1" else "board"
-        if name == "nvmlDeviceGetDeviceHandleFromMigDeviceHandle":
-            return "board"
-        handle, *rest = arguments
-        self.asked.append(name)
-        self.threads.add(threading.current_thread().name)
-        told = self.answers.get((name, *rest) if rest else name) if handle == "board" else None
-        if isinstance(told, list):
-            told = told.pop(0) if len(told) > 1 else told[0]
-        if told is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        if isinstance(told, Exception):
-            raise told
-        return told
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeNvml]]:
-    """Put a driver with these answers in place of this machine's; it must be closed again in the end."""
-    made: list[FakeNvml] = []
-
-    def put(answers: Mapping[Any, Any], **named: Any) -> FakeNvml:
-        fake = FakeNvml(answers, **named)
-        monkeypatch.setitem(sys.modules, "pynvml", fake)
-        made.append(fake)
-        return fake
-
-    yield put
-    assert [fake.open for fake in made] == [0] * len(made)
+    """Put a driver with these answers in place of this machine's."""
+    yield from drivers(monkeypatch)
 
 
 def sampled(which: int | str = 0, samples: int = 3) -> ClockSummary:
@@ -141,7 +79,7 @@ def test_the_thread_ends_when_the_block_fails(driver: Callable[..., FakeNvml]) -
 
 
 def test_the_gpu_is_found_by_uuid_and_a_slice_by_its_board(driver: Callable[..., FakeNvml]) -> None:
-    driver(STEADY)
+    driver(STEADY, slices={0: {"nvmlDeviceGetUUID": "MIG-1"}})
     assert sampled(UUID).sm_clock_mhz == Spread(min=1980.0, median=1980.0, max=1980.0)
     assert sampled("MIG-1").sm_clock_mhz == Spread(min=1980.0, median=1980.0, max=1980.0)
 

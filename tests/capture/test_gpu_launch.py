@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from fake_gpu_worker import CLEAN, UNDER
-from fake_nsys import FakeNsys
-from test_clocks import SM, STEADY, UUID, FakeNvml
-from test_nsys import NVTX_WORKER
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.records import InputTensor, Spread
@@ -35,13 +31,16 @@ from profiler.capture.nsys import _process as _nsys_process
 from profiler.capture.nsys import record as nsys
 from profiler.capture.nsys.trace import read_trace
 from profiler.runtime.ort_session import SessionRequest
-from support import CAPTURES, refused
-from trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
+from tests.fakes.fake_gpu_worker import CLEAN, UNDER
+from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys
+from tests.fakes.fake_nvml import SM, STEADY, UUID, FakeNvml, drivers
+from tests.fakes.support import CAPTURES, ROOT, one_at_a_time, refused
+from tests.fakes.trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""
 H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
-WORKER = "fake_gpu_worker"
+WORKER = "tests.fakes.fake_gpu_worker"
 INJECTED = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 
 
@@ -56,7 +55,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         shutil, "which", lambda name: found if (found := real(name)) and tmp_path in Path(found).parents else None
     )
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     no_cupti(monkeypatch)
 
 
@@ -86,16 +85,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNsys:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeNvml]]:
-    """A driver with these answers; it must be closed again in the end."""
-    made: list[FakeNvml] = []
-
-    def put(answers: Mapping[Any, Any]) -> FakeNvml:
-        made.append(FakeNvml(answers))
-        monkeypatch.setitem(sys.modules, "pynvml", made[-1])
-        return made[-1]
-
-    yield put
-    assert [each.open for each in made] == [0] * len(made)
+    """A driver with these answers."""
+    yield from drivers(monkeypatch)
 
 
 class Bench:
@@ -805,11 +796,13 @@ def test_ctrl_c_while_the_capture_is_read_leaves_no_export(fake: FakeNsys, bench
 
 
 @pytest.fixture
-def real(monkeypatch: pytest.MonkeyPatch) -> None:
+def real(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if REAL is None:
         pytest.skip("no real nsys: neither on the PATH nor by TRTPROF_NSYS")
     monkeypatch.setenv("TRTPROF_NSYS", REAL)
     monkeypatch.setattr(shutil, "which", lambda _name: REAL)
+    with one_at_a_time("nsys"):
+        yield
 
 
 def test_a_real_nsys_around_a_worker_without_cuda_says_that_cuda_was_not_loaded(bench: Bench, real: None) -> None:

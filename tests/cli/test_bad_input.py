@@ -27,9 +27,11 @@ from profiler.base import run_folder
 from profiler.base.records import Device, Engine, Source
 from profiler.base.run_folder import Request, RunFolder
 from profiler.cli import app, load_commands
-from profiler.flows import run as pipeline
+from profiler.flows.options import RunOptions
+from profiler.flows.run import execute
 from profiler.hardware.store import load_or_calibrate
-from support import CAPTURES, ROOT, SAMPLES, fixed_ceilings
+from profiler.source.request import ModelRequest
+from tests.fakes.support import CAPTURES, ROOT, SAMPLES, fixed_ceilings
 
 load_commands()
 
@@ -330,9 +332,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "gemv"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_a, **_k: fixed_ceilings())
-        pipeline.execute(
-            pipeline.RunOptions(
-                model=str(GEMV), output=str(out), duration_s=0, iterations=3, warmup_ms=0, profile_iterations=3
+        execute(
+            RunOptions(
+                model=ModelRequest.of(GEMV),
+                output=str(out),
+                duration_s=0,
+                iterations=3,
+                warmup_ms=0,
+                profile_iterations=3,
             )
         )
     return out
@@ -573,7 +580,7 @@ def test_a_command_that_is_killed_takes_its_worker_with_it(tmp_path: Path, start
 
 
 class _Stop:
-    """A `pipeline.Progress` that ends the run where a stage begins, as a kill would."""
+    """A `Progress` that ends the run where a stage begins, as a kill would."""
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
@@ -595,7 +602,7 @@ def test_what_a_killed_replacement_left_is_not_taken_for_the_next(finished: Path
     engines = []
     for model in (GEMV, SAMPLES / "lstm.onnx"):
         with pytest.raises(KeyboardInterrupt):
-            pipeline.execute(pipeline.RunOptions(model=str(model), output=str(out), force=True), _Stop("ceilings"))
+            execute(RunOptions(model=ModelRequest.of(model), output=str(out), force=True), _Stop("ceilings"))
         engines.append(RunFolder(tmp_path / ".out.new").read(run_folder.ENGINE, Engine))
     assert "LSTM" not in {layer.op.op_type for layer in engines[0].layers}
     assert "LSTM" in {layer.op.op_type for layer in engines[1].layers}

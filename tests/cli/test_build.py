@@ -20,10 +20,12 @@ from profiler.base.errors import BuildError
 from profiler.base.records import EnginePlan
 from profiler.cli import app, load_commands
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange
-from profiler.flows import run as pipeline
+from profiler.flows.build import build
+from profiler.flows.predict import predict
 from profiler.flows.predict.groups import Settings
 from profiler.hardware import gpus
-from support import ROOT, SAMPLES, hide_modules
+from profiler.source.request import ModelRequest
+from tests.fakes.support import ROOT, SAMPLES, hide_modules
 
 load_commands()
 
@@ -33,7 +35,7 @@ RTX_4090 = gpus.find("rtx-4090")
 
 needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None,
-    reason="the package tensorrt_rtx is not installed (TRTPROF_TEST_EXTRAS=rtx installs it)",
+    reason="the package tensorrt_rtx is not installed (scripts/test installs it where it has a wheel)",
 )
 
 
@@ -79,8 +81,8 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
                 **facts,
             )  # fmt: skip
 
-        monkeypatch.setattr("profiler.flows.build.build", build)
-        for place in ("engine_build", "engine.backends", "engine.tensorrt"):
+        monkeypatch.setattr("profiler.engine.tensorrt.build", build)
+        for place in ("flows.build", "engine.backends", "engine.tensorrt"):
             monkeypatch.setattr(
                 f"profiler.{place}.installed_version", lambda product: "1.7.1" if "rtx" in product.module else None
             )
@@ -171,7 +173,7 @@ def test_a_dry_run_of_fp16_is_of_the_version_that_is_installed(
         (["--builderOptimizationLevel=9"], "levels are 0 to 5"),
         (["--maxAuxStreams=-1"], "maxAuxStreams=-1 is not usable"),
         (["--backend=ort-cpu"], "builds no TensorRT engine"),
-        (["--format=csv"], "known: text, json"),
+        (["--format=sarif"], "known: csv, html, json"),
         (["--loadEngine=x.engine"], "--dry-run and --loadEngine"),
     ],
 )  # fmt: skip
@@ -284,13 +286,13 @@ def test_dynamic_inputs_are_bound_and_nodes_have_unique_names(builder: Builder, 
     for node in model.graph.node[:3]:
         node.name = "same"
     onnx.save(model, tmp_path / "same.onnx")
-    found = pipeline.build(str(tmp_path / "same.onnx"), BuildOptions(backend="tensorrt-rtx"), batch=5)
+    found = build(ModelRequest.of(tmp_path / "same.onnx", batch=5), BuildOptions(backend="tensorrt-rtx"))
     (call,) = calls
     assert call["options"].shapes == {"image": (5, 3, 64, 64)}
     assert call["nodes"][:3] == ["same", "same_1", "same_2"]
     assert call["model"] != tmp_path / "same.onnx"
     assert [fate.node for fate in found.priced.document.fates[:3]] == ["same", "same_1", "same_2"]
-    pipeline.build(RESNET, BuildOptions(backend="tensorrt-rtx"))
+    build(ModelRequest.of(RESNET), BuildOptions(backend="tensorrt-rtx"))
     assert calls[1]["model"] == Path(RESNET), "its names are unique: no copy is made"
     assert calls[1]["options"].shapes == {"image": (1, 3, 64, 64)}
 
@@ -300,7 +302,7 @@ def test_weights_beside_the_model_stay_where_they_are(builder: Builder, tmp_path
     model = onnx.load(RESNET)
     model.graph.node[1].name = model.graph.node[0].name
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
-    pipeline.build(str(tmp_path / "m.onnx"), BuildOptions(backend="tensorrt-rtx"))
+    build(ModelRequest.of(tmp_path / "m.onnx"), BuildOptions(backend="tensorrt-rtx"))
     (call,) = calls
     assert call["external_data"] == tmp_path
     assert call["model"].parent != tmp_path
@@ -360,7 +362,7 @@ def test_an_engine_made_elsewhere_shows_the_layers_that_the_inspector_tells(
         return BuiltEngine(plan=path, plan_text="", layer_info=json.dumps(told), backend=backend, versions={},
                            precision=None, build_ns=0, network_layers=0, warnings=())  # fmt: skip
 
-    monkeypatch.setattr("profiler.flows.build.load_engine", load)
+    monkeypatch.setattr("profiler.engine.tensorrt.load_engine", load)
     alone = json.loads(trtprof("build", "--loadEngine", str(engine), "--format", "json").stdout)
     assert (alone["facts"]["backend"], alone["fates"]) == ("tensorrt", [])
     named = json.loads(trtprof("build", GEMV, "--loadEngine", str(engine), "--format", "json").stdout)
@@ -441,16 +443,16 @@ def test_a_precision_that_the_file_does_not_have_is_not_answered_by_its_engine(
     text = (LOGS / "rtx_gemv.log").read_text().replace("Float", "Half")
     builder(plan_text=text[text.index("Layers:\n") :])
     settings = Settings(level="auto", precision="fp32")
-    found = pipeline.predict(GEMV, [RTX_4090], settings)
+    found = predict(ModelRequest.of(GEMV), [RTX_4090], settings)
     assert found.level == "groups"
     assert any("the engine computes in fp16, as the file has it" in note for note in found.assumptions)
-    assert pipeline.predict(GEMV, [RTX_4090], Settings(level="auto")).level == "layers"
+    assert predict(ModelRequest.of(GEMV), [RTX_4090], Settings(level="auto")).level == "layers"
 
 
 @pytest.mark.parametrize("precision", ["model", "fp32", "tf32", "fp16", "bf16"])
 def test_an_engine_is_built_at_the_precision_asked_for(precision: str, builder: Builder) -> None:
     calls = builder()
-    pipeline.predict(GEMV, [RTX_4090], Settings(level="layers", precision=precision))
+    predict(ModelRequest.of(GEMV), [RTX_4090], Settings(level="layers", precision=precision))
     (call,) = calls
     assert (call["options"].fp16, call["options"].bf16) == (precision == "fp16", precision == "bf16")
     assert call["options"].backend == "tensorrt-rtx"

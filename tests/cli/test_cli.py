@@ -17,7 +17,7 @@ from profiler.base import run_folder
 from profiler.cli import app, load_commands
 from profiler.cli.output import StageLines
 from profiler.report.formats.json_ import schema
-from support import ROOT, SAMPLES, fixed_ceilings
+from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings
 
 load_commands()
 
@@ -44,7 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_help_is_light() -> None:
     """It must answer in 0.3 s, which rules out pandas, onnx, numpy, rich and msgspec at import."""
     code = (
-        "import sys\nimport profiler.cli, profiler.cli.commands\n"
+        "import sys\nfrom profiler.cli import load_commands\nload_commands()\n"
         "print(*sorted({'pandas', 'onnx', 'numpy', 'rich', 'pyarrow', 'onnxruntime', 'jinja2'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -256,7 +256,7 @@ def test_a_sweep_is_printed_as_text_json_and_csv() -> None:
         (["--sweep", "image[2]=1..4"], "the model fixes that dimension at 64"),
         (["--sweep", "batch=1..100000"], "too many points"),
         (["--sweep", "batch=1,2", "--batch", "3"], "--batch both decide dimension 'batch'"),
-        (["--sweep", "batch=1,2", "--format", "html"], "known: text, json, csv"),
+        (["--sweep", "batch=1,2", "--format", "sarif"], "known: csv, html, json"),
         (["--format", "csv"], "without --sweep"),
     ],
 )

@@ -26,7 +26,7 @@ from profiler.base.records import (
     Significance,
 )
 from profiler.compare.gates import Gate, judge, judged, parse
-from support import refused
+from tests.fakes.support import refused
 
 MS = 1_000_000
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counting import Array, Num, Tally, flops, largest, plain, run, total, work
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profiler.base.records import Work
+from tests.fakes.counting import Array, Num, Tally, flops, largest, plain, run, total, work
 
 FEW = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

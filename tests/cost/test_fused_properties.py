@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 import pytest
-from counting import Array
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -23,6 +22,7 @@ from profiler.base.records import Node, Op, Tensor, Work
 from profiler.cost import work_of
 from profiler.cost.fused import total, work_of_group
 from profiler.cost.precision import compute_dtypes
+from tests.fakes.counting import Array
 
 MANY = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import onnx
 import pytest
-from counting import work
 from onnx import TensorProto, helper
 
 from profiler.base import onnx_graph
 from profiler.base.records import Op, Work
+from tests.fakes.counting import work
 
 Shape = tuple[int, ...]
 

@@ -11,13 +11,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counting import Array, Num, Tally, flops, largest, run, total, work
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cost_brute_force import FEW, assert_same, values
-from test_ms_coverage import schemas
 
 from profiler.base.records import Op
+from tests.fakes.counting import (
+    FEW,
+    Array,
+    Num,
+    Tally,
+    assert_same,
+    flops,
+    largest,
+    ms_schemas,
+    run,
+    total,
+    values,
+    work,
+)
 
 MS = "com.microsoft"
 SMALL = st.integers(1, 3)
@@ -29,7 +40,7 @@ def check(op: Op, tally: Tally, result: Any, reference: Array, tolerance: float 
 
 
 def needs(op_type: str) -> None:
-    if (MS, op_type) not in schemas():
+    if (MS, op_type) not in ms_schemas():
         pytest.skip(f"this ONNX Runtime has no {op_type}")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from onnxruntime.capi import _pybind_state
 
 from profiler.base.records import Op, Tensor
 from profiler.cost import COSTS, work_of
+from tests.fakes.counting import ms_schemas
 
 MS = "com.microsoft"
-DOMAINS = (MS, "com.microsoft.nchwc", "com.ms.internal.nhwc")
 
 _BLOB = "what it does is in a compiled blob that only one vendor's runtime can read"
 _SEARCH = "a search that runs subgraphs until the data ends it; their nodes are listed by themselves"
@@ -25,14 +24,8 @@ NOT_PRICED = {
 """Ops of com.microsoft without a cost function, with the reason."""
 
 
-def schemas() -> set[tuple[str, str]]:
-    """Domain and op type of every schema of the installed ONNX Runtime in its own domains."""
-    every = _pybind_state.get_all_operator_schema()
-    return {(schema.domain, schema.name) for schema in every if schema.domain in DOMAINS}
-
-
 def test_every_op_has_a_cost_or_a_reason() -> None:
-    known = schemas()
+    known = ms_schemas()
     assert len(known) > 100
     without = known - set(COSTS.keys()) - {(MS, name) for name in NOT_PRICED}
     assert not without, f"no cost and no reason: {sorted(without)}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import onnx
 import pytest
-from counting import flops, work
 from onnx import parser
 
 from profiler.base import onnx_graph
 from profiler.base.records import Op, Work
 from profiler.cost.fused import work_of_group
+from tests.fakes.counting import flops, work
 
 
 def graph_of(text: str) -> tuple[list[Op], list[str]]:

@@ -1,6 +1,6 @@
 """The ops of ONNX Runtime's own domains, with arithmetic and traffic worked out by hand.
 
-As in `test_cost_ops`: what the CPU can run is run, so that shapes and the order of inputs are real.
+As in `test_ops`: what the CPU can run is run, so that shapes and the order of inputs are real.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from counting import Array, run, tensor, totals, work
 from onnxruntime.capi import _pybind_state
-from test_cost_ops import SCALE, SOFTMAX, ZERO, Case, f, i32, i64, s8, u8
-from test_cost_ops import covered as covered_there
-from test_ms_coverage import schemas
 
+from profiler.base.op_kinds import OPERANDS
 from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import COSTS, CostError, MalformedOpError, NoWidthError, UnknownShapeError, work_of
-from profiler.cost.precision import PRODUCTS
+from tests.fakes.counting import Array, ms_schemas, run, tensor, totals, work
+from tests.fakes.op_cases import SCALE, SOFTMAX, ZERO, Case, f, i32, i64, s8, u8
+from tests.fakes.op_cases import covered as covered_there
 
 MS, NHWC = "com.microsoft", "com.ms.internal.nhwc"
 
@@ -406,7 +405,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("key", CASES)
 def test_case(key: str) -> None:
     case, op_type = CASES[key], key.partition(" ")[0]
-    if (MS, op_type) not in schemas():
+    if (MS, op_type) not in ms_schemas():
         pytest.skip(f"this ONNX Runtime has no {op_type}")
     op, results = run(op_type, case.inputs, case.outputs, case.opset, MS, case.constants, **case.attributes)
     found = work(op)
@@ -1234,10 +1233,10 @@ def test_what_is_multiplied(key: str, dtype: str) -> None:
 
 def test_operands_of_products_are_required_inputs() -> None:
     known = {schema.name: schema for schema in _pybind_state.get_all_operator_schema() if schema.domain == MS}
-    checked = PRODUCTS.keys() & known.keys()
+    checked = OPERANDS.keys() & known.keys()
     assert "QOrderedMatMul" in checked
     for op_type in checked:
-        for position in PRODUCTS[op_type]:
+        for position in OPERANDS[op_type]:
             assert "Single" in str(known[op_type].inputs[position].option), op_type
 
 

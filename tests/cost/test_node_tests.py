@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from node_tests import (
+
+from tests.fakes.node_tests import (
     MOVES,
     PARTS,
     STORED_IN_ATTRIBUTES,

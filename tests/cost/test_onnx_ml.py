@@ -13,7 +13,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from counting import DTYPES, Array, Num, Tally, largest, op_of, plain, tensor, total, totals, work
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import defs, helper
@@ -24,6 +23,7 @@ from profiler.cost import COSTS, CostError, MalformedOpError, NoWidthError, Unkn
 from profiler.cost.fused import work_of_group
 from profiler.cost.ops.ml_svm import COUPLING_STEPS
 from profiler.cost.ops.ml_tree import Forest, walks
+from tests.fakes.counting import DTYPES, Array, Num, Tally, largest, op_of, plain, tensor, total, totals, work
 
 ML = "ai.onnx.ml"
 FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

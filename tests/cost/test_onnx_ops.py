@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counting import Array, Num, Tally, flops, largest, plain, tensor, total, work
-from onnx_nodes import SingleNode, single_nodes
 
 from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import NoWidthError, UnknownShapeError, work_of
 from profiler.cost.fused import work_of_group
+from tests.fakes.counting import Array, Num, Tally, flops, largest, plain, tensor, total, work
+from tests.fakes.onnx_nodes import SingleNode, single_nodes
 
 TRAINING = "ai.onnx.preview.training"
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from counting import tensor, totals, work
 
 from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import UnknownShapeError, work_of
+from tests.fakes.counting import tensor, totals, work
 
 
 def x(*dims: int | str, name: str = "x", dtype: str = "fp32") -> Tensor:

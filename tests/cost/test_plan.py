@@ -34,7 +34,7 @@ from profiler.cost._recipes import Recipe
 from profiler.cost.plan import PlanCost, plan_costs
 from profiler.engine.inspector import read_layer_info
 from profiler.source.load import load_model, source_of
-from support import CAPTURES, SAMPLES
+from tests.fakes.support import CAPTURES, SAMPLES
 
 DATA = Path(__file__).parent / "data"
 LOGS = Path(__file__).parents[1] / "engine" / "data"

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from onnx import StringStringEntryProto, TensorProto, helper, numpy_helper
 
-from profiler.flows import run as pipeline
+from profiler.flows.inspect import inspect
+from profiler.source.request import ModelRequest
 
 
 class Net:
@@ -262,7 +263,7 @@ def encoder_by_hand(tokens: int) -> int:
 def test_published_macs(
     tmp_path: Path, build: Callable[[Path], Path], by_hand: int, pinned: int, published: float
 ) -> None:
-    inspected = pipeline.inspect(str(build(tmp_path)))
+    inspected = inspect(ModelRequest.of(build(tmp_path)))
     assert inspected.total.macs == by_hand == pinned
     assert round(pinned / 1e9, 2) == published
     assert inspected.model.shape_coverage == 1.0

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import RTX_4090, Timed, gemv, layer, make_case, relu, tensor
 
 from profiler.base.kernel_counters import LayerCounters
 from profiler.base.records import (
@@ -23,6 +22,7 @@ from profiler.base.records import (
 )
 from profiler.diagnose import RULES, THRESHOLDS, Case
 from profiler.diagnose.confirm import PROOFS, PROVEN, confirm
+from tests.fakes.cases import RTX_4090, Timed, gemv, layer, make_case, relu, tensor
 
 GEMV_BYTES = 250_828_800
 GEMV_FLOPS = 2 * 600 * 200 * 8 * 64

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import test_kernel_rules
-import test_plan_rules
-import test_rules
-from cases import Timed, engine_case, gemv, layer, make_case, relu
 
 from profiler.base.errors import UsageError
-from profiler.base.records import PlanEdge
-from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Judge, Rule, Thresholds, plugin, rank
+from profiler.base.records import LayerResult, PlanEdge
+from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Judge, Rule, Thresholds, rank, rule
+from profiler.diagnose.config import meanings
 from profiler.diagnose.explain import explain, layer_of, nearest, rule_of
-from profiler.diagnose.rank import diagnose
-from profiler.diagnose.thresholds import meanings, used_by
-from support import refused
+from profiler.diagnose.rank import OF_EVERY_FINDING, diagnose
+from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
+from tests.fakes.cases import Timed, engine_case, gemv, layer, make_case, relu
+from tests.fakes.support import refused
 
-FILES = (test_rules, test_kernel_rules, test_plan_rules)
+FILES = (rule_cases, kernel_rule_cases, plan_rule_cases)
 CASES = [
     pytest.param(case, id=f"{code}-{kind}")
     for file in FILES
@@ -50,9 +50,9 @@ def test_an_explanation_says_what_the_report_says(case: Case) -> None:
                 assert all(about.name not in claim.layers for claim in one.check(case) if claim.kind != "trust")
 
 
-@pytest.mark.parametrize("code", test_rules.NEGATIVE)
+@pytest.mark.parametrize("code", rule_cases.NEGATIVE)
 def test_a_rule_gives_its_own_reason_for_its_near_miss(code: str) -> None:
-    case = test_rules.NEGATIVE[code]
+    case = rule_cases.NEGATIVE[code]
     found = explain(case, code, case.layers[0].name)
     assert found.outcome in ("silent", "dropped")
     assert "does not find in the layer what it is about" not in found.why
@@ -62,7 +62,7 @@ def test_a_rule_gives_its_own_reason_for_its_near_miss(code: str) -> None:
 
 
 def test_what_a_more_specific_rule_has_claimed_is_said_to_be_taken() -> None:
-    chained = test_rules.chain(slow=5.0)
+    chained = rule_cases.chain(slow=5.0)
     found = explain(chained, "RL101", "exp")
     assert found.outcome == "taken"
     assert "a more specific rule has claimed the layer first: FU301" in found.why
@@ -94,14 +94,14 @@ def test_a_claim_that_is_too_small_is_said_to_be_dropped_with_its_share() -> Non
         (make_case(BIG), "LA401", "is bound by DRAM, not by the time of an empty kernel (dram 8.00 ms"),
         (make_case(Timed(layer("odd", "NoSuchOp", (), ()), ns=1000)), "RL102", "attain is not known"),
         (make_case(BIG, partial=frozenset({"big"})), "RL102", "only a part of the layer's work is known"),
-        (make_case(test_rules.reorder(1000), BIG), "RL101", "none of the model's work: it only brings tensors"),
+        (make_case(rule_cases.reorder(1000), BIG), "RL101", "none of the model's work: it only brings tensors"),
         (make_case(BIG), "LY201", "its role is compute"),
         (make_case(BIG), "CN601", "not all inputs of the layer are constants"),
         (make_case(BIG), "TR903", "varies by 1.0 % (standard deviation / mean of 100), and over 10.0 % is noisy"),
         (make_case(BIG), "TR904", "was not probed"),
         (make_case(BIG), "TR905", "no clock of a GPU was sampled"),
         (make_case(BIG), "TR906", "told of nothing that held a clock down"),
-        (test_rules.held(0.05), "TR906", "10.0 % of the time"),
+        (rule_cases.held(0.05), "TR906", "10.0 % of the time"),
         (make_case(BIG), "HO501", "1.00 us, 0.0 % of latency, where 10.0 %"),
         (make_case(BIG, gap_ns=3_000_000), "HO501", "it speaks of between and around the kernels, not of a layer"),
         (make_case(Timed(gemv())), "FU301", "MatMul is no elementwise op"),
@@ -147,7 +147,7 @@ def test_a_rule_without_reasons_of_its_own_gets_one_from_the_numbers() -> None:
 
 
 def test_a_group_that_is_too_small_without_what_others_claimed_is_counted_without_it() -> None:
-    case = test_rules.launch_case(0.11)
+    case = rule_cases.launch_case(0.11)
     small = [one.name for one in case.layers if one.bound == "launch"]
     assert explain(case, "LA401", small[0]).outcome == "claims"
 
@@ -205,8 +205,8 @@ class Recorder:
         return value
 
 
-def test_the_thresholds_of_a_rule_are_those_that_it_reads() -> None:
-    """What is read from its source, against what it reads over all the cases that rules are tested with."""
+def test_the_thresholds_of_a_rule_are_those_that_it_declares() -> None:
+    """What it declares, against what it reads over all the cases that rules are tested with."""
     recorders = {one.code: Recorder() for one in RULES.values()}
     for parameters in CASES:
         (case,) = parameters.values
@@ -217,39 +217,53 @@ def test_the_thresholds_of_a_rule_are_those_that_it_reads() -> None:
                 ceilings = msgspec.structs.replace(case.ceilings, origin=origin)
                 list(one.check(watched._replace(ceilings=ceilings)))
     for one in RULES.values():
-        read, used = recorders[one.code].read, set(used_by(one.check))
-        assert read <= used, one.code
-        if one.code in test_rules.POSITIVE:
-            assert read == used, one.code
+        read = recorders[one.code].read
+        assert read <= set(one.thresholds), one.code
+        if one.code in rule_cases.POSITIVE:
+            assert read == set(one.thresholds), one.code
+
+
+def test_a_rule_sees_no_threshold_that_it_does_not_declare() -> None:
+    def silent(case: Case, _layer: LayerResult) -> str:
+        return f"{case.thresholds.doubt}"
+
+    def check(case: Case) -> list[Claim]:
+        return [Claim("here", f"{case.thresholds.tail}, {case.least_efficiency}", "")]
+
+    case = make_case(BIG)
+    try:
+        rule("XX001", "reads", silent=silent, thresholds=("tail", "efficiency"))(check)
+        rule("XX002", "reads more", silent=silent, thresholds=("tail",))(check)
+        reads, more = RULES.get("XX001"), RULES.get("XX002")
+        assert reads is not None
+        assert more is not None
+        assert [claim.evidence for claim in reads.check(case)] == ["0.2, 0.5"]
+        with pytest.raises(AttributeError, match="rule XX002 reads the threshold 'efficiency', which it does not"):
+            more.check(case)
+        assert more.silent is not None
+        with pytest.raises(AttributeError, match="'doubt'"):
+            more.silent(case, case.layers[0])
+    finally:
+        for code in ("XX001", "XX002"):
+            RULES._entries.pop(code, None)
+    with pytest.raises(ValueError, match="rule XX003 declares tails"):
+        rule("XX003", "none", thresholds=("tails",))
+
+
+def test_what_decides_of_every_finding_is_declared_too() -> None:
+    recorder = Recorder()
+    case = make_case(BIG, cv=0.5, thresholds=recorder)
+    tenth = {case.layers[0].name: case.layers[0].measured_ns // 10}
+    assert diagnose(case, [Rule("AA001", "a tenth", lambda _: [Claim("", "", "", tenth)], 1, "")])
+    assert recorder.read == set(OF_EVERY_FINDING)
 
 
 def test_every_threshold_has_a_meaning_and_somebody_who_uses_it() -> None:
     assert set(meanings()) == set(Thresholds._fields)
     assert all(len(meaning) > 20 and meaning.endswith(".") for meaning in meanings().values())
-    users: list[Callable[..., object]] = [
-        *(one.check for one in RULES.values()),
-        rank.diagnose,
-        rank.verdict,
-        plugin.candidates,
-    ]
-    assert {name for user in users for name in used_by(user)} == set(Thresholds._fields)
-
-
-def test_thresholds_are_found_by_any_name_and_behind_functions() -> None:
-    def own(case: Case) -> float:
-        limits = case.thresholds
-        return limits.doubt + _behind(case)
-
-    assert set(used_by(own)) == {"efficiency", "of_datasheet", "doubt", "tail"}
-    assert used_by(_nothing) == ()
-
-
-def _nothing(case: Case) -> float:
-    return case.coverage.exact
-
-
-def _behind(case: Case) -> float:
-    return case.thresholds.tail if case.far_from_roof(case.layers[0]) else 0.0
+    package = Path(rank.__file__).parent
+    source = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    assert [name for name in Thresholds._fields if not re.search(rf"thresholds\.{name}\b", source)] == []
 
 
 # --- the judge ---------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import CEILINGS, Timed, engine_case, layer, relu, tensor
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
@@ -29,7 +28,8 @@ from profiler.diagnose import RULES, THRESHOLDS, Case, Claim
 from profiler.diagnose.ledger import OUTSIDE, Around
 from profiler.diagnose.rank import diagnose
 from profiler.hardware.gpus import ceilings, find
-from support import one_unit
+from tests.fakes.cases import CEILINGS, Timed, engine_case, layer, relu, tensor
+from tests.fakes.support import one_unit
 
 OTHER_WORK = {
     "CN601": "what is computed once is not computed in a run",

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
-from cases import CEILINGS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +31,7 @@ from profiler.diagnose.ledger import (
     Around,
     build_ledger,
 )
+from tests.fakes.cases import CEILINGS
 
 ORDER = (
     IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, HOST, TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP,

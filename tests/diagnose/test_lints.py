@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from profiler.analysis.plan import price_plan
-from profiler.base.records import MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
-from profiler.diagnose.lints import LINTS, ProductDims, lint, product_dims, run_lints
+from profiler.base.records import Match, MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
+from profiler.diagnose import RULES, judge_plan
+from profiler.diagnose.plans import PlanView
+from profiler.diagnose.products import PRODUCT_OPS, main_kernel, of_plan
 from profiler.engine.inspector import read_layer_info
-from support import CAPTURES
+from profiler.kernel_names.parse import parse
+from tests.fakes.cases import Timed, gemv, make_case
+from tests.fakes.support import CAPTURES, ROOT
 
 SIMT = (
     "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_warpsize1x2x1_g1_ffma_t1r5s5"
@@ -79,7 +85,7 @@ def binding(name: str, mode: Literal["input", "output"]) -> PlanBinding:
 
 def lints(*layers: PlanLayer, works: list[Work | None] | None = None, bindings: Any = ()) -> list[PlanLint]:
     matched = [MatchedLayer(layer=layer, role="idle" if layer.kind == "NoOp" else "compute") for layer in layers]
-    return list(run_lints(matched, works or [None] * len(layers), bindings))
+    return list(judge_plan(PlanView(matched, works or [None] * len(layers), bindings)))
 
 
 def codes(*layers: PlanLayer, **rest: Any) -> list[str]:
@@ -92,22 +98,25 @@ def codes(*layers: PlanLayer, **rest: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("layer", "dims"),
     [
-        (conv(3, 64), ProductDims(3, 64)),
-        (conv(32, 64, groups=4), ProductDims(8, 16, groups=4)),
-        (conv(32, 32, groups=32), ProductDims(1, 1, groups=32)),
-        (correlation(3, (64, 3), 64), ProductDims(3, 64)),
-        (correlation(16, (16, 1), 16), ProductDims(1, 1, groups=16)),
-        (correlation(1, (8, 1), 8), ProductDims(1, 8)),
-        (gemm(128, 64, 192), ProductDims(64, 192, rows=128)),
-        (other("gemm", tensor("a", 64, 128), tensor("c", 128, 30)), ProductDims(64, 30, rows=128)),
+        (conv(3, 64), (3, 64, 1)),
+        (conv(32, 64, groups=4), (8, 16, 4)),
+        (conv(32, 32, groups=32), (1, 1, 32)),
+        (correlation(3, (64, 3), 64), (3, 64, 1)),
+        (correlation(16, (16, 1), 16), (1, 1, 16)),
+        (correlation(1, (8, 1), 8), (1, 8, 1)),
+        (gemm(128, 64, 192), (64, 192, 128)),
+        (other("gemm", tensor("a", 64, 128), tensor("c", 128, 30)), (64, 30, 128)),
         (other("gemm", tensor("a", 64, 100), tensor("c", 128, 30)), None),
         (other("gemm", tensor("a", -1, 100), tensor("c", -1, 30)), None),
         (other("gemm", PlanTensor(name="a", dims=None, dtype=""), tensor("c", 128, 30)), None),
         (PlanLayer(name="empty", kind="gemm"), None),
     ],
 )
-def test_dimensions_of_products(layer: PlanLayer, dims: ProductDims | None) -> None:
-    assert product_dims(layer) == dims
+def test_dimensions_of_products(layer: PlanLayer, dims: tuple[int, int, int] | None) -> None:
+    """Summed over, and the width of the result; then the groups of a convolution, or the rows of a matrix product."""
+    found = of_plan(layer)
+    third = None if found is None else found.batch if found.convolution else found.m
+    assert (None if found is None else (found.inner, found.n, third)) == dims
 
 
 @pytest.mark.parametrize(
@@ -163,14 +172,14 @@ def test_tc1_goes_by_what_is_multiplied() -> None:
         ("ampere_scudnn_128x128_ldg4_relu_exp_interior_nhwc_tn_v1", "scudnn"),
         ("volta_int8x4_icudnn_int8x4_128x32_relu_xregs_medium_c32_nn_v1", "icudnn"),
         ("sm70_xmma_fprop_conv1x1_f32f32_f32_f32_nchwkcrs_nchw_simt_small_batch_bias_relu", "simt"),
-        ("maxwell_fp16_anything_128x32", "maxwell"),
+        ("maxwell_fp16_anything_128x32", ""),
         (TENSOR, ""),
         ("sm80_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_g1_tensor16x8x8_simple_t1r1s1", ""),
         ("ampere_h16816cudnn_128x64_sliced1x2_ldg8_relu_exp_stages_64x3_small_nhwc_tn_v1", ""),
         ("turing_fp16_i8816cudnn_int8_128x128_ldg16_relu_small_nt_v1", ""),
         ("trt_turing_cutlass_image_network_first_layer_hmma_fprop_f16f16f32_nhwc_nhwc_k64r7s7c4_stride2x2", ""),
         ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", ""),
-        # Neither says anything for sure: xmma is no mark, and "batch" has a tc in it.
+        # None of these says anything for sure: xmma is no mark, and "batch" has a tc in it.
         ("sm80_xmma_fprop_batch_anything", ""),
         ("__myelin_CASK_STUB", ""),
         ("", ""),
@@ -179,6 +188,34 @@ def test_tc1_goes_by_what_is_multiplied() -> None:
 def test_tc2_tactics_that_leave_the_tensor_cores_idle(tactic: str, mark: str) -> None:
     found = [each for each in lints(conv(64, 64, tactic=tactic)) if each.code == "TC2"]
     assert [each.evidence.split("'")[1] for each in found] == ([mark] if mark else [])
+
+
+def labelled() -> list[str]:
+    """Names of kernels whose unit the grammar knows to be one that multiplies."""
+    files = ("labels.csv", "public_names.csv")
+    folder = ROOT / "tests" / "kernel_names"
+    names = [
+        row["name"]
+        for file in files
+        for row in csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines())
+    ]
+    return [name for name in names if parse(name).unit in ("tensor", "simt")]
+
+
+def test_plans_and_runs_are_judged_alike_by_every_labelled_name() -> None:
+    names = labelled()
+    assert len(names) > 240
+    case, judged = make_case(Timed(gemv())), Counter[str]()
+    for name in names:
+        unit, of_misfit, of_fit = parse(name).unit, codes(conv(3, 64, tactic=name)), codes(conv(64, 64, tactic=name))
+        assert ("TC2" in of_fit, "TC1" in of_misfit) == (unit == "simt", unit != "tensor"), name
+        match = Match(kernel=name, layer="gemv", confidence="exact", reason="", median_ns=1, total_ns=1, count=1)
+        kernel = main_kernel(case, msgspec.structs.replace(case.layers[0], kernels=(match,)))
+        if parse(name).op in PRODUCT_OPS:
+            assert kernel is not None, name
+            assert ("TC2" in of_fit) == (kernel.name.unit == "simt"), name
+            judged[kernel.name.unit] += 1
+    assert min(judged["tensor"], judged["simt"]) > 80
 
 
 def test_tc2_leaves_out_what_has_a_reason() -> None:
@@ -287,10 +324,9 @@ def test_sl1_slices_that_convert() -> None:
 
 
 def test_codes_are_unique_and_titled() -> None:
-    assert list(LINTS) == ["TC1", "TC2", "PR1", "PR2", "RF1", "RF2", "QD1", "SL1"]
-    assert all(each.title and each.check.__doc__ for each in LINTS.values())
-    with pytest.raises(ValueError, match="TC1 is registered twice"):
-        lint("TC1", "again")(next(iter(LINTS.values())).check)
+    of_plans = sorted((rule for rule in RULES.values() if rule.plan is not None), key=lambda rule: rule.order)
+    assert [rule.code for rule in of_plans] == ["TC1", "TC2", "PR1", "PR2", "RF1", "RF2", "QD1", "SL1"]
+    assert all(rule.title and rule.section(part) for rule in of_plans for part in ("What", "Why", "Try"))
 
 
 def test_lints_come_by_code_then_in_the_order_of_the_plan() -> None:

@@ -15,7 +15,7 @@ from profiler.base.records import MatchedLayer, NodeFate, PlanBinding, PlanLayer
 from profiler.diagnose.plan_summary import summarise
 from profiler.engine.inspector import read_layer_info
 from profiler.hardware.gpus import ceilings, find
-from support import CAPTURES
+from tests.fakes.support import CAPTURES
 
 LAYER_INFO = CAPTURES / "layer_info"
 INPUT = PlanBinding(name="in", mode="input")

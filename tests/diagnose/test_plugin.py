@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, relu, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +35,8 @@ from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
 from profiler.report import ReportOptions, get
-from support import CAPTURES, SAMPLES, one_unit
+from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, relu, tensor
+from tests.fakes.support import CAPTURES, SAMPLES, one_unit
 
 SM50 = "sm50_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4"
 NHWC8 = "Channel major FP16 format where channel % 8 == 0"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import pytest
-from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor, with_match
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from profiler.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, UNEXPLAINED, Aro
 from profiler.diagnose.rank import diagnose, verdict
 from profiler.estimate.cache import Traffic
 from profiler.estimate.roofline import estimate
+from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor, with_match
 
 
 def a_rule(code: str, check: Callable[[Case], Iterable[Claim]], order: int = 50) -> Rule:

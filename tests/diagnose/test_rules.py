@@ -4,146 +4,41 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import pkgutil
 from pathlib import Path
 
 import msgspec
 import pytest
-import test_kernel_rules
-import test_plan_rules
-from cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
-from profiler.base.records import ClockSummary, Finding, Layer, PlanEdge, Spread
+from profiler.base.records import ClockSummary, Layer, PlanEdge, Spread
 from profiler.base.units import format_ns
-from profiler.diagnose import RULES, THRESHOLDS, Case, rules
+from profiler.diagnose import RULES, THRESHOLDS, rules
 from profiler.diagnose.ledger import Around
-from profiler.diagnose.rank import diagnose
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
+from tests.fakes import kernel_rule_cases, plan_rule_cases
+from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, found, gemv, layer, make_case, only, relu, tensor
+from tests.fakes.rule_cases import (
+    BIG,
+    NEGATIVE,
+    POSITIVE,
+    chain,
+    clocks,
+    conv,
+    faster,
+    held,
+    launch_case,
+    reorder,
+    reorder_case,
+    scalars,
+)
 
-# --- layers that the cases are made of ---------------------------------------------------------
-
-BIG = Timed(relu("big", "x", "big_out", 10_000_000))
-"""8 ms at its roof: what the share of the others is measured by. Nothing reads it."""
-
-
-def conv(group: int = 1, channels: int = 64, op_type: str = "Conv") -> Layer:
-    weights = tensor("w", channels, channels // group, 3, 3, constant=True)
-    image = tensor("x", 1, channels, 56, 56)
-    return layer("conv", op_type, (image, weights), (tensor("y", 1, channels, 56, 56),), attributes={"group": group})
-
-
-def scalars(n: int, op_type: str = "Add") -> list[Timed]:
-    return [
-        Timed(layer(f"tiny{i}", op_type, (tensor(f"p{i}", 1), tensor(f"q{i}", 1)), (tensor(f"r{i}", 1),)), slow=3)
-        for i in range(n)
-    ]
-
-
-def chain(*, second_reader: bool = False, slow: float = 1.8) -> Case:
-    """Exp, then a square that names its input twice; ``second_reader`` reads the tensor between them too."""
-    wide = [tensor(name, 1_000_000) for name in ("x", "m", "y", "z")]
-    timed = [
-        Timed(layer("exp", "Exp", wide[:1], wide[1:2]), slow),  # type: ignore[arg-type]
-        Timed(layer("square", "Mul", (wide[1], wide[1]), (wide[2],)), slow),
-    ]
-    if second_reader:
-        timed.append(Timed(layer("sum", "ReduceSum", (wide[1],), (tensor("s", 1),)), 1.0))
-    return make_case(*timed)
-
-
-def reorder(ns: int, *, role: str = "layout") -> Timed:
-    image = tensor("x", 1, 64, 56, 56)
-    outputs = (msgspec.structs.replace(image, name="y"),)
-    return Timed(layer("reorder", "ReorderInput", (image,), outputs, domain="com.microsoft.nchwc", role=role), ns=ns)
-
-
-def folded(*, constant: bool) -> Case:
-    weights = tensor("w", 200_000, constant=constant)
-    one = layer("quantise", "Relu", (weights,), (tensor("wq", 200_000),), constant=constant)
-    return make_case(BIG, Timed(one, 3.0))
-
-
-def faster(of_ideal: float) -> Case:
-    """A layer at a share of its ideal: 80 MB at the best 44 GB/s take 1.82 ms."""
-    ideal = make_case(BIG).layers[0].ideal_ns
-    assert ideal is not None
-    return make_case(BIG._replace(ns=round(ideal * of_ideal)))
-
-
-def launch_case(share: float) -> Case:
-    """Three launch-bound layers of 1.5 us each beside one that leaves them ``share`` of the latency."""
-    tiny = scalars(3)
-    rest = round(4500 / share) - 4500 - round(CEILINGS.call_ns)
-    return make_case(*tiny, Timed(relu("rest", "x", "y", rest * 5 // 4), ns=rest))
-
-
-def reorder_case(share: float) -> Case:
-    reordered = round(8_000_000 * share / (1 - share))
-    return make_case(BIG, reorder(reordered))
-
-
-def clocks(low: float, mid: float, high: float, **changes: object) -> ClockSummary:
-    """Samples of a second, with the lowest, the median and the highest clock of the SMs in MHz."""
-    summary = ClockSummary(samples=50, duration_ns=1_000_000_000, sm_clock_mhz=Spread(min=low, median=mid, max=high))
-    return msgspec.structs.replace(summary, **changes)
-
-
-def held(share: float, mid: float = 1410, reason: str = "power cap") -> Case:
-    """A GPU rated at 1,740 MHz that a reason held down for a share of the time."""
-    power, heat = Spread(min=280, median=300, max=301), Spread(min=60, median=71, max=72)
-    summary = clocks(mid, mid, mid, reasons={"idle": 0.9, reason: share}, power_w=power, temperature_c=heat)
-    return make_case(BIG, clocks=summary, rated_mhz=1740.0, tensorrt=True, gpu=True)
-
-
-POSITIVE: dict[str, Case] = {
-    "CN601": folded(constant=True),
-    "FU301": chain(),
-    "HO501": make_case(BIG, gap_ns=1_000_000),
-    "HO502": engine_case(BIG, around=Around(700_000, 300_000)),
-    "LA401": launch_case(0.11),
-    "LY201": reorder_case(0.02),
-    "RL101": make_case(Timed(gemv(), 10.0), ceilings=RTX_4090),
-    "RL102": make_case(Timed(conv(), 1 / 0.45)),
-    "TR901": faster(0.94),
-    "TR902": make_case(BIG, coverage=(0.90, 0.04)),
-    "TR903": make_case(BIG, cv=0.11),
-    "TR904": make_case(BIG, speed=0.85, probes_ns=(585_000.0, 590_000.0)),
-    "TR905": make_case(BIG, clocks=clocks(1330, 1410, 1410)),
-    "TR906": held(0.11),
-}
-
-NEGATIVE: dict[str, Case] = {
-    "CN601": folded(constant=False),
-    "FU301": chain(second_reader=True),
-    # The remainder is as large, but the profile shows no gaps: it is drift of the machine.
-    "HO501": make_case(BIG, gap_ns=1_000_000, profiled_gap_ns=0),
-    "HO502": engine_case(BIG, around=Around(500_000, 300_000)),
-    "LA401": launch_case(0.09),
-    "LY201": reorder_case(0.009),
-    "RL101": make_case(Timed(gemv(), 1 / 0.9), ceilings=RTX_4090),
-    "RL102": make_case(Timed(conv(), 1 / 0.55)),
-    "TR901": faster(0.96),
-    "TR902": make_case(BIG, coverage=(0.90, 0.06)),
-    "TR903": make_case(BIG, cv=0.10),
-    "TR904": make_case(BIG, speed=0.95, probes_ns=(526_000.0, 530_000.0)),
-    "TR905": make_case(BIG, clocks=clocks(1340, 1410, 1410), clocks_profiled=clocks(1470, 1480, 1710)),
-    "TR906": held(0.09),
-}
-
-CODES = RULES.keys()
-FIRES = {**POSITIVE, **test_kernel_rules.POSITIVE, **test_plan_rules.POSITIVE}
-SILENT = {**NEGATIVE, **test_kernel_rules.NEGATIVE, **test_plan_rules.NEGATIVE}
+CODES = [rule.code for rule in RULES.values() if rule.plan is None]
+"""Of the rules of runs; those of plans are in `test_lints`."""
+FIRES = {**POSITIVE, **kernel_rule_cases.POSITIVE, **plan_rule_cases.POSITIVE}
+SILENT = {**NEGATIVE, **kernel_rule_cases.NEGATIVE, **plan_rule_cases.NEGATIVE}
 """A case for every rule there is, one that it finds and one that it must not."""
-
-
-def found(case: Case, code: str) -> list[Finding]:
-    return [finding for finding in diagnose(case) if finding.code == code]
-
-
-def only(case: Case, code: str) -> Finding:
-    (finding,) = found(case, code)
-    return finding
 
 
 # --- every rule --------------------------------------------------------------------------------
@@ -182,11 +77,11 @@ def test_a_rule_leaves_alone_what_a_more_specific_one_has_claimed(code: str) -> 
         assert all(name not in (*claim.layers, claim.where) for claim in left)
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", RULES.keys())
 def test_a_rule_says_what_why_and_try(code: str) -> None:
     rule = RULES.get(code)
     assert rule is not None
-    assert rule.doc == importlib.import_module(rule.check.__module__).__doc__
+    assert rule.doc == importlib.import_module((rule.plan or rule.check).__module__).__doc__
     sections = [rule.section(name) for name in ("What", "Why", "Try")]
     assert all(len(section) > 20 for section in sections), sections
     assert len(set(sections)) == 3
@@ -195,14 +90,14 @@ def test_a_rule_says_what_why_and_try(code: str) -> None:
 
 def test_each_file_holds_one_rule_and_is_named_after_its_code() -> None:
     files = {module.name for module in pkgutil.iter_modules(rules.__path__)}
-    homes = [rule.check.__module__.rpartition(".")[2] for rule in RULES.values()]
+    homes = [(rule.plan or rule.check).__module__.rpartition(".")[2] for rule in RULES.values()]
     assert sorted(homes) == sorted(files)
     for rule, home in zip(RULES.values(), homes, strict=True):
         assert home.startswith(rule.code.lower() + "_")
 
 
 def test_codes_are_unique() -> None:
-    assert [rule.code for rule in RULES.values()] == CODES
+    assert [rule.code for rule in RULES.values()] == RULES.keys()
     taken = next(RULES.values())
     with pytest.raises(ValueError, match=f"{taken.code}.*twice"):
         RULES.register(taken.code)(taken)
@@ -211,7 +106,7 @@ def test_codes_are_unique() -> None:
 def test_rules_keep_no_thresholds_of_their_own() -> None:
     """A module constant that is a number would be a threshold outside `Thresholds`."""
     for rule in RULES.values():
-        module = inspect.getmodule(rule.check)
+        module = inspect.getmodule(rule.plan or rule.check)
         assert module is not None
         numbers = [name for name, value in vars(module).items() if isinstance(value, int | float)]
         assert numbers == [], f"{Path(str(module.__file__)).name}: {numbers}"
@@ -253,7 +148,11 @@ def test_a_batched_gemv_has_one_row_or_column_and_many_batches(
     fused = layer(
         "gemv", "FusedMatMul", (tensor("a", *left), tensor("b", *right)), (None,), attributes=dict(attributes)
     )
-    results = (msgspec.structs.replace(case.layers[0], op_type="FusedMatMul"),)
+    # A product counts that gives the work: several of it, as in a loop, for any of these shapes.
+    own = case.layers[0]
+    assert own.work is not None
+    work = msgspec.structs.replace(own.work, tensor_flops=2 * math.prod(left) * math.prod(right))
+    results = (msgspec.structs.replace(own, op_type="FusedMatMul", work=work),)
     finding = only(case._replace(engine={"gemv": fused}, layers=results), "RL101")
     assert ("batched gemv" in finding.try_) == batched
 

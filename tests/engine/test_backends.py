@@ -9,7 +9,7 @@ import pytest
 from profiler.base.errors import MissingError, UsageError
 from profiler.engine.backends import backends, choose_builder, onnxruntime_version
 from profiler.engine.dialect import Product
-from support import hide_modules, refused
+from tests.fakes.support import hide_modules, refused
 
 
 def test_the_cpu_is_available_and_says_which_onnxruntime() -> None:

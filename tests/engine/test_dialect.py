@@ -2,8 +2,6 @@
 
 The bindings of TensorRT need its libraries, which are far larger and need a GPU; the few symbols that they
 link are stubbed by a library compiled here, so that the modules import and can be asked for their names.
-The wheels come from the folder ``TRTPROF_TEST_BINDINGS`` (unpacked, one subfolder a version), or are
-downloaded where ``TRTPROF_TEST_EXTRAS`` holds ``tensorrt`` or ``rtx``.
 """
 
 from __future__ import annotations
@@ -11,11 +9,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
-import os
-import shutil
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,29 +17,8 @@ import pytest
 from profiler.base.errors import MissingError, UsageError
 from profiler.engine import _trt_build, dialect
 from profiler.engine.dialect import NAMES, PRODUCTS, Dialect, Name, installed_version, parse_version, product_of
-from profiler.runtime import child
-from support import refused
-
-BINDINGS = {
-    "8.6.1": "tensorrt-bindings",
-    "10.0.1": "tensorrt-cu12-bindings",
-    "10.16.1.11": "tensorrt-cu13-bindings",
-    "11.4.0.106": "tensorrt-cu13-bindings",
-}
-OLD = {"8.6.1", "10.0.1"}
-"""Those without wheels for newer Pythons."""
-
-SYMBOLS = (
-    "createInferBuilder_INTERNAL", "createInferRuntime_INTERNAL", "createInferRefitter_INTERNAL",
-    "createNvOnnxParser_INTERNAL", "createNvOnnxParserRefitter_INTERNAL", "getBuilderPluginRegistry",
-    "getPluginRegistry", "getNvOnnxParserVersion", "initLibNvInferPlugins",
-)  # fmt: skip
-OLD_SYMBOLS = (
-    "_ZN11nvuffparser15createUffParserEv", "_ZN11nvuffparser8FieldMapC1EPKcPKvNS_9FieldTypeEi",
-    "_ZN14nvcaffeparser117createCaffeParserEv", "_ZN14nvcaffeparser123shutdownProtobufLibraryEv",
-)  # fmt: skip
-"""What TensorRT 8 links besides: its parsers for UFF and Caffe."""
-LIBRARIES = ("nvinfer", "nvonnxparser", "nvinfer_plugin", "nvparsers")
+from tests.fakes.other_versions import TENSORRT, asked_of, other_version, stub_libraries
+from tests.fakes.support import refused
 
 ASK = """
 import importlib, json, sys
@@ -79,62 +51,11 @@ print(json.dumps({
 """
 
 
-def stub_libraries(folder: Path, major: int) -> Path:
-    """Libraries of the names that the bindings link, with the symbols that they need and nothing else."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc) to make the stub library with")
-    source = folder / "stub.c"
-    names = (*SYMBOLS, *(OLD_SYMBOLS if major < 10 else ()))
-    source.write_text("".join(f"void *{name}(void) {{ return 0; }}\n" for name in names))
-    for library in LIBRARIES:
-        target = folder / f"lib{library}.so.{major}"
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
-    return folder
-
-
-def bindings(version: str, folder: Path) -> Path:
-    """The folder with the real bindings of a version."""
-    given = os.environ.get("TRTPROF_TEST_BINDINGS", "")
-    if given:
-        found = next(Path(given).glob(f"{version}/**/tensorrt_bindings"), None)
-        if found is None:
-            pytest.skip(f"TRTPROF_TEST_BINDINGS holds no {version}")
-        return found.parent
-    asked = set(os.environ.get("TRTPROF_TEST_EXTRAS", "").split(","))
-    if not asked & {"tensorrt", "rtx"}:
-        pytest.skip("TRTPROF_TEST_EXTRAS asks for no TensorRT, and TRTPROF_TEST_BINDINGS names no folder with bindings")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "-d", str(folder)]
-    done = subprocess.run([*command, f"{BINDINGS[version]}=={version}"], capture_output=True, text=True, check=False)
-    if done.returncode and version in OLD:
-        pytest.skip(f"no bindings of {version} for Python {sys.version_info.major}.{sys.version_info.minor}")
-    assert done.returncode == 0, done.stderr
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(folder / "unpacked")
-    return folder / "unpacked"
-
-
-def ask(module: str, path: Path | None = None, libraries: Path | None = None) -> dict[str, object]:
-    environment = child.environment()
-    if path is not None:
-        environment["PYTHONPATH"] = os.pathsep.join([str(path), environment["PYTHONPATH"]])
-    if libraries is not None:
-        environment["LD_LIBRARY_PATH"] = str(libraries)
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, module], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-@pytest.mark.parametrize("version", BINDINGS)
+@pytest.mark.parametrize("version", TENSORRT)
 def test_the_real_bindings_have_just_the_names_that_the_list_says(version: str, tmp_path: Path) -> None:
     numbers = parse_version(version)
-    path = bindings(version, tmp_path)
-    said = ask("tensorrt_bindings", path, stub_libraries(tmp_path, numbers[0]))
+    path = other_version(TENSORRT[version])
+    said = asked_of(ASK, ["tensorrt_bindings"], path, stub_libraries(tmp_path, numbers[0]))
     assert said["version"] == version
     assert said["names"] == {name.path: name.expected(numbers, rtx=False) for name in NAMES}
     assert said["precision_flags"] == (numbers < (11,))
@@ -150,7 +71,7 @@ def test_the_real_bindings_have_just_the_names_that_the_list_says(version: str, 
 def test_the_real_tensorrt_rtx_has_just_the_names_that_the_list_says() -> None:
     if importlib.util.find_spec("tensorrt_rtx") is None:
         pytest.skip("the package tensorrt_rtx is not installed")
-    said = ask("tensorrt_rtx")
+    said = asked_of(ASK, ["tensorrt_rtx"])
     assert said["names"] == {name.path: name.expected((), rtx=True) for name in NAMES}
     assert said["precision_flags"] is False
     assert said["weak"] == 0

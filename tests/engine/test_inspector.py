@@ -17,7 +17,7 @@ from profiler.base.records import IDLE_KINDS, LayerTime, LayerTimes, Plan, PlanL
 from profiler.engine._plan_formats import parse_dtype, parse_format
 from profiler.engine._plan_names import layer_served, metadata_nodes, name_nodes
 from profiler.engine.inspector import join_profile, parse_one_line, read_layer_info, read_profile, read_times
-from support import CAPTURES, refused
+from tests.fakes.support import CAPTURES, refused
 
 DATA = Path(__file__).parent / "data"
 LAYER_INFO = CAPTURES / "layer_info"

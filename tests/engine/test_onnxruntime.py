@@ -14,7 +14,7 @@ from profiler.base.records import Engine
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, layers_from_file, layers_from_graph
 from profiler.runtime.ort_session import SessionRequest, clean_message, make_session, name_layers
 from profiler.source.load import load_model
-from support import SAMPLES
+from tests.fakes.support import SAMPLES
 
 
 class Place:

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 import onnx
 import pytest
-import stub_tensorrt
 from onnx import TensorProto, helper, numpy_helper
 
 from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
@@ -26,14 +25,15 @@ from profiler.engine import tensorrt
 from profiler.engine._trt_build import plain, plan_text
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, ShapeRange, build, load_engine, trtexec_command
 from profiler.runtime import child
-from support import CAPTURES, SAMPLES, refused
+from tests.fakes import stub_tensorrt
+from tests.fakes.support import CAPTURES, SAMPLES, refused
 
 VERSIONS = ("8.6.1", "10.0.1", "10.16.1.11", "11.4.0.106")
 STATIC: dict[str, tuple[int, ...]] = {"x": (2, 4)}
 
 needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None,
-    reason="the package tensorrt_rtx is not installed (TRTPROF_TEST_EXTRAS=rtx installs it)",
+    reason="the package tensorrt_rtx is not installed (scripts/test installs it where it has a wheel)",
 )
 posix = pytest.mark.skipif(os.name == "nt", reason="there are no signals to end a process by")
 

@@ -13,17 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base import units
+from profiler.base import plugins, units
 from profiler.base.errors import UsageError
+from profiler.base.records import GpuSpec
 from profiler.hardware import gpus, throughput
-from support import refused
+from tests.fakes.support import refused
 
 RTX_4090 = Path(gpus.__file__).with_name("specs") / "rtx-4090.toml"
+OWN = len(list(RTX_4090.parent.glob("*.toml")))
 
 
 @pytest.fixture
-def fresh() -> Iterator[None]:
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No datasheets of a test are left to the next."""
+    monkeypatch.setattr(plugins, "LEFT_OUT", [])
     gpus._catalogue.cache_clear()
     yield
     gpus._catalogue.cache_clear()
@@ -177,29 +180,54 @@ def test_other_distributions_bring_datasheets(plugin: Path, monkeypatch: pytest.
     assert "rtx-4090" in gpus.specs()
 
 
-def test_a_slug_that_is_taken_is_refused(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin.rename(plugin.with_name("rtx-4090.toml"))
+def left_out() -> tuple[int, str]:
+    """How many datasheets can be used, and the one thing that cannot."""
+    usable = len(gpus.specs())
+    (found,) = plugins.LEFT_OUT
+    return usable, str(found)
+
+
+def test_a_slug_that_is_taken_leaves_the_file_out(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = plugin.rename(plugin.with_name("rtx-4090.toml"))
     announce(monkeypatch, "my_gpu_sheets")
-    with pytest.raises(UsageError) as error:
-        gpus.specs()
-    assert "twice" in refused(error.value)
+    usable, why = left_out()
+    assert usable == OWN
+    assert str(path) in why
+    assert "twice" in why
+    assert gpus.find("rtx-4090").name == "RTX 4090"
 
 
-def test_a_name_that_is_taken_is_refused(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "owner"),
+    [
+        ('aliases = ["mine"]', 'aliases = ["3080"]', "rtx-3080"),
+        ('nvml = ["My GPU v1"]', 'nvml = ["NVIDIA GeForce RTX 3080"]', "rtx-3080"),
+        ('name = "My GPU"', 'name = "A 100"', "a100"),
+        ('name = "My GPU"', "name = ", "Invalid value"),
+    ],
+)
+def test_a_file_with_a_name_that_is_taken_is_left_out_whole(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, owner: str
+) -> None:
     text = plugin.read_text(encoding="utf-8")
-    plugin.write_text(text.replace('aliases = ["mine"]', 'aliases = ["3080"]'), encoding="utf-8")
+    plugin.write_text(text.replace(old, new), encoding="utf-8")
     announce(monkeypatch, "my_gpu_sheets")
-    with pytest.raises(UsageError) as error:
-        gpus.specs()
-    assert "rtx-3080" in refused(error.value)
+    usable, why = left_out()
+    assert usable == OWN
+    assert owner in why
+    assert "mend the file" in why
+    assert gpus.find("RTX 3080").slug == "rtx-3080"
+    for name in ("mine", "My GPU v1", "my-gpu"):
+        with pytest.raises(UsageError, match="no GPU is called"):
+            gpus.find(name)
 
 
 @pytest.mark.parametrize("value", ["my_gpu_sheets:broken", "no_such_package"])
 def test_an_entry_point_that_fails_is_named(plugin: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     announce(monkeypatch, value)
-    with pytest.raises(UsageError) as error:
-        gpus.specs()
-    assert value in refused(error.value)
+    usable, why = left_out()
+    assert usable == OWN
+    assert value in why
 
 
 # --- deriving -------------------------------------------------------------------------------
@@ -386,3 +414,16 @@ def test_only_geforce_halves_and_only_with_an_fp32_accumulator() -> None:
                 halved = accumulator == "fp32" and dtype != "fp4"
                 assert half[dtype][accumulator] == (rate // 2 if halved else rate)
     assert throughput.tensor_flops("8.0", "geforce") == throughput.tensor_flops("8.0", "datacenter")
+
+
+def test_a_slug_is_found_without_reading_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    load = gpus.load
+
+    def noted(path: Path) -> tuple[GpuSpec, tuple[str, ...]]:
+        read.append(path.stem)
+        return load(path)
+
+    monkeypatch.setattr(gpus, "load", noted)
+    assert gpus.find("rtx-4090").slug == "rtx-4090"
+    assert read == ["rtx-4090"]

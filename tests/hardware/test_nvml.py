@@ -6,7 +6,7 @@ import ctypes
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from profiler.base.records import GpuSpec, LiveGpu
 from profiler.hardware import gpus, nvml
 from profiler.hardware.cuda import _properties
 from profiler.runtime import nvml_session
+from tests.fakes.fake_nvml import FakeNvml, drivers
 
 GIB = 1 << 30
 CUDA_PROPERTIES = _properties.properties
@@ -62,90 +63,16 @@ A100: dict[Any, Any] = {
     ("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM): 1410,
     ("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_MEM): 1215,
     "nvmlDeviceGetPowerManagementDefaultLimit": 400000,
-    "nvmlDeviceGetMigMode": [pynvml.NVML_DEVICE_MIG_ENABLE, pynvml.NVML_DEVICE_MIG_ENABLE],
-    "nvmlDeviceGetEccMode": [pynvml.NVML_FEATURE_ENABLED, pynvml.NVML_FEATURE_DISABLED],
+    "nvmlDeviceGetMigMode": (pynvml.NVML_DEVICE_MIG_ENABLE, pynvml.NVML_DEVICE_MIG_ENABLE),
+    "nvmlDeviceGetEccMode": (pynvml.NVML_FEATURE_ENABLED, pynvml.NVML_FEATURE_DISABLED),
 }
-
-
-class FakeNvml:
-    """pynvml with given answers. A name that the real package lacks is lacking here; what is not given is refused."""
-
-    def __init__(
-        self,
-        *devices: Mapping[Any, Any],
-        start: int | None = None,
-        slices: Mapping[int, Mapping[Any, Any]] | None = None,
-    ) -> None:
-        self.devices = devices
-        self.slices = slices or {}
-        self.start = start
-        self.open = 0
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(pynvml, name)
-        if not re.match("nvml[A-Z]", name) or not callable(real):
-            return real
-        return lambda *arguments: self._answer(name, arguments)
-
-    def nvmlInit(self) -> None:  # noqa: N802 - the name of the real one
-        if self.start is not None:
-            raise pynvml.NVMLError(self.start)
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:  # noqa: N802
-        self.open -= 1
-
-    def _answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        if not self.open:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
-        system = {
-            "nvmlDeviceGetCount": len(self.devices),
-            "nvmlSystemGetDriverVersion": "580.95.05",
-            "nvmlSystemGetCudaDriverVersion_v2": 13000,
-        }
-        if name in system:
-            return system[name]
-        if name == "nvmlDeviceGetHandleByIndex":
-            return self._handle(self.devices, arguments[0])
-        if name == "nvmlDeviceGetHandleByUUID":
-            found = (device for device in self.devices if device.get("nvmlDeviceGetUUID") == arguments[0])
-            return next(found, None) or self._refuse(pynvml.NVML_ERROR_NOT_FOUND)
-        if name == "nvmlDeviceGetMaxMigDeviceCount":
-            return 7
-        if name == "nvmlDeviceGetMigDeviceHandleByIndex":
-            return self.slices.get(arguments[1]) or self._refuse(pynvml.NVML_ERROR_NOT_FOUND)
-        handle, *rest = arguments
-        value = handle.get((name, *rest) if rest else name)
-        return self._refuse(pynvml.NVML_ERROR_NOT_SUPPORTED) if value is None else self._told(value)
-
-    def _handle(self, devices: tuple[Mapping[Any, Any], ...], index: int) -> Any:
-        return devices[index] or self._refuse(pynvml.NVML_ERROR_GPU_IS_LOST)
-
-    @staticmethod
-    def _told(value: Any) -> Any:
-        if isinstance(value, Exception):
-            raise value
-        return value
-
-    @staticmethod
-    def _refuse(code: int) -> Any:
-        raise pynvml.NVMLError(code)
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeNvml]]:
-    """Put a driver with these devices in place of this machine's; it must be closed again in the end."""
+    """Put a driver with these devices in place of this machine's."""
     monkeypatch.setattr(_properties, "properties", dict)
-    made: list[FakeNvml] = []
-
-    def put(*devices: Mapping[Any, Any], **named: Any) -> FakeNvml:
-        fake = FakeNvml(*devices, **named)
-        monkeypatch.setitem(sys.modules, "pynvml", fake)
-        made.append(fake)
-        return fake
-
-    yield put
-    assert [fake.open for fake in made] == [0] * len(made)
+    yield from drivers(monkeypatch)
 
 
 def only() -> LiveGpu:

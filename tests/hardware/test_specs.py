@@ -11,7 +11,7 @@ import pytest
 
 from profiler.base.records import Figure, GpuSpec
 from profiler.hardware import gpus, throughput
-from support import CAPTURES
+from tests.fakes.support import CAPTURES
 
 SPECS = Path(gpus.__file__).with_name("specs")
 FILES = sorted(SPECS.glob("*.toml"))

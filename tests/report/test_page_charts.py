@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from factory import CASES, hostile, make_run, many, on_gpu, one_layer, typical
-from page_factory import with_panels
 
 from profiler.base import units
 from profiler.base.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
 from profiler.report._format import visible
+from tests.fakes.page_factory import with_panels
+from tests.fakes.report_factory import CASES, hostile, make_run, many, on_gpu, one_layer, typical
 
 PANELS = ("ledger", "roofline", "timeline", "graph")
 ZOOMED = {"roofline": "roof", "timeline": "time", "graph": "graph"}

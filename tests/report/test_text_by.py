@@ -10,7 +10,6 @@ from typing import get_args
 
 import msgspec
 import pytest
-from factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_engine, on_gpu, typical
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from profiler.base import units
 from profiler.base.records import Match, NodeResult, Run
 from profiler.report import ReportOptions, get
 from profiler.report.content._views import By, folded, kernel_words, view_of
+from tests.fakes.report_factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_engine, on_gpu, typical
 
 GOLDEN = Path(__file__).parent / "golden"
 ALL: tuple[By, ...] = get_args(By)

@@ -15,7 +15,7 @@ import onnxruntime as ort
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from support import load_script
+from tests.fakes.support import load_script
 
 FOLDER = Path(__file__).resolve().parents[2] / "sample_models"
 SCRIPT = FOLDER / "generate.py"

@@ -10,8 +10,9 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from profiler.flows import run as pipeline
-from support import load_script
+from profiler.flows.inspect import inspect
+from profiler.source.request import ModelRequest
+from tests.fakes.support import load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "decoder_stack.py"
 
@@ -74,6 +75,6 @@ def test_it_computes_a_causal_decoder_and_its_macs_are_those_in_closed_form() ->
 def test_inspect_gives_the_macs_in_closed_form(tmp_path: Path) -> None:
     path = tmp_path / "stack.onnx"
     path.write_bytes(stack.decoder_stack(2).SerializeToString())
-    inspected = pipeline.inspect(str(path), ["input_ids:3x16", "attention_mask:3x16"])
+    inspected = inspect(ModelRequest.of(path, ["input_ids:3x16", "attention_mask:3x16"]))
     assert not inspected.unsupported
     assert inspected.total.macs == stack.matmul_macs(layers=2, batch=3, sequence=16)

@@ -26,11 +26,12 @@ from profiler.capture.cupti import activity as cupti
 from profiler.capture.ncu import record as ncu
 from profiler.capture.nsys import record as nsys
 from profiler.engine import backends
-from profiler.flows import run as pipeline
-from profiler.flows import run_gpu as gpu_run
+from profiler.flows import run_gpu
+from profiler.flows.inspect import inspect
 from profiler.hardware import nvml
 from profiler.hardware.cuda import _driver, _measure
-from support import ROOT, SAMPLES, fixed_ceilings, load_script
+from profiler.source.request import ModelRequest
+from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 evidence = load_script(SCRIPT, "gpu_evidence")
@@ -425,7 +426,7 @@ def test_an_error_beyond_rounding_and_a_value_that_nobody_wrote_are_seen() -> No
 
 
 def test_the_bytes_of_the_kernel_are_those_of_the_model() -> None:
-    found = pipeline.inspect(str(SAMPLES / "gemv.onnx"))
+    found = inspect(ModelRequest.of(SAMPLES / "gemv.onnx"))
     assert found.total.bytes == evidence.GEMV_BYTES == 250_828_800
     model = onnx.load(SAMPLES / "gemv.onnx")
     shapes = {info.name: tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in model.graph.input}
@@ -633,11 +634,10 @@ def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def measure(index: int, **_: object) -> None:
         raise MissingError("the GPU cannot be measured", why="there is none", fix="get one")
 
-    monkeypatch.setattr(gpu_run, "calibrate_gpu", measure)
-    monkeypatch.setattr(gpu_run, "_on_cuda", lambda session, _: session)
-    monkeypatch.setitem(gpu_run.WORKERS, "ort-cuda", "stub_gpu_worker")
-    folders = [str(ROOT / "tests" / "pipeline"), str(ROOT / "tests")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
+    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
+    monkeypatch.setitem(run_gpu.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
 
@@ -670,10 +670,8 @@ def test_a_run_on_a_seeming_gpu_is_summed_up_and_its_layers_are_classed(
 def test_counters_are_held_against_the_predictions_by_class(
     seeming_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "capture"))
-    from fake_ncu import FakeNcu
-
-    from ncu_factory import counted
+    from tests.fakes.fake_ncu import FakeNcu
+    from tests.fakes.ncu_factory import counted
 
     fake = FakeNcu(tmp_path / "nsight")
     monkeypatch.setenv(ncu.NCU_VARIABLE, str(fake.path))

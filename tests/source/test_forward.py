@@ -15,7 +15,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from profiler.base.records import Source, Tensor
 from profiler.source.load import load_model, source_of
 from profiler.source.shapes import parse_shapes
-from support import SAMPLES
+from tests.fakes.support import SAMPLES
 
 
 def info(name: str, *dims: int | str, dtype: int = TensorProto.FLOAT) -> ValueInfoProto:

@@ -40,7 +40,7 @@ from profiler.base.errors import MissingError, ModelError, TrtprofError, UsageEr
 from profiler.base.records import Node, Source, Tensor
 from profiler.source import wire
 from profiler.source.load import LoadedModel, load_model, source_of, unknown_shapes
-from support import CAPTURES, LIGHT, SAMPLES, real_models, save_with_hole
+from tests.fakes.support import CAPTURES, LIGHT, SAMPLES, real_models, save_with_hole
 
 Entries = Mapping[str, str | int]
 OPSETS = [make_opsetid("", 17)]
@@ -199,14 +199,15 @@ def test_external_weights_are_counted(tmp_path: Path, entries: Entries) -> None:
 
 _MEASURED = """
 import resource, sys
-from profiler.flows import run as pipeline
+from profiler.source.request import ModelRequest
+from profiler.flows.inspect import inspect
 from pathlib import Path
 def read():
     io = Path("/proc/self/io")
     return int(io.read_text().split()[1]) if io.exists() else 0
-pipeline.inspect(sys.argv[1])
+inspect(ModelRequest.of(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, read()
-found = pipeline.inspect(sys.argv[2])
+found = inspect(ModelRequest.of(sys.argv[2]))
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, read()
 unit = 1 if sys.platform == "darwin" else 1024
 print(found.model.parameter_bytes, (after[0] - before[0]) * unit, after[1] - before[1])
@@ -495,7 +496,7 @@ def test_shapes_behind_large_weights_in_branches_are_known(tmp_path: Path) -> No
 
 def test_inspecting_imports_no_runtime_and_no_tables(tmp_path: Path) -> None:
     path = save(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
-    code = "import sys; from profiler import pipeline; pipeline.inspect(sys.argv[1]); print(*sys.modules)"
+    code = "import sys; from profiler.flows import run; run.inspect(sys.argv[1]); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
     imported = set(done.stdout.split())
     assert "onnx" in imported

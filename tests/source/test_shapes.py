@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from profiler.base.errors import UsageError
 from profiler.base.records import Dim, Tensor
 from profiler.source.shapes import DEFAULT_LENGTH, DEFAULT_SIGNAL, DEFAULT_SPATIAL, MAX_DIM, bind_shapes, parse_shapes
-from support import refused
+from tests.fakes.support import refused
 
 
 def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:

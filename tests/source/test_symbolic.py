@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from profiler.base.records import Tensor
 from profiler.source.load import LoadedModel, load_model, source_of
 from profiler.source.shapes import MAX_DIM
-from profiler.source.sweeps import parse_sweeps
+from profiler.source.sweep_axes import parse_sweeps
 from profiler.source.symbolic import Grid, Piece, Swept, Track, _coefficients, _comparable, _grid, sweep_source
 
 

@@ -19,7 +19,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from profiler.source import wire
 from profiler.source.constants import MAX_ELEMENTS
-from support import real_models, save_with_hole
+from tests.fakes.support import real_models, save_with_hole
 
 PAYLOAD = ("float_data", "int32_data", "string_data", "int64_data", "raw_data", "double_data", "uint64_data")
 LARGE, SMALL = 1200, 4

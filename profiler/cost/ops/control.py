@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from profiler.base.onnx_graph import scan_length
 from profiler.base.records import Op, WorkBound
 from profiler.cost import Cost, Moved, cost
 from profiler.cost._shapes import need
@@ -32,6 +31,9 @@ def trips(op: Op) -> Trips:
     if op.op_type == "FlexAttention":
         return Trips(1)
     if op.op_type == "Scan":
+        # A plan that came without its model is priced without onnx, whose import takes longer than that.
+        from profiler.base.onnx_graph import scan_length
+
         length = scan_length(op)
         if length is not None:
             return Trips(length)

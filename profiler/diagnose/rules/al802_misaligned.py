@@ -60,7 +60,7 @@ def _judge(case: Case, layer: LayerResult) -> _Padding | str:
         return f"the tensor cores of this GPU take no {dtype} here"
     if product is None:
         return "the dimensions of its product are not known for sure"
-    if product.thin == 1 or product.depthwise:
+    if not product.suits_tensor_cores:
         return f"it is {product.words}, where tensor cores have nothing to do"
     if kernel is not None and kernel.name.unit == "simt":
         return named_unit(kernel)
@@ -77,7 +77,13 @@ def _judge(case: Case, layer: LayerResult) -> _Padding | str:
     return f"{' and '.join(gains)}: no gain over the {format_ns(layer.measured_ns)} measured that is sure"
 
 
-@rule("AL802", "misaligned dimensions", order=29, silent=silent_by(_judge))
+@rule(
+    "AL802",
+    "misaligned dimensions",
+    order=29,
+    silent=silent_by(_judge),
+    thresholds=("of_datasheet", "explains", "healthy"),
+)
 def check(case: Case) -> Iterator[Claim]:
     """Products that would take far less time with padded dimensions, by op type and multiple."""
     layers, found = judged(case, _judge)

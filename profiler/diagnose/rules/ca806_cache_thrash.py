@@ -86,7 +86,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("CA806", "tensor a little larger than the L2", order=66, silent=_silent)
+@rule("CA806", "tensor a little larger than the L2", order=66, silent=_silent, thresholds=("near_cache",))
 def check(case: Case) -> Iterator[Claim]:
     """All such tensors as one finding, which claims what their readers would take less."""
     free = {layer.name for layer in case.unclaimed}

@@ -58,7 +58,13 @@ def _judge(case: Case, layer: LayerResult) -> _Hostile | str:
     return _Hostile(" and ".join(reasons)) if reasons else "neither its layout nor its kernel is known to be a bad one"
 
 
-@rule("DW805", "depthwise convolution in a layout or kernel that does not suit it", order=28, silent=silent_by(_judge))
+@rule(
+    "DW805",
+    "depthwise convolution in a layout or kernel that does not suit it",
+    order=28,
+    silent=silent_by(_judge),
+    thresholds=("efficiency", "of_datasheet"),
+)
 def check(case: Case) -> Iterator[Claim]:
     """Depthwise convolutions far from their roof with a layout or kernel to blame, by op type."""
     layers, found = judged(case, _judge)

@@ -21,15 +21,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from profiler.base.op_kinds import POINTWISE
 from profiler.base.records import Layer, LayerResult, Op, PlanEdge
 from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
-
-_POINTWISE = frozenset(
-    {"Abs", "Add", "Ceil", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish",
-     "LeakyRelu", "Log", "Max", "Min", "Mul", "Neg", "PRelu", "Pow", "QuickGelu", "Reciprocal", "Relu", "Round",
-     "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh", "Where"}
-)  # fmt: skip
 
 _ABSORBED = {"epilogue": "reader", "prologue": "maker", "pointwise": "reader"}
 """Which of the two layers of an edge the other one would compute on the way, by kind of edge."""
@@ -136,7 +131,7 @@ def _short(name: str) -> str:
 
 
 def _pointwise(op: Op) -> bool:
-    return op.op_type in _POINTWISE and op.domain in ("", "com.microsoft")
+    return op.op_type in POINTWISE and op.domain in ("", "com.microsoft")
 
 
 def _chains(layers: list[Layer], claimed: frozenset[str]) -> Iterator[list[Layer]]:

@@ -39,7 +39,7 @@ def _gaps(case: Case) -> int:
     return case.row(HOST) + (captured or min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns))
 
 
-@rule("HO501", "host gaps", order=70, silent=_silent)
+@rule("HO501", "host gaps", order=70, silent=_silent, thresholds=("host_share",))
 def check(case: Case) -> Iterator[Claim]:
     """The host rows of the ledger when they are large; a negative remainder is no gap."""
     call, gaps = case.row(HOST), _gaps(case)

@@ -32,7 +32,7 @@ def _silent(case: Case, _layer: LayerResult) -> str:
     )
 
 
-@rule("HO502", "copies of inputs and outputs", order=70, silent=_silent)
+@rule("HO502", "copies of inputs and outputs", order=70, silent=_silent, thresholds=("host_share",))
 def check(case: Case) -> Iterator[Claim]:
     """Both rows of copies as one finding, once they make up enough of the latency."""
     there, back = case.row(TO_DEVICE), case.row(FROM_DEVICE)

@@ -68,7 +68,13 @@ def _judge(case: Case, layer: LayerResult) -> _Legacy | str:
     return _Legacy(kernel, ns) if explains(case, layer, ns) else too_little(case, layer, ns)
 
 
-@rule("KN701", "legacy-architecture kernel", order=24, silent=silent_by(_judge))
+@rule(
+    "KN701",
+    "legacy-architecture kernel",
+    order=24,
+    silent=silent_by(_judge),
+    thresholds=("efficiency", "of_datasheet", "explains", "generations", "skinny"),
+)
 def check(case: Case) -> Iterator[Claim]:
     """Layers whose product runs in a kernel far older than the GPU and on a slower unit, by op type and remedy."""
     layers, found = judged(case, _judge)

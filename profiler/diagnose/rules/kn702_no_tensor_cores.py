@@ -72,7 +72,13 @@ def _judge(case: Case, layer: LayerResult) -> _Idle | str:
     return _Idle(kernel, ns) if explains(case, layer, ns) else too_little(case, layer, ns)
 
 
-@rule("KN702", "tensor cores possible but not used", order=26, silent=silent_by(_judge))
+@rule(
+    "KN702",
+    "tensor cores possible but not used",
+    order=26,
+    silent=silent_by(_judge),
+    thresholds=("of_datasheet", "explains", "healthy"),
+)
 def check(case: Case) -> Iterator[Claim]:
     """Products on the CUDA cores whose time is over that of the tensor cores' roof, by op type and remedy."""
     layers, found = judged(case, _judge)

@@ -59,7 +59,13 @@ def _judge(case: Case, layer: LayerResult) -> _Thin | str:
     return f"it is {product.words}, but no name of its kernels tells one that is for other products"
 
 
-@rule("KN703", "gemv or skinny GEMM far from bandwidth", order=25, silent=silent_by(_judge))
+@rule(
+    "KN703",
+    "gemv or skinny GEMM far from bandwidth",
+    order=25,
+    silent=silent_by(_judge),
+    thresholds=("efficiency", "of_datasheet", "skinny", "launched"),
+)
 def check(case: Case) -> Iterator[Claim]:
     """Thin products bound by bytes whose efficiency is under the threshold, by op type and remedy."""
     layers, found = judged(case, _judge)

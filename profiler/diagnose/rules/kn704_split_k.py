@@ -59,7 +59,13 @@ def _judge(case: Case, layer: LayerResult) -> _Helped | str:
     return _Helped(helpers, ns)
 
 
-@rule("KN704", "split-K or reduction overhead", order=27, silent=silent_by(_judge))
+@rule(
+    "KN704",
+    "split-K or reduction overhead",
+    order=27,
+    silent=silent_by(_judge),
+    thresholds=("explains", "helper_share"),
+)
 def check(case: Case) -> Iterator[Claim]:
     """Layers whose kernels that add up parts take a share of their time, by op type."""
     layers, found = judged(case, _judge)

@@ -36,7 +36,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("LA401", "launch-bound small ops", order=40, silent=_silent)
+@rule("LA401", "launch-bound small ops", order=40, silent=_silent, thresholds=("launch_share",))
 def check(case: Case) -> Iterator[Claim]:
     """All launch-bound layers as one finding, once they make up enough of the latency."""
     layers = [layer for layer in case.unclaimed if layer.bound == "launch" and layer.role == "compute"]

@@ -74,7 +74,13 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("OC707", "low occupancy", order=52, silent=_silent)
+@rule(
+    "OC707",
+    "low occupancy",
+    order=52,
+    silent=_silent,
+    thresholds=("efficiency", "of_datasheet", "explains", "occupancy"),
+)
 def check(case: Case) -> Iterator[Claim]:
     """Layers far from their roof whose loss is mostly explained by missing warps, by op type and limit."""
     priced: dict[str, _Price] = {}

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profiler.base.plan_words import change
+from profiler.base.plan_words import change, quantisation
 from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Claim, needless, rule
-from profiler.diagnose.lints import quantisation
 
 _OPS = ("QuantizeLinear", "DequantizeLinear")
 

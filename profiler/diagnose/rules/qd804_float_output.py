@@ -21,11 +21,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from profiler.base import units
-from profiler.base.plan_words import is_product, is_reduction
+from profiler.base.plan_words import NARROW, is_product, is_reduction, quantisation
 from profiler.base.records import LayerResult, MatchedLayer, PlanLayer, PlanTensor
 from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
-from profiler.diagnose.lints import NARROW, quantisation
 
 _FLOAT = ("fp16", "bf16", "fp32")
 

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profiler.base.records import Bound, LayerResult, Op
+from profiler.base.op_kinds import op_kind
+from profiler.base.records import Bound, LayerResult
 from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose.products import product_of
 from profiler.diagnose.silence import bound_otherwise, near_roof, no_work, unpriced
 
 _BOUNDS: tuple[Bound, ...] = ("dram", "l2")
@@ -37,7 +39,9 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("RL101", "memory-bound op far under bandwidth", order=60, silent=_silent)
+@rule(
+    "RL101", "memory-bound op far under bandwidth", order=60, silent=_silent, thresholds=("efficiency", "of_datasheet")
+)
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by DRAM or cache whose efficiency is under the threshold, by op type and remedy."""
     far = [layer for layer in case.unclaimed if layer.bound in _BOUNDS and case.far_from_roof(layer)]
@@ -58,10 +62,10 @@ def check(case: Case) -> Iterator[Claim]:
 
 
 def _remedy(layer: LayerResult, case: Case) -> str:
-    op = case.engine[layer.name].op
-    if op.op_type in ("MatMul", "FusedMatMul", "Gemm") and _is_batched_gemv(op):
+    product = product_of(case, layer)
+    if product is not None and not product.convolution and product.thin == 1 and product.batch > 1:
         return "it is a batched gemv: write it as Mul + ReduceSum, or fold the batch into one GEMM"
-    if op.op_type in ("Transpose", "Concat", "Split", "Slice", "Gather", "Expand", "Tile"):
+    if op_kind(case.engine[layer.name].op.op_type) == "move":
         return "it only moves data: choose layouts so that it is not needed, or fuse it into its reader"
     if _special(layer, case):
         return "special functions (exp, pow, erf, sqrt) may bound it, not memory: use a fused or approximate form"
@@ -77,14 +81,3 @@ def _special(layer: LayerResult, case: Case) -> bool:
     if case.ceilings.attainable.special_per_s:
         return 2 * layer.terms.get("sfu", 0) >= layer.terms.get(layer.bound, 0)
     return layer.work is not None and 2 * layer.work.special_flops >= layer.work.flops > 0
-
-
-def _is_batched_gemv(op: Op) -> bool:
-    """A product with M or N of 1 in many batches: a gemv is a GEMM with one row or column."""
-    shapes = [tensor.shape for tensor in op.inputs[:2] if tensor is not None and tensor.shape]
-    if len(shapes) != 2 or min(map(len, shapes)) < 2:
-        return False
-    left, right = shapes
-    rows = left[-1 if op.attributes.get("transA") else -2]
-    columns = right[-2 if op.attributes.get("transB") else -1]
-    return (rows == 1 or columns == 1) and any(dim != 1 for dim in (*left[:-2], *right[:-2]))

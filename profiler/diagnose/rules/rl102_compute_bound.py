@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profiler.base.op_kinds import op_kind
 from profiler.base.records import Bound, LayerResult
 from profiler.base.units import format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Claim, by_cause, place, rule
@@ -37,7 +38,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("RL102", "compute-bound op far under peak", order=60, silent=_silent)
+@rule("RL102", "compute-bound op far under peak", order=60, silent=_silent, thresholds=("efficiency", "of_datasheet"))
 def check(case: Case) -> Iterator[Claim]:
     """Layers bound by arithmetic whose efficiency is under the threshold, by op type and remedy."""
     far = [layer for layer in case.unclaimed if layer.bound in _BOUNDS and case.far_from_roof(layer)]
@@ -70,7 +71,8 @@ def _remedy(layer: LayerResult, case: Case) -> str:
         return "special functions dominate: use a fused or approximate form (FastGelu, a table), or a lower precision"
     op = case.engine[layer.name].op
     group = op.attributes.get("group", 1)
-    if "Conv" in op.op_type:
+    kind = op_kind(op.op_type)
+    if kind == "convolution":
         if isinstance(group, int) and group > 1:
             return (
                 "a grouped or depthwise convolution has little reuse: merge it with the pointwise one, or widen groups"
@@ -78,6 +80,6 @@ def _remedy(layer: LayerResult, case: Case) -> str:
         if case.gpu:
             return "pad its channels to a multiple of 8 (fp16) or 16 (int8) for the tensor cores, or raise the batch"
         return "pad its channels to a multiple of the vector width, or raise the batch"
-    if op.op_type in ("LSTM", "GRU", "RNN"):
+    if kind == "recurrent":
         return "each step is one thin product: batch more sequences together, or split the input product off"
     return "raise the batch, or merge products that share an input"

@@ -32,7 +32,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("TR901", "faster than the roof", order=0, silent=_silent)
+@rule("TR901", "faster than the roof", order=0, silent=_silent, thresholds=("above_roof",))
 def check(case: Case) -> Iterator[Claim]:
     """Layers whose measured time is under ideal by more than the clock's step and the ceilings' spread."""
     for layer in case.layers:

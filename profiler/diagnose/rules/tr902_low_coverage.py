@@ -28,7 +28,7 @@ def _silent(case: Case, _layer: LayerResult) -> str:
     )
 
 
-@rule("TR902", "low coverage", order=0, silent=_silent)
+@rule("TR902", "low coverage", order=0, silent=_silent, thresholds=("coverage",))
 def check(case: Case) -> Iterator[Claim]:
     """One finding when coverage is under the threshold."""
     attributed = case.coverage.exact + case.coverage.inferred

@@ -30,7 +30,7 @@ def _silent(case: Case, _layer: LayerResult) -> str:
     )
 
 
-@rule("TR903", "noisy measurement", order=0, silent=_silent)
+@rule("TR903", "noisy measurement", order=0, silent=_silent, thresholds=("noise_cv",))
 def check(case: Case) -> Iterator[Claim]:
     """One finding when the samples scatter more than the threshold."""
     if case.latency.cv <= case.thresholds.noise_cv:

@@ -32,7 +32,7 @@ def _silent(case: Case, _layer: LayerResult) -> str:
     )
 
 
-@rule("TR904", "machine changed its speed", order=0, silent=_silent)
+@rule("TR904", "machine changed its speed", order=0, silent=_silent, thresholds=("speed", "probe_drift"))
 def check(case: Case) -> Iterator[Claim]:
     """One finding when the speed probe says that ceilings, latency and profile are of different speeds."""
     drift = max(case.probes_ns) / min(case.probes_ns) if case.probes_ns else 1.0

@@ -39,7 +39,7 @@ def _silent(case: Case, _layer: LayerResult) -> str:
     )
 
 
-@rule("TR905", "GPU clocks moved", order=0, silent=_silent)
+@rule("TR905", "GPU clocks moved", order=0, silent=_silent, thresholds=("clock_moved",))
 def check(case: Case) -> Iterator[Claim]:
     """One finding with all that moved by more than the threshold; silent where no clock was sampled."""
     evidence, locks = [], []

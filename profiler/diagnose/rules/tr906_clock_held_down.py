@@ -64,7 +64,7 @@ def _silent(case: Case, _layer: LayerResult) -> str:
     )
 
 
-@rule("TR906", "GPU clock held down", order=0, silent=_silent)
+@rule("TR906", "GPU clock held down", order=0, silent=_silent, thresholds=("clock_moved", "clock_held"))
 def check(case: Case) -> Iterator[Claim]:
     """One finding with every reason that held long enough; silent where the driver tells none, or the clock is high."""
     for window, when in ((case.clocks, "while the latency was measured"), (case.clocks_profiled, "while profiled")):

@@ -62,7 +62,13 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("WV706", "tail of waves", order=50, silent=_silent)
+@rule(
+    "WV706",
+    "tail of waves",
+    order=50,
+    silent=_silent,
+    thresholds=("efficiency", "of_datasheet", "explains", "tail", "healthy"),
+)
 def check(case: Case) -> Iterator[Claim]:
     """Layers whose loss is mostly the tail of their kernels, by op type."""
     priced = {}

@@ -1,1 +1,84 @@
-"""What an engine should take on any GPU, without one: groups of nodes, or the layers of a plan."""
+"""What a model should take on GPUs that need not be at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from profiler.base.errors import TrtprofError, UsageError
+from profiler.base.records import GpuSpec, Prediction, Source
+from profiler.flows.progress import SILENT, Progress
+from profiler.runtime.gc_paused import without_collector
+from profiler.source.request import ModelRequest
+
+if TYPE_CHECKING:
+    from profiler.analysis.plan import PricedPlan
+    from profiler.flows.predict.on_gpus import Settings
+    from profiler.source.load import LoadedModel
+
+
+def predict(
+    request: ModelRequest, gpus: Sequence[GpuSpec], settings: Settings, progress: Progress = SILENT
+) -> Prediction:
+    """Predict what a model takes on GPUs that need not be at hand.
+
+    The level ``layers`` builds an engine with TensorRT-RTX; ``auto`` does where that is installed and takes the
+    model, and else says in the assumptions why it took groups.
+
+    Raises:
+        UsageError: The settings are not possible; see `groups.predict_source`.
+        TrtprofError: The model or the shapes are not usable; see `source.load`. At the level ``layers``, no
+            engine can be built; see `engine.tensorrt.build`.
+    """
+    from profiler.flows.predict import on_gpus
+
+    on_gpus.check(settings)
+    with request.opened() as loaded, without_collector():
+        return _predicted(loaded, request.bound(loaded), gpus, settings, progress)
+
+
+def _predicted(
+    loaded: LoadedModel, source: Source, gpus: Sequence[GpuSpec], settings: Settings, progress: Progress
+) -> Prediction:
+    from profiler.flows.build import in_one_line, why_no_engine
+    from profiler.flows.predict.groups import predict_source
+    from profiler.flows.predict.layers import predict_plan
+
+    if settings.level not in ("auto", "layers"):
+        return predict_source(source, gpus, settings)
+    why = why_no_engine() if settings.level == "auto" else ""
+    if not why:
+        try:
+            priced = _plan_at(loaded, source, settings.precision, progress)
+        except TrtprofError as error:
+            if settings.level == "layers":
+                raise
+            why = in_one_line(error)
+            progress.detail("none was built: groups are estimated instead")
+        else:
+            return predict_plan(priced, source, gpus, settings)
+    found = predict_source(source, gpus, msgspec.structs.replace(settings, level="groups"))
+    return msgspec.structs.replace(found, assumptions=(*found.assumptions, f"--level auto took groups: {why}"))
+
+
+def _plan_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress) -> PricedPlan:
+    """The plan of the engine that TensorRT-RTX builds at a precision.
+
+    Raises:
+        UsageError: It computes at another one, because the file does.
+        TrtprofError: See `engine.tensorrt.build`.
+    """
+    from profiler.flows.build import engine_at
+    from profiler.flows.predict.layers import computes_otherwise
+
+    priced = engine_at(loaded, source, precision, progress).priced
+    otherwise = computes_otherwise(priced, precision)
+    if otherwise:
+        raise UsageError(
+            f"the engine does not tell what {source.model.name} takes at {precision}",
+            why=otherwise,
+            fix="--level groups, or leave --dtype away",
+        )
+    return priced

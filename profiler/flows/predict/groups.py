@@ -61,7 +61,7 @@ def predict_source(source: Source, specs: Sequence[GpuSpec], how: Settings) -> P
         raise UsageError(
             f"--level {how.level} is not possible here",
             why="it needs an engine, and there is none",
-            fix="--level groups, or pipeline.predict, which builds one",
+            fix="--level groups, or flows.predict.predict, which builds one",
         )
     plan = _Plan(source, how.level)
     return on_gpus.prediction(

@@ -1,0 +1,51 @@
+"""``trtprof inspect``: a model alone, or its work over a sweep of its dimensions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from profiler.cli.options import Export, NamedModel, Shapes, command, model_request
+from profiler.cli.output import StageLines, errors_shown, rendered, result
+from profiler.cli.output_files import FormatOption, check_report
+
+
+@command
+def inspect(
+    model: NamedModel,
+    shapes: Shapes,
+    export: Export,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="DIM=VALUES",
+            help="Work over a dynamic dimension: batch=1..64:x2, x[2]=128..1024:128, n=1,2,4; may be repeated.",
+        ),
+    ] = None,
+    no_engine: Annotated[
+        bool, typer.Option("--no-engine", help="Build no engine, even where TensorRT-RTX is installed.")
+    ] = False,
+    format_name: FormatOption = "text",
+) -> None:
+    """Look at a model alone: ops, shapes, work, and the layers that TensorRT-RTX makes of them.
+
+    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is run. Where
+    TensorRT-RTX is installed an engine is built, without a GPU, to see what becomes one kernel.
+    With --sweep a table over sizes, and closed forms of what they cost.
+    """
+    progress = StageLines()
+    with errors_shown(progress):
+        from profiler.base.records import Inspection, Sweep
+        from profiler.flows import inspect as flow
+        from profiler.flows import model_sweep
+
+        check_report("inspect", format_name, Sweep if sweep else Inspection)
+        request = model_request(model.name, shapes, export)
+        if sweep:
+            result(rendered(model_sweep.sweep(request, sweep), format_name))
+            return
+        with progress:
+            found = flow.inspect(request, progress, engine=not no_engine)
+        result(rendered(found, format_name))

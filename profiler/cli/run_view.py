@@ -1,0 +1,113 @@
+"""How a run is shown: the options of every command that does so, and what is said beside the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
+
+import typer
+
+from profiler.base.errors import UsageError
+from profiler.cli.output import say
+
+if TYPE_CHECKING:
+    from profiler.base.records import Run
+    from profiler.cli.output import View
+
+ByOption = Annotated[
+    str,
+    typer.Option("--by", metavar="WHAT", help="Rows of the text and Markdown report: layer, node, type or kernel."),
+]
+TableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--table", metavar="NAME", help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers."
+    ),
+]
+FigureOption = Annotated[
+    str, typer.Option("--figure", metavar="NAME", help="What png and svg show: roofline or ledger.")
+]
+RooflineOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--roofline/--no-roofline",
+        help="Draw the roofline in characters in the text report; default: where --top is given.",
+        show_default=False,
+    ),
+]
+RedactOption = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Replace names of the model, its nodes, tensors and files, everywhere the same; numbers stay.",
+    ),
+]
+
+_NEXT = {
+    "perfetto": "   open it at https://ui.perfetto.dev",
+    "speedscope": "   open it at https://www.speedscope.app",
+    "html": "   open it in a browser, it needs no network",
+    "sarif": "   upload it where code scanning reads SARIF",
+    "junit": "   give it to the CI as a test report",
+    "markdown": "   paste it into the pull request",
+}
+"""What one does with a file, by its format."""
+
+
+def check_views(*, top: int | None, by: str, table: str | None, figure: str, roofline: bool | None = None) -> View:
+    """What a person chose of a report.
+
+    Raises:
+        UsageError: There is no such list, table or figure.
+    """
+    from profiler.cli.output import View
+    from profiler.report import ReportOptions
+
+    hints = get_type_hints(ReportOptions)
+    for flag, given, known in (
+        ("--by", by, get_args(hints["by"])),
+        ("--figure", figure, get_args(hints["figure"])),
+        ("--table", table, _tables() if table else ()),
+    ):
+        if given is not None and given not in known:
+            raise UsageError(f"{flag} {given} is not known", why="known: " + ", ".join(known), fix=f"{flag} {known[0]}")
+    return View(top=top, by=by, table=table or "layers", figure=figure, roofline=roofline)
+
+
+def _tables() -> tuple[str, ...]:
+    from profiler.report.tables import TABLES
+
+    return tuple(TABLES)
+
+
+def next_step(format_name: str, path: Path) -> str:
+    """What to do next with a file; empty where that is plain."""
+    return _NEXT.get(format_name, "") if path.name else ""
+
+
+def private_names() -> tuple[str, ...]:
+    """Names of this host and of who works on it, that texts may hold."""
+    import getpass
+    import socket
+    from contextlib import suppress
+
+    found = [socket.gethostname()]
+    with suppress(KeyError, OSError):  # a user without a name has none to hide
+        found.append(getpass.getuser())
+    return tuple(name for name in found if name not in ("", "root", "localhost"))
+
+
+_SHOWN = 5
+"""Layers that are told one by one; the document has all."""
+
+
+def say_confirmations(run: Run) -> None:
+    """Tell which layers counters confirm or refute, the worst first, and by which numbers."""
+    for layer in run.confirmations[:_SHOWN]:
+        told = [check.reason for check in layer.checks if check.verdict != "not told"] or [layer.checks[0].reason]
+        say(f"counters: {layer.layer}: {layer.verdict}: {'; '.join(told)}")
+    if len(run.confirmations) > _SHOWN:
+        say(f"counters: {len(run.confirmations) - _SHOWN} more layers (--format json has all)")
+    for note in run.assumptions:
+        if note.startswith("counters that are left out: "):
+            say(note)

@@ -1,0 +1,137 @@
+"""What may be asked of a run, and of which backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from profiler.base.errors import UsageError
+from profiler.diagnose import THRESHOLDS, Thresholds
+from profiler.engine.tensorrt import BuildOptions
+from profiler.source.request import ModelRequest
+
+GPU_BACKENDS = ("tensorrt", "tensorrt-rtx", "ort-cuda")
+"""Those that run on a GPU."""
+COLLECTORS = ("auto", "nsys", "cupti")
+
+
+class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be asked of a run on a GPU.
+
+    Attributes:
+        device: The GPU as NVML and nvidia-smi count; None for the first that CUDA would show.
+        collector: ``auto``, ``nsys`` or ``cupti``.
+        cold_l2: Whether every inference gets inputs that the L2 no longer holds.
+        cuda_graph: Whether to measure the latency with a CUDA graph, too.
+        verify: Whether to hold the outputs against those of ONNX Runtime on the CPU.
+        build: How TensorRT builds; its ``backend`` and ``shapes`` are those of the run. Of ONNX Runtime only
+            ``tf32`` counts.
+        load_engine: An engine to run in place of one that is built.
+        rebuild: Build even if the same engine is kept.
+        confirm: How many kernels to measure with hardware counters, too; 0 for none.
+    """
+
+    device: int | None = None
+    collector: str = "auto"
+    cold_l2: bool = False
+    cuda_graph: bool = True
+    verify: bool = False
+    build: BuildOptions = BuildOptions()
+    load_engine: str = ""
+    rebuild: bool = False
+    confirm: int = 0
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units.
+
+    ``gpu`` is for backends that run on one. ``thresholds`` are what the result is judged by, from now on.
+    """
+
+    model: ModelRequest
+    load_inputs: tuple[str, ...] = ()
+    seed: int = 0
+    backend: str = "auto"
+    threads: int = 0
+    iterations: int = 10
+    warmup_ms: float = 200.0
+    duration_s: float = 3.0
+    profile_iterations: int = 30
+    recalibrate: bool = False
+    gpu: GpuOptions = GpuOptions()
+    thresholds: Thresholds = THRESHOLDS
+    output: str = ""
+    force: bool = False
+    resume: bool = False
+
+
+_OPTIONS = {
+    "device": "--device", "collector": "--collector", "cold_l2": "--cold-l2", "cuda_graph": "--no-cuda-graph",
+    "verify": "--verify", "load_engine": "--loadEngine", "rebuild": "--rebuild",
+    "confirm": "--confirm",
+}  # fmt: skip
+_BUILD_OPTIONS = {
+    "fp16": "--fp16", "bf16": "--bf16", "tf32": "--noTF32", "strongly_typed": "--stronglyTyped",
+    "builder_optimization_level": "--builderOptimizationLevel",
+    "timing_cache": "--timingCacheFile", "static_plugins": "--staticPlugins", "max_aux_streams": "--maxAuxStreams",
+}  # fmt: skip
+_OF_TENSORRT = ("--loadEngine", "--rebuild", *(name for name in _BUILD_OPTIONS.values() if name != "--noTF32"))
+
+
+def changed_options(options: GpuOptions) -> dict[str, Any]:
+    """What is asked for beside the defaults, by the spelling of its option."""
+    pairs = (
+        *((options, GpuOptions(), name, option) for name, option in _OPTIONS.items()),
+        *((options.build, BuildOptions(), name, option) for name, option in _BUILD_OPTIONS.items()),
+    )
+    return {
+        option: getattr(given, name)
+        for given, usual, name, option in pairs
+        if getattr(given, name) != getattr(usual, name)
+    }
+
+
+def check_gpu_options(options: GpuOptions, backend: str) -> None:
+    """Refuse what a backend has no use for.
+
+    Raises:
+        UsageError: An option is not for this backend, or has no such value.
+    """
+    if options.collector not in COLLECTORS:
+        raise UsageError(
+            f"there is no collector {options.collector!r}",
+            why="known: " + ", ".join(COLLECTORS),
+            fix="--collector auto",
+        )
+    of_no_use = {"tensorrt": (), "tensorrt-rtx": (), "ort-cuda": _OF_TENSORRT}
+    unused = [name for name in changed_options(options) if name in of_no_use.get(backend, (name,))]
+    if unused:
+        what = (
+            "runs on the CPU" if backend not in GPU_BACKENDS else "takes the model as it is and builds no engine file"
+        )
+        raise UsageError(
+            f"{unused[0]} is of no use with the backend {backend}",
+            why=f"{backend} {what}",
+            fix=f"leave {' and '.join(unused)} away, or take another --backend",
+        )
+
+
+def check_ranges(options: RunOptions) -> None:
+    """Refuse numbers that cannot be measured with.
+
+    Raises:
+        UsageError: A count or a time is out of range.
+    """
+    for flag, value, least in (
+        ("--iterations", options.iterations, 1),
+        ("--profile-iterations", options.profile_iterations, 1),
+        ("--warmUp", options.warmup_ms, 0),
+        ("--duration", options.duration_s, 0),
+        ("--threads", options.threads, 0),
+        ("--seed", options.seed, 0),
+    ):
+        if value < least:
+            raise UsageError(
+                f"{flag} {value} is not possible", why=f"it must be at least {least}", fix=f"{flag} {least}"
+            )

@@ -1,0 +1,60 @@
+"""From a run folder to its result and its documents: no model, no engine, no device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from profiler.base import run_folder
+from profiler.base.records import Run
+from profiler.base.run_folder import RunFolder
+from profiler.diagnose import Case
+
+
+def analysed(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
+    """The result of a run from its saved artefacts alone: no model, no engine, no device.
+
+    Args:
+        folder: Of the run.
+        seen: Given the case that the rules look at.
+
+    Raises:
+        MissingError: An artefact is missing because the run did not get that far.
+        CaptureError: Kernels could not be aligned.
+    """
+    if folder.has(run_folder.GPU):
+        from profiler.analysis.gpu import analyse_gpu
+
+        return analyse_gpu(folder, seen)
+    from profiler.analysis.cpu import analyse
+
+    return analyse(folder, seen)
+
+
+def case_of(folder: RunFolder) -> Case:
+    """What the rules look at, of a finished run; see `analysed`."""
+    cases: list[Case] = []
+    analysed(folder, cases.append)
+    return cases[0]
+
+
+def save_report(folder: RunFolder, run: Run) -> None:
+    """Write the document and the page of a finished run into its folder; its tags are kept beside them."""
+    run = msgspec.structs.replace(run, tags=())
+    folder.write_bytes(run_folder.REPORT, render(run, "json").encode())
+    folder.write_bytes("report.html", render(run, "html").encode())
+
+
+def render(run: Run, format_name: str, **options: object) -> str:
+    """A run in one of the report formats; see `profiler.report`."""
+    from profiler import report
+
+    return report.get(format_name).render(run, report.ReportOptions(**options))  # type: ignore[arg-type]
+
+
+def encode(run: Run, format_name: str, **options: object) -> bytes:
+    """The same as bytes, for formats that are no text as well."""
+    from profiler import report
+
+    return report.get(format_name).encode(run, report.ReportOptions(**options))  # type: ignore[arg-type]

@@ -1,0 +1,94 @@
+"""Which kernels are worth counting, and what is said of those that were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from profiler.analysis.counters import confirmed, flagged
+from profiler.base.records import Backend, Coverage, Device, Finding, Latency, LayerResult, Match, ModelInfo, Run
+from profiler.capture.ncu.csv import parse_counters
+from profiler.diagnose import JUDGE, Case, Judge
+from tests.fakes.ncu_factory import counted, ncu_csv
+from tests.fakes.support import fixed_ceilings
+
+ONCE = Latency(median_ns=1000, p99_ns=1000, cv=0.0, n=10)
+
+
+def layer(name: str, lost_ns: int | None, *kernels: tuple[str, int, int]) -> LayerResult:
+    """A layer with kernels, how often they were captured and how long they took in all."""
+    return LayerResult(
+        name=name, op_type="Conv", role="compute", nodes=(name,), measured_ns=1000, ideal_ns=10, attainable_ns=100,
+        lost_ns=lost_ns, bound="dram", flops=None, bytes=None,
+        kernels=tuple(
+            Match(layer=name, kernel=kernel, count=count, median_ns=1, total_ns=total, confidence="exact", reason="")
+            for kernel, count, total in kernels
+        ),
+    )  # fmt: skip
+
+
+def run_of(*layers: LayerResult, findings: tuple[Finding, ...] = ()) -> Run:
+    return Run(
+        schema_version=1, model=ModelInfo(name="m", path="m", sha256="", ir_version=8, opsets={}),
+        backend=Backend(name="tensorrt", reason=""), device=Device(name="d", kind="gpu"), versions={},
+        ceilings=fixed_ceilings(), latency=ONCE, profiled=ONCE,
+        coverage=Coverage(exact=1.0, inferred=0.0, unattributed=0.0), verdict="", ledger=(), layers=layers, nodes=(),
+        findings=findings, unsupported=(), captured_ns=0,
+    )  # fmt: skip
+
+
+def finding(*layers: str, kind: Any = "hypothesis") -> Finding:
+    return Finding(code="RL101", title="", severity="info", where="", evidence="", lost_ns=1, confidence=0.8, try_="",
+                   kind=kind, layers=layers)  # fmt: skip
+
+
+LAYERS = (
+    layer("worst", 900, ("void a<1>(int)", 10, 50), ("b", 20, 90)),
+    layer("flagged", 500, ("c", 10, 70), ("b", 10, 5)),
+    layer("fast", -5, ("d", 10, 70)),
+    layer("unpriced", None, ("e", 10, 70)),
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "names", "launches"),
+    [(0, [], 0), (1, ["c"], 1), (2, ["b", "c"], 4), (9, ["a", "b", "c"], 5)],
+)
+def test_kernels_of_findings_come_first_then_those_of_the_worst_layers(
+    number: int, names: list[str], launches: int
+) -> None:
+    run = run_of(*LAYERS, findings=(finding("fast", kind="trust"), finding("flagged")))
+    assert flagged(run, number) == (names, launches)
+
+
+def test_nothing_lost_is_nothing_to_count() -> None:
+    assert flagged(run_of(*LAYERS[2:]), 3) == ([], 0)
+
+
+def test_launches_are_dealt_out_by_the_order_of_the_case() -> None:
+    """The run ranks its layers by what they lost, the case has them as they are executed."""
+    late, early = layer("late", 900, ("k", 10, 50)), layer("early", 1, ("k", 10, 50))
+    run = run_of(late, early)
+    case = Case(
+        layers=(early, late), engine={}, latency=ONCE, profiled=ONCE, coverage=run.coverage, ceilings=run.ceilings,
+        ledger=(), clock_resolution_ns=1, profiled_gap_ns=0,
+    )  # fmt: skip
+    launches = parse_counters(ncu_csv([counted("k", ns=10), counted("k", ns=20)]), "x")
+    cases: list[Case] = []
+
+    def analyse(judge: Judge) -> Run:
+        judge.takes(case)
+        return run
+
+    found = confirmed(launches, Judge(seen=cases.append), analyse)
+    assert {one.layer: one.counted_ns for one in found.confirmations} == {"early": 10, "late": 20}
+    assert [one.name for one in cases[0].layers] == ["early", "late"]
+    # Without the case nothing tells the order, and that is said.
+    blind = confirmed(launches, JUDGE, lambda _: run)
+    assert blind.confirmations == ()
+    assert any(
+        "counters that are left out: 2 launches of k may be of late, early" in note for note in blind.assumptions
+    )
+    assert msgspec.structs.replace(blind, assumptions=()) == run

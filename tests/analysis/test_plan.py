@@ -1,0 +1,89 @@
+"""Composition of a plan: loops in it, above all. The plan is a real one, of `sample_models/lstm.onnx`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from profiler.analysis.plan import PricedPlan, estimates_of, on_device, price_plan, traffic_of
+from profiler.base.errors import UsageError
+from profiler.engine.inspector import read_layer_info
+from profiler.estimate.cache import Access
+from profiler.hardware import gpus
+from profiler.report import render
+from profiler.source.load import load_model, source_of
+from tests.fakes.support import SAMPLES, refused
+
+LSTM = Path(__file__).parents[1] / "cost" / "data" / "rtx_lstm.txt"
+ROUNDS = 16
+
+
+@pytest.fixture(scope="module")
+def priced() -> PricedPlan:
+    source = source_of(load_model(SAMPLES / "lstm.onnx"), {}, None, feed=False)
+    return price_plan(read_layer_info(LSTM), source)
+
+
+def test_a_loop_is_summed_over_its_rounds(priced: PricedPlan) -> None:
+    ceilings = gpus.ceilings(gpus.find("rtx-4090"))
+    estimates = estimates_of(priced, ceilings, traffic_of(priced, ceilings.cache_bytes))
+    looped = [at for at, cost in enumerate(priced.costs) if cost.runs == ROUNDS and estimates[at] is not None]
+    assert len(looped) > 10
+    found = on_device(priced, ceilings)
+    expected = sum(
+        each.attainable_ns * cost.runs for each, cost in zip(estimates, priced.costs, strict=True) if each is not None
+    )
+    assert sum(share.ns or 0 for share in found.summary.by_kind) == expected
+    for at in looped:
+        once, all_runs = priced.costs[at].work, priced.document.works[at]
+        assert once is not None
+        assert all_runs is not None
+        assert all_runs.bytes == once.bytes * ROUNDS
+        assert all_runs.flops == once.flops * ROUNDS
+
+
+def test_the_second_round_of_a_loop_finds_what_the_first_left(priced: PricedPlan) -> None:
+    by_hand = [
+        ({"big": 100}, {"x": 1}),
+        ({"x": 1, "weights": 60}, {"state": 10}),
+        ({"state": 10, "more": 100}, {"y": 1}),
+    ]
+    plan = priced._replace(
+        costs=tuple(priced.costs[0]._replace(runs=runs) for runs in (1, ROUNDS, 1)),
+        accesses=tuple(Access(str(at), *touched) for at, touched in enumerate(by_hand)),
+        outputs=frozenset({"y"}),
+    )
+    straight = plan._replace(costs=tuple(cost._replace(runs=1) for cost in plan.costs))
+    # 100 bytes pass through 80 before and after the loop, so that the weights are gone when it begins,
+    # and so is y, which is written back.
+    assert [found.dram_bytes for found in traffic_of(plan, 80)] == [100, 0, 101]
+    assert [found.dram_bytes for found in traffic_of(straight, 80)] == [100, 60, 101]
+
+
+def test_an_edge_in_a_loop_saves_in_every_round(priced: PricedPlan) -> None:
+    ceilings = gpus.ceilings(gpus.find("rtx-4090"))
+    inside = [edge for edge in priced.edges if edge.runs == ROUNDS]
+    assert inside
+    once = priced._replace(edges=tuple(edge._replace(runs=1) for edge in priced.edges))
+    by_tensor = {(edge.maker, edge.tensor): edge.saved_ns for edge in on_device(once, ceilings).edges}
+    for edge in on_device(priced, ceilings).edges:
+        times = next(e.runs for e in priced.edges if e.edge == msgspec.structs.replace(edge, saved_ns=None))
+        before = by_tensor[edge.maker, edge.tensor]
+        assert edge.saved_ns == (None if before is None else before * times)
+
+
+def test_a_document_of_build_is_layer_information(priced: PricedPlan, tmp_path: Path) -> None:
+    file = tmp_path / "build.json"
+    file.write_text(render(priced.document, "json"))
+    before, after = read_layer_info(LSTM), read_layer_info(file)
+    assert after.layers == before.layers
+    assert after.bindings == before.bindings
+    document = json.loads(file.read_text())
+    del document["layers"][3]["layer"]["name"]
+    file.write_text(json.dumps(document))
+    with pytest.raises(UsageError) as error:
+        read_layer_info(file)
+    assert "layers[3].layer" in refused(error.value)

@@ -1,0 +1,458 @@
+"""An engine from files alone: real captures with figures worked out by hand, and what always holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.analysis.plan import price_plan
+from profiler.analysis.run import analyse_plan
+from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.records import InferenceTimes, LayerTime, LayerTimes, Prediction, Run
+from profiler.diagnose.ledger import FROM_DEVICE, LAYOUT, TO_DEVICE, UNEXPLAINED, UNPRICED
+from profiler.engine.inspector import read_layer_info
+from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
+from profiler.flows.predict.on_gpus import Settings
+from profiler.flows.report import render
+from profiler.hardware import gpus
+from tests.fakes.support import CAPTURES, SAMPLES, refused
+
+LAYER_INFO = CAPTURES / "layer_info"
+LOGS = CAPTURES / "logs"
+RTX_LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
+RESNET = SAMPLES / "resnet_tiny.onnx"
+
+captures = pytest.mark.skipif(not LAYER_INFO.is_dir(), reason=f"no {LAYER_INFO}")
+
+FP16 = "trex__examples__pytorch__resnet__A100__fp16__resnet.onnx.engine"
+QAT = "trex__examples__pytorch__resnet__A100__qat__resnet-qat.onnx.engine"
+MOBILENET = "trex__tests__inputs__mobilenet.qat.onnx.engine"
+RESIDUALS = "trex__tests__inputs__mobilenet_v2_residuals.qat.onnx.engine"
+A100, RTX_4090 = gpus.find("a100-pcie-80gb"), gpus.find("rtx-4090")
+
+
+def trex(name: str, *, times: bool = True) -> Files:
+    timing = LAYER_INFO / f"{name}.timing.json"
+    return Files(
+        layers=LAYER_INFO / f"{name}.graph.json",
+        profile=LAYER_INFO / f"{name}.profile.json",
+        times=timing if times and timing.exists() else None,
+    )
+
+
+def run_of(files: Files, **how: object) -> Run:
+    found = analyze(files, [A100], Settings(), **how)  # type: ignore[arg-type]
+    assert isinstance(found, Run)
+    return found
+
+
+def row(run: Run, cause: str) -> int:
+    return sum(one.ns for one in run.ledger if one.cause == cause)
+
+
+def profile_of(layers: Path, path: Path, ms: Sequence[float] = (0.02,), **changes: object) -> Path:
+    """A profile as trtexec exports it; layers take the times in turn."""
+    names = [layer.name for layer in read_layer_info(layers).layers]
+    rows = [
+        {"name": name, "timeMs": 100 * ms[at % len(ms)], "averageMs": ms[at % len(ms)], "medianMs": ms[at % len(ms)],
+         "percentage": 1.0, **changes}
+        for at, name in enumerate(names)
+    ]  # fmt: skip
+    path.write_text(json.dumps([{"count": 100}, *rows]))
+    return path
+
+
+def times_of(path: Path, *, compute: float, h2d: float = 0.0, d2h: float = 0.0, n: int = 11) -> Path:
+    """Times as trtexec exports them, in ms, all inferences alike."""
+    one = {
+        "startEnqMs": 0.0, "endEnqMs": 0.01, "h2dMs": h2d, "computeMs": compute, "d2hMs": d2h,
+        "latencyMs": h2d + compute + d2h,
+    }  # fmt: skip
+    path.write_text(json.dumps([one] * n))
+    return path
+
+
+@pytest.fixture
+def rtx(tmp_path: Path) -> Files:
+    """The plan in the committed log of TensorRT-RTX, with a profile and times made by hand."""
+    profile = profile_of(RTX_LOG, tmp_path / "profile.json")
+    times = times_of(tmp_path / "times.json", compute=0.5, h2d=0.02, d2h=0.01)
+    return Files(RTX_LOG, profile, times, RESNET)
+
+
+# --- real captures ------------------------------------------------------------------------------
+
+
+@captures
+def test_resnet_on_an_a100_has_the_figures_that_its_files_have() -> None:
+    run = run_of(trex(FP16))
+    # The sum of medianMs, the median of latencyMs, and the 99th percentile of its 3698 samples.
+    assert run.captured_ns == 1_016_832
+    assert (run.latency.median_ns, run.latency.p99_ns, run.latency.n) == (862_183, 870_605, 3698)
+    # 80.896 and 7.168 us of Reformat layers.
+    assert row(run, LAYOUT) == 88_064
+    assert row(run, UNEXPLAINED) == 862_183 - 1_016_832
+    assert (row(run, TO_DEVICE), row(run, FROM_DEVICE)) == (0, 0)
+    assert [layer.kernels for layer in run.layers if layer.op_type == "Reformat"] == [(), ()]
+    assert run.device.name == "A100 80 GB PCIe"
+    assert run.plan is not None
+    assert run.engine is not None
+    assert {share.what: share.ns for share in run.plan.by_kind} == {
+        "CaskConvolution": 857_088, "Reformat": 88_064, "CudaPooling": 62_464, "CaskPooling": 9_216, "NoOp": 0,
+    }  # fmt: skip
+
+
+@captures
+def test_the_first_convolution_by_hand() -> None:
+    (conv,) = [layer for layer in run_of(trex(FP16)).layers if layer.name == "Conv_0 + Relu_1"]
+    assert conv.work is not None
+    # 32 x 64 x 112 x 112 outputs of 3 x 7 x 7 MACs.
+    assert conv.work.macs == 32 * 64 * 112 * 112 * 147 == 3_776_446_464
+    # Channels padded from 3 to 4 and 64 channels, fp16; 9408 weights and 64 biases.
+    assert conv.bytes == 32 * 4 * 224 * 224 * 2 + 32 * 64 * 112 * 112 * 2 + 2 * (9408 + 64) == 64_244_224
+    assert conv.measured_ns == 111_616
+    assert conv.attainable_ns is not None
+    assert conv.lost_ns == 111_616 - conv.attainable_ns
+    # 312 TFLOP/s of fp16 and 1.935 TB/s: it is ideal to find as much as the L2 holds there.
+    assert conv.ideal_ns == pytest.approx(max(7_552_892_928 / 312e3, (64_244_224 - 40 * 2**20) / 1.935e3), abs=1)
+    (kernel,) = conv.kernels
+    assert kernel.kernel.startswith("trt_turing_cutlass_image_network_first_layer_hmma_fprop")
+    assert (kernel.count, kernel.total_ns, kernel.confidence) == (1, 111_616, "inferred")
+    assert "no kernel was captured" in kernel.reason
+    assert conv.nodes == ("Conv_0", "Relu_1")
+
+
+@captures
+@pytest.mark.parametrize("name", [FP16, QAT, MOBILENET, RESIDUALS])
+def test_laws_on_every_capture(name: str) -> None:
+    run = run_of(trex(name))
+    rows = json.loads((LAYER_INFO / f"{name}.profile.json").read_text())[1:]
+    assert sum(layer.measured_ns for layer in run.layers) == sum(round(one["medianMs"] * 1e6) for one in rows)
+    assert sum(one.ns for one in run.ledger) == run.latency.median_ns
+    share = run.coverage
+    assert share.exact == 0
+    assert share.exact + share.inferred + share.unattributed == pytest.approx(1)
+    again = run_of(trex(name))
+    assert render(run, "json") == render(again, "json")
+
+
+@captures
+def test_what_is_missing_is_said_in_words() -> None:
+    whole, alone = run_of(trex(FP16)), run_of(trex(FP16, times=False))
+    assert alone.latency.n == 0
+    assert alone.latency.median_ns == alone.captured_ns
+    assert row(alone, UNEXPLAINED) == 0
+    assert alone.verdict.startswith("of the layers alone, not end to end: ")
+    for run in (whole, alone):
+        for words in ("no ONNX model", "a profile of one inference", "an old plan", "datasheet ceilings"):
+            assert words in run.verdict
+        said = " ".join(run.assumptions)
+        for words in ("--onnx", "single samples", "TensorRT 8.5 or before", "healthy kernels do not reach"):
+            assert words in said
+    assert "no end-to-end times" in alone.verdict
+    assert "no end-to-end times" not in whole.verdict
+    assert "--times" in " ".join(alone.assumptions)
+
+
+@captures
+def test_confidence_is_lower_for_a_datasheet_a_guess_and_a_single_inference() -> None:
+    run = run_of(trex(FP16))
+    (bound,) = [one for one in run.findings if one.code == "RL101" and "CaskConvolution" in one.where]
+    # 0.8 of the rule, times 0.8 for each of the three.
+    assert bound.confidence == round(0.8 * 0.8**3, 2)
+    assert "of what DRAM allows" in bound.evidence
+    assert "; its tactic is trt_turing_cutlass" in bound.evidence
+
+
+@captures
+def test_a_log_is_a_profile_and_tells_the_gpu(tmp_path: Path) -> None:
+    files = sort_files(sorted(LOGS.glob("trt10*.log")))
+    assert files.layers is not None
+    assert files.layers.name.endswith("EngineInspector.log")
+    assert files.profile is not None
+    assert files.profile.name.endswith("dumpProfile.log")
+    assert gpus.find(gpu_in(files)[0]).slug == "rtx-6000-ada"
+    assert gpu_in(Files(tmp_path / "none.log")) == ("", "")
+
+
+@captures
+@pytest.mark.parametrize("profile", [0, 1])
+def test_of_several_optimisation_profiles_the_timed_one_is_looked_at(tmp_path: Path, profile: int) -> None:
+    log = LOGS / "trt10.16.0_ada__EngineInspector.log"
+    names = [layer.name for layer in read_layer_info(log).layers if layer.profile == profile]
+    timed = tmp_path / "profile.json"
+    timed.write_text(json.dumps([{"count": 3}, *({"name": name, "averageMs": 0.01} for name in names)]))
+    run = run_of(Files(log, timed))
+    assert sorted(layer.name for layer in run.layers) == sorted(names)
+    assert (
+        f"the plan has 2 optimisation profiles: only the layers of profile {profile} are looked at" in run.assumptions
+    )
+    assert "no medians" in run.verdict
+
+
+@captures
+def test_a_printed_profile_is_of_another_engine_than_the_log_beside_it() -> None:
+    files = sort_files(sorted(LOGS.glob("trt10*.log")))
+    with pytest.raises(UsageError, match="another engine"):
+        run_of(files)
+
+
+# --- a plan of TensorRT-RTX with a profile made by hand -----------------------------------------
+
+
+def test_copies_overlap_and_layers_make_the_latency(rtx: Files) -> None:
+    run = run_of(rtx, batch=2)
+    layers = len(read_layer_info(RTX_LOG).layers)
+    assert run.captured_ns == layers * 20_000
+    assert run.latency.median_ns == 530_000
+    assert (row(run, TO_DEVICE), row(run, FROM_DEVICE)) == (20_000, 10_000)
+    # The layers take longer than the GPU time of an inference: streams overlap, and the profiler adds its own.
+    assert row(run, UNEXPLAINED) == 500_000 - layers * 20_000 < 0
+    assert sum(one.ns for one in run.ledger) == 530_000
+    assert run.model.inputs[0].shape == (2, 3, 64, 64)
+    assert run.coverage.unattributed == 0
+    assert {node.name for node in run.nodes} == {
+        fate for layer in run.layers for fate in layer.nodes
+    } | {node.name for node in run.nodes if node.fate != "layer"}  # fmt: skip
+
+
+def test_layers_that_launch_nothing_are_listed_with_their_role(rtx: Files) -> None:
+    run = run_of(rtx, batch=2)
+    waits = [layer for layer in run.layers if layer.role == "sync"]
+    assert len(waits) == 8  # four signals and four waits
+    for layer in waits:
+        assert (layer.lost_ns, layer.attainable_ns, layer.work, layer.kernels) == (20_000, None, None, ())
+    assert row(run, "waits and shapes") == 20_000 * sum(layer.role in ("sync", "shape") for layer in run.layers)
+
+
+def test_gaps_between_layers_are_the_hosts(rtx: Files, tmp_path: Path) -> None:
+    quick = profile_of(RTX_LOG, tmp_path / "quick.json", (0.005,))
+    slow = times_of(tmp_path / "slow.json", compute=1.0)
+    run = run_of(rtx._replace(profile=quick, times=slow), batch=2)
+    (gaps,) = [one for one in run.findings if one.code == "HO501"]
+    assert gaps.lost_ns == 1_000_000 - run.captured_ns
+    assert "CUDA graph" in gaps.try_
+
+
+def test_copies_are_a_finding_where_they_are_a_tenth(rtx: Files, tmp_path: Path) -> None:
+    slow = times_of(tmp_path / "slow.json", compute=0.5, h2d=0.3, d2h=0.2)
+    (copies,) = [one for one in run_of(rtx._replace(times=slow), batch=2).findings if one.code == "HO502"]
+    assert copies.lost_ns == 500_000
+    assert "300 us to the GPU and 200 us from it are 50.0 % of latency" in copies.evidence
+
+
+def test_no_finding_speaks_of_a_cpu(rtx: Files) -> None:
+    run = run_of(rtx, batch=2)
+    assert run.findings
+    for finding in run.findings:
+        for text in (finding.evidence, finding.try_):
+            assert not {"thread", "runtime", "recalibrate", "last-level"} & set(text.replace("--", "").split())
+
+
+def test_unknown_work_is_no_loss(rtx: Files) -> None:
+    """Without the model the dimensions of this plan are unknown: nothing is priced, and nothing is said to be lost."""
+    run = run_of(rtx._replace(onnx=None))
+    computing = [layer for layer in run.layers if layer.role == "compute"]
+    assert all(layer.lost_ns is None and layer.bound == "unknown" for layer in computing)
+    assert row(run, UNPRICED) == sum(layer.measured_ns for layer in computing)
+    assert sum(one.measured_ns for one in run.unsupported) == row(run, UNPRICED)
+    assert run.verdict.startswith("no verdict: ")
+    assert all(finding.code not in ("RL101", "RL102", "LA401", "FU301") for finding in run.findings)
+
+
+def test_layers_without_a_time_are_left_out_and_named(rtx: Files, tmp_path: Path) -> None:
+    assert rtx.profile is not None
+    rows = json.loads(rtx.profile.read_text())
+    dropped = next(one for one in rows[1:] if "Conv" in one["name"] or "Relu" in one["name"])
+    less = tmp_path / "less.json"
+    less.write_text(json.dumps([one for one in rows if one is not dropped]))
+    run = run_of(rtx._replace(profile=less), batch=2)
+    assert dropped["name"] not in {layer.name for layer in run.layers}
+    assert "a layer without a time" in run.verdict
+    assert any(dropped["name"] in one for one in run.assumptions)
+    assert run.captured_ns == 20_000 * (len(rows) - 2)
+
+
+def test_layers_of_one_name_stay_apart() -> None:
+    plan = read_layer_info(RTX_LOG)
+    twice = msgspec.structs.replace(plan, layers=(*plan.layers, plan.layers[-1]))
+    rows = tuple(LayerTime(name=one.name, total_ns=10, average_ns=10, fraction=0.0) for one in twice.layers)
+    run = analyse_plan(
+        price_plan(twice), None, LayerTimes(iterations=1, layers=rows), None, gpus.ceilings(RTX_4090), RTX_4090
+    )
+    assert len({layer.name for layer in run.layers}) == len(twice.layers)
+    assert run.captured_ns == 10 * len(twice.layers)
+
+
+def test_without_a_profile_the_layers_are_predicted(rtx: Files) -> None:
+    found = analyze(rtx._replace(profile=None, times=None), [A100, RTX_4090], Settings(), batch=2)
+    assert isinstance(found, Prediction)
+    assert found.level == "layers"
+    assert [gpu.gpu for gpu in found.gpus] == ["a100-pcie-80gb", "rtx-4090"]
+    assert found.fates
+    alone = analyze(Files(RTX_LOG), [A100], Settings())
+    assert isinstance(alone, Prediction)
+    assert alone.fates == ()
+
+
+NS = st.integers(0, 10**7)
+
+
+@given(st.lists(NS, min_size=29, max_size=29).filter(any), NS, NS, NS)
+def test_the_ledger_closes_whatever_was_measured(times: list[int], compute: int, h2d: int, d2h: int) -> None:
+    priced = price_plan(read_layer_info(RTX_LOG))
+    names = [matched.layer.name for matched in priced.document.layers]
+    rows = tuple(
+        LayerTime(name=name, total_ns=ns, average_ns=ns, median_ns=ns, fraction=0.0)
+        for name, ns in zip(names, times, strict=True)
+    )
+    measured = InferenceTimes(
+        latency_ns=(h2d + compute + d2h,), compute_ns=(compute,), enqueue_ns=(0,), h2d_ns=(h2d,), d2h_ns=(d2h,)
+    )
+    for one in (measured, None):
+        run = analyse_plan(priced, None, LayerTimes(iterations=1, layers=rows), one, gpus.ceilings(RTX_4090), RTX_4090)
+        assert sum(each.ns for each in run.ledger) == run.latency.median_ns
+        assert sum(layer.measured_ns for layer in run.layers) == sum(times) == run.captured_ns
+        claimed = sum(finding.lost_ns for finding in run.findings)
+        assert claimed <= max(run.latency.median_ns, 0)
+
+
+# --- files that cannot be used ------------------------------------------------------------------
+
+
+def test_a_profile_of_another_engine_names_the_first_row(rtx: Files, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps([{"count": 1}, {"name": "conv9", "averageMs": 0.1}]))
+    with pytest.raises(UsageError) as error:
+        run_of(rtx._replace(profile=other), batch=2)
+    assert "another engine" in refused(error.value)
+    assert "conv9" in refused(error.value)
+
+
+@pytest.mark.parametrize("value", ["NaN", "-0.5", '"soon"'])
+def test_a_time_that_is_none_is_refused(rtx: Files, tmp_path: Path, value: str) -> None:
+    name = read_layer_info(RTX_LOG).layers[0].name
+    bad = tmp_path / "bad.json"
+    bad.write_text(f'[{{"count": 1}}, {{"name": {json.dumps(name)}, "averageMs": {value}}}]')
+    with pytest.raises(UsageError) as error:
+        run_of(rtx._replace(profile=bad), batch=2)
+    assert str(bad) in refused(error.value)
+
+
+def test_a_profile_without_any_time_is_refused(rtx: Files, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no layer took any time"):
+        run_of(rtx._replace(profile=profile_of(RTX_LOG, tmp_path / "zero.json", (0.0,))), batch=2)
+
+
+def test_the_model_of_another_engine_is_refused(rtx: Files) -> None:
+    with pytest.raises(UsageError) as error:
+        run_of(rtx._replace(onnx=SAMPLES / "gemv.onnx"))
+    assert "not the model that this engine was built from" in refused(error.value)
+
+
+def test_one_gpu_ran_it(rtx: Files) -> None:
+    with pytest.raises(UsageError, match="one GPU must be named"):
+        analyze(rtx, [A100, RTX_4090], Settings(), batch=2)
+
+
+def test_times_without_a_profile_are_of_no_use(rtx: Files) -> None:
+    with pytest.raises(UsageError, match="of no use without times of layers"):
+        analyze(rtx._replace(profile=None), [A100], Settings(), batch=2)
+
+
+def test_shapes_need_the_model(rtx: Files) -> None:
+    with pytest.raises(UsageError, match="--batch is of no use without the ONNX model"):
+        analyze(rtx._replace(onnx=None), [A100], Settings(), batch=2)
+
+
+def test_files_are_told_apart_by_their_content(rtx: Files) -> None:
+    given = [path for path in (rtx.times, RESNET, rtx.profile, RTX_LOG) if path is not None]
+    assert sort_files(given) == rtx
+    assert sort_files(given[:3], layers=RTX_LOG) == rtx
+
+
+def test_a_log_may_be_layers_and_profile_at_once(tmp_path: Path) -> None:
+    both = tmp_path / "both.log"
+    both.write_text(RTX_LOG.read_text() + "\n=== Profile (10 iterations ) ===\n")
+    assert sort_files([both]) == Files(both, both)
+    # What is said for one of its roles leaves it the other.
+    assert sort_files([both], profile=RTX_LOG) == Files(both, RTX_LOG)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"ftrt\x00\x01\x02\x00", "an engine itself cannot be read"),
+        (b'{"answer": 42}', "nothing that can be analysed"),
+        (b"hello\n", "nothing that can be analysed"),
+        (b'[{"name": "x", "averageMs": 1}]', "no layer information among the files"),
+    ],
+)
+def test_a_file_that_is_something_else(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        sort_files([path])
+    assert words in refused(error.value)
+
+
+def test_two_files_of_one_kind_and_one_that_is_not_there(tmp_path: Path) -> None:
+    again = tmp_path / "again.log"
+    again.write_bytes(RTX_LOG.read_bytes())
+    with pytest.raises(UsageError, match="are both layer information"):
+        sort_files([RTX_LOG, again])
+    with pytest.raises(MissingError, match="there is no file"):
+        sort_files([tmp_path / "none.json"])
+    with pytest.raises(UsageError, match="no file is named"):
+        sort_files([])
+
+
+def test_an_engine_given_as_layers(tmp_path: Path) -> None:
+    engine = tmp_path / "model.plan"
+    engine.write_bytes(b"ftrt" + bytes(1000))
+    with pytest.raises(TrtprofError) as error:
+        analyze(Files(engine), [A100], Settings())
+    assert error.value.exit_code == 2
+    assert "may be an engine itself" in str(error.value)
+
+
+@captures
+def test_a_hundred_megabytes_are_read(tmp_path: Path) -> None:
+    """Padded by one attribute of a layer, so that the test itself is quick."""
+    document = json.loads((LAYER_INFO / f"{FP16}.graph.json").read_text())
+    document["Layers"][1]["Note"] = "x" * 100_000_000
+    large = tmp_path / "large.json"
+    large.write_text(json.dumps(document))
+    run = run_of(trex(FP16)._replace(layers=large))
+    assert run.captured_ns == 1_016_832
+    assert len(render(run, "json")) < 1_000_000
+
+
+def test_a_hundred_megabytes_of_something_else_are_refused(tmp_path: Path) -> None:
+    large = tmp_path / "large.json"
+    large.write_text(json.dumps({"weights": "x" * 100_000_000}))
+    with pytest.raises(UsageError, match="nothing that can be analysed"):
+        sort_files([large])
+    with pytest.raises(UsageError, match="is no layer information"):
+        analyze(Files(large), [A100], Settings())
+
+
+def test_the_gemv_of_the_story_is_found_from_its_files(tmp_path: Path) -> None:
+    """250,828,800 bytes at the 0.92 TB/s measured there are 0.273 ms; ten times that is no healthy kernel."""
+    log = RTX_LOG.with_name("rtx_gemv.log")
+    files = Files(log, profile_of(log, tmp_path / "profile.json", (2.73,)), None, SAMPLES / "gemv.onnx")
+    run = analyze(files, [RTX_4090], Settings(overrides={"dram": 0.92e12, "fp32": 78.65e12}))
+    assert isinstance(run, Run)
+    (layer,) = run.layers
+    assert (layer.bytes, layer.attainable_ns, layer.bound, layer.match) == (250_828_800, 272_640, "dram", "exact")
+    (finding,) = run.findings
+    assert finding.code == "RL101"
+    assert "251 MB in 2.73 ms is 91.9 GB/s, 10.0 % of what DRAM allows (273 us)" in finding.evidence
+    assert "it is a batched gemv" in finding.try_
+    assert finding.lost_ns == 2_730_000 - 272_640

@@ -1,0 +1,217 @@
+"""A capture with a real plan: kernels, layers, nodes and the ledger of one inference."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import Plan, Run
+from profiler.engine.inspector import read_layer_info
+from profiler.flows.analyze import Files, analyze, exported, gpu_in, sort_files
+from profiler.flows.predict.on_gpus import Settings
+from profiler.flows.report import render
+from profiler.hardware import gpus
+from tests.fakes.support import CAPTURES, ROOT, SAMPLES, refused
+from tests.fakes.trace_factory import ERAS, Layer, Process, Work, write_trace
+
+PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
+ONNX = SAMPLES / "resnet_tiny.onnx"
+ITERATIONS = 5
+IDLE = ("signal", "wait", "shape_call")
+
+
+def kernel_ns(place: int) -> int:
+    return 10_000 + 100 * place
+
+
+def layers_of(plan: Plan, *, named: bool = True) -> tuple[Layer, ...]:
+    """What each layer of the plan launches: one kernel, or two where it is the last product."""
+    found = []
+    for place, layer in enumerate(plan.layers):
+        work = [] if layer.kind in IDLE else [Work(layer.tactic or f"kernel_{place}", ns=kernel_ns(place))]
+        if layer.kind == "gemm":
+            work.append(Work("splitKreduce_kernel", ns=700))
+        found.append(Layer(layer.name if named else f"layer {place}", tuple(work)))
+    return tuple(found)
+
+
+def analysed(path: Path, *, plan: bool = True, onnx: bool = True) -> Run:
+    files = Files(layers=PLAN if plan else None, onnx=ONNX if plan and onnx else None, nsys=path)
+    found = analyze(files, [gpus.find("rtx-4090")], Settings())
+    assert isinstance(found, Run)
+    return found
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "run.sqlite"
+    write_trace(path, [Process(pid=111, layers=layers_of(read_layer_info(PLAN)), iterations=ITERATIONS)])
+    return path
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_every_kernel_of_every_era_is_led_to_its_layer_and_its_nodes(tmp_path: Path, era: str) -> None:
+    plan = read_layer_info(PLAN)
+    path = tmp_path / "run.sqlite"
+    truth = write_trace(path, [Process(pid=111, layers=layers_of(plan), iterations=ITERATIONS)], era=era)
+    run = analysed(path)
+    assert run.captured_ns == truth.kernel_ns
+    assert run.coverage.exact == pytest.approx(1.0)
+    assert run.kernels_unattributed == ()
+    by_name = {layer.name: layer for layer in run.layers}
+    for place, layer in enumerate(plan.layers):
+        if layer.kind in IDLE:
+            assert layer.name not in by_name
+            continue
+        found = by_name[layer.name]
+        assert found.measured_ns == kernel_ns(place) + (700 if layer.kind == "gemm" else 0)
+        assert [kernel.count for kernel in found.kernels] == [ITERATIONS] * (2 if layer.kind == "gemm" else 1)
+        assert found.attainable_ns is not None
+        # What only reorders is lost altogether.
+        allowed = 0 if found.role == "layout" else found.attainable_ns
+        assert found.lost_ns == found.measured_ns - allowed
+    assert "/fc/Gemm" in by_name["/fc/Gemm_myl0_27"].nodes
+
+
+def test_the_document_conserves_every_nanosecond_and_the_ledger_closes(trace: Path) -> None:
+    run = analysed(trace)
+    kernels = [kernel for layer in run.layers for kernel in layer.kernels]
+    assert sum(kernel.total_ns for kernel in (*kernels, *run.kernels_unattributed)) == run.captured_ns
+    assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+    assert run.latency.n == ITERATIONS
+    assert "as captured, with the profiler attached" in run.verdict
+    assert f"n {ITERATIONS}, with the profiler" in render(run, "text")
+    rows = {row.cause: row.ns for row in run.ledger}
+    # Every inference is alike, so that nothing is left over.
+    assert rows["unexplained"] == 0
+    # The stream of an inference works without a break but where the host is slower than the kernels.
+    busy = sum(layer.measured_ns for layer in run.layers)
+    assert (
+        sum(rows.get(name, 0) for name in ("gaps between layers", "gaps inside layers", "waiting for the host"))
+        == run.latency.median_ns - busy
+    )
+
+
+def test_without_ranges_and_layers_kernels_stand_for_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    truth = write_trace(path, [Process(pid=111, layers=layers_of(read_layer_info(PLAN)), iterations=ITERATIONS)])
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM NVTX_EVENTS")
+    connection.close()
+    run = analysed(path, plan=False)
+    assert run.captured_ns == truth.kernel_ns
+    assert sum(kernel.total_ns for layer in run.layers for kernel in layer.kernels) == run.captured_ns
+    assert all([kernel.kernel for kernel in layer.kernels] == [layer.name] for layer in run.layers)
+    assert run.coverage.unattributed == 1.0
+    assert run.verdict.startswith("no verdict")
+    assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+    split = next(layer for layer in run.layers if layer.name == "splitKreduce_kernel")
+    assert split.measured_ns == 700
+
+
+def test_the_same_capture_gives_the_same_bytes(trace: Path) -> None:
+    assert render(analysed(trace), "json") == render(analysed(trace), "json")
+
+
+def test_two_streams_overlap_in_the_ledger(tmp_path: Path) -> None:
+    plan = read_layer_info(PLAN)
+    layers = [
+        layer._replace(work=tuple(work._replace(stream=8, ns=200_000) for work in layer.work)) if place == 10 else layer
+        for place, layer in enumerate(layers_of(plan))
+    ]
+    path = tmp_path / "streams.sqlite"
+    write_trace(path, [Process(pid=111, layers=tuple(layers), iterations=ITERATIONS)])
+    run = analysed(path)
+    rows = {row.cause: row.ns for row in run.ledger}
+    assert rows["overlap of streams"] < 0
+    assert sum(rows.values()) == run.latency.median_ns
+    assert run.coverage.exact == pytest.approx(1.0)
+
+
+def test_without_a_model_and_without_a_plan_less_is_claimed(trace: Path) -> None:
+    run = analysed(trace, onnx=False)
+    assert run.coverage.exact == 0
+    assert run.coverage.inferred == pytest.approx(1.0)
+    assert "no ONNX model" in run.verdict
+    run = analysed(trace, plan=False)
+    assert run.coverage.exact == pytest.approx(1.0)
+    assert "no verdict" in run.verdict
+    assert {layer.attainable_ns for layer in run.layers} == {None}
+    assert {layer.name for layer in run.layers} == {
+        layer.name for layer in read_layer_info(PLAN).layers if layer.kind not in IDLE
+    }
+
+
+def test_kernels_that_nothing_leads_back_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    plan = read_layer_info(PLAN)
+    layers = (*layers_of(plan, named=False)[:5], Layer("who knows", (Work("stranger", ns=90_000_000),)))
+    truth = write_trace(path, [Process(pid=111, layers=layers, iterations=ITERATIONS)])
+    run = analysed(path)
+    assert run.captured_ns == truth.kernel_ns
+    assert "stranger" in {kernel.kernel for kernel in run.kernels_unattributed}
+    assert "no verdict" in run.verdict
+
+
+def test_times_without_the_profiler_are_the_latency(trace: Path, tmp_path: Path) -> None:
+    times = tmp_path / "times.json"
+    one = {"latencyMs": 1.0, "computeMs": 0.8, "h2dMs": 0.15, "d2hMs": 0.05, "startEnqMs": 0, "endEnqMs": 0.2}
+    times.write_text("[" + ",".join([str(one).replace("'", '"')] * 9) + "]")
+    files = Files(layers=PLAN, onnx=ONNX, nsys=trace, times=times)
+    run = analyze(files, [gpus.find("rtx-4090")], Settings())
+    assert isinstance(run, Run)
+    assert run.latency.median_ns == 1_000_000
+    assert run.profiled.n == ITERATIONS
+    rows = {row.cause: row.ns for row in run.ledger}
+    assert (rows["copies to the GPU"], rows["copies from the GPU"]) == (150_000, 50_000)
+    assert sum(rows.values()) == 1_000_000
+    assert "no time without the profiler" not in run.verdict
+
+
+def test_the_capture_tells_its_gpu(trace: Path) -> None:
+    name, where = gpu_in(Files(layers=None, nsys=trace))
+    assert (gpus.find(name).name, where) == (gpus.find("rtx-4090").name, "capture")
+    assert gpu_in(Files(layers=None, nsys=trace), device=7) == ("", "")
+
+
+def test_a_report_of_nsys_is_exported_first(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "other.nsys-rep"
+    report.write_bytes(b"a report")
+    files = Files(layers=PLAN, nsys=report)
+    made = report.with_suffix(".sqlite")
+    # Without nsys there is no way but an export that is there already.
+    monkeypatch.setenv("TRTPROF_NSYS", str(tmp_path / "nowhere"))
+    with pytest.raises(MissingError) as missing:
+        exported(files)
+    assert refused(missing.value)
+    shutil.copy(trace, made)
+    assert exported(files) == files._replace(nsys=made)
+    assert exported(Files(layers=PLAN, nsys=trace)).nsys == trace
+    assert sort_files([report, PLAN]).nsys == report
+
+
+def test_files_are_told_apart_and_contradictions_refused(trace: Path, tmp_path: Path) -> None:
+    assert sort_files([trace, PLAN, ONNX]) == Files(layers=PLAN, onnx=ONNX, nsys=trace)
+    profile = tmp_path / "profile.json"
+    profile.write_text('[{"count": 1}, {"name": "a", "timeMs": 1.0, "averageMs": 1.0}]')
+    with pytest.raises(UsageError) as both:
+        sort_files([trace, PLAN, profile])
+    assert "both have times of layers" in refused(both.value)
+    with pytest.raises(UsageError) as alone:
+        analyze(Files(layers=None, onnx=ONNX, nsys=trace), [gpus.find("l4")], Settings())
+    assert "without layer information" in refused(alone.value)
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures in {CAPTURES}")
+def test_a_capture_of_pytorch_on_two_gpus() -> None:
+    path = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
+    runs = [analyze(Files(layers=None, nsys=path), [gpus.find("h100-sxm5")], Settings(), device=gpu) for gpu in (0, 1)]
+    for run in runs:
+        assert isinstance(run, Run)
+        kernels = [kernel for layer in run.layers for kernel in layer.kernels]
+        assert sum(kernel.total_ns for kernel in (*kernels, *run.kernels_unattributed)) == run.captured_ns > 0
+        assert sum(row.ns for row in run.ledger) == run.latency.median_ns

@@ -1,0 +1,169 @@
+"""A capture of a GPU on disk comes back as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
+from profiler.base.trace_file import FACTS_FILE, TABLES, has_trace, load_trace, save_trace, table_file
+from profiler.capture.nsys.trace import read_trace as read_nsys
+from tests.fakes.support import CAPTURES, refused
+
+NAMES = {"work": ("kind", "name", "short_name"), "launches": ("name",), "ranges": ("domain", "name", "style")}
+NARROW: dict[str, type[np.signedinteger[Any]]] = {
+    "device": np.int16,
+    "pid": np.int32,
+    "grid_x": np.int32,
+    "registers": np.int32,
+}
+WORDS = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+def frame(draw: st.DrawFn, table: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    rows = draw(st.integers(0, 6))
+    found: dict[str, Any] = {}
+    for column in columns:
+        if column in NAMES.get(table, ()):
+            names = draw(st.lists(WORDS, min_size=1, max_size=5, unique=True))
+            codes = draw(st.lists(st.integers(0, len(names) - 1), min_size=rows, max_size=rows))
+            found[column] = pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype=object))
+        else:
+            kind = NARROW.get(column, np.int64)
+            bounds = np.iinfo(kind)
+            values = st.integers(int(bounds.min), int(bounds.max))
+            found[column] = np.array(draw(st.lists(values, min_size=rows, max_size=rows)), dtype=kind)
+    return pd.DataFrame(found, columns=list(columns))
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> GpuTrace:
+    return GpuTrace(
+        work=frame(draw, "work", WORK_COLUMNS),
+        launches=frame(draw, "launches", LAUNCH_COLUMNS),
+        ranges=frame(draw, "ranges", RANGE_COLUMNS),
+        graph_nodes=frame(draw, "graph_nodes", GRAPH_COLUMNS),
+        gpus=tuple(TraceGpu(device=device, name=draw(WORDS), sms=3) for device in range(draw(st.integers(0, 2)))),
+        collector=draw(st.sampled_from(["nsys", "cupti", "nsys stats"])),
+        version=draw(WORDS),
+        window=draw(st.none() | st.tuples(st.integers(0, 9), st.integers(10, 2**62))),
+        notes=tuple(draw(st.lists(WORDS, max_size=3))),
+    )
+
+
+def assert_same(one: GpuTrace, other: GpuTrace) -> None:
+    for table in TABLES:
+        pd.testing.assert_frame_equal(getattr(one, table), getattr(other, table))
+    assert one[len(TABLES) :] == other[len(TABLES) :]
+
+
+def empty(table: str) -> pd.DataFrame:
+    kinds = {column: "category" if column in NAMES.get(table, ()) else "int64" for column in TABLES[table]}
+    return pd.DataFrame({column: pd.Series([], dtype=kind) for column, kind in kinds.items()})
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    work, launches, ranges, graph_nodes = map(empty, TABLES)
+    save_trace(GpuTrace(work, launches, ranges, graph_nodes, notes=("nothing ran",)), tmp_path)
+    return tmp_path
+
+
+@given(trace=traces())
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_written_comes_back(trace: GpuTrace, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("trace")
+    save_trace(trace, folder)
+    assert has_trace(folder)
+    assert_same(load_trace(folder), trace)
+
+
+@given(first=traces(), second=traces())
+@settings(max_examples=10, deadline=None)
+def test_a_second_trace_replaces_the_first(
+    first: GpuTrace, second: GpuTrace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("trace")
+    save_trace(first, folder)
+    save_trace(second, folder)
+    assert_same(load_trace(folder), second)
+
+
+def test_a_real_capture_comes_back(tmp_path: Path) -> None:
+    path = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
+    if not path.is_file():
+        pytest.skip(f"{path} is not here")
+    trace = read_nsys(path)
+    save_trace(trace, tmp_path)
+    assert_same(load_trace(tmp_path), trace)
+
+
+def test_the_same_trace_gives_the_same_bytes(tmp_path: Path, written: Path) -> None:
+    before = {path.name: path.read_bytes() for path in written.iterdir()}
+    save_trace(load_trace(written), written)
+    assert {path.name: path.read_bytes() for path in written.iterdir()} == before
+
+
+def test_a_folder_without_a_trace_is_said_to_have_none(tmp_path: Path) -> None:
+    assert not has_trace(tmp_path)
+    with pytest.raises(MissingError) as caught:
+        load_trace(tmp_path)
+    assert FACTS_FILE in refused(caught.value)
+
+
+def test_a_trace_that_was_not_finished_is_no_trace(written: Path) -> None:
+    """The facts are written last, and taken away first when another trace takes the place."""
+    broken = load_trace(written)._replace(ranges=pd.DataFrame())
+    with pytest.raises(ValueError, match="ranges lacks start_ns"):
+        save_trace(broken, written)
+    assert not has_trace(written)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_that_is_gone_or_damaged_is_named(table: str, written: Path) -> None:
+    path = written / table_file(table)
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(UsageError) as damaged:
+        load_trace(written)
+    assert path.name in refused(damaged.value)
+    path.unlink()
+    with pytest.raises(MissingError) as gone:
+        load_trace(written)
+    assert path.name in refused(gone.value)
+
+
+def test_a_table_of_another_trace_is_refused(written: Path) -> None:
+    row = {column: [1] for column in GRAPH_COLUMNS}
+    pd.DataFrame(row).to_parquet(written / table_file("graph_nodes"))
+    with pytest.raises(UsageError) as caught:
+        load_trace(written)
+    refused(caught.value)
+
+
+@pytest.mark.parametrize("text", [b"{", b"{}", b'{"format_version": 99'])
+def test_damaged_facts_are_refused(text: bytes, written: Path) -> None:
+    (written / FACTS_FILE).write_bytes(text)
+    with pytest.raises(UsageError) as caught:
+        load_trace(written)
+    refused(caught.value)
+
+
+def test_a_later_format_is_refused(written: Path) -> None:
+    path = written / FACTS_FILE
+    path.write_bytes(path.read_bytes().replace(b'"format_version": 1', b'"format_version": 2'))
+    with pytest.raises(UsageError, match="this trtprof reads 1"):
+        load_trace(written)
+
+
+def test_a_folder_that_cannot_be_written_is_said(written: Path) -> None:
+    trace = load_trace(written)
+    with pytest.raises(MissingError) as caught:
+        save_trace(trace, written / "not there")
+    refused(caught.value)

@@ -1,0 +1,354 @@
+"""``trtprof analyze --nsys`` on bad captures: one clear error and its exit code, or a report that says what is missing.
+
+Whatever happens, the file that was given stays as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from profiler.capture.nsys import _find as _nsys_find
+from profiler.capture.nsys import _process as _nsys_process
+from profiler.capture.nsys import record as nsys
+from profiler.capture.nsys.trace import read_trace
+from profiler.cli import analyze as command
+from profiler.cli import app
+from profiler.engine.inspector import read_layer_info
+from tests.fakes.fake_nsys import FakeNsys
+from tests.fakes.stats_factory import write_stats
+from tests.fakes.support import CAPTURES, ROOT
+from tests.fakes.trace_factory import COPIES, KERNELS, NVTX, SETS, Layer, Process, Work, write_trace
+
+assert command.analyze is not None  # importing it registers the command
+
+PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
+H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
+NEWER = "Exportation error: Version number is invalid: 2027@1@4@54-234433681190v0"
+ITERATIONS = 5
+
+
+def layers() -> tuple[Layer, ...]:
+    return tuple(
+        Layer(layer.name, (Work(layer.tactic or f"kernel_{place}", ns=10_000),))
+        for place, layer in enumerate(read_layer_info(PLAN).layers)
+    )
+
+
+PROCESS = Process(pid=111, layers=layers(), iterations=ITERATIONS)
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    path = tmp_path / "run.sqlite"
+    write_trace(path, [PROCESS])
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As if nsys were not installed here."""
+    for variable in ("TRTPROF_NSYS", "NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(_nsys_find, "_USUAL_PLACES", (str(tmp_path / "usual" / "*" / "nsys"),))
+    real = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name: found if (found := real(name)) and tmp_path in Path(found).parents else None
+    )
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNsys:
+    """A fake nsys, first on the PATH."""
+    made = FakeNsys(tmp_path / "nsight")
+    made.exports("StringIds", "META_DATA_EXPORT")
+    monkeypatch.setenv("PATH", f"{made.folder}:/usr/bin:/bin")
+    return made
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = tmp_path / "captures" / "run.nsys-rep"
+    path.parent.mkdir()
+    path.write_bytes(b"a report")
+    return path
+
+
+def trtprof(*arguments: str | Path) -> Result:
+    """What a person sees; an error that is none of ours is raised."""
+    words = ["analyze", *map(str, arguments), *([] if "--gpu" in arguments else ["--gpu", "rtx-4090"])]
+    return CliRunner().invoke(app, words, env={"COLUMNS": "100", "NO_COLOR": "1"}, catch_exceptions=False)
+
+
+def told(*arguments: str | Path) -> dict[str, Any]:
+    """The JSON document of a run that ends well."""
+    done = trtprof(*arguments, "--format", "json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    assert sum(kernel["total_ns"] for kernel in kernels_of(found)) == found["captured_ns"] > 0
+    return found
+
+
+def kernels_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*(kernel for layer in found["layers"] for kernel in layer["kernels"]), *found["kernels_unattributed"]]
+
+
+def refused(done: Result, code: int, words: str) -> None:
+    """One error, in words."""
+    assert done.exit_code == code, done.output
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1
+    assert "fix:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(path)
+    yield connection
+    connection.commit()
+    connection.close()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def of_something_else(path: Path) -> None:
+    path.unlink()
+    with changing(path) as database:
+        database.execute("CREATE TABLE bookmarks (url TEXT)")
+
+
+def without_kernels(path: Path) -> None:
+    with changing(path) as database:
+        database.execute(f"DELETE FROM {KERNELS}")  # noqa: S608
+
+
+def without_anything(path: Path) -> None:
+    with changing(path) as database:
+        for table in (KERNELS, COPIES, SETS, NVTX, "CUPTI_ACTIVITY_KIND_RUNTIME"):
+            database.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+@pytest.mark.parametrize(
+    ("spoil", "code", "words"),
+    [
+        (cut, 2, "is cut short"),
+        (of_something_else, 2, "is not an export of nsys"),
+        (without_kernels, 5, "holds no kernels"),
+        (without_anything, 5, "holds no GPU work"),
+        (lambda path: path.write_bytes(b""), 2, "is empty"),
+        (lambda path: path.unlink(), 3, "there is no file"),
+    ],
+)
+def test_a_capture_that_cannot_be_used(
+    capture: Path, spoil: Callable[[Path], object], code: int, words: str, by_option: bool
+) -> None:
+    spoil(capture)
+    before = capture.read_bytes() if capture.exists() else None
+    refused(trtprof(*(["--nsys"] if by_option else []), capture), code, words)
+    assert (capture.read_bytes() if capture.exists() else None) == before
+
+
+def test_a_folder_is_no_capture(tmp_path: Path) -> None:
+    refused(trtprof("--nsys", tmp_path), 2, "is a folder")
+    folder = tmp_path / "a.nsys-rep"
+    folder.mkdir()
+    refused(trtprof("--nsys", folder), 2, "is a folder")
+
+
+def test_a_capture_that_is_being_written(capture: Path) -> None:
+    writer = sqlite3.connect(capture, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    try:
+        refused(trtprof("--nsys", capture), 2, "is being written")
+    finally:
+        writer.close()
+    assert told("--nsys", capture)["latency"]["n"] == ITERATIONS
+
+
+# --- reports of nsys ------------------------------------------------------------------------
+
+
+def left(report: Path) -> list[str]:
+    assert report.read_bytes() == b"a report"
+    return sorted(path.name for path in report.parent.iterdir())
+
+
+def test_a_report_without_nsys(report: Path) -> None:
+    refused(trtprof("--nsys", report), 3, "Nsight Systems (nsys) is not installed here")
+    assert left(report) == ["run.nsys-rep"]
+
+
+def test_an_export_beside_the_report_needs_no_nsys(report: Path, capture: Path) -> None:
+    shutil.copyfile(capture, report.with_suffix(".sqlite"))
+    assert told(report)["latency"]["n"] == ITERATIONS
+
+
+@pytest.mark.parametrize(("name", "code", "words"), [("empty", 2, "is empty"), ("none", 3, "there is no file")])
+def test_a_report_that_is_none_is_said_before_nsys_is_missed(report: Path, name: str, code: int, words: str) -> None:
+    other = report.with_stem(name)
+    if name == "empty":
+        other.touch()
+    refused(trtprof("--nsys", other), code, words)
+
+
+def test_a_report_is_exported_and_analysed(report: Path, capture: Path, fake: FakeNsys) -> None:
+    shutil.copyfile(capture, fake.folder / "export.sqlite")
+    assert told("--nsys", report, "--layers", PLAN)["coverage"]["unattributed"] == 0
+    assert left(report) == ["run.nsys-rep", "run.sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "words"),
+    [
+        (NEWER, 3, "made by a newer nsys (2027.1.4.54)"),
+        ("Exportation error: Section Table Reference magic number mismatch.", 2, "cut off"),
+        ("Exportation error: Cannot read from stream.", 2, "no report of Nsight Systems"),
+        ("Exportation error: No space left on device", 5, "the disk is full"),
+        ("Exportation error: database or disk is full", 5, "the disk is full"),
+    ],
+)
+def test_an_export_that_nsys_refuses(message: str, code: int, words: str, report: Path, fake: FakeNsys) -> None:
+    fake.behave(fails="refuse", message=[message])
+    refused(trtprof("--nsys", report), code, words)
+    assert left(report) == ["run.nsys-rep"]
+
+
+def test_an_export_that_is_cut_off_by_a_full_disk(report: Path, fake: FakeNsys) -> None:
+    fake.behave(cut=50)
+    refused(trtprof("--nsys", report), 5, "as on a full disk")
+    assert left(report) == ["run.nsys-rep"]
+
+
+def test_an_nsys_that_hangs_or_is_killed(report: Path, fake: FakeNsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_nsys_process, "_GRACE_S", 0.3)
+    monkeypatch.setattr(nsys, "export_sqlite", functools.partial(nsys.export_sqlite, timeout_s=0.5))
+    fake.behave(fails="hang")
+    refused(trtprof("--nsys", report), 5, "did not end within 0.5 s")
+    fake.behave(fails="killed")
+    refused(trtprof("--nsys", report), 5, "SIGKILL")
+    assert left(report) == ["run.nsys-rep"]
+
+
+# --- captures that lack something -----------------------------------------------------------
+
+
+def said(found: dict[str, Any], words: str) -> bool:
+    return any(words in sentence for sentence in found["assumptions"])
+
+
+def test_without_nvtx_less_is_led_back_and_it_is_said(capture: Path) -> None:
+    with changing(capture) as database:
+        database.execute(f"DROP TABLE {NVTX}")
+    found = told("--nsys", capture, "--layers", PLAN)
+    assert said(found, "no NVTX ranges were captured")
+    assert found["coverage"]["unattributed"] > 0
+    assert found["kernels_unattributed"]
+
+
+def test_without_the_table_of_gpus_one_must_be_named(capture: Path) -> None:
+    with changing(capture) as database:
+        database.execute("DROP TABLE TARGET_INFO_GPU")
+    done = CliRunner().invoke(app, ["analyze", "--nsys", str(capture)], catch_exceptions=False)
+    refused(done, 2, "which GPU ran it?")
+    assert said(told("--nsys", capture), "the file does not describe GPU 0")
+
+
+def test_kernels_before_their_launch_are_less_sure(capture: Path) -> None:
+    with changing(capture) as database:
+        database.execute(f'UPDATE {KERNELS} SET start = start - 10000000, "end" = "end" - 10000000')  # noqa: S608
+    found = told("--nsys", capture)
+    assert said(found, "kernels start before their launch")
+    assert found["coverage"]["exact"] == 0
+    assert found["coverage"]["inferred"] == pytest.approx(1.0)
+
+
+def test_correlation_ids_of_two_processes_are_kept_apart(capture: Path) -> None:
+    write_trace(capture, [PROCESS, PROCESS._replace(pid=112)])
+    found = told("--nsys", capture)
+    assert found["coverage"]["exact"] == pytest.approx(1.0)
+    assert {kernel["count"] for layer in found["layers"] for kernel in layer["kernels"]} == {2 * ITERATIONS}
+    # Without the process of a kernel nothing tells whose call it was.
+    write_trace(capture, [PROCESS, PROCESS._replace(pid=112)], without_columns=["globalPid"])
+    found = told("--nsys", capture)
+    assert found["coverage"]["unattributed"] == pytest.approx(1.0)
+    assert {kernel["confidence"] for kernel in kernels_of(found)} == {"none"}
+
+
+# --- CSVs of nsys stats ---------------------------------------------------------------------
+
+
+def test_a_csv_by_name_or_by_content_is_the_same(capture: Path, tmp_path: Path) -> None:
+    for name in ("nvtx_kern_sum", "cuda_gpu_kern_sum", "cuda_gpu_trace"):
+        path = write_stats(read_trace(capture), name, tmp_path / f"run_{name}.csv")
+        assert told("--nsys", path, "--layers", PLAN) == told(path, PLAN)
+
+
+def test_the_gpu_of_a_trace_is_told(capture: Path, tmp_path: Path) -> None:
+    path = write_stats(read_trace(capture), "cuda_gpu_trace", tmp_path / "run.csv")
+    done = CliRunner().invoke(app, ["analyze", str(path), "--format", "json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["device"]["name"] == "RTX 4090"
+    assert "--gpu NVIDIA GeForce RTX 4090: as the capture says" in done.stderr
+
+
+def test_the_number_of_inferences_may_be_said(capture: Path, tmp_path: Path) -> None:
+    path = write_stats(read_trace(capture), "cuda_gpu_kern_sum", tmp_path / "run.csv")
+    whole, told_so = told(path), told(path, "--inferences", str(ITERATIONS))
+    assert whole["latency"]["median_ns"] == whole["captured_ns"]
+    assert told_so["latency"]["median_ns"] * ITERATIONS == whole["captured_ns"]
+    refused(trtprof(capture, "--inferences", "5"), 2, "--inferences is of no use here")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n", "is no kernel summary of nsys stats"),
+        ("Time (%),Total Time (ns),Num Calls,Name\n1,2,3,cudaMalloc\n", "is no kernel summary of nsys stats"),
+        ("Time (%),Total Time (ns),Instances,Name\n", "holds no kernels"),
+        ("Time (%),Total Time (ns),Instances,Name\n1,2,3\n", "is cut short or broken"),
+        ("Start (ns),Duration (ns),CorrId,Name\n1,2\n", "is cut short or broken"),
+        ("", "is empty"),
+    ],
+)
+def test_a_csv_that_is_none_of_nsys(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    refused(trtprof(path), 2, words)
+    refused(trtprof("--nsys", path), 2, words if text else "no kernel summary")
+    assert path.read_text() == text
+
+
+@pytest.mark.skipif(not H100.is_file(), reason=f"no captures in {CAPTURES}")
+def test_the_sums_that_a_colleague_mails() -> None:
+    done = trtprof(H100.with_name(f"{H100.stem}__cuda_gpu_kern_sum.csv"), "--gpu", "h100-sxm5")
+    assert done.exit_code == 0, done.output
+    assert "44.8 ms in layers  their sum, not an end-to-end latency" in done.stdout
+    assert "41 layers, by time lost" in done.stdout
+    assert "sums of kernels alone" in " ".join(done.stdout.split())
+
+
+def test_a_capture_without_a_model_needs_no_onnx(capture: Path) -> None:
+    code = (
+        "import sys; from profiler.cli import load_commands, app; load_commands(); "
+        "app(sys.argv[1:], standalone_mode=False); print('onnx' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, "analyze", "--nsys", str(capture), "--gpu", "rtx-4090"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False"

@@ -1,0 +1,190 @@
+"""`trtprof calibrate` as a person uses it; one real measurement, all else with ceilings that a test fixed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from profiler.base.records import SCHEMA_VERSION, Ceilings, CeilingsDocument, LiveGpu, Measurement
+from profiler.cli import app, load_commands
+from profiler.hardware import nvml, store
+from profiler.report import render
+from tests.fakes.support import fixed_ceilings
+
+load_commands()
+
+FIXED = msgspec.structs.replace(
+    fixed_ceilings(),
+    measurements={
+        "tensor fp32": Measurement(value=5e11, unit="FLOP/s", what="MatMul 512", repeats=3, spread=0.012, threads=2),
+        "special exp": Measurement(value=1.9e10, unit="1/s", what="Exp 8 MB", repeats=2, spread=0.3, threads=2),
+        "dram": Measurement(value=5e10, unit="B/s", what="EyeLike 268 MB", repeats=1, threads=2),
+        "launch": Measurement(value=150.0, unit="ns", what="empty nodes", repeats=3, spread=0.0, threads=2),
+        "best dram": Measurement(value=6e10, unit="B/s", what="Neg 268 MB", repeats=3, spread=0.1, threads=1),
+    },
+    clocks_mhz={"before": 2600.0, "during": 3100.0},
+)
+GPU = LiveGpu(index=0, uuid="GPU-1", name="NVIDIA Fake 4090", driver="575.57")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRTPROF_THREADS", raising=False)
+
+
+def trtprof(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+def keep(threads: int, ceilings: Ceilings = FIXED) -> Path:
+    shelf = store.of_host(threads)
+    shelf.write(ceilings, lambda _: None)
+    return shelf.path
+
+
+def document(ceilings: Ceilings = FIXED, kept_in: str = "", age_days: int | None = None) -> CeilingsDocument:
+    return CeilingsDocument(
+        schema_version=SCHEMA_VERSION,
+        ceilings=ceilings,
+        ridge_flop_per_byte={"fp32": 10.0},
+        kept_in=kept_in,
+        age_days=age_days,
+    )
+
+
+def test_it_measures_replaces_what_is_kept_and_shows_it() -> None:
+    """The real thing at one thread; `--show` prints the same document afterwards."""
+    path = keep(1)
+    done = trtprof("calibrate", "--device", "cpu", "--threads", "1", "--seconds", "0", "--format", "json")
+    assert done.exit_code == 0, done.output
+    measured = json.loads(done.stdout)
+    assert measured["kept_in"] == str(path)
+    assert measured["ceilings"]["source"] != FIXED.source
+    assert not measured["ceilings"]["cached"]
+    roof = measured["ceilings"]["attainable"]
+    for dtype, ridge in measured["ridge_flop_per_byte"].items():
+        assert ridge == pytest.approx(roof["tensor_flops_per_s"][dtype] / roof["dram_bytes_per_s"])
+    assert "measuring this host's ceilings" in done.stderr
+    assert "measuring" not in done.stdout
+
+    again = trtprof("calibrate", "--device", "cpu", "--threads", "1", "--show", "--format", "json")
+    assert again.exit_code == 0, again.output
+    shown = json.loads(again.stdout)
+    assert shown["age_days"] == 0
+    assert shown["ceilings"] == measured["ceilings"] | {"cached": True}
+    assert "measuring" not in again.stderr
+
+
+def test_show_prints_a_table_of_what_is_kept() -> None:
+    path = keep(2)
+    done = trtprof("calibrate", "--threads", "2", "--show")
+    assert done.exit_code == 0, done.output
+    rows = {line[:12].strip(): line for line in done.stdout.splitlines()}
+    assert rows["tensor fp32"].split() == ["tensor", "fp32", "500", "GFLOP/s", "1.2", "%", "3", "MatMul", "512"]
+    assert rows["special exp"].split()[2:7] == ["19.0", "Geval/s", "30.0", "%", "2"]
+    # One repeat has no spread, which is not the same as none.
+    assert rows["dram"].split() == ["dram", "50.0", "GB/s", "-", "1", "EyeLike", "268", "MB"]
+    assert rows["launch"].split()[1:5] == ["150", "ns", "0.0", "%"]
+    assert rows["best dram"].endswith("Neg 268 MB, 1 thread")
+    assert "clock 2600 MHz before, 3100 MHz during" in done.stdout
+    assert "fp32 10.0" in done.stdout  # 500 GFLOP/s at 50 GB/s
+    assert f"kept in {path}" in done.stdout
+    assert "device auto: the CPU" in done.stderr
+
+
+def test_nothing_kept_is_said_with_the_command_that_mends_it() -> None:
+    done = trtprof("calibrate", "--threads", "2", "--show")
+    assert done.exit_code == 3
+    assert "no ceilings are kept" in done.stderr
+    assert "at 2 threads" in done.stderr
+    assert "fix: trtprof calibrate --threads 2" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--device", "tpu"), "there is no device 'tpu'"),
+        (("--device", "gpu:x"), "there is no device 'gpu:x'"),
+        (("--format", "xml"), "no format 'xml'"),
+        (("--threads", "-1"), "-1"),
+        (("--show", "--seconds", "3"), "--show and --seconds"),
+        (("--seconds", "-1"), "--seconds"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_measured(arguments: tuple[str, ...], message: str) -> None:
+    done = trtprof("calibrate", *arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert "measuring" not in done.stderr
+
+
+def test_a_gpu_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "gpus", lambda: ((), "no NVIDIA driver is installed here"))
+    done = trtprof("calibrate", "--device", "gpu:0")
+    assert done.exit_code == 3
+    assert "there is no GPU 0 here\n  why: no NVIDIA driver is installed here\n  fix: --device cpu" in done.stderr
+    monkeypatch.setattr(nvml, "gpus", lambda: ((GPU,), ""))
+    done = trtprof("calibrate", "--device", "gpu:1")
+    assert done.exit_code == 3
+    assert "the driver sees gpu:0 NVIDIA Fake 4090" in done.stderr
+
+
+def test_the_kept_ceilings_of_a_gpu_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "gpus", lambda: ((GPU,), ""))
+    missing = trtprof("calibrate", "--device", "gpu", "--show")
+    assert missing.exit_code == 3
+    assert "fix: trtprof calibrate --device gpu:0" in missing.stderr
+    kept = msgspec.structs.replace(FIXED, device=GPU.name, threads=0)
+    store.of_gpu(GPU).write(kept, lambda _: None)
+    done = trtprof("calibrate", "--device", "gpu:0", "--show")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("NVIDIA Fake 4090\nmeasured 2026-01-01")
+
+
+def test_a_gpu_is_measured_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, dict[str, float]]] = []
+
+    def calibrate_gpu(index: int, *, progress: Callable[[str], None], **options: float) -> Ceilings:
+        asked.append((index, options))
+        progress("measuring a fake")
+        return msgspec.structs.replace(FIXED, device=GPU.name, threads=0)
+
+    monkeypatch.setattr(nvml, "gpus", lambda: ((GPU,), ""))
+    module = SimpleNamespace(calibrate_gpu=calibrate_gpu, SECONDS=20.0)
+    monkeypatch.setitem(sys.modules, "profiler.hardware.cuda.calibrate", module)
+    done = trtprof("calibrate", "--device", "gpu:0", "--seconds", "2")
+    assert done.exit_code == 0, done.output
+    assert asked == [(0, {"seconds": 2.0})]
+    assert done.stderr == "measuring a fake\n"
+    assert str(store.of_gpu(GPU).path) in done.stdout
+    assert trtprof("calibrate", "--device", "gpu:0", "--show").exit_code == 0
+    trtprof("calibrate", "--device", "gpu:0")
+    assert asked[1:] == [(0, {"seconds": 20.0})]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_but_the_path_is_wider_than_the_terminal(width: int) -> None:
+    hostile = Measurement(value=1e9, unit="B/s", what="x" * 300 + "\x1b[31m", repeats=2, spread=0.1, threads=2)
+    ceilings = msgspec.structs.replace(FIXED, measurements={**FIXED.measurements, "dram read": hostile})
+    lines = render(document(ceilings, kept_in="/" + "folder/" * 30), width=width).splitlines()
+    assert max(len(line) for line in lines[:-1]) <= width
+    assert lines[-1].endswith("folder/folder/")
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_the_document_reads_back() -> None:
+    made = document(kept_in="there", age_days=3)
+    assert msgspec.json.decode(render(made, "json"), type=CeilingsDocument) == made
+    text = render(document(age_days=1))
+    assert "(1 day ago)" in text
+    assert text.endswith("not kept\n")
+    assert "unknown: the system does not tell it" in render(document(fixed_ceilings()))

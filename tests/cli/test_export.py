@@ -1,0 +1,236 @@
+"""`trtprof export`, and a PyTorch spec in place of a file, as a person uses them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from profiler.base import run_folder
+from profiler.cli import app, load_commands
+from profiler.source.load import graph_inputs, load_model
+from tests.fakes.support import SAMPLES
+
+load_commands()
+
+pytestmark = pytest.mark.usefixtures("no_calibration")
+needs_torch = pytest.mark.skipif(
+    not (importlib.util.find_spec("torch") and importlib.util.find_spec("onnxscript")),
+    reason="torch or onnxscript is not installed: pip install 'trtprof[export]'",
+)
+QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
+GEMV = str(SAMPLES / "gemv.onnx")
+
+NETS = """
+import torch
+from torch import nn
+
+
+class Small(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.fc = nn.Linear(8, width)
+
+    def forward(self, x):
+        return self.fc(x).relu()
+
+
+def made(width=4):
+    print("made by the factory")
+    return Small(width)
+
+
+def ready():
+    return nn.Embedding(10, 4), torch.ones(1, 5, dtype=torch.int64)
+
+
+def broken():
+    raise ValueError("no checkpoint")
+
+
+def branchy():
+    class Branchy(nn.Module):
+        def forward(self, x):
+            return x + 1 if x.sum() > 0 else x
+    return Branchy()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a package ``cli_nets`` in it."""
+    (tmp_path / "cli_nets.py").write_text(NETS)
+    monkeypatch.delitem(sys.modules, "cli_nets", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def trtprof(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "NO_COLOR": "1", **environment})
+
+
+def refused(done: Result, code: int) -> str:
+    """The one error that a command must have ended with."""
+    assert done.exit_code == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    error = done.stderr[done.stderr.index("error: ") :]
+    assert [line[:7] for line in error.splitlines()] == ["error: ", "  why: ", "  fix: "]
+    return error
+
+
+@pytest.mark.parametrize("command", ["export", "run", "inspect"])
+def test_without_torch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, command: str, folder: Path) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    error = refused(trtprof(command, "cli_nets:made", "--shapes", "x:1x8"), 3)
+    assert "fix: pip install 'trtprof[export]'" in error
+    assert [file.name for file in folder.iterdir()] == ["cli_nets.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["export", GEMV], "names no PyTorch module"),
+        (["export", "model.onnx"], "package.module:factory"),
+        (["export", "cli_nets.py"], "cli_nets.py:<factory>"),
+        (["run", "cli_nets.py"], "cli_nets.py:<factory>"),
+        (["export", "cli_nets:made", "--fp16", "--bf16"], "both given"),
+        (["export", "cli_nets:made", "--shapes", "x:a"], "--shapes"),
+        (["export", "cli_nets:made", "--dtypes", "x"], "--dtypes"),
+        (["export", "cli_nets:made", "--dynamic", "batch"], "--dynamic"),
+        (["export", "cli_nets:made", "--factory-arg", "width"], "--factory-arg"),
+        (["inspect", GEMV, "--dtypes", "x:int64"], "--dtypes is not for"),
+        (["inspect", GEMV, "--dynamic", "0=batch"], "--dynamic is not for"),
+        (["run", GEMV, "--factory-arg", "a=1"], "--factory-arg is not for"),
+        (["inspect", "nowhere/model.onnx"], "no such file"),
+    ],
+)
+def test_the_command_line_is_checked_before_torch_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert words in refused(trtprof(*arguments), 2)
+
+
+def test_what_is_there_is_kept_without_force(folder: Path) -> None:
+    (folder / "made.onnx").write_text("precious")
+    assert "made.onnx exists" in refused(trtprof("export", "cli_nets:made", "--shapes", "x:1x8"), 2)
+    assert (folder / "made.onnx").read_text() == "precious"
+
+
+@needs_torch
+def test_torch_is_imported_only_to_export() -> None:
+    code = (
+        "import sys\nimport profiler.cli.export, profiler.flows.export, profiler.source.export\n"
+        "print(*sorted({'torch', 'onnxscript'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == ""
+
+
+@needs_torch
+def test_export_prints_the_model_and_talks_on_stderr(folder: Path) -> None:
+    done = trtprof("export", "cli_nets:made", "--factory-arg", "width=6", "--shapes", "x:1x8", "--dynamic", "0=batch")
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "made.onnx   54 parameters (216 B)"
+    assert lines[1] == "  in   fp32 x:batchx8"
+    assert lines[2].startswith("  out  fp32 ")
+    assert lines[2].endswith(":batchx6")
+    assert lines[3].startswith("exported from cli_nets:made with torch ")
+    assert lines[3].endswith(", width=6")
+    talk = done.stderr.splitlines()
+    assert talk[0] == "made by the factory"
+    assert talk[1].startswith("export ")
+    assert talk[2:] == ["wrote made.onnx", "next: trtprof run made.onnx --shapes x:1x8"]
+    assert sorted(file.name for file in folder.iterdir() if file.is_file()) == ["cli_nets.py", "made.onnx"]
+
+
+@needs_torch
+def test_quiet_prints_the_file_alone(folder: Path) -> None:
+    done = trtprof("export", "-q", f"{folder}/cli_nets.py:ready", "-o", "model.onnx")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "model.onnx\n", "")
+    (tensor,) = graph_inputs(load_model("model.onnx").proto)
+    assert (tensor.dtype, tensor.shape) == ("int64", (1, 5))
+    assert trtprof("export", "-q", "cli_nets:ready", "-o", "model.onnx", "--force").exit_code == 0
+
+
+@needs_torch
+def test_inspect_takes_a_spec(folder: Path) -> None:
+    done = trtprof("inspect", "cli_nets:made", "--shapes", "x:3x8", "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["total"]["tensor_flops"] == 2 * 3 * 8 * 4
+    assert found["model"]["name"] == "made"
+    assert found["model"]["path"] == "cli_nets:made"
+    assert found["model"]["inputs"][0]["shape"] == [3, 8]
+    assert any(note.startswith("exported from cli_nets:made with torch ") for note in found["model"]["assumptions"])
+    assert [file.name for file in folder.iterdir() if file.is_file()] == ["cli_nets.py"]
+
+
+@needs_torch
+def test_a_dynamic_spec_is_bound_like_a_file() -> None:
+    done = trtprof("inspect", "cli_nets:made", "--shapes", "x:1x8", "--dynamic", "0=batch", "--format", "json")
+    assert json.loads(done.stdout)["model"]["inputs"][0]["shape"] == [1, 8]
+    done = trtprof("inspect", "cli_nets:ready", "--dynamic", "0=batch", "--batch", "7", "--format", "json")
+    assert json.loads(done.stdout)["model"]["inputs"][0]["shape"] == [7, 5]
+
+
+@needs_torch
+def test_run_takes_a_spec_to_the_end_and_resumes(folder: Path) -> None:
+    arguments = ["run", "cli_nets:made", "--shapes", "x:2x8", "--factory-arg", "width=6", "-o", "out", *QUICK]
+    done = trtprof(*arguments)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("made ")
+    run = run_folder.RunFolder(folder / "out").report()
+    assert run.model.path == "cli_nets:made"
+    assert run.latency.n >= 3
+    assert any("torch " in note and note.endswith("width=6") for note in run.model.assumptions)
+    for name in (run_folder.CAPTURE, run_folder.REPORT):
+        (folder / "out" / name).unlink()
+    again = trtprof(*arguments, "--resume")  # the same spec exports to the same bytes
+    assert again.exit_code == 0, again.stderr
+    (folder / "out" / run_folder.REPORT).unlink()
+    other = trtprof(*[argument.replace("width=6", "width=5") for argument in arguments], "--resume")
+    assert "different: model" in refused(other, 2)
+    named = trtprof(*arguments[:-10], *QUICK)
+    assert named.exit_code == 0, named.stderr
+    assert [path.name.startswith("made-") for path in (folder / "reports").iterdir()] == [True]
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("spec", "code", "words"),
+    [
+        ("cli_nets:broken", 2, "ValueError: no checkpoint (cli_nets.py:"),
+        ("cli_nets:nothing", 2, "has no 'nothing'"),
+        ("no_such_module:make", 2, "there is no module 'no_such_module'"),
+        ("cli_nets:branchy", 4, "cannot be captured by torch.export"),
+    ],
+)
+@pytest.mark.parametrize("command", ["export", "inspect"])
+def test_errors_of_the_users_code_are_one_message(folder: Path, command: str, spec: str, code: int, words: str) -> None:
+    assert words in refused(trtprof(command, spec, "--shapes", "x:2x8"), code)
+    assert [file.name for file in folder.iterdir() if file.is_file()] == ["cli_nets.py"]
+
+
+@needs_torch
+def test_debug_keeps_the_users_traceback() -> None:
+    done = trtprof("export", "cli_nets:broken", TRTPROF_DEBUG="1")
+    assert isinstance(done.exception, Exception)
+    assert isinstance(done.exception.__cause__, ValueError)
+
+
+@needs_torch
+def test_ctrl_c_leaves_nothing_behind(folder: Path) -> None:
+    (folder / "cli_slow.py").write_text("def make():\n    raise KeyboardInterrupt\n")
+    done = trtprof("export", "cli_slow:make", "--shapes", "x:1")
+    assert done.exit_code == 130
+    assert done.stderr.endswith("stopped by Ctrl-C\n")
+    assert sorted(file.name for file in folder.iterdir() if file.is_file()) == ["cli_nets.py", "cli_slow.py"]
+    assert not list(folder.glob(".*"))

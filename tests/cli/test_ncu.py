@@ -1,0 +1,241 @@
+"""``trtprof analyze --ncu`` and ``run --confirm``: counters beside times, from files and with a stand-in for ncu."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from profiler.align.counters import function
+from profiler.base.errors import MissingError
+from profiler.base.kernel_counters import COUNTERS_FILE
+from profiler.base.records import LiveGpu
+from profiler.base.run_folder import RunFolder
+from profiler.capture.cupti import activity as cupti
+from profiler.capture.ncu import record as ncu
+from profiler.cli import app, load_commands
+from profiler.engine import backends
+from profiler.engine.inspector import read_layer_info
+from profiler.flows import run_gpu
+from profiler.flows.report import analysed as analysed_again
+from profiler.hardware import nvml
+from tests.fakes.fake_ncu import FakeNcu
+from tests.fakes.ncu_factory import counted, ncu_csv
+from tests.fakes.support import ROOT, SAMPLES
+from tests.fakes.trace_factory import Layer, Process, Work, write_trace
+
+PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
+RESNET = SAMPLES / "resnet_tiny.onnx"
+load_commands()
+
+IDLE = ("signal", "wait", "shape_call")
+SLOW_NS = 400_000
+ADA = LiveGpu(
+    index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", sms=128,
+    memory_bytes=25_757_220_864, l2_bytes=75_497_472, bus_bits=384, max_sm_clock_mhz=3105, max_memory_clock_mhz=10501,
+    driver="580.0",
+)  # fmt: skip
+
+
+def trtprof(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+# --- analyze --ncu --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    """A capture of an engine whose layers launch one kernel each, all of them slow."""
+    layers = tuple(
+        Layer(layer.name, () if layer.kind in IDLE else (Work(f"kernel_{at}", ns=SLOW_NS),))
+        for at, layer in enumerate(read_layer_info(PLAN).layers)
+    )
+    path = tmp_path / "run.sqlite"
+    write_trace(path, [Process(pid=111, layers=layers, iterations=3)])
+    return path
+
+
+def analysed(capture: Path, *more: str | Path) -> dict[str, Any]:
+    """The document of an analysis."""
+    arguments = ["analyze", PLAN, capture, "--onnx", RESNET, "--gpu", "rtx-4090", "--format", "json", *more]
+    result = trtprof(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return dict(json.loads(result.stdout))
+
+
+def test_counters_confirm_and_refute_layers(capture: Path, tmp_path: Path) -> None:
+    plain = analysed(capture)
+    found = {layer["name"]: layer for layer in plain["layers"] if (layer["bytes"] or 0) > 100_000}
+    good, bad = list(found.values())[:2]
+    path = tmp_path / "counters.csv"
+    launches = [
+        counted(good["kernels"][0]["name"], read=good["work"]["bytes_read"], written=good["work"]["bytes_written"]),
+        counted(bad["kernels"][0]["name"], read=9 * bad["bytes"]),
+        counted("a_kernel_of_nobody", read=1),
+    ]
+    path.write_text(ncu_csv(launches, form="long"))
+    for how in ([path], ["--ncu", path]):
+        told = analysed(capture, *how)
+        verdicts = {one["layer"]: one["verdict"] for one in told["confirmations"]}
+        assert verdicts == {good["name"]: "confirmed", bad["name"]: "refuted"}
+        notes = "\n".join(told["assumptions"])
+        assert "hardware counters of 3 launches, led to 2 layers: 1 confirmed, 1 refuted" in notes
+        assert "no layer runs a kernel called a_kernel_of_nobody" in notes
+        # The times, what is lost and the ledger are those of the capture alone.
+        for name in ("latency", "ledger", "layers", "coverage", "verdict"):
+            assert told[name] == plain[name]
+    said = trtprof("analyze", PLAN, capture, "--onnx", RESNET, "--gpu", "rtx-4090", "--ncu", path).stderr
+    assert f"counters: {bad['name']}: refuted: " in said
+    assert "9.00 times of it" in said
+    assert plain["confirmations"] == []
+
+
+def test_counters_change_the_confidence_of_findings(capture: Path, tmp_path: Path) -> None:
+    plain = analysed(capture)
+    bound = next(finding for finding in plain["findings"] if finding["code"] in ("RL101", "KN703"))
+    kernels = {layer["name"]: layer["kernels"][0]["name"] for layer in plain["layers"] if layer["kernels"]}
+    works = {layer["name"]: layer["work"] for layer in plain["layers"]}
+    path = tmp_path / "counters.csv"
+    path.write_text(ncu_csv([counted(kernels[name], read=works[name]["bytes_read"]) for name in bound["layers"]]))
+    told = analysed(capture, "--ncu", path)
+    after = next(finding for finding in told["findings"] if finding["layers"] == bound["layers"])
+    assert after["code"] == bound["code"]
+    counted_layers = [layer for layer in plain["layers"] if layer["name"] in bound["layers"]]
+    if all(layer["bound"] == "dram" for layer in counted_layers):
+        assert after["confidence"] > bound["confidence"]
+        assert "a counter proves it" in after["evidence"]
+
+
+def test_the_same_files_give_the_same_document(capture: Path, tmp_path: Path) -> None:
+    path = tmp_path / "counters.csv"
+    path.write_text(ncu_csv([counted(f"kernel_{at}", read=at * 1000) for at in range(30)]))
+    assert analysed(capture, path) == analysed(capture, path)
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "words"),
+    [
+        ("", 2, "is empty"),
+        ("ID,a,b\n1,2,3\n", 2, "no CSV of ncu"),
+        ("==PROF== Connected to process 7\n==ERROR== ERR_NVGPUCTRPERM - The user does not have\n", 3, "modprobe.d"),
+        ("==PROF== Connected to process 7\n==WARNING== No kernels were profiled.\n", 5, "no kernel"),
+    ],
+)
+def test_a_bad_file_of_counters_is_one_clear_error(
+    capture: Path, tmp_path: Path, content: str, code: int, words: str
+) -> None:
+    path = tmp_path / "counters.csv"
+    path.write_text(content)
+    result = trtprof("analyze", PLAN, capture, "--gpu", "rtx-4090", "--ncu", path)
+    assert result.exit_code == code
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
+def test_counters_alone_and_two_files_of_them_are_refused(capture: Path, tmp_path: Path) -> None:
+    path = tmp_path / "counters.csv"
+    path.write_text(ncu_csv([counted("a", read=1)]))
+    for given in ([PLAN, path], [path]):
+        result = trtprof("analyze", *given, "--gpu", "rtx-4090")
+        assert result.exit_code == 2
+        assert "of no use without times" in result.stderr
+    again = shutil.copy(path, tmp_path / "again.csv")
+    result = trtprof("analyze", capture, path, again, "--gpu", "rtx-4090")
+    assert result.exit_code == 2
+    assert "are both hardware counters" in result.stderr
+
+
+# --- run --confirm --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine that seems to have a GPU, where a worker stands in for it (see ``stub_gpu_worker``)."""
+    monkeypatch.setattr(nvml, "gpus", lambda: ((ADA,), ""))
+    monkeypatch.setattr(backends, "backends", lambda: [backends.BackendStatus("ort-cuda", True, "here")])
+    monkeypatch.setattr(cupti, "require", lambda: None)
+
+    def measure(index: int, **_: object) -> None:
+        raise MissingError("the GPU cannot be measured", why="there is none", fix="get one")
+
+    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
+    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
+    monkeypatch.setitem(run_gpu.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(ncu, "_PARAMETERS", tmp_path / "no parameters")
+    monkeypatch.setattr(ncu, "_USUAL_PLACES", ())
+
+
+RUN = (
+    "run", RESNET, "--backend", "ort-cuda", "--batch", "2", "--duration", "0", "--iterations", "3", "--warmUp", "0",
+    "--profile-iterations", "3", "--collector", "cupti",
+)  # fmt: skip
+
+
+@pytest.mark.usefixtures("seeming_gpu")
+def test_without_ncu_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_run(*_: object, **__: object) -> None:
+        raise AssertionError("it must not get that far")
+
+    monkeypatch.setattr(run_gpu, "capture_gpu", no_run)
+    monkeypatch.setattr(run_gpu, "_ort", no_run)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = trtprof(*RUN, "--confirm", "3", "-o", tmp_path / "run")
+    assert result.exit_code == 3
+    assert "Nsight Compute (ncu) is not installed here" in result.stderr
+
+
+def test_a_backend_without_a_gpu_has_no_use_for_it(tmp_path: Path) -> None:
+    result = trtprof("run", RESNET, "--backend", "ort-cpu", "--confirm", "1", "-o", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "--confirm is of no use with the backend ort-cpu" in result.stderr
+
+
+@pytest.mark.usefixtures("seeming_gpu")
+def test_the_worst_kernels_are_counted_and_held_against_the_prediction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeNcu(tmp_path / "nsight")
+    monkeypatch.setenv(ncu.NCU_VARIABLE, str(fake.path))
+    plain = trtprof(*RUN, "-o", tmp_path / "plain", "--format", "json")
+    assert plain.exit_code == 0, plain.stderr
+    worst = json.loads(plain.stdout)["layers"]
+    fake.counts([counted(layer["kernels"][0]["name"], read=layer["bytes"]) for layer in worst if layer["bytes"]])
+    result = trtprof(*RUN, "-o", tmp_path / "run", "--confirm", "2", "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["confirmations"]
+    assert told["versions"]["ncu"] == "2022.3.0.0"
+    (asked,) = [call for call in fake.calls() if "--kernel-name" in call]
+    names = asked[asked.index("--kernel-name") + 1].removeprefix("regex:^(").removesuffix(")$").split("|")
+    assert len(names) == 2
+    assert set(names) <= {function(kernel["name"]) for layer in told["layers"] for kernel in layer["kernels"]}
+    # What the run under ncu left is not that of the run itself, and the saved run gives the same again.
+    folder = RunFolder(tmp_path / "run")
+    assert analysed_again(folder) == folder.report()
+    assert told["profiled"]["n"] == 3
+
+
+@pytest.mark.usefixtures("seeming_gpu")
+def test_counters_that_cannot_be_read_leave_the_run_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeNcu(tmp_path / "nsight")
+    fake.behave(said="==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n", code=1)
+    monkeypatch.setenv(ncu.NCU_VARIABLE, str(fake.path))
+    result = trtprof(*RUN, "-o", tmp_path / "run", "--confirm", "1", "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["confirmations"] == []
+    (note,) = [note for note in told["assumptions"] if note.startswith("no counters: ")]
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in note
+    assert "no counters" in result.stderr
+    assert RunFolder(tmp_path / "run").has(COUNTERS_FILE)

@@ -1,0 +1,120 @@
+"""``trtprof predict`` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from profiler.cli import app, load_commands
+from tests.fakes.support import SAMPLES
+
+load_commands()
+
+GEMV, RESNET = str(SAMPLES / "gemv.onnx"), str(SAMPLES / "resnet_tiny.onnx")
+
+
+def trtprof(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+def test_the_story_in_one_line() -> None:
+    done = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--ceiling", "dram=0.92TB/s", "--ceiling", "fp32=78.65TFLOP/s")
+    assert done.exit_code == 0, done.output
+    assert "dram 273 us, next l2 " in done.stdout
+    assert "groups are estimated: no engine was built" in done.stdout
+    assert "next: " in done.stderr
+
+
+def test_gpus_by_commas_and_by_repeating_each_once() -> None:
+    done = trtprof("predict", RESNET, "--gpu", "rtx-4090,L4", "--gpu", "NVIDIA GeForce RTX 4090", "--gpu", "t4",
+                   "--format", "json", "--batch", "4", "--dtype", "fp16")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [gpu["gpu"] for gpu in found["gpus"]] == ["rtx-4090", "l4", "t4"]
+    assert found["precision"] == "fp16"
+    assert found["schema_version"]
+    assert found["model"]["inputs"][0]["shape"] == [4, 3, 64, 64]
+
+
+def test_a_datasheet_of_ones_own(tmp_path: Path) -> None:
+    from profiler.hardware import gpus
+
+    sheet = Path(gpus.__file__).with_name("specs") / "l4.toml"
+    (tmp_path / "mine.toml").write_bytes(sheet.read_bytes())
+    done = trtprof("predict", GEMV, "--gpu", str(tmp_path / "mine.toml"), "--format", "json")
+    assert json.loads(done.stdout)["gpus"][0]["gpu"] == "mine"
+
+
+def test_level_nodes_fuses_nothing() -> None:
+    def layers(*more: str) -> int:
+        done = trtprof("predict", RESNET, "--gpu", "l4", "--format", "json", *more)
+        return len(json.loads(done.stdout)["gpus"][0]["layers"])
+
+    assert layers("--level", "nodes") == 53  # all but the Flatten
+    assert layers() == 19
+
+
+def test_every_suffix_is_written_and_nothing_overwritten(tmp_path: Path) -> None:
+    files = [tmp_path / f"r.{suffix}" for suffix in ("svg", "png", "json", "csv", "md", "txt")]
+    asked = [part for file in files for part in ("-o", str(file))]
+    done = trtprof("predict", RESNET, "--gpu", "l4", *asked)
+    assert done.exit_code == 0, done.output
+    assert all(f"wrote {file}" in done.stderr for file in files)
+    before = [file.read_bytes() for file in files]
+    assert all(before)
+    refused = trtprof("predict", RESNET, "--gpu", "t4", "-o", str(files[0]))
+    assert refused.exit_code == 2
+    assert "will not be overwritten" in refused.stderr
+    again = trtprof("predict", RESNET, "--gpu", "l4", *asked, "--force")
+    assert again.exit_code == 0
+    assert [file.read_bytes() for file in files] == before
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--gpu", "rtx-4909"), "rtx-4090"),
+        (("--gpu", "l4", "--dtype", "fp4"), "known: model, fp32, tf32"),
+        (("--gpu", "l4", "--level", "tensors"), "known: auto, layers, groups, nodes"),
+        (("--gpu", "l4", "--accumulate", "int32"), "fp32 or fp16"),
+        (("--gpu", "l4", "--ceiling", "drum=3e12"), "'drum'"),
+        (("--gpu", "l4", "--clock", "-5"), "positive"),
+        (("--gpu", "l4", "--format", "sarif"), "known: csv, html, json"),
+        (("--gpu", "l4", "-o", "r.pdf"), "known suffixes"),
+    ],
+)
+def test_one_clear_message(more: tuple[str, ...], words: str) -> None:
+    done = trtprof("predict", GEMV, *more)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert "fix:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_gpu_named_or_here_a_few_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profiler.hardware.nvml.gpus", lambda: ((), "no driver is installed here"))
+    done = trtprof("predict", GEMV)
+    assert done.exit_code == 2
+    assert "no driver is installed here" in done.stderr
+    assert "--gpu NAME, such as " in done.stderr
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    done = trtprof("predict", GEMV, "--gpu", "l4", "-o", str(tmp_path / "no" / "r.svg"))
+    assert done.exit_code == 3
+    assert "cannot be written" in done.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nimport profiler.cli.predict\n"
+        "print(*sorted({'pandas', 'onnx', 'numpy', 'matplotlib', 'msgspec', 'rich'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == ""

@@ -1,0 +1,375 @@
+"""``trtprof report``: every format, tables into a folder, the browser, tags, redaction, and the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from profiler.base.run_folder import RunFolder
+from profiler.cli import app, load_commands
+from profiler.report import REPORTERS
+from profiler.report.tables import TABLES
+from tests.fakes.support import ROOT
+
+load_commands()
+
+EXAMPLE = ROOT / "reports" / "example"
+
+
+def trtprof(*arguments: str) -> Result:
+    given = {
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "TRTPROF_CONFIG": "",
+        "DISPLAY": "",
+        "WAYLAND_DISPLAY": "",
+        "BROWSER": "",
+    }
+    return CliRunner().invoke(app, list(arguments), env=given)
+
+
+def refused(done: Result, code: int = 2) -> str:
+    assert done.exit_code == code, done.output
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert "fix:" in done.stderr
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stderr.split())
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    """A copy of the example under reports/."""
+    folder = tmp_path / "reports" / "example"
+    folder.mkdir(parents=True)
+    for name in ("report.json", "report.html", "request.json"):
+        shutil.copyfile(EXAMPLE / name, folder / name)
+    return str(folder)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What would have been opened in a browser."""
+    urls: list[str] = []
+
+    def open_in_browser(url: str) -> str:
+        urls.append(url)
+        return ""
+
+    monkeypatch.setattr("profiler.cli.browser.open_in_browser", open_in_browser)
+    return urls
+
+
+# --- formats -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REPORTERS.keys())
+def test_every_format_goes_to_a_file_by_its_suffix(run: str, name: str) -> None:
+    reporter = REPORTERS.get(name)
+    assert reporter is not None
+    out = Path(f"out{reporter.suffix}")
+    done = trtprof("report", run, "-o", str(out), *(["--format", name] if name == "text" else []))
+    assert done.exit_code == 0, done.output
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith(f"wrote {out}")
+    assert out.stat().st_size > 100
+    refused(trtprof("report", run, "-o", str(out)))
+    assert trtprof("report", run, "-o", str(out), "--force").exit_code == 0
+
+
+@pytest.mark.parametrize("name", [one.name for one in REPORTERS.values() if not one.binary])
+def test_every_text_goes_to_stdout(run: str, name: str) -> None:
+    done = trtprof("report", run, "--format", name)
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout) > 100
+
+
+@pytest.mark.parametrize("name", [one.name for one in REPORTERS.values() if one.binary])
+def test_binary_goes_to_a_pipe_and_to_no_terminal(run: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter = REPORTERS.get(name)
+    assert reporter is not None
+    done = trtprof("report", run, "--format", name)
+    assert done.exit_code == 0
+    assert done.stdout_bytes[:4] in (b"\x89PNG", b"PAR1")
+    monkeypatch.setattr("profiler.cli.output.sys", _Terminal())
+    from profiler.base.errors import UsageError
+    from profiler.cli.output import refuse_binary
+
+    with pytest.raises(UsageError, match="is not for a terminal") as caught:
+        refuse_binary(name)
+    assert f"-o report{reporter.suffix}" in caught.value.fix
+
+
+class _Terminal:
+    """The part of ``sys`` that tells a terminal."""
+
+    def __init__(self) -> None:
+        self.stdout = self
+
+    @staticmethod
+    def isatty() -> bool:
+        return True
+
+
+def test_several_files_are_written_at_once(run: str) -> None:
+    done = trtprof("report", run, "-o", "a.md", "-o", "b.json", "-o", "c.png", "--figure", "ledger")
+    assert done.exit_code == 0, done.output
+    assert Path("b.json").read_text() == trtprof("report", run, "--format", "json").stdout
+    assert Path("c.png").read_bytes().startswith(b"\x89PNG")
+    assert "wrote a.md, b.json, c.png" in done.stderr
+
+
+def test_a_file_and_stdout_are_both_served(run: str) -> None:
+    done = trtprof("report", run, "-o", "a.json", "-o", "-")
+    assert done.stdout == trtprof("report", run).stdout
+    assert Path("a.json").is_file()
+
+
+@pytest.mark.parametrize("name", [one.name for one in REPORTERS.values() if one.tables])
+def test_a_folder_takes_all_tables(run: str, name: str) -> None:
+    reporter = REPORTERS.get(name)
+    assert reporter is not None
+    done = trtprof("report", run, "--format", name, "-o", "tables/")
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in Path("tables").iterdir()) == sorted(f"{t}{reporter.suffix}" for t in TABLES)
+    assert f"wrote tables/ ({len(tuple(TABLES))} tables)" in done.stderr
+    refused(trtprof("report", run, "--format", name, "-o", "tables"))
+
+
+def test_one_table_is_chosen_by_its_name(run: str) -> None:
+    text = trtprof("report", run, "--format", "csv", "--table", "ledger").stdout
+    assert text != trtprof("report", run, "--format", "csv").stdout
+    assert text.startswith(Path(_table(run, "ledger")).read_text()[:20])
+
+
+def _table(run: str, name: str) -> str:
+    assert trtprof("report", run, "--format", "csv", "--table", name, "-o", "folder-of-one/").exit_code == 0
+    assert [path.name for path in Path("folder-of-one").iterdir()] == [f"{name}.csv"]
+    return f"folder-of-one/{name}.csv"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-o", "folder/"), "no suffix tells the format"),
+        (("--format", "json", "-o", "folder/"), "only a format of tables"),
+        (("--table", "nope", "--format", "csv"), "--table nope is not known"),
+        (("--figure", "pie", "-o", "x.png"), "--figure pie is not known"),
+        (("--by", "colour"), "known: layer, node, type, kernel"),
+        (("-o", "x.docx"), "no report format for the file"),
+        (("--format", "pdf"), "no report format 'pdf'"),
+        (("-o", "x.csv", "-o", "x.csv"), "names the same file twice"),
+        (("--redact-map", "m.json"), "--redact-map without --redact"),
+        (("--tag", "two words"), "is no tag"),
+        (("--untag", "nope"), "has no tag"),
+        (("--serve", "--format", "json"), "--format is of no use with --serve"),
+        (("--serve", "--host", "192.168.0.1"), "is refused"),
+    ],
+)
+def test_one_clear_message(run: str, arguments: tuple[str, ...], words: str) -> None:
+    place = [] if "--serve" in arguments else [run]
+    assert words in refused(trtprof("report", *place, *arguments))
+
+
+@pytest.mark.parametrize("by", ["layer", "node", "type", "kernel"])
+def test_rows_are_of_what_was_asked_for(run: str, by: str) -> None:
+    done = trtprof("report", run, "--by", by)
+    assert done.exit_code == 0
+    assert (done.stdout == trtprof("report", run).stdout) is (by == "layer")
+
+
+def test_the_roofline_is_drawn_where_it_is_asked_for_or_there_is_room(run: str) -> None:
+    def drawn(*arguments: str) -> bool:
+        return "GFLOP/s" in trtprof("report", run, *arguments).stdout
+
+    assert [drawn(), drawn("--roofline"), drawn("--top", "3"), drawn("--top", "3", "--no-roofline")] == [
+        False, True, True, False,
+    ]  # fmt: skip
+
+
+def test_the_file_next_says_where_to_open_it(run: str) -> None:
+    for reporter in REPORTERS.values():
+        if reporter.name in ("perfetto", "speedscope"):
+            done = trtprof("report", run, "-o", f"t{reporter.suffix}")
+            assert {"perfetto": "ui.perfetto.dev", "speedscope": "speedscope.app"}[reporter.name] in done.stderr
+
+
+def test_the_newest_run_is_taken_where_none_is_named(run: str) -> None:
+    done = trtprof("report")
+    assert done.stdout == trtprof("report", run).stdout
+    assert done.stderr.startswith(f"{Path('reports') / 'example'}: the newest run")
+    shutil.rmtree("reports")
+    assert "no finished run in reports" in refused(trtprof("report"), 3)
+
+
+def test_report_json_names_its_folder(run: str) -> None:
+    assert trtprof("report", f"{run}/report.json").stdout == trtprof("report", run).stdout
+
+
+# --- the browser -------------------------------------------------------------------------------
+
+
+def test_the_page_of_the_folder_is_opened(run: str, opened: list[str]) -> None:
+    page = Path(run) / "report.html"
+    os.utime(page)
+    done = trtprof("report", run, "--open")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.strip() == str(page)
+    assert opened == [page.as_uri()]
+
+
+@pytest.mark.parametrize("how", ["absent", "old", "redacted"])
+def test_a_page_is_made_for_the_moment(run: str, opened: list[str], how: str) -> None:
+    page = Path(run) / "report.html"
+    if how == "absent":
+        page.unlink()
+    elif how == "old":
+        os.utime(page, ns=(1, 1))
+    done = trtprof("report", run, "--open", *(["--redact"] if how == "redacted" else []))
+    made = Path(done.stdout.strip())
+    try:
+        assert made != page
+        assert opened == [made.as_uri()]
+        assert ("resnet_tiny" in made.read_text()) is (how != "redacted")
+    finally:
+        made.unlink()
+
+
+def test_the_page_that_is_written_is_the_one_that_is_opened(run: str, opened: list[str]) -> None:
+    done = trtprof("report", run, "-o", "page.html", "--open")
+    assert done.stdout.strip() == "page.html"
+    assert opened == [Path("page.html").resolve().as_uri()]
+
+
+def test_without_a_display_the_path_is_what_is_left(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    done = trtprof("report", run, "--open")
+    assert done.exit_code == 0
+    assert Path(done.stdout.strip()).is_file()
+    assert "there is no display here" in done.stderr
+
+
+# --- tags --------------------------------------------------------------------------------------
+
+
+def test_tags_are_given_and_taken(run: str) -> None:
+    before = (Path(run) / "report.json").read_bytes()
+    assert trtprof("report", run, "--tag", "v2", "--tag", "baseline").stdout == "baseline v2\n"
+    assert RunFolder(Path(run)).report().tags == ("baseline", "v2")
+    assert json.loads(trtprof("report", run, "--format", "json").stdout)["tags"] == ["baseline", "v2"]
+    assert trtprof("report", run, "--untag", "v2").stdout == "baseline\n"
+    assert (Path(run) / "report.json").read_bytes() == before
+
+
+def test_a_folder_without_a_run_gets_no_tags(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    refused(trtprof("report", "empty", "--tag", "x"), 3)
+    assert not list((tmp_path / "empty").iterdir())
+
+
+@pytest.mark.usefixtures("no_calibration")
+def test_a_run_gets_its_tags(tmp_path: Path) -> None:
+    quick = [
+        "--duration",
+        "0",
+        "--iterations",
+        "3",
+        "--warmUp",
+        "0",
+        "--profile-iterations",
+        "3",
+        "--backend",
+        "ort-cpu",
+    ]
+    model = str(ROOT / "sample_models" / "resnet_tiny.onnx")
+    assert "is no tag" in trtprof("run", model, *quick, "-o", "out", "--tag", "a b").stderr
+    assert not Path("out").exists()
+    done = trtprof("run", model, *quick, "-o", "out", "--tag", "nightly", "--by", "type")
+    assert done.exit_code == 0, done.output
+    assert RunFolder(tmp_path / "out").tags() == ("nightly",)
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["tags"] == []
+
+
+# --- redaction ---------------------------------------------------------------------------------
+
+
+def test_names_are_replaced_and_kept_apart(run: str) -> None:
+    done = trtprof("report", run, "--redact", "--redact-map", "map.json", "-o", "r.json", "-o", "r.html", "-o", "r.md")
+    assert done.exit_code == 0, done.output
+    for name in ("r.json", "r.html", "r.md"):
+        text = Path(name).read_text()
+        assert "resnet_tiny" not in text
+        assert "/stem/conv" not in text
+    names = json.loads(Path("map.json").read_text())
+    assert names["model"] == "resnet_tiny"
+    assert names["node_0001"] == "/stem/conv/Conv"
+    assert "map.json" in done.stderr
+    assert "exists" in refused(trtprof("report", run, "--redact", "--redact-map", "map.json"))
+
+
+def test_a_redacted_report_has_the_same_numbers(run: str) -> None:
+    open_, closed = (
+        json.loads(trtprof("report", run, "--format", "json", *more).stdout) for more in ([], ["--redact"])
+    )
+    assert closed["latency"] == open_["latency"]
+    assert [row["ns"] for row in closed["ledger"]] == [row["ns"] for row in open_["ledger"]]
+    assert closed["device"]["name"] == open_["device"]["name"]
+
+
+def test_the_name_of_the_folder_is_a_name_too(run: str) -> None:
+    for name in ("sarif", "junit"):
+        assert "example" in trtprof("report", run, "--format", name).stdout
+        assert "example" not in trtprof("report", run, "--format", name, "--redact").stdout
+
+
+# --- the server --------------------------------------------------------------------------------
+
+
+def test_the_server_says_its_address_and_ends_with_ctrl_c(run: str) -> None:
+    command = [sys.executable, "-c", "from profiler.cli import main; main()", "report", "--serve", "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - our own server
+            assert "resnet_tiny" in answer.read().decode()
+        server.send_signal(signal.SIGINT)
+        _, talk = server.communicate(timeout=20)
+        assert server.returncode == 0
+    assert "Ctrl-C ends it" in talk
+    assert "Traceback" not in talk
+
+
+def test_files_made_elsewhere_are_redacted_too(tmp_path: Path) -> None:
+    from profiler.engine.inspector import read_layer_info
+
+    log = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
+    rows = [{"name": layer.name, "averageMs": 0.02, "medianMs": 0.02} for layer in read_layer_info(log).layers]
+    (tmp_path / "profile.json").write_text(json.dumps([{"count": 100}, *rows]))
+    model = str(ROOT / "sample_models" / "resnet_tiny.onnx")
+    files = [str(log), "profile.json", "--onnx", model, "--gpu", "l4"]
+    done = trtprof("analyze", *files, "--redact", "-o", "r.json", "-o", "r.png", "-o", "r.parquet", "--table", "ledger")
+    assert done.exit_code == 0, done.output
+    assert Path("r.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("r.parquet").read_bytes().startswith(b"PAR1")
+    for text in (done.stdout, Path("r.json").read_text()):
+        assert "/stem/" not in text
+        assert "resnet" not in text
+    assert "a prediction" in refused(trtprof("analyze", str(log), "--gpu", "l4", "--redact"))

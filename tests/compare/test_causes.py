@@ -1,0 +1,286 @@
+"""What a difference is made of: a case for every cause, and the laws of the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from profiler.base.records import Comparison, Device, LayerResult, LedgerRow, Run
+from profiler.compare import compare
+from tests.fakes.compare_factory import L, chain, make_run, save
+from tests.fakes.support import fixed_ceilings
+
+NODES = chain("Conv", "Relu", "Conv", "Relu", "MatMul")
+LAYERS = (L("a", ("n0", "n1"), 40_000), L("b", ("n2", "n3"), 30_000), L("c", ("n4",), 10_000, "gemm", op_type="MatMul"))
+
+
+def compared(tmp_path: Path, before: Run, after: Run, probes: tuple[float, float] | None = None) -> Comparison:
+    folders = [
+        save(tmp_path / name, run, probe_ns=(probes[at],) * 3 if probes else ())
+        for at, (name, run) in enumerate((("before", before), ("after", after)))
+    ]
+    one = compare([[folders[0]], [folders[1]]]).comparisons[0]
+    check_sums(one)
+    return one
+
+
+def check_sums(one: Comparison) -> None:
+    assert sum(row.ns for row in one.ledger) == one.latency.difference_ns.value
+    assert one.after.latency.median_ns - one.before.latency.median_ns == one.latency.difference_ns.value
+    for region in one.regions:
+        assert sum(region.parts.values()) == region.difference_ns == region.after_ns - region.before_ns
+
+
+def causes(one: Comparison) -> dict[str, int]:
+    return {row.cause: row.ns for row in one.ledger if row.ns}
+
+
+def with_layers(*changes: L) -> tuple[L, ...]:
+    by_name = {layer.name: layer for layer in changes}
+    return tuple(by_name.get(layer.name, layer) for layer in LAYERS)
+
+
+def test_a_run_with_itself_is_all_zero(tmp_path: Path) -> None:
+    folder = save(tmp_path / "run", make_run(NODES, LAYERS, host_ns=500))
+    one = compare([[folder], [folder]]).comparisons[0]
+    assert not causes(one)
+    assert one.latency.answer == "not significant"
+    assert one.latency.difference_ns.low == one.latency.difference_ns.high == 0
+    assert {region.difference_ns for region in one.regions} == {0}
+    assert {region.answer for region in one.regions} == {"not significant"}
+    assert not one.facts
+    assert one.verdict.startswith("no significant change")
+
+
+def test_another_kernel(tmp_path: Path) -> None:
+    slow = make_run(NODES, with_layers(L("b", ("n2", "n3"), 60_000, "sm50_conv")))
+    one = compared(tmp_path, make_run(NODES, LAYERS), slow)
+    assert causes(one) == {"kernel changed": 30_000}
+    assert one.latency.answer == "slower"
+    region = one.regions[0]
+    assert region.nodes_before == ("n2", "n3")
+    assert region.answer == "slower"
+    assert "conv became sm50_conv" in region.reason
+    assert "kernel changed" in one.verdict
+    assert "n2 +1" in one.verdict
+    assert one.ledger[0].kind == "fact"
+
+
+def test_other_fusion(tmp_path: Path) -> None:
+    apart = (L("a", ("n0",), 40_000), L("a2", ("n1",), 9_000, op_type="Relu"), *LAYERS[1:])
+    one = compared(tmp_path, make_run(NODES, LAYERS), make_run(NODES, apart))
+    assert causes(one) == {"fusion changed": 9_000}
+    assert one.regions[0].layers_after == ("a", "a2")
+    assert "1 layer became 2 layers" in one.regions[0].reason
+
+
+def test_another_precision_with_nodes_that_quantise(tmp_path: Path) -> None:
+    nodes = [NODES[0], NODES[1], ("q", "QuantizeLinear"), ("d", "DequantizeLinear"), *NODES[2:]]
+    layers = (
+        L("A", ("n0",), 11_000, "qconv", "int8"), L("A2", ("n1",), 1_000, "qrelu", "int8"),
+        L("Q", ("q",), 500, "quantise"),
+        L("B", ("d", "n2", "n3"), 8_000, "qconv", "int8"), L("C", ("n4",), 4_000, "qgemm", "int8", op_type="MatMul"),
+    )  # fmt: skip
+    one = compared(tmp_path, make_run(NODES, LAYERS), make_run(nodes, layers))
+    assert causes(one) == {"precision changed": 24_500 - 80_000}
+    assert {region.match for region in one.regions} == {"same names", "only after"}
+    assert "fp32 became int8" in one.regions[0].reason
+
+
+def test_a_replaced_node_is_other_work_though_fusion_and_kernels_follow(tmp_path: Path) -> None:
+    nodes = [NODES[0], ("n1", "Erf"), *NODES[2:]]
+    layers = (L("a", ("n0",), 38_000), L("erf", ("n1",), 50_000, "erf", op_type="Erf"), *LAYERS[1:])
+    one = compared(tmp_path, make_run(NODES, LAYERS), make_run(nodes, layers))
+    assert causes(one) == {"work changed": 48_000}
+    assert one.regions[0].reason == "Relu became Erf"
+    assert one.ledger[0].kind == "fact"
+    assert one.regions[0].match == "same place"
+
+
+def eight(layer: L, ns: int) -> L:
+    return layer._replace(ns=ns, flops=8 * layer.flops, bytes=8 * layer.bytes, shapes="8x8 -> 8x8")
+
+
+def batched(ns: tuple[int, int, int]) -> Run:
+    layers = [eight(layer, time) for layer, time in zip(LAYERS, ns, strict=True)]
+    return make_run(NODES, layers, node_flops=dict.fromkeys((name for name, _ in NODES), 8000))
+
+
+def test_a_larger_batch_is_other_work(tmp_path: Path) -> None:
+    one = compared(tmp_path, make_run(NODES, LAYERS), batched((320_000, 200_000, 60_000)))
+    assert causes(one) == {"work changed": 500_000}
+    assert one.ledger[0].kind == "estimate"
+
+
+def test_what_the_work_cannot_explain_stays_with_the_kernels(tmp_path: Path) -> None:
+    one = compared(tmp_path, make_run(NODES, LAYERS), batched((900_000, 240_000, 80_000)))
+    assert set(causes(one)) == {"work changed", "same kernels, other time"}
+    # In proportion to eight times the work: 40 us would be 320 us.
+    assert causes(one)["work changed"] > causes(one)["same kernels, other time"] > 0
+
+
+def test_other_threads_are_another_roof(tmp_path: Path) -> None:
+    half = tuple(layer._replace(ns=layer.ns * 11 // 20) for layer in LAYERS)
+    one_thread = msgspec.structs.replace(fixed_ceilings(), threads=1)
+    two = msgspec.structs.replace(fixed_ceilings(2.0), threads=2)
+    one = compared(
+        tmp_path, make_run(NODES, LAYERS, ceilings=one_thread), make_run(NODES, half, ceilings=two),
+    )  # fmt: skip
+    assert causes(one) == {"roof changed": -36_000}
+    assert any(fact.what == "threads" for fact in one.facts)
+
+
+def test_a_slower_clock(tmp_path: Path) -> None:
+    slow = tuple(layer._replace(ns=layer.ns * 5 // 4) for layer in LAYERS)
+    one = compared(
+        tmp_path, make_run(NODES, LAYERS), make_run(NODES, slow), probes=(8e5, 1e6),
+    )  # fmt: skip
+    found = causes(one)
+    assert found["clock changed"] == pytest.approx(20_000, abs=20)
+    # The interval holds both what was measured and what is left at the same speed.
+    assert one.latency.answer == "not significant"
+    assert "0.8 times the speed" in one.latency.reason
+    assert any(fact.what == "speed of the machine" for fact in one.facts)
+
+
+def test_layers_that_wait_for_memory_do_not_follow_the_clock(tmp_path: Path) -> None:
+    bound = tuple(layer._replace(bound="dram") for layer in LAYERS)
+    slow = tuple(layer._replace(ns=layer.ns * 5 // 4) for layer in bound)
+    one = compared(
+        tmp_path, make_run(NODES, bound), make_run(NODES, slow), probes=(8e5, 1e6),
+    )  # fmt: skip
+    assert causes(one) == {"same kernels, other time": 20_000}
+
+
+def test_parts_on_one_side_alone(tmp_path: Path) -> None:
+    more = [*NODES, ("n5", "TopK")]
+    layers = (*LAYERS, L("d", ("n5",), 5_000, "topk", op_type="TopK"))
+    short, long = make_run(NODES, LAYERS), make_run(more, layers)
+    assert causes(compared(tmp_path / "x", short, long)) == {"only after": 5_000}
+    assert causes(compared(tmp_path / "y", long, short)) == {"only before": -5_000}
+
+
+def test_host_copies_and_what_the_profiler_did_not_see(tmp_path: Path) -> None:
+    before = make_run(NODES, LAYERS, host_ns=2_000)
+    after = make_run(NODES, LAYERS, host_ns=3_000, latency_ns=100_000)
+    rows = (*after.ledger[:2], LedgerRow(cause="gaps between layers", ns=4_000, kind="fact"))
+    rest = LedgerRow(cause="unexplained", ns=100_000 - sum(row.ns for row in rows), kind="remainder")
+    one = compared(tmp_path, before, msgspec.structs.replace(after, ledger=(*rows, rest)))
+    assert causes(one) == {"host": 1_000, "copies and gaps": 4_000, "unexplained": 13_000}
+    assert {row.cause: row.kind for row in one.ledger}["copies and gaps"] == "fact"
+
+
+def test_kernels_of_no_layer_are_seen(tmp_path: Path) -> None:
+    before, after = make_run(NODES, LAYERS), make_run(NODES, LAYERS, latency_ns=87_000)
+    rows = (
+        LedgerRow(cause="kernel inefficiency", ns=80_000, kind="estimate"),
+        LedgerRow(cause="kernels without a price", ns=7_000, kind="fact"),
+    )
+    assert causes(compared(tmp_path, before, msgspec.structs.replace(after, ledger=rows))) == {"only after": 7_000}
+
+
+def test_a_reformat_belongs_to_the_layer_that_it_serves(tmp_path: Path) -> None:
+    reorder = L("re", (), 3_000, "reorder", "", "ReorderInput", "layout", 0)
+    after = make_run(NODES, (LAYERS[0], reorder, *LAYERS[1:]), layer_edges=[("a", "re"), ("re", "b")])
+    one = compared(tmp_path, make_run(NODES, LAYERS), after)
+    assert one.regions[0].layers_after in (("re", "b"), ("b", "re"))
+    assert causes(one) == {"kernel changed": 3_000}
+    alone = make_run(NODES, (LAYERS[0], reorder, *LAYERS[1:]))
+    apart = compared(tmp_path / "alone", make_run(NODES, LAYERS), alone)
+    assert apart.regions[0].name == "ReorderInput of no node"
+    assert causes(apart) == {"only after": 3_000}
+
+
+def test_another_device_is_said(tmp_path: Path) -> None:
+    gpu = Device(name="a GPU", kind="gpu")
+    fast = tuple(layer._replace(ns=layer.ns // 4, kernel="sm80") for layer in LAYERS)
+    one = compared(tmp_path, make_run(NODES, LAYERS), make_run(NODES, fast, device=gpu, ceilings=fixed_ceilings(4.0)))
+    assert "roof changed" in causes(one)
+    assert any("different devices" in note for note in one.notes)
+
+
+def renamed_layers(run: Run) -> Run:
+    def layer(one: LayerResult) -> LayerResult:
+        kernels = tuple(msgspec.structs.replace(kernel, layer=f"engine/{one.name}") for kernel in one.kernels)
+        return msgspec.structs.replace(one, name=f"engine/{one.name}", kernels=kernels)
+
+    graph = run.graph
+    assert graph is not None
+    return msgspec.structs.replace(
+        run,
+        layers=tuple(map(layer, run.layers)),
+        graph=msgspec.structs.replace(graph, layers=tuple(f"engine/{name}" for name in graph.layers)),
+    )
+
+
+def renamed_nodes(run: Run) -> Run:
+    return msgspec.structs.replace(
+        run,
+        nodes=tuple(msgspec.structs.replace(node, name=f"export/{node.name}") for node in run.nodes),
+        layers=tuple(
+            msgspec.structs.replace(layer, nodes=tuple(f"export/{name}" for name in layer.nodes))
+            for layer in run.layers
+        ),
+    )
+
+
+@st.composite
+def engines(draw: st.DrawFn) -> Run:
+    """An engine of the chain that fuses neighbours as it likes."""
+    layers, at = [], 0
+    while at < len(NODES):
+        count = draw(st.integers(1, len(NODES) - at))
+        names = tuple(name for name, _ in NODES[at : at + count])
+        ns, kernel = draw(st.integers(100, 50_000)), draw(st.sampled_from(["conv", "gemm"]))
+        layers.append(L(f"l{at}", names, ns, kernel, draw(st.sampled_from(["fp32", "fp16"]))))
+        at += count
+    return make_run(NODES, layers, host_ns=draw(st.integers(0, 500)))
+
+
+LAW = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(engines(), engines())
+@LAW
+def test_rows_sum_and_swapped_sides_negate(tmp_path: Path, first: Run, second: Run) -> None:
+    there, back = compared(tmp_path, first, second), compared(tmp_path, second, first)
+    assert there.latency.difference_ns.value == -back.latency.difference_ns.value
+    swapped = {"only before": "only after", "only after": "only before"}
+    assert causes(there) == {swapped.get(cause, cause): -ns for cause, ns in causes(back).items()}
+    opposite = {"slower": "faster", "faster": "slower", "not significant": "not significant"}
+    assert sorted((r.difference_ns, str(r.answer)) for r in there.regions) == sorted(
+        (-r.difference_ns, opposite[str(r.answer)]) for r in back.regions
+    )
+
+
+@given(engines(), engines())
+@LAW
+def test_names_of_engine_layers_mean_nothing(tmp_path: Path, first: Run, second: Run) -> None:
+    as_is, renamed = compared(tmp_path, first, second), compared(tmp_path, first, renamed_layers(second))
+    assert as_is.ledger == renamed.ledger
+    assert as_is.latency == renamed.latency
+    without = [msgspec.structs.replace(region, layers_after=()) for region in as_is.regions]
+    assert without == [msgspec.structs.replace(region, layers_after=()) for region in renamed.regions]
+
+
+@given(engines(), engines())
+@LAW
+def test_names_of_nodes_only_change_how_they_were_matched(tmp_path: Path, first: Run, second: Run) -> None:
+    as_is, renamed = compared(tmp_path, first, second), compared(tmp_path, first, renamed_nodes(second))
+    assert as_is.ledger == renamed.ledger
+    assert {region.match for region in renamed.regions} == {"same place"}
+    plain = [msgspec.structs.replace(region, nodes_after=(), match="same names") for region in as_is.regions]
+    assert plain == [msgspec.structs.replace(region, nodes_after=(), match="same names") for region in renamed.regions]
+
+
+def test_ten_thousand_layers(tmp_path: Path) -> None:
+    nodes = chain(*["Conv", "Relu"] * 5000)
+    layers = [L(f"l{at}", (f"n{at}",), 1000 + at % 7) for at in range(len(nodes))]
+    one = compared(tmp_path, make_run(nodes, layers), make_run(nodes, [*layers[:-1], layers[-1]._replace(ns=90_000)]))
+    assert len(one.regions) == 10_000
+    assert one.regions[0].name == "n9999"
+    assert [region.answer for region in one.regions[:2]] == ["slower", "not significant"]

@@ -1,0 +1,258 @@
+"""The five contracts, on real runs of every real model."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from profiler.analysis.cpu import analyse
+from profiler.base import run_folder
+from profiler.base.records import Capture, Ceilings, Engine, Run, Source, Work
+from profiler.base.run_folder import RunFolder
+from profiler.cost import COSTS, work_of
+from profiler.cost.fused import work_of_group
+from profiler.flows.options import RunOptions
+from profiler.flows.report import render
+from profiler.flows.run import execute
+from profiler.report.formats.json_ import schema
+from profiler.source.request import ModelRequest
+from tests.fakes.support import CAPTURES, fixed_ceilings, real_models
+
+QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
+    """Folders of runs made by this module, by model name; each model runs once."""
+    return {}
+
+
+def folder_of(model: Path, runs: dict[str, RunFolder], factory: pytest.TempPathFactory) -> RunFolder:
+    if model.stem not in runs:
+        out = factory.mktemp("run") / model.stem
+        runs[model.stem] = execute(RunOptions(model=ModelRequest.of(model), output=str(out), **QUICK))  # type: ignore[arg-type]
+    return runs[model.stem]
+
+
+@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.parametrize("model", real_models(), ids=lambda path: path.stem)
+def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = folder_of(model, runs, tmp_path_factory)
+    run = folder.report()
+    kernels = folder.table(run_folder.KERNELS)
+
+    # 1. Conservation: what was captured is what was attributed, to the ns.
+    attributed = sum(match.total_ns for layer in run.layers for match in layer.kernels)
+    attributed += sum(match.total_ns for match in run.kernels_unattributed)
+    assert attributed == run.captured_ns == int(kernels["self_ns"].sum())
+    assert run.coverage.exact + run.coverage.inferred >= 0.98
+
+    # 2. The ledger closes on the latency without the profiler.
+    assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+
+    # 3. No point above the roof without a trust finding.
+    margin = 0.95
+    above = {
+        layer.name
+        for layer in run.layers
+        if layer.ideal_ns is not None
+        and layer.measured_ns < margin * layer.ideal_ns
+        and layer.ideal_ns - layer.measured_ns > 1000
+    }
+    assert above == {finding.where for finding in run.findings if finding.code == "TR901"}
+
+    # What is drawn of one inference is all of it, and whom a layer reads from runs before it.
+    assert run.timeline is not None
+    assert run.graph is not None
+    shown = kernels[kernels["iteration"] == run.timeline.iteration]
+    assert sum(run.timeline.dur_ns) == int(shown["dur_ns"].sum())
+    assert {run.timeline.layers[at] for at in run.timeline.layer} == set(shown["layer"])
+    assert set(run.graph.layers) == {layer.name for layer in run.layers}
+    assert all(maker < reader for maker, reader in zip(run.graph.layer_from, run.graph.layer_to, strict=True))
+    if len(run.layers) > 1:
+        assert set(run.graph.layer_from) | set(run.graph.layer_to) == set(range(len(run.layers)))
+
+    # 4. Nothing is unknown here, and every node has a fate.
+    assert run.unsupported == ()
+    assert {node.fate for node in run.nodes} <= {"layer", "folded", "eliminated"}
+
+    # The cost of what the backend made and of the ONNX nodes it was made from are two counts of the same
+    # products; blocked layouts pad channels, and twins with equal weights are merged into one.
+    ops = {node.name: node.op for node in folder.read(run_folder.SOURCE, Source).nodes}
+    layers = {layer.name: layer for layer in folder.read(run_folder.ENGINE, Engine).layers}
+    for result in run.layers:
+        group = [ops[name] for name in result.nodes]
+        products = [op for op in group if (work_of(op) or Work()).tensor_flops]
+        blocked = layers[result.name].op.domain == "com.microsoft.nchwc"
+        if result.match == "exact" and len(products) == 1 and not blocked:
+            found = work_of_group(group)
+            assert found is not None
+            assert result.work is not None
+            assert found.tensor_flops == result.work.tensor_flops, result.name
+
+    # 5. Analysed again, the same bytes.
+    again = render(analyse(folder), "json")
+    assert again.encode() == folder.file(run_folder.REPORT).read_bytes()
+
+    document = json.loads(again)
+    jsonschema.Draft202012Validator(schema()).validate(document)
+    assert sum(row["ns"] for row in document["ledger"]) == document["latency"]["median_ns"]
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason="the folder of captures made by others is not beside this checkout")
+def test_captures_are_among_the_models() -> None:
+    names = {path.stem for path in real_models()}
+    assert {"RFB-320_simplified", "silero_vad_16k_op15", "polygraphy__qdq_conv", "polygraphy__residual_block"} <= names
+
+
+def _run(model: Path, out: Path) -> Run:
+    return execute(RunOptions(model=ModelRequest.of(model), output=str(out), **QUICK)).report()  # type: ignore[arg-type]
+
+
+def test_a_layer_above_the_roof_is_a_trust_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ceilings a thousand times too low, every large layer is impossibly fast and must be doubted."""
+    slow = fixed_ceilings(scale=1e-3)
+    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: slow)
+    run = _run(next(path for path in real_models() if path.stem == "resnet_tiny"), tmp_path / "run")
+    doubted = {finding.where for finding in run.findings if finding.code == "TR901"}
+    assert doubted
+    assert all(finding.lost_ns == 0 for finding in run.findings if finding.kind == "trust")
+    assert not doubted & {layer for finding in run.findings if finding.kind != "trust" for layer in finding.layers}
+
+
+def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were measured while the machine was busy; those that a run measures itself are left to be doubted."""
+    asked: list[bool] = []
+    kept = msgspec.structs.replace(fixed_ceilings(scale=1e-3), cached=True)
+
+    def load(*_args: object, recalibrate: bool = False, **_named: object) -> Ceilings:
+        asked.append(recalibrate)
+        return fixed_ceilings(scale=100) if recalibrate else kept
+
+    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", load)
+    model = next(path for path in real_models() if path.stem == "resnet_tiny")
+    run = _run(model, tmp_path / "run")
+    assert asked == [False, True]
+    assert not [finding for finding in run.findings if finding.code == "TR901"]
+    assert run.ceilings.best == fixed_ceilings(scale=100).best
+    again = render(analyse(RunFolder(tmp_path / "run")), "json")
+    assert again.encode() == (tmp_path / "run" / run_folder.REPORT).read_bytes()
+
+    asked.clear()
+    kept = fixed_ceilings(scale=1e-3)
+    assert [finding for finding in _run(model, tmp_path / "other").findings if finding.code == "TR901"]
+    assert asked == [False]
+
+
+def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceilings of a machine that was twice as fast: what the cores do is halved, ideal is not."""
+    model = next(path for path in real_models() if path.stem == "resnet_tiny")
+    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+    folder = execute(RunOptions(model=ModelRequest.of(model), output=str(tmp_path / "run"), **QUICK))  # type: ignore[arg-type]
+    capture = folder.read(run_folder.CAPTURE, Capture)
+    assert len(capture.probe_ns) == len(capture.stream_bytes_per_s) == 3
+    then = folder.report()
+    half = msgspec.structs.replace(fixed_ceilings(), probe_ns=statistics.median(capture.probe_ns) / 2)
+    folder.write(run_folder.CEILINGS, half)
+    now = analyse(folder)
+    assert now.speed == pytest.approx(0.5)
+    assert any(finding.code == "TR904" for finding in now.findings)
+    assert any("50.0 % of the speed" in note for note in now.assumptions)
+    before = {layer.name: layer for layer in then.layers}
+    for layer in now.layers:
+        assert layer.ideal_ns == before[layer.name].ideal_ns
+        if layer.bound == before[layer.name].bound == "tensor":
+            assert layer.attainable_ns == pytest.approx(2 * (before[layer.name].attainable_ns or 0), abs=2)
+    assert sum(row.ns for row in now.ledger) == now.latency.median_ns
+
+    bandwidth = max(capture.stream_bytes_per_s)
+    for factor in (0.25, 4.0):
+        fixed = fixed_ceilings()
+        roof = msgspec.structs.replace(
+            fixed.attainable,
+            dram_bytes_per_s=2e9,
+            dram_out_of_place_bytes_per_s={"add": bandwidth / factor, "copy": 1e9},
+        )
+        folder.write(run_folder.CEILINGS, msgspec.structs.replace(fixed, attainable=roof))
+        streamed = analyse(folder)
+        assert any(f"memory streamed at {100 * factor:.1f} % of the bandwidth" in note for note in streamed.assumptions)
+        scaled = streamed.ceilings.attainable
+        best = fixed.best.dram_bytes_per_s
+        assert scaled.dram_bytes_per_s == pytest.approx(2e9 * factor)
+        assert scaled.dram_out_of_place_bytes_per_s["copy"] == pytest.approx(1e9 * factor)
+        assert scaled.dram_out_of_place_bytes_per_s["add"] == pytest.approx(min(bandwidth, best))
+        assert scaled.tensor_flops_per_s == then.ceilings.attainable.tensor_flops_per_s
+        assert [layer.ideal_ns for layer in streamed.layers] == [
+            before[layer.name].ideal_ns for layer in streamed.layers
+        ]
+
+
+@pytest.mark.usefixtures("no_calibration")
+def test_an_op_without_a_cost_is_listed_with_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TfIdfVectorizer runs on the CPU; without its cost function it is unsupported, never free."""
+    assert ("", "TfIdfVectorizer") in COSTS.keys()  # noqa: SIM118 - not a dict: asking loads it
+    others = {key: found for key, found in COSTS._entries.items() if key != ("", "TfIdfVectorizer")}
+    monkeypatch.setattr(COSTS, "_entries", others)
+    node = helper.make_node(
+        "TfIdfVectorizer", ["ids"], ["counts"], name="tfidf", mode="TF", min_gram_length=1, max_gram_length=1,
+        max_skip_count=0, ngram_counts=[0], ngram_indexes=[0, 1, 2], pool_int64s=[1, 2, 3],
+    )  # fmt: skip
+    scale = helper.make_node("Mul", ["counts", "counts"], ["y"], name="square")
+    graph = helper.make_graph(
+        [node, scale],
+        "g",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, [4096])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])],
+    )
+    path = tmp_path / "tfidf.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    run = _run(path, tmp_path / "run")
+    assert [(op.op_type, op.count, op.reason) for op in run.unsupported] == [("TfIdfVectorizer", 1, "no cost function")]
+    layer = next(layer for layer in run.layers if layer.op_type == "TfIdfVectorizer")
+    assert (layer.flops, layer.bytes, layer.ideal_ns, layer.attainable_ns, layer.bound) == (None,) * 4 + ("unknown",)
+    unpriced = sum(row.ns for row in run.ledger if row.cause == "kernels without a price")
+    assert unpriced == layer.measured_ns
+    assert "TfIdfVectorizer" in render(run, "text")
+    assert "TfIdfVectorizer" in render(run, "html")
+
+
+@pytest.mark.usefixtures("no_calibration")
+def test_inputs_from_files_are_the_values_that_run(tmp_path: Path) -> None:
+    """Indices out of range would fail, so a run with good ones shows that the file was used."""
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "ids"], ["y"], name="gather")],
+        "g",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])],
+        [onnx.numpy_helper.from_array(np.zeros((4, 2), np.float32), "table")],
+    )
+    path = tmp_path / "gather.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    good, bad = tmp_path / "good.npy", tmp_path / "bad.npy"
+    np.save(good, np.array([0, 1, 2, 3, 3], np.int64))
+    np.save(bad, np.array([0, 1, 2, 3, 9], np.int64))
+
+    def options(file: Path, out: str) -> RunOptions:
+        return RunOptions(
+            model=ModelRequest.of(path),
+            load_inputs=(f"ids:{file}",),
+            output=str(tmp_path / out),
+            **QUICK,  # type: ignore[arg-type]
+        )
+
+    run = execute(options(good, "good")).report()
+    assert run.model.inputs[0].shape == (5,)
+    assert run.model.inputs[0].values == "file good.npy"
+    from profiler.base.errors import CaptureError
+
+    with pytest.raises(CaptureError, match="does not run with these inputs") as caught:
+        execute(options(bad, "bad"))
+    assert "gather" in caught.value.why.lower()

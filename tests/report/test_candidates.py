@@ -1,0 +1,127 @@
+"""Layers weighed for a hand-written kernel, as each report shows them. All numbers are invented."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import msgspec
+import pytest
+
+from profiler.base.records import BarrierPart, LadderStep, PluginCandidate, Run
+from profiler.report import ReportOptions, get
+from profiler.report._cells import cells
+from profiler.report.content.run import LINES
+from profiler.report.formats._run_page import FINDINGS_SHOWN
+from tests.fakes.report_factory import HOSTILE_NAMES, hostile, of_engine, typical
+
+FP16 = "trtprof run MODEL --fp16 -o reports/b"
+Verdict = Literal["write it", "try first", "do not"]
+
+
+def candidate(name: str, verdict: Verdict = "write it", net: int = 1_570_000) -> PluginCandidate:
+    return PluginCandidate(
+        layer=name,
+        nodes=(name,),
+        kernel=f"{name}_kernel",
+        measured_ns=1_900_000,
+        reachable_ns=320_000,
+        basis=f"85 % of the roof of {name}",
+        recoverable_ns=1_580_000,
+        barrier=(BarrierPart(what=f"a reformat of {name}", ns=8000, bytes=4096), BarrierPart(what="a launch", ns=2000)),
+        net_ns=net,
+        net_low_ns=net - 200_000,
+        net_high_ns=net + 100_000,
+        verdict=verdict,
+        why=f"what could be won back of {name}",
+        ladder=(
+            LadderStep(what="half precision", command=FP16, gain_ns=950_000, basis=name),
+            LadderStep(what="a higher level", command="trtprof run MODEL -o reports/b", basis=name),
+        ),
+    )  # fmt: skip
+
+
+def weighed(*found: PluginCandidate, run: Run | None = None) -> Run:
+    return msgspec.structs.replace(of_engine(typical()) if run is None else run, candidates=found)
+
+
+def text(run: Run, *, top: int | None = None, width: int = 100, ascii_only: bool = False) -> str:
+    return get("text").render(run, ReportOptions(width=width, top=top, ascii=ascii_only))
+
+
+def html(run: Run) -> str:
+    return get("html").render(run, ReportOptions())
+
+
+def test_a_run_without_candidates_says_nothing_of_them() -> None:
+    run = of_engine(typical())
+    assert "plugins" not in text(run)
+    assert 'id="plugins"' not in html(run)
+    assert "#plugins" not in html(run)
+
+
+def test_the_text_has_the_verdict_the_gain_the_reason_and_the_ladder_below_the_page() -> None:
+    lines = text(weighed(candidate("gemv"))).splitlines()
+    start = lines.index("")
+    assert start <= LINES
+    assert lines[start + 1] == "plugins   1 of 1 layer weighed, by what a hand-written kernel would net"
+    assert lines[start + 2] == "write it  ~1.57 ms net (1.37 ms to 1.67 ms)  gemv"
+    assert lines[start + 3] == "          why  what could be won back of gemv"
+    assert lines[start + 4] == "          try  half precision, ~950 us: trtprof run MODEL --fp16 -o reports/b"
+    assert lines[start + 5] == "          try  a higher level, gain unknown: trtprof run MODEL -o reports/b"
+    assert lines[start + 6] == ""
+
+
+def test_a_command_is_never_cut_at_the_usual_width() -> None:
+    step = LadderStep(
+        what="a" * 40, command="trtprof run MODEL --builderOptimizationLevel 5 -o reports/b", basis="none"
+    )
+    shown = text(weighed(msgspec.structs.replace(candidate("gemv"), ladder=(step,))), width=80).splitlines()
+    at = next(index for index, line in enumerate(shown) if "a" * 40 in line)
+    assert shown[at].endswith("gain unknown")
+    assert shown[at + 1] == " " * 15 + step.command
+
+
+def test_three_are_shown_unless_more_are_asked_for_and_what_is_not_worth_it_has_no_ladder() -> None:
+    run = weighed(*(candidate(f"layer{at}", "do not", net=1000 * (5 - at)) for at in range(5)))
+    shown = text(run)
+    assert "3 of 5 layers weighed" in shown
+    assert "--fp16" not in shown
+    assert "5 of 5 layers weighed" in text(run, top=9)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_is_wider_than_asked_whatever_the_names(width: int, ascii_only: bool) -> None:
+    run = weighed(*map(candidate, HOSTILE_NAMES), run=of_engine(hostile(), HOSTILE_NAMES))
+    lines = text(run, top=50, width=width, ascii_only=ascii_only).splitlines()
+    assert all(cells(line) <= width for line in lines)
+    assert all(line.isprintable() for line in lines)
+    assert not ascii_only or all(line.isascii() for line in lines)
+
+
+def test_the_page_unfolds_the_barrier_and_the_ladder() -> None:
+    page = html(weighed(candidate("gemv")))
+    section = page[page.index('<section id="plugins">') : page.index('<section id="ledger">')]
+    for words in (
+        "write it", "~1.57 ms net", "gemv_kernel", "85 % of the roof of gemv", "~8.00 us", "a reformat of gemv",
+        "~1.37 ms to ~1.67 ms", "trtprof run MODEL --fp16 -o reports/b", "~950 us", "gain unknown",
+    ):  # fmt: skip
+        assert words in section, words
+    assert '<a href="#plugins">' in page
+
+
+def test_many_are_folded_and_names_stay_text() -> None:
+    page = html(weighed(*(candidate(f"layer{at}") for at in range(FINDINGS_SHOWN + 4))))
+    assert page.count('class="finding weighed write-it"') == FINDINGS_SHOWN + 4
+    assert "4 more layers" in page
+    page = html(weighed(*map(candidate, HOSTILE_NAMES), run=of_engine(hostile(), HOSTILE_NAMES)))
+    assert "<script>window" not in page
+    assert page.count("<script") == html(of_engine(typical())).count("<script")
+
+
+def test_the_document_has_them_all() -> None:
+    run = weighed(candidate("gemv"), candidate("other", "try first"))
+    made = get("json").render(run, ReportOptions())
+    assert [one["verdict"] for one in json.loads(made)["candidates"]] == ["write it", "try first"]
+    assert msgspec.json.decode(made, type=Run) == run

@@ -1,0 +1,69 @@
+"""What `trtprof inspect` prints of the plan of an engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from profiler.analysis.plan import price_plan
+from profiler.base.records import Inspection
+from profiler.engine.inspector import read_layer_info
+from profiler.flows.inspect import inspect
+from profiler.source.load import load_model, source_of
+from profiler.source.request import ModelRequest
+from tests.fakes.plan_factory import hostile, typical
+from tests.fakes.rendering import render_json, render_text
+from tests.fakes.report_factory import HOSTILE_NAMES
+from tests.fakes.support import SAMPLES, columns
+
+LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
+
+
+@pytest.fixture(scope="module")
+def plain() -> Inspection:
+    """Without a plan, whatever is installed here."""
+    found = inspect(ModelRequest.of(SAMPLES / "resnet_tiny.onnx"))
+    return msgspec.structs.replace(found, plan=None, notes=())
+
+
+@pytest.fixture(scope="module")
+def planned(plain: Inspection) -> Inspection:
+    source = source_of(load_model(SAMPLES / "resnet_tiny.onnx"), {}, feed=False)
+    return msgspec.structs.replace(plain, plan=price_plan(read_layer_info(LOG), source).document)
+
+
+def test_the_plan_follows_the_work_of_the_model(plain: Inspection, planned: Inspection) -> None:
+    text = render_text(planned)
+    before, title, plan = text.partition("what TensorRT-RTX makes of it")
+    assert title
+    assert before.strip() == render_text(plain).strip()
+    assert planned.plan is not None
+    number = len(planned.plan.layers)
+    for words in (f"{number} in the engine", "nodes       ", f"8 of {number} layers, largest by bytes",
+                  "fusions that did not happen", "by kind"):  # fmt: skip
+        assert words in plan
+    assert f"{number} layers, in execution order" in render_text(planned, top=number)
+
+
+def test_why_there_is_no_plan_is_said(plain: Inspection) -> None:
+    note = "no plan: TensorRT-RTX is not installed here; python -m pip install 'trtprof[rtx]' gets it for this Python"
+    lines = render_text(msgspec.structs.replace(plain, notes=(note,))).splitlines()
+    assert " ".join(line.strip() for line in lines[-2:]) == note
+    assert "what TensorRT-RTX makes of it" not in "".join(lines)
+
+
+def test_the_json_is_the_inspection(planned: Inspection) -> None:
+    assert msgspec.json.decode(render_json(planned), type=Inspection) == planned
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_is_wider_than_asked_for(plain: Inspection, width: int, ascii_only: bool) -> None:
+    for plan in (typical(), hostile()):
+        found = msgspec.structs.replace(plain, plan=plan, notes=HOSTILE_NAMES)
+        text = render_text(found, width, ascii=ascii_only)
+        assert max(map(columns, text.splitlines())) <= width
+        assert all(char.isprintable() or char == "\n" for char in text)
+        assert not ascii_only or text.isascii()

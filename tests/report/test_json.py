@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+import profiler.report
+from profiler.base.errors import TrtprofError
+from profiler.base.records import SCHEMA_VERSION, Run
+from profiler.report import ReportOptions, get
+from profiler.report.formats.json_ import schema, schema_text
+from tests.fakes.report_factory import CASES, on_gpu, one_layer, typical
+
+SCHEMA_FILE = Path(profiler.report.__file__).with_name("run.schema.json")
+
+
+def document(run: Run) -> str:
+    return get("json").render(run, ReportOptions())
+
+
+def changed(run: Run, *, cv: float) -> Run:
+    return msgspec.structs.replace(run, latency=msgspec.structs.replace(run.latency, cv=cv))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_document_reads_back_as_the_run(case: str) -> None:
+    run = CASES[case]()
+    assert msgspec.json.decode(document(run), type=Run) == run
+
+
+def test_clocks_travel_with_the_document_and_an_older_one_without_them_is_read() -> None:
+    run = on_gpu()
+    made = json.loads(document(run))
+    validator().validate(made)
+    assert made["clocks"]["sm_clock_mhz"] == {"min": 1395.0, "median": 1410.0, "max": 1740.0}
+    assert msgspec.json.decode(document(run), type=Run) == run
+    older = {name: value for name, value in made.items() if name not in ("clocks", "clocks_profiled")}
+    validator().validate(older)
+    assert msgspec.convert(older, Run) == msgspec.structs.replace(run, clocks=None, clocks_profiled=None)
+
+
+def test_fields_keep_their_order_and_dict_keys_are_sorted() -> None:
+    run = msgspec.structs.replace(one_layer(), versions={"b": "1", "a": "2"})
+    made = json.loads(document(run))
+    assert list(made) == list(run.__struct_fields__)
+    assert list(made["versions"]) == ["a", "b"]
+    assert made["findings"] == [] or "try" in made["findings"][0]
+    same = msgspec.structs.replace(run, versions={"a": "2", "b": "1"})
+    assert document(run) == document(same)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("format_", ["json", "html"])
+def test_a_number_that_json_lacks_is_one_clear_error(number: float, format_: str) -> None:
+    with pytest.raises(TrtprofError, match=r"run\.latency\.cv") as caught:
+        get(format_).render(changed(one_layer(), cv=number), ReportOptions())
+    assert caught.value.why
+    assert caught.value.fix
+
+
+def test_half_a_surrogate_pair_is_one_clear_error() -> None:
+    run = msgspec.structs.replace(one_layer(), verdict="half \ud800 pair")
+    with pytest.raises(TrtprofError, match=r"run\.verdict"):
+        document(run)
+    run = msgspec.structs.replace(one_layer(), versions={"\udfff": "1"})
+    with pytest.raises(TrtprofError, match=r"a key of run\.versions"):
+        document(run)
+
+
+def test_the_schema_file_is_up_to_date() -> None:
+    """TRTPROF_UPDATE_GOLDEN=1 writes the file anew."""
+    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
+        SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    loaded = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(loaded)
+    return jsonschema.Draft202012Validator(loaded)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "many"])
+def test_documents_fit_the_schema(case: str) -> None:
+    validator().validate(json.loads(document(CASES[case]())))
+
+
+def _drop(data: dict[str, Any]) -> None:
+    del data["coverage"]
+
+
+def _negative(data: dict[str, Any]) -> None:
+    data["layers"][0]["measured_ns"] = -1
+
+
+def _share(data: dict[str, Any]) -> None:
+    data["coverage"]["exact"] = 1.5
+
+
+def _version(data: dict[str, Any]) -> None:
+    data["schema_version"] = SCHEMA_VERSION + 1
+
+
+def _kind(data: dict[str, Any]) -> None:
+    data["ledger"][0]["kind"] = "guess"
+
+
+@pytest.mark.parametrize("spoil", [_drop, _negative, _share, _version, _kind])
+def test_the_schema_refuses_what_is_not_a_run(spoil: Any) -> None:
+    data = json.loads(document(typical()))
+    spoil(data)
+    assert list(validator().iter_errors(data))
+
+
+def test_the_schema_says_what_it_is() -> None:
+    made = schema()
+    assert made["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert made["title"] == "trtprof run"
+    assert made["version"] == SCHEMA_VERSION
+    assert "$id" not in made

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.base import units
+from profiler.base.records import LadderStep, PluginCandidate, Run
+from profiler.report import ReportOptions, for_path, get
+from profiler.report.content._views import By
+from profiler.report.content.run import FINDINGS, ROWS
+from profiler.report.formats.markdown import code, prose
+from tests.fakes.report_factory import CASES, hostile, many, of_engine, on_gpu, one_layer, typical
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMENT = 65_536
+"""Characters that a comment of GitHub may hold."""
+
+OTHERS = ("<!-- -->", "<br>")
+VIEWS = get_args(By)
+
+
+def text(run: Run, **options: Any) -> str:
+    return get("markdown").render(run, ReportOptions(**options))
+
+
+def cells(line: str) -> int:
+    """Cells of a row of a table, by the rule of GitHub's Markdown."""
+    return len(re.findall(r"(?<!\\)\|", line)) - 1
+
+
+def open_rows(made: str) -> list[str]:
+    """Rows of the list that stands open."""
+    part = made[made.index("| lost | measured") :].split("\n\n", maxsplit=1)[0]
+    return part.splitlines()[2:]
+
+
+@pytest.mark.parametrize("name", ["typical", "on_gpu"])
+def test_golden(name: str) -> None:
+    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
+    path = GOLDEN / f"{name}.md"
+    made = text(typical() if name == "typical" else on_gpu())
+    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
+        path.write_text(made, encoding="utf-8")
+    assert made == path.read_text(encoding="utf-8")
+    assert for_path("comment.md").name == "markdown"
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("by", VIEWS)
+def test_it_fits_a_comment_and_its_tables_are_whole(case: str, by: By) -> None:
+    made = text(CASES[case](), by=by)
+    assert len(made) <= COMMENT
+    width = 0
+    for line in made.splitlines():
+        if not line.startswith("|"):
+            width = 0
+            continue
+        width = width or cells(line)
+        assert cells(line) == width
+    assert made.count("<details>") == made.count("</details>") == made.count("<summary>")
+
+
+def test_a_hostile_run_brings_no_markup_of_its_own() -> None:
+    for run in (hostile(), of_engine(hostile())):
+        for by in VIEWS:
+            made = text(run, by=by)
+            assert all(char.isprintable() or char == "\n" for char in made)
+            bare = re.sub(r"(`+).*?\1", "", made)
+            tags = set(re.findall(r"<[^>]*>", bare))
+            assert tags <= {
+                "<details>",
+                "</details>",
+                "<summary>",
+                "</summary>",
+                "<code>",
+                "</code>",
+                "<!-- -->",
+                "<br>",
+            }
+            assert not re.search(r"(?<!\\)\]\(|://|@\w|#\d(?!\d*;)", bare)
+
+
+def test_the_verdict_the_latency_and_the_coverage_are_at_the_top() -> None:
+    run = typical()
+    head = text(run).split("####")[0]
+    assert f"**verdict:** {run.verdict}" in head
+    assert f"**{units.format_ns(run.latency.median_ns)} median**" in head
+    for share in (run.coverage.exact, run.coverage.inferred, run.coverage.unattributed):
+        assert units.format_percent(share) in head
+    assert "1 layer unpriced" in head
+
+
+def test_estimates_are_marked_facts_are_not_and_unknown_is_not_zero() -> None:
+    layer = one_layer().layers[0]
+    row = open_rows(text(one_layer()))[0]
+    for ns in (layer.lost_ns, layer.attainable_ns):
+        assert ns is not None
+        assert f"| ~{units.format_ns(ns)} |" in row
+    assert f"| {units.format_ns(layer.measured_ns)} |" in row
+    nms = next(line for line in text(typical()).splitlines() if "/post/Nms" in line and line.startswith("| -"))
+    assert nms.startswith("| - | 81.0 us | - | - | unknown |")
+    made = text(typical())
+    assert "| OC301? |" in made
+    assert "| TR010! |" in made
+    assert "~ estimate" in made.splitlines()[-1]
+
+
+def test_the_ledger_closes() -> None:
+    made = text(typical())
+    assert "adds up to the measured median" in made
+    run = msgspec.structs.replace(typical(), ledger=typical().ledger[:-1])
+    assert "misses the median by" in text(run)
+
+
+def test_without_a_sample_it_does_not_speak_of_a_latency() -> None:
+    made = text(of_engine(typical()))
+    assert "their sum, not an end-to-end latency" in made
+    assert "sum of the layers" in made
+    assert "from the datasheet, not measured" in made
+    assert " median" not in made.split("####")[0]
+
+
+@pytest.mark.parametrize("top", [0, 1, 3, 1000])
+def test_top_is_how_many_rows_and_findings_stand_open(top: int) -> None:
+    made = text(typical(), top=top)
+    layers = len(typical().layers)
+    assert len(open_rows(made)) == min(top, layers) + (top < layers)
+    findings = made[made.index("findings, by time lost") :].split("<details>")[0]
+    assert len(re.findall(r"^\| [A-Z]+\d+[?!] ", findings, re.MULTILINE)) == min(top, 3)
+    # What does not stand open is folded, and in 10,000 layers counted.
+    assert len(re.findall(r"^\| [A-Z]+\d+[?!] ", made, re.MULTILINE)) == 3
+
+
+def test_by_default_ten_rows_stand_open_and_the_rest_is_folded_and_summed() -> None:
+    made = text(many())
+    rows = open_rows(made)
+    assert len(rows) == ROWS + 1
+    assert "9,990 other layers" in rows[-1]
+    assert f"<summary>{ROWS + 1} to {6 * ROWS}</summary>" in made
+    assert "9,940 other layers" in made
+
+
+def test_views_share_the_words_of_the_terminal() -> None:
+    assert "| in capture | share | launches | layers | kernel |" in text(typical(), by="kernel")
+    assert "| lost | measured | share | eff | bound | op type |" in text(typical(), by="type")
+    shared = text(typical(), by="node", top=100)
+    assert '| " | " | " | " |  | + ' in shared
+
+
+def test_findings_beyond_those_that_stand_open_are_folded() -> None:
+    made = text(hostile())
+    assert len(hostile().findings) > FINDINGS
+    assert f"<summary>{FINDINGS + 1} to {len(hostile().findings)}</summary>" in made
+
+
+def test_hand_written_kernels_are_named_with_what_to_try_first() -> None:
+    one = PluginCandidate(
+        layer="a",
+        nodes=("/A|B",),
+        kernel="gemv",
+        measured_ns=9_000,
+        reachable_ns=2_000,
+        basis="",
+        recoverable_ns=7_000,
+        barrier=(),
+        net_ns=6_000,
+        net_low_ns=5_000,
+        net_high_ns=6_500,
+        verdict="try first",
+        why="it is large",
+        ladder=(LadderStep(what="pad to 8", command="trtprof run"),),
+    )
+    made = text(msgspec.structs.replace(typical(), candidates=(one,)))
+    row = "| try first | ~6.00 us net (5.00 us to 6.50 us) | <code>&#47;A&#124;B</code><br>**why** it is large"
+    assert f"{row}<br>**try** pad to 8, " in made
+
+
+def test_names_that_no_span_can_hold_are_written_out() -> None:
+    assert code("a") == "`a`"
+    assert code("a`b|c") == "<code>a&#96;b&#124;c</code>"
+    assert code("") == "(no name)"
+    assert code(" x ") == "`  x  `"
+    assert len(code("n" * 10_000)) < 80
+
+
+def test_prose_shows_text_as_it_is() -> None:
+    assert prose("measured 1.93 ms; see reorder_1") == "measured 1.93 ms; see reorder_1"
+    assert prose("- a") == "\\- a"
+    assert prose("12. a") == "12\\. a"
+    assert prose("1.93 ms") == "1.93 ms"
+    assert prose("__proto__") == "\\_\\_proto\\_\\_"
+    assert prose("@me #1 http://x") == "@<!-- -->me #<!-- -->1 http:<!-- -->//x"
+    assert prose("<b> &amp;") == "&lt;b> &amp;amp;"
+
+
+@given(st.text(alphabet=st.sampled_from("ab1_*`[]()<>!|\\~$#@:/.-+= \n&;")))
+def test_prose_leaves_no_sign_that_markdown_reads(name: str) -> None:
+    made = re.sub(r"(^|[\s(])~(?=[\d+-])", r"\1", prose(name).replace("<!-- -->", ""))
+    assert not re.search(r"(?<!\\)(?:\\\\)*[`*\[\]|~$]", made.replace("\\\\", ""))
+    assert "<" not in made
+    assert "\n" not in made
+
+
+@given(st.text(max_size=60))
+def test_a_name_in_code_holds_no_sign_that_ends_it(name: str) -> None:
+    made = code(name)
+    if made.startswith("`"):
+        assert "`" not in made[1:-1]
+        assert "|" not in made
+    elif made.startswith("<code>"):
+        assert not re.search(r"[`|<*_\[]", made.removeprefix("<code>").removesuffix("</code>"))
+    else:
+        assert made == "(no name)"

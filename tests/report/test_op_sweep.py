@@ -1,0 +1,216 @@
+"""What a sweep of an op looks like: table, plots of characters, pictures, CSV, Markdown, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+
+from profiler.base.errors import UsageError
+from profiler.base.records import OpSweep, OpSweepDevice
+from profiler.flows.op_sweep import parse_options, sweep_op
+from profiler.report.tables import table_of
+from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
+from tests.fakes.support import fixed_ceilings, one_unit, refused
+
+ROOF = one_unit({"fp32": 30e12, "fp16": 60e12}, dram=750e9, cache=3e12)
+CEILINGS = msgspec.structs.replace(
+    fixed_ceilings(), best=ROOF, attainable=ROOF, cache_bytes=5 << 20, launch_ns=1500.0, source="fixed by a test"
+)
+FAST = OpSweepDevice(slug="fast", name="Fast GPU", ceilings=CEILINGS)
+SLOW = OpSweepDevice(slug="slow", name="Slow CPU", kind="cpu", ceilings=fixed_ceilings())
+
+
+def swept(name: str, *on: OpSweepDevice, cold: bool = True, **options: Any) -> OpSweep:
+    asked = {option.rstrip("_"): str(value) for option, value in options.items()}
+    return sweep_op(name, parse_options(name, asked), on, cold=cold)
+
+
+SWEEPS = {
+    "example": swept("conv", FAST, kernel="1,3,5,7"),
+    "two devices": swept("fc", FAST, SLOW, batch="1..1024:x4", dtype="fp32,fp16"),
+    "no device": swept("attention", seq="16..1024:x2"),
+    "one point": swept("conv", FAST),
+    "one point, no device": swept("gemv"),
+    "words": swept("elementwise", FAST, op="Add,Exp,Gelu", elements="1024,1048576"),
+    "many lines": swept("conv", FAST, cin="8..64:8", cout="8..96:8", kernel="1,3"),
+    "skips": swept("conv", FAST, cin="6..16", groups="2,3", cout=12),
+    "warm on a CPU": swept("softmax", SLOW, rows="1..4096:x4", cold=False),
+    "many points": swept("fc", FAST, batch="1..300"),
+    "one value left": swept("conv", FAST, pad="valid", hw=4, kernel="3,9"),
+}
+KINDS = pytest.mark.parametrize("found", SWEEPS.values(), ids=SWEEPS.keys())
+
+
+@KINDS
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_text_fits(found: OpSweep, width: int) -> None:
+    text = render_text(found, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert text.isascii()
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+    assert "\n\n\n" not in text
+
+
+def rows(text: str, heads: str) -> list[list[str]]:
+    """Cells of the rows below the line that has these column heads."""
+    lines = text.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.split() == heads.split())
+    below = lines[first + 1 :]
+    end = next((index for index, line in enumerate(below) if not line.strip() or line.startswith("*")), len(below))
+    return [re.split(r"\s{2,}", line.strip()) for line in below[:end]]
+
+
+def test_the_table_of_the_example() -> None:
+    text = render_text(SWEEPS["example"], 100)
+    assert rows(text, "kernel MAC FLOP bytes FLOP/B time bound next of peak") == [
+        # 1,622,016 bytes at 750 GB/s; 231 MFLOP and more at 30 TFLOP/s.
+        ["1", "12.8 M", "25.7 M", "1.62 MB", "15.8", "2.16 us", "dram", "launch 69 %", "39.6 %"],
+        ["3", "116 M", "231 M", "1.75 MB", "132", "7.71 us", "*tensor", "dram 30 %", "100.0 %"],
+        ["5", "321 M", "642 M", "2.02 MB", "319", "21.4 us", "tensor", "dram 13 %", "100.0 %"],
+        ["7", "629 M", "1.26 G", "2.41 MB", "523", "42.0 us", "tensor", "dram 8 %", "100.0 %"],
+    ]
+    for line in (
+        "conv over kernel (4)",
+        "fast: Fast GPU, DRAM 750 GB/s, launch 1.50 us, ridge 40.0 (fp32) FLOP/byte",
+        "cold: every byte crosses to DRAM",
+        "* another bound than at the kernel before",
+        "work grows x49.0 from kernel 1 to 7: 25.7 MFLOP to 1.26 GFLOP",
+        "ceilings of fast: fixed by a test",
+    ):
+        assert line in text.splitlines()
+
+
+def test_devices_that_do_not_fit_beside_each_other_go_below() -> None:
+    found = SWEEPS["two devices"]
+    wide, narrow = render_text(found, 200), render_text(found, 60)
+    assert len(rows(wide, "batch dtype MAC FLOP bytes FLOP/B" + " time bound next of peak" * 2)) == len(found.points)
+    assert len(rows(narrow, "batch dtype MAC FLOP bytes FLOP/B")) == len(found.points)
+    assert narrow.count("of peak") == 2
+    assert len(rows(narrow, "batch dtype time bound next of peak")) == len(found.points)
+
+
+def test_a_cpu_has_no_l2() -> None:
+    text = render_text(SWEEPS["warm on a CPU"])
+    assert "llc" in text
+    assert " l2" not in text
+    assert "warm: the op runs again and again" in text
+
+
+def test_what_is_skipped_is_said() -> None:
+    text = render_text(SWEEPS["skips"], 120)
+    found = SWEEPS["skips"]
+    assert f"{len(found.skipped)} combinations skipped:" in text
+    assert "cin 6, groups" not in text
+    assert "cin 7, groups 2: cin 7 is not divisible by groups 2" in text
+    assert f"and {len(found.skipped) - 3} more" in text
+
+
+def plot(text: str, title: str) -> list[str]:
+    """The area of a plot of characters."""
+    lines = text.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith(title))
+    area = itertools.takewhile(lambda line: "|" in line, lines[first + 1 :])
+    return [line.split("|", 1)[1] for line in area]
+
+
+def test_the_plot_of_characters_has_each_point_at_its_place() -> None:
+    area = plot(render_text(SWEEPS["example"], 80), "intensity")
+    marks = sorted((column, row) for row, line in enumerate(area) for column, char in enumerate(line) if char == "a")
+    assert len(marks) == 4
+    columns, heights = zip(*marks, strict=True)
+    assert list(heights) == sorted(heights, reverse=True)
+    assert (heights[0], heights[-1]) == (len(area) - 1, 0)
+    steps = [after - before for before, after in itertools.pairwise(columns)]
+    assert max(steps) - min(steps) <= 1
+    ridge = next(row for row, line in enumerate(area) if "--" in line)
+    # log(40 / 15.8) / log(523 / 15.8) of the height.
+    assert ridge == round((1 - 0.265) * (len(area) - 1))
+
+
+def test_ten_lines_are_drawn_and_the_others_are_counted() -> None:
+    text = " ".join(render_text(SWEEPS["many lines"], 120).split())
+    assert "and 14 lines that are not drawn" in text
+
+
+@KINDS
+def test_csv_has_a_row_a_point_and_device(found: OpSweep) -> None:
+    table = list(csv.DictReader(io.StringIO(render_csv(found))))
+    assert len(table) == len(found.points) * max(len(found.devices), 1)
+    assert list(table[0]) == [column.name for column in table_of("points", OpSweep).columns(found)]
+    for row, (point, index) in zip(
+        table, ((p, i) for p in found.points for i in range(max(len(found.devices), 1))), strict=True
+    ):
+        assert {dim.name: row[dim.name] for dim in found.dims} == {k: str(v) for k, v in point.at.items()}
+        assert int(row["flops"]) == point.work.flops
+        assert int(row["bytes_read"]) + int(row["bytes_written"]) == point.work.bytes
+        assert float(row["intensity"]) == point.intensity
+        time = point.times[index] if found.devices else None
+        assert row["device"] == (time.device if time else "")
+        assert row["time_ns"] == (str(time.estimate.attainable_ns) if time else "")
+
+
+@KINDS
+def test_json_is_the_record(found: OpSweep) -> None:
+    assert msgspec.json.decode(render_json(found), type=OpSweep) == found
+
+
+@KINDS
+def test_markdown_is_one_table(found: OpSweep) -> None:
+    lines = render_markdown(found).splitlines()
+    table = [line for line in lines if line.startswith("| ")]
+    assert len(table) == 2 + len(found.points)
+    assert len({line.count("|") for line in table}) == 1
+    assert lines[0].startswith(f"### {found.op}")
+
+
+@pytest.mark.parametrize("name", [name for name in SWEEPS if "one " not in name])
+def test_a_picture_is_the_same_each_time(name: str) -> None:
+    found = SWEEPS[name]
+    svg = render_image(found, ".svg")
+    assert svg == render_image(found, ".svg")
+    root = ET.fromstring(svg)  # noqa: S314 - our own output
+    words = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert "intensity, FLOP/byte" in words
+    assert found.dims[0].name in words
+    assert any((word or "").startswith("time") for word in words) == bool(found.devices)
+    ridges = [word for word in words if (word or "").startswith("ridge")]
+    assert bool(ridges) == bool(found.devices)
+    assert str(found.dims[0].values[0]) in words or len(found.dims[0].values) > 12
+
+
+def test_a_picture_says_what_bounds_each_point() -> None:
+    text = render_image(SWEEPS["example"], ".svg").decode()
+    assert "bound: dram" in text
+    assert "bound: tensor" in text
+    assert "bound: launch" not in text
+    assert "ridge 40.0" in text
+
+
+def test_a_picture_can_be_a_png() -> None:
+    png = render_image(SWEEPS["example"], ".png")
+    assert png.startswith(b"\x89PNG\r\n")
+    assert b"matplotlib" not in png.lower()
+
+
+@pytest.mark.parametrize("name", ["one point", "one point, no device", "one value left"])
+def test_one_point_is_no_picture(name: str) -> None:
+    with pytest.raises(UsageError) as error:
+        render_image(SWEEPS[name], ".svg")
+    assert "two points" in refused(error.value)
+    assert "logarithmic" not in render_text(SWEEPS[name])
+
+
+def test_names_of_others_steer_no_terminal() -> None:
+    hostile = msgspec.structs.replace(FAST, name="a\x1b[31mb", slug="x\u202ey")
+    found = swept("conv", hostile, kernel="1,3")
+    for text in (render_text(found), render_markdown(found)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text

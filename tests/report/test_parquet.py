@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from profiler.base.errors import TrtprofError, UsageError
+from profiler.base.records import Run
+from profiler.report import ReportOptions, get
+from profiler.report.tables import TABLES, Cell, table_of
+from tests.fakes.report_factory import CASES, hostile, make_run, one_layer, typical
+from tests.fakes.timeline_factory import timed_case
+
+
+def read(run: Run, table: str) -> Any:
+    return pq.read_table(io.BytesIO(get("parquet").encode(run, ReportOptions(table=table))))
+
+
+def plain(cell: Cell) -> Any:
+    return list(cell) if isinstance(cell, tuple) else cell
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("case", CASES)
+def test_every_cell_comes_back(table: str, case: str) -> None:
+    run = timed_case(case)
+    found = read(run, table)
+    assert found.column_names == [column.name for column in table_of(table).columns(None)]
+    wanted = [tuple(map(plain, row)) for row in table_of(table).rows(run)]
+    columns = [found.column(name).to_pylist() for name in found.column_names]
+    assert list(zip(*columns, strict=True)) == wanted
+
+
+def test_columns_are_typed_even_without_a_row_and_say_their_unit() -> None:
+    schema = read(make_run(), "layers").schema
+    types = {
+        "rank": "int64",
+        "name": "string",
+        "nodes": "list<element: string>",
+        "lost_ns": "int64",
+        "constant": "bool",
+    }
+    assert {name: str(schema.field(name).type) for name in types} == types
+    lost = schema.field("lost_ns").metadata
+    assert (lost[b"unit"], lost[b"kind"]) == (b"ns", b"estimate")
+    assert schema.field("measured_ns").metadata[b"kind"] == b"fact"
+    assert schema.metadata[b"trtprof.table"] == b"layers"
+    assert schema.metadata[b"trtprof.model"] == b"tinynet.onnx"
+
+
+def test_it_is_binary_and_of_one_table() -> None:
+    found = get("parquet")
+    assert found.binary
+    assert found.tables
+    with pytest.raises(UsageError, match="no text") as caught:
+        found.render(typical(), ReportOptions())
+    assert "report.parquet" in caught.value.fix
+    with pytest.raises(UsageError, match="no table"):
+        found.encode(typical(), ReportOptions(table="layer"))
+
+
+def test_half_a_surrogate_can_be_written() -> None:
+    layer = msgspec.structs.replace(one_layer().layers[0], reason="half \ud800", nodes=("\udfff",))
+    row = read(make_run((layer,)), "layers").to_pylist()[0]
+    assert (row["reason"], row["nodes"]) == ("half \\ud800", ["\\udfff"])
+
+
+def test_a_number_that_does_not_fit_is_one_clear_error() -> None:
+    layer = msgspec.structs.replace(one_layer().layers[0], flops=2**70)
+    with pytest.raises(TrtprofError, match="layers") as caught:
+        read(make_run((layer,)), "layers")
+    assert "CSV" in caught.value.fix
+
+
+def test_names_are_unchanged() -> None:
+    run = hostile()
+    assert read(run, "layers").column("name").to_pylist() == [layer.name for layer in run.layers]

@@ -1,0 +1,389 @@
+"""What `trtprof predict` prints and draws."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import profiler.report
+from profiler.analysis.plan import price_plan
+from profiler.base.errors import UsageError
+from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction
+from profiler.engine.inspector import read_layer_info
+from profiler.flows.predict.groups import Settings, predict_source
+from profiler.flows.predict.layers import predict_plan
+from profiler.hardware import gpus
+from profiler.report import _roofline
+from profiler.report.content.prediction import longest
+from profiler.report.formats.json_ import schema_text
+from profiler.report.tables import table_of
+from profiler.source.load import load_model, source_of
+from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
+from tests.fakes.support import SAMPLES
+
+SCHEMA_FILE = Path(profiler.report.__file__).with_name("prediction.schema.json")
+COLUMNS = tuple(column.name for column in table_of("layers", Prediction).columns(None))
+SLUGS = ("rtx-4090", "a100-sxm4-80gb", "t4", "l4")
+
+
+def predicted(name: str, *slugs: str, how: Settings | None = None, **shapes: tuple[int, ...]) -> Prediction:
+    source = source_of(load_model(SAMPLES / f"{name}.onnx"), shapes, feed=False)
+    return predict_source(source, [gpus.find(slug) for slug in slugs], how or Settings())
+
+
+@pytest.fixture(scope="module")
+def one() -> Prediction:
+    return predicted("resnet_tiny", "rtx-4090", image=(64, 3, 64, 64))
+
+
+@pytest.fixture(scope="module")
+def many() -> Prediction:
+    return predicted("resnet_tiny", *SLUGS, image=(64, 3, 64, 64))
+
+
+FACTS = EngineFacts(
+    backend="tensorrt-rtx",
+    versions={"tensorrt-rtx": "1.2.3"},
+    device="no GPU",
+    precision="fp32, as in the file",
+    network_layers=80,
+)
+
+
+def built(name: str, *slugs: str) -> Prediction:
+    """Of the plan in a log of a real build."""
+    source = source_of(load_model(SAMPLES / f"{name}.onnx"), {}, feed=False)
+    log = Path(__file__).parents[1] / "engine" / "data" / f"rtx_{name}.log"
+    priced = price_plan(read_layer_info(log), source, FACTS)
+    return predict_plan(priced, source, [gpus.find(slug) for slug in slugs], Settings(level="layers"))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Prediction:
+    return built("resnet_tiny", "rtx-4090")
+
+
+def hostile(found: Prediction) -> Prediction:
+    """The same with names that would steer a terminal, a spreadsheet or a page."""
+    gpu = found.gpus[0]
+    layers = [
+        msgspec.structs.replace(layer, name=f"=cmd|'\x1b[31m<b>{at}\u202e") for at, layer in enumerate(gpu.layers)
+    ]
+    return msgspec.structs.replace(found, gpus=(msgspec.structs.replace(gpu, layers=tuple(layers)),))
+
+
+# --- text -----------------------------------------------------------------------------------
+
+
+def test_one_gpu_is_shown_with_its_layers(one: Prediction) -> None:
+    text = render_text(one)
+    (gpu,) = one.gpus
+    for part in ("RTX 4090 at 2520 MHz, 450 W", "ridge ", "memory      fits", "time by precision", "bound by",
+                 "groups are estimated: no engine was built", "weak figures of its datasheet"):  # fmt: skip
+        assert part in text
+    assert f"(10 of {len(gpu.layers)})" in text
+    first = longest(gpu)[0]
+    assert first.estimate is not None
+    assert f"{first.estimate.bound} " in text
+    assert f", next {first.estimate.runner_up} " in text
+    assert "fastest" not in text
+
+
+def test_several_gpus_are_compared_before_all_else(many: Prediction) -> None:
+    text = render_text(many, 100)
+    lines = text.splitlines()
+    table = next(at for at, line in enumerate(lines) if line.startswith("GPU "))
+    assert [line.split()[0] for line in lines[table + 1 : table + 5]] == list(SLUGS)
+    assert lines[table + 5].startswith("fastest: ")
+    assert lines[table + 6].startswith("most efficient per watt: ")
+    assert text.index("fastest") < text.index("layers of")
+    # Four GPUs, three pictures.
+    assert text.count("roofline of") == 3
+    assert "no unit" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_is_wider_than_asked_for(many: Prediction, width: int, ascii_only: bool) -> None:
+    for found in (many, predicted("gemv", "rtx-4090"), hostile(predicted("transformer_block", "l4"))):
+        text = render_text(found, width, ascii=ascii_only)
+        assert max(map(len, text.splitlines())) <= width
+        assert not ascii_only or text.isascii()
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+def test_top_says_how_many_layers(one: Prediction) -> None:
+    assert f"(2 of {len(one.gpus[0].layers)})" in render_text(one, top=2)
+
+
+def test_what_has_no_price_is_said(one: Prediction) -> None:
+    gpu = one.gpus[0]
+    lost = msgspec.structs.replace(gpu.layers[0], work=None, estimate=None, reason="Mystery: no cost function")
+    found = msgspec.structs.replace(one, gpus=(msgspec.structs.replace(gpu, layers=(lost, *gpu.layers[1:])),))
+    text = render_text(found, top=99)
+    assert "no price" in text
+    assert "Mystery: no cost function" in text
+    assert longest(found.gpus[0])[-1] == lost
+
+
+def test_a_board_of_unknown_power_has_no_energy(one: Prediction) -> None:
+    gpu = msgspec.structs.replace(one.gpus[0], tdp_w=0.0, joules=0.0)
+    text = render_text(msgspec.structs.replace(one, gpus=(gpu,)))
+    assert "power limit not known" in text
+    assert "mJ" not in text
+
+
+# --- of a built engine ----------------------------------------------------------------------
+
+
+def test_an_engine_is_named_with_its_layers_and_what_became_of_the_nodes(engine: Prediction) -> None:
+    text = render_text(engine)
+    plan = engine.gpus[0].plan
+    assert plan is not None
+    head = text[: text.index("RTX 4090 at")]
+    for words in ("layers of the engine", "engine tensorrt-rtx 1.2.3, no GPU", "built  fp32, as in the file",
+                  f"80 in the network -> {plan.layers} in the engine -> {plan.launches} launches",
+                  f"nodes  {len(engine.fates)}: "):  # fmt: skip
+        assert words in head
+    assert "by kind" in text[text.index("the engine on RTX 4090") : text.index("roofline of")]
+    assert "\n  engine " not in render_text(predicted("resnet_tiny", "rtx-4090"))
+
+
+def test_layers_of_an_engine_show_kind_and_nodes(engine: Prediction) -> None:
+    text = render_text(engine, 120, top=99)
+    assert "Conv + BatchNormalization + Relu: /stem/ conv/Conv, bn/BatchNormalization, Relu" in text
+    assert "runtime_fusion  " in text
+    assert "maxpool: MaxPool  " in text
+    assert "__myl_Corr" not in text
+
+
+def test_how_surely_nodes_were_found_is_said_where_it_is_not_sure(engine: Prediction) -> None:
+    (gpu,) = engine.gpus
+    first, second, *others = gpu.layers
+    layers = (
+        msgspec.structs.replace(first, match="inferred", reason="between its borders"),
+        msgspec.structs.replace(second, match="none", reason="nothing names it"),
+        *(msgspec.structs.replace(layer, match="exact", reason="the plan names them") for layer in others),
+    )
+    text = render_text(msgspec.structs.replace(engine, gpus=(msgspec.structs.replace(gpu, layers=layers),)), top=99)
+    assert "nodes inferred: between its borders" in text
+    assert "no node found: nothing names it" in text
+    assert "the plan names them" not in text
+
+
+def test_lost_nodes_are_named(engine: Prediction) -> None:
+    fates = (NodeFate(node="/a/Missing", fate="lost", reason="no layer names it"), NodeFate(node="b", fate="folded"))
+    text = render_text(msgspec.structs.replace(engine, fates=fates))
+    assert "nodes  2: 1 folded, 1 lost" in text
+    assert "  /a/Missing: no layer names it" in text
+
+
+def test_of_several_gpus_the_engine_is_summed_up_on_the_first() -> None:
+    text = render_text(built("resnet_tiny", *SLUGS), 100)
+    assert "the engine on RTX 4090" in text
+    assert text.count("by kind") == 1
+    assert text.index("fastest: ") < text.index("layers of RTX 4090")
+
+
+def test_precisions_may_be_missing(engine: Prediction) -> None:
+    (gpu,) = engine.gpus
+    none = msgspec.structs.replace(engine, gpus=(msgspec.structs.replace(gpu, by_precision={}),))
+    assert "time by precision" not in render_text(none)
+    assert "time by precision" not in render_markdown(none)
+    other = msgspec.structs.replace(gpu, gpu="other", by_precision={"tf32": None})
+    both = msgspec.structs.replace(
+        engine, gpus=(msgspec.structs.replace(gpu, by_precision={"fp32": 2000}), other), fastest=gpu.gpu,
+        most_efficient=gpu.gpu,
+    )  # fmt: skip
+    lines = render_text(both, 120).splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("time by precision"))
+    assert [line.split() for line in lines[at + 1 : at + 4]] == [
+        ["GPU", "fp32", "tf32"],
+        ["rtx-4090", "2.00", "us", "-"],
+        ["other", "-", "no", "unit"],
+    ]
+
+
+def test_documents_of_an_engine(engine: Prediction) -> None:
+    assert msgspec.json.decode(render_json(engine), type=Prediction) == engine
+    rows = list(csv.DictReader(io.StringIO(render_csv(engine))))
+    assert tuple(rows[0]) == COLUMNS
+    assert {row["kind"] for row in rows} == {layer.kind for layer in engine.gpus[0].layers}
+    text = render_markdown(engine)
+    for part in (
+        "- engine tensorrt-rtx 1.2.3",
+        "the engine on RTX 4090",
+        "| by kind |",
+        "| bound, and the next it beat |",
+    ):
+        assert part in text
+    assert render_image(engine, ".svg") == render_image(engine, ".svg")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_of_an_engine_is_wider_than_asked_for(engine: Prediction, width: int, ascii_only: bool) -> None:
+    for found in (engine, hostile(engine), built("gemv", "rtx-4090")):
+        text = render_text(found, width, top=99, ascii=ascii_only)
+        assert max(map(len, text.splitlines())) <= width
+        assert not ascii_only or text.isascii()
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+# --- documents ------------------------------------------------------------------------------
+
+
+def test_the_json_is_the_prediction(many: Prediction) -> None:
+    text = render_json(many)
+    assert msgspec.json.decode(text, type=Prediction) == many
+    assert render_json(many) == text
+
+
+def test_the_schema_file_is_up_to_date() -> None:
+    """TRTPROF_UPDATE_GOLDEN=1 writes the file anew."""
+    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
+        SCHEMA_FILE.write_text(schema_text("prediction"), encoding="utf-8")
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text("prediction")
+
+
+def test_documents_fit_the_schema(many: Prediction) -> None:
+    schema = json.loads(schema_text("prediction"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    data = json.loads(render_json(many))
+    validator.validate(data)
+    data["gpus"][0]["time_ns"] = -1
+    assert list(validator.iter_errors(data))
+
+
+def test_the_csv_has_every_layer_of_every_gpu(many: Prediction) -> None:
+    rows = list(csv.DictReader(io.StringIO(render_csv(many))))
+    assert tuple(rows[0]) == COLUMNS
+    assert len(rows) == sum(len(gpu.layers) for gpu in many.gpus)
+    for gpu in many.gpus:
+        times = [int(row["attainable_ns"]) * int(row["repeats"]) for row in rows if row["gpu"] == gpu.gpu]
+        assert times == sorted(times, reverse=True)
+        assert sum(times) == gpu.time_ns
+    for row in rows:
+        terms = [int(row[f"{term}_ns"]) for term in ("launch", "tensor", "vector", "sfu", "dram", "l2")]
+        assert max(terms) == int(row["attainable_ns"]) == int(row[f"{row['bound']}_ns"])
+
+
+def test_a_name_is_no_formula() -> None:
+    rows = csv.DictReader(io.StringIO(render_csv(hostile(predicted("gemv", "rtx-4090")))))
+    assert next(iter(rows))["name"].startswith("'=")
+
+
+def test_markdown_shows_names_as_they_are(many: Prediction) -> None:
+    text = render_markdown(many)
+    assert all(f"| {slug} |" in text for slug in SLUGS)
+    tables = [line for line in render_markdown(hostile(predicted("gemv", "l4"))).splitlines() if line.startswith("|")]
+    assert any("&#60;b&#62;" in line for line in tables)
+    assert all(line.replace("\\|", "").count("|") == tables[-1].replace("\\|", "").count("|") for line in tables[-2:])
+
+
+# --- the picture ----------------------------------------------------------------------------
+
+
+def test_no_point_is_above_the_roof(many: Prediction) -> None:
+    for gpu in many.gpus:
+        plot = _roofline.plot_of(gpu)
+        assert plot is not None
+        highest = max(roof.flops_per_s for roof in plot.roofs)
+        for point in plot.points:
+            assert point.flops_per_s <= min(highest, point.intensity * plot.cache) * (1 + 1e-9)
+
+
+def test_a_ridge_is_where_a_roof_meets_dram(many: Prediction) -> None:
+    for gpu in many.gpus:
+        plot = _roofline.plot_of(gpu)
+        assert plot is not None
+        assert all(roof.ridge * plot.dram == pytest.approx(roof.flops_per_s) for roof in plot.roofs)
+
+
+def test_fp32_products_lie_under_the_roof_of_tf32() -> None:
+    names = {}
+    for precision in ("model", "fp32"):
+        (gpu,) = predicted("gemv", "a100-sxm4-80gb", how=Settings(precision=precision)).gpus
+        plot = _roofline.plot_of(gpu)
+        assert plot is not None
+        names[precision] = [roof.name for roof in plot.roofs]
+    assert names == {"model": ["tf32", "fp32 vector"], "fp32": ["fp32, fp32 vector"]}
+
+
+def test_characters_show_each_bound_by_its_letter(one: Prediction) -> None:
+    plot = _roofline.plot_of(one.gpus[0])
+    assert plot is not None
+    lines = _roofline.in_characters(plot, 80)
+    drawn = set("".join(line.partition("│")[2] for line in lines))
+    assert {_roofline.LETTERS[point.bound] for point in plot.points} <= drawn
+    plain = _roofline.in_characters(plot, 80, ascii_only=True)
+    assert "".join(plain).isascii()
+    assert len(plain) == len(lines)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(1e-6, 1e6), st.floats(1e-9, 1.0), st.sampled_from(sorted(_roofline.LETTERS)), st.integers(1, 9)
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.floats(1e9, 1e16),
+    st.floats(1e8, 1e13),
+    st.integers(20, 140),
+)
+def test_any_layers_under_a_roof_can_be_drawn(
+    layers: list[tuple[float, float, str, int]], peak: float, dram: float, width: int
+) -> None:
+    points = tuple(
+        _roofline.Point(intensity, share * min(peak, 4 * dram * intensity), bound, ns)
+        for intensity, share, bound, ns in layers
+    )
+    plot = _roofline.Plot("a GPU", points, (_roofline.Roof("fp32", peak, peak / dram),), dram, 4 * dram)
+    assert plot.left < plot.right
+    assert plot.bottom < plot.top
+    lines = _roofline.in_characters(plot, width)
+    assert sum("│" in line for line in lines) == 16
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_the_image_is_the_same_every_time(many: Prediction, suffix: str) -> None:
+    image = render_image(many, suffix)
+    assert image == render_image(many, suffix)
+    if suffix == ".svg":
+        text = image.decode()
+        ET.fromstring(text)  # noqa: S314 - our own picture
+        assert all(gpu.name in text for gpu in many.gpus)
+        assert "<dc:date>" not in text
+    else:
+        assert image.startswith(b"\x89PNG")
+
+
+def _idle(gpu: GpuPrediction) -> GpuPrediction:
+    def still(layer: PredictedLayer) -> PredictedLayer:
+        assert layer.work is not None
+        return msgspec.structs.replace(layer, work=msgspec.structs.replace(layer.work, tensor_flops=0))
+
+    return msgspec.structs.replace(gpu, layers=tuple(map(still, gpu.layers)))
+
+
+def test_without_arithmetic_there_is_nothing_to_draw() -> None:
+    found = predicted("gemv", "rtx-4090")
+    found = msgspec.structs.replace(found, gpus=tuple(map(_idle, found.gpus)))
+    assert "roofline of" not in render_text(found)
+    with pytest.raises(UsageError, match="no roofline"):
+        render_image(found, ".svg")

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import importlib.resources
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from profiler.base.errors import UsageError
+from profiler.base.records import Run
+from profiler.report import REPORTERS, Reporter, ReportOptions, for_path, get, reporter
+from tests.fakes.report_factory import CASES, on_gpu, typical
+from tests.fakes.timeline_factory import timed
+
+
+def test_the_formats_are_found_by_name() -> None:
+    assert {
+        "text", "json", "csv", "html", "markdown", "parquet", "perfetto", "speedscope", "sarif", "junit",
+    } <= set(REPORTERS.keys())  # fmt: skip
+    assert [get(name).name for name in sorted(REPORTERS.keys())] == REPORTERS.keys()
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="'pdf'") as caught:
+        get("pdf")
+    assert caught.value.fix == f"use one of: {', '.join(REPORTERS.keys())}"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a/b.json", "json"),
+        ("x.HTML", "html"),
+        ("t.txt", "text"),
+        ("t.csv", "csv"),
+        ("t.md", "markdown"),
+        ("t.parquet", "parquet"),
+        ("t.Perfetto.json", "perfetto"),
+        ("t.speedscope.json", "speedscope"),
+        ("t.sarif", "sarif"),
+        ("t.junit.xml", "junit"),
+    ],
+)
+def test_the_suffix_chooses_the_format(path: str, name: str) -> None:
+    assert for_path(path).name == name
+
+
+def test_an_unknown_suffix_is_one_clear_error() -> None:
+    with pytest.raises(UsageError, match=r"report\.docx") as caught:
+        for_path("report.docx")
+    assert ".html" in caught.value.fix
+
+
+def test_the_longest_suffix_wins_and_a_taken_name_is_refused() -> None:
+    REPORTERS.keys()
+    entries = dict(REPORTERS._entries)
+    try:
+
+        @reporter("longest-test", suffix=".longest.speedscope.json")
+        def render(run: Run, options: ReportOptions) -> str:
+            return ""
+
+        assert for_path("a.longest.speedscope.json").name == "longest-test"
+        assert for_path("a.speedscope.json").name == "speedscope"
+        assert for_path("a.json").name == "json"
+        with pytest.raises(ValueError, match="twice"):
+            reporter("longest-test", suffix=".x")(render)
+    finally:
+        REPORTERS._entries = entries
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("format_", REPORTERS.keys())
+def test_every_format_renders_every_case_the_same_twice(format_: str, case: str) -> None:
+    """Empty, one kernel, all unmatched, 10,000 layers, hostile names: every format, those of other modules included."""
+    found = get(format_)
+    first = found.encode(CASES[case](), ReportOptions())
+    assert first
+    # A run that was read anew, so that nothing hangs on the order of a dict or on identity.
+    again = msgspec.json.decode(msgspec.json.encode(CASES[case]()), type=Run)
+    if found.binary:
+        assert first == found.encode(again, ReportOptions())
+        return
+    text = found.render(again, ReportOptions())
+    assert text.endswith("\n")
+    assert text.encode() == first
+    # Whatever a name holds, no control character reaches a terminal, a page or a parser unescaped.
+    if format_ != "csv":
+        assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x1b]", text)
+
+
+@pytest.mark.parametrize("format_", REPORTERS.keys())
+def test_every_format_renders_a_run_with_a_timeline(format_: str) -> None:
+    assert get(format_).encode(timed(on_gpu()), ReportOptions())
+
+
+def test_suffixes_are_distinct_and_start_with_a_dot() -> None:
+    suffixes = [found.suffix for found in REPORTERS.values()]
+    assert len(set(suffixes)) == len(suffixes)
+    assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in suffixes)
+
+
+def test_a_reporter_is_immutable() -> None:
+    found: Reporter = get("text")
+    with pytest.raises(AttributeError):
+        found.name = "other"  # type: ignore[misc]
+
+
+def test_loading_the_registry_loads_no_template_engine() -> None:
+    heavy = ("jinja2", "pandas", "pyarrow", "matplotlib")
+    code = f"import sys, profiler.report as r; r.get('html'); print(*(name in sys.modules for name in {heavy}))"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.split() == ["False"] * len(heavy)
+
+
+def test_page_files_and_schema_are_package_data() -> None:
+    package = importlib.resources.files("profiler.report")
+    for name in ("templates/report.html.jinja", "templates/app.css", "templates/app.js", "run.schema.json"):
+        assert package.joinpath(name).read_text("utf-8").strip()
+
+
+def test_options_do_not_change_the_machine_formats() -> None:
+    odd = ReportOptions(width=20, top=1, color=True, ascii=True)
+    for name in ("json", "csv", "html", "perfetto", "speedscope", "sarif", "junit"):
+        assert get(name).render(typical(), odd) == get(name).render(typical(), ReportOptions())
