@@ -257,7 +257,6 @@ def test_a_sweep_is_printed_as_text_json_and_csv() -> None:
         (["--sweep", "batch=1..100000"], "too many points"),
         (["--sweep", "batch=1,2", "--batch", "3"], "--batch both decide dimension 'batch'"),
         (["--sweep", "batch=1,2", "--format", "sarif"], "known: csv, html, json"),
-        (["--format", "csv"], "without --sweep"),
     ],
 )
 def test_a_sweep_that_is_none_is_refused(options: list[str], words: str) -> None:
