@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,16 +12,15 @@ from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOptio
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
 from profiler.cli.output import (
     View,
-    ascii_only,
     encoded,
     errors_shown,
     refuse_binary,
+    rendered,
     result,
     say,
     send,
-    terminal_width,
 )
-from profiler.cli.output_files import check_format, refuse_existing, writable, write
+from profiler.cli.output_files import check_format, check_report, encoded_for, refuse_existing, writable, write
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -203,8 +201,10 @@ def _checked(format_name: str, output: list[str] | None, *, measured: bool, forc
         UsageError: One is not.
     """
     if not measured:
-        check_format("analyze without a profile", format_name)
-        return writable(output, force=force)
+        from profiler.base.records import Prediction
+
+        check_report("analyze without a profile", format_name, Prediction)
+        return writable(output, Prediction, force=force)
     from profiler import report
 
     refuse_binary(format_name)
@@ -276,10 +276,8 @@ def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_plac
 
 
 def _show_prediction(found: Prediction, paths: list[Path], format_name: str, top: int | None) -> None:
-    from profiler.cli.predict import _rendered, _text
-
-    written = [(path, _rendered(found, path, top)) for path in paths]
-    result(_text(found, format_name, terminal_width(sys.stdout), top, ascii_only(sys.stdout)))
+    written = [(path, encoded_for(path, found, top)) for path in paths]
+    result(rendered(found, format_name, top=top))
     for path, content in written:
         write(path, content)
         say(f"wrote {path}")

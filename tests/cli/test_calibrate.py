@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler.base.records import SCHEMA_VERSION, Ceilings, LiveGpu, Measurement
+from profiler.base.records import SCHEMA_VERSION, Ceilings, CeilingsDocument, LiveGpu, Measurement
 from profiler.cli import app, load_commands
 from profiler.hardware import calibrate, nvml, store
-from profiler.report.ceilings import CeilingsDocument, render_json, render_text
+from profiler.report import render
 from tests.fakes.measured import measured
 from tests.fakes.support import fixed_ceilings
 
@@ -177,7 +177,7 @@ def test_a_gpu_is_measured_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_line_but_the_path_is_wider_than_the_terminal(width: int) -> None:
     hostile = Measurement(value=1e9, unit="B/s", what="x" * 300 + "\x1b[31m", repeats=2, spread=0.1, threads=2)
     ceilings = msgspec.structs.replace(FIXED, measurements={**FIXED.measurements, "dram read": hostile})
-    lines = render_text(document(ceilings, kept_in="/" + "folder/" * 30), width).splitlines()
+    lines = render(document(ceilings, kept_in="/" + "folder/" * 30), width=width).splitlines()
     assert max(len(line) for line in lines[:-1]) <= width
     assert lines[-1].endswith("folder/folder/")
     assert not any("\x1b" in line for line in lines)
@@ -185,8 +185,8 @@ def test_no_line_but_the_path_is_wider_than_the_terminal(width: int) -> None:
 
 def test_the_document_reads_back() -> None:
     made = document(kept_in="there", age_days=3)
-    assert msgspec.json.decode(render_json(made), type=CeilingsDocument) == made
-    text = render_text(document(age_days=1))
+    assert msgspec.json.decode(render(made, "json"), type=CeilingsDocument) == made
+    text = render(document(age_days=1))
     assert "(1 day ago)" in text
     assert text.endswith("not kept\n")
-    assert "unknown: the system does not tell it" in render_text(document(fixed_ceilings()))
+    assert "unknown: the system does not tell it" in render(document(fixed_ceilings()))

@@ -1,7 +1,7 @@
-"""The run as one JSON document, and the JSON Schema of it.
+"""A record as one JSON document, and the JSON Schema of it.
 
 The document is complete and stable: fields in declared order, dict keys sorted, no NaN, no
-infinity, so that a saved run gives the same bytes every time.
+infinity, so that a saved record gives the same bytes every time.
 """
 
 from __future__ import annotations
@@ -12,19 +12,33 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import SCHEMA_VERSION, Record, Run
+from profiler.base.records import (
+    SCHEMA_VERSION,
+    CeilingsDocument,
+    Comparisons,
+    EnginePlan,
+    Prediction,
+    Record,
+    Run,
+)
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import plain
 
 
 @reporter("json", suffix=".json")
-def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - a document has nothing to choose
-    """The run as indented JSON with a trailing newline.
+def render(found: Record, options: ReportOptions) -> str:  # noqa: ARG001 - a document has nothing to choose
+    """The record as indented JSON with a trailing newline.
 
     Raises:
         TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
     """
-    return _on_one_line(msgspec.json.format(msgspec.json.encode(plain(run)), indent=2).decode()) + "\n"
+    # The precisions of a device are told from the widest to the narrowest.
+    data = plain(found, order=None if isinstance(found, CeilingsDocument) else "deterministic")
+    if isinstance(found, EnginePlan):
+        data = {"schema_version": SCHEMA_VERSION, **data}
+    indent = 2 if isinstance(found, Run | CeilingsDocument) else 1
+    text = msgspec.json.format(msgspec.json.encode(data), indent=indent).decode()
+    return (_on_one_line(text) if isinstance(found, Run) else text) + "\n"
 
 
 _NUMBERS = re.compile(r"\[\s+-?\d+(?:,\s+-?\d+)*\s+\]")
@@ -64,6 +78,17 @@ def schema_of(document: type[Record], title: str) -> dict[str, Any]:
     }
 
 
-def schema_text() -> str:
-    """The schema as the text of ``run.schema.json``, the copy that ships with the package."""
-    return msgspec.json.format(msgspec.json.encode(schema(), order="deterministic"), indent=2).decode() + "\n"
+SCHEMAS: dict[str, tuple[type[Record], str]] = {
+    "run": (Run, "trtprof run"),
+    "prediction": (Prediction, "trtprof predict"),
+    "comparison": (Comparisons, "trtprof compare"),
+}
+"""The documents whose schemas ship with the package, as ``NAME.schema.json``."""
+
+
+def schema_text(name: str = "run") -> str:
+    """The schema as the text of the copy that ships with the package."""
+    return (
+        msgspec.json.format(msgspec.json.encode(schema_of(*SCHEMAS[name]), order="deterministic"), indent=2).decode()
+        + "\n"
+    )

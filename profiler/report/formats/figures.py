@@ -4,10 +4,12 @@
 itself what it is of: device, clocks, coverage, and what it leaves out. The same run gives the same bytes with one
 version of matplotlib, whatever the settings of the user, and nothing in matplotlib stays changed. Text in an SVG is
 drawn as outlines, so that it needs no font. Of many layers the dots in an SVG are one image, which the picture says.
+The layers that lose most have numbers at their dots, and their names below.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import math
 import threading
@@ -15,12 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from profiler.base import units
-from profiler.base.records import LayerResult, LedgerRow, Run, bound_name
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import LayerResult, LedgerRow, OpSweep, Prediction, Run, bound_name
 from profiler.report import ReportOptions, _roofline, binary_reporter, reporter
-from profiler.report import _style as style
 from profiler.report._cells import elide
 from profiler.report._format import KIND_WORDS, clock_text, count, ledger_gap_ns, tensor_text, time_of, visible
-from profiler.report._ledger import largest
+from profiler.report.content._ledger import largest
+from profiler.report.formats import _op_pictures
+from profiler.report.formats import _style as style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,20 +47,19 @@ _LEAST_DOT = 5.0
 """Areas of dots in square points."""
 _DECADES = 7
 """Powers of ten of the rates that a roofline shows below its highest roof; slower layers lie on its border."""
-_NAME = 38
+_NAME = 44
 """Characters of a name."""
-_BELOW = 1.06
-"""Height in inches of what stands below the axes."""
+_DIGIT = 4.0
+"""Points of the radius of a dot that has room for a digit."""
+_ROWS = 3
+"""Names of layers in a column below the axes."""
+_BELOW = 1.62
+"""Height in inches of what stands below the axes of a roofline."""
+_BELOW_LEDGER = 1.06
+"""The same of a ledger."""
 
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 """Behind words that stand over lines and dots."""
-
-_REACH = 160.0
-"""Points from a dot to its name at most."""
-_MOST_COVERED = 10
-"""Squares with dots that a name may cover."""
-_CELL = 4.0
-"""Points of the squares by which it is known where dots are."""
 
 _SETTINGS_HELD = threading.Lock()
 """matplotlib has one set of settings for all threads."""
@@ -64,19 +67,51 @@ _SETTINGS_HELD = threading.Lock()
 Format = Literal["png", "svg"]
 
 
-@binary_reporter("png", suffix=".png")
-def encode_png(run: Run, options: ReportOptions) -> bytes:
+@binary_reporter("png", suffix=".png", of=(Run, Prediction, OpSweep))
+def encode_png(found: Run | Prediction | OpSweep, options: ReportOptions) -> bytes:
     """The picture as PNG, 1400 x 900."""
-    return _picture(run, options, "png")
+    return _picture(found, options, "png")
 
 
-@reporter("svg", suffix=".svg")
-def render_svg(run: Run, options: ReportOptions) -> str:
+@reporter("svg", suffix=".svg", of=(Run, Prediction, OpSweep))
+def render_svg(found: Run | Prediction | OpSweep, options: ReportOptions) -> str:
     """The picture as SVG."""
-    return _picture(run, options, "svg").decode()
+    return _picture(found, options, "svg").decode()
 
 
-def _picture(run: Run, options: ReportOptions, kind: Format) -> bytes:
+def _picture(found: Run | Prediction | OpSweep, options: ReportOptions, kind: Format) -> bytes:
+    """The picture of a record.
+
+    Raises:
+        MissingError: matplotlib is not installed.
+        UsageError: There is nothing to draw.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingError(
+            f"{kind} pictures need matplotlib",
+            why="it is not installed here; all other formats, the HTML page with its drawings included, need none",
+            fix="python -m pip install 'trtprof[figures]'",
+        )
+    if isinstance(found, OpSweep):
+        return _op_pictures.render_image(found, f".{kind}")
+    if isinstance(found, Prediction):
+        return _of_prediction(found, kind)
+    return _of_run(found, options, kind)
+
+
+def _of_prediction(found: Prediction, kind: Format) -> bytes:
+    """The roofline of each GPU, a panel each."""
+    plots = [plot for gpu in found.gpus if (plot := _roofline.plot_of(gpu)) is not None]
+    if not plots:
+        raise UsageError(
+            f"there is no roofline to draw of {found.model.name}",
+            why="none of its layers both computes and moves anything",
+            fix="--format text",
+        )
+    return _roofline.as_image(plots, f".{kind}")
+
+
+def _of_run(run: Run, options: ReportOptions, kind: Format) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -101,19 +136,6 @@ class _Box(NamedTuple):
     bottom: float
     right: float
     top: float
-
-    def overlaps(self, other: _Box) -> bool:
-        return (
-            self.left < other.right and other.left < self.right and self.bottom < other.top and other.bottom < self.top
-        )
-
-    def within(self, other: _Box) -> bool:
-        return (
-            self.left >= other.left
-            and self.right <= other.right
-            and self.bottom >= other.bottom
-            and self.top <= other.top
-        )
 
 
 class _Page:
@@ -181,12 +203,12 @@ class _Page:
 
     # --- what both have ---------------------------------------------------------------------
 
-    def axes(self, left: float, right: float) -> Axes:
+    def axes(self, left: float, right: float, below: float = _BELOW) -> Axes:
         """Axes with so many inches beside them, their frame on the left and below."""
         width, height = SIZE_INCHES
         top = 0.42
         axes = self.figure.add_axes(
-            (left / width, _BELOW / height, (width - left - right) / width, (height - _BELOW - top) / height)
+            (left / width, below / height, (width - left - right) / width, (height - below - top) / height)
         )
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
@@ -261,7 +283,6 @@ class _Page:
         )
         peaks = [max(roof.flops_per_s, roof.best or 0) for roof in plot.roofs]
         rates = [point.flops_per_s for point in plot.points]
-        # Names of layers that have no room below the roofs go above them.
         floor, roof = _logs([*rates, *peaks], below=0.3, above=0.5)
         floor = max(floor, math.log10(max(peaks)) - _DECADES)
         axes.set_xlim(low, high)
@@ -272,11 +293,11 @@ class _Page:
         axes.set_ylabel("FLOP/s: work as counted, time as measured", fontsize=7.5, color=style.INK, labelpad=3)
         frame = _Frame(self.area(axes), low, high, floor, roof)
         dots = self._dots(axes, plot, frame)
-        self._slopes(axes, plot, frame, dots)
+        self._slopes(axes, plot, frame)
         self._peaks(axes, plot, frame)
         self._key(plot, frame)
-        named = self._names(axes, frame, dots)
-        self.caption(*self._left_out(plot, frame, named))
+        self._names(axes, frame, dots)
+        self.caption(*self._left_out(plot, frame))
 
     def _dots(self, axes: Axes, plot: _roofline.Plot, frame: _Frame) -> list[_Dot]:
         """Draw a dot a layer, those of long layers first, and say where they are."""
@@ -286,7 +307,7 @@ class _Page:
         for point in sorted(plot.points, key=lambda point: (-point.ns, point.layer)):
             x, y = math.log10(point.intensity), max(math.log10(point.flops_per_s), frame.floor)
             area = max(largest_area * point.ns / longest, _LEAST_DOT)
-            dots.append(_Dot(x, y, frame.x(x), frame.y(y), math.sqrt(area / math.pi), point))
+            dots.append(_Dot(x, y, math.sqrt(area / math.pi), point))
         axes.scatter(
             [dot.x for dot in dots],
             [dot.y for dot in dots],
@@ -296,16 +317,6 @@ class _Page:
             rasterized=self.kind == "svg" and len(dots) > RASTER_FROM,
         )  # fmt: skip
         return dots
-
-    def _ceiling(self, axes: Axes, ends: tuple[float, float], level: tuple[float, float], frame: _Frame, *,
-                 sheet: bool) -> None:  # fmt: skip
-        """Draw a ceiling between logarithms, and keep names of layers off it."""
-        axes.plot(ends, level, **self._line_style(sheet=sheet))
-        (left, right), (bottom, top) = map(frame.x, ends), map(frame.y, level)
-        steps = max(2, math.ceil(math.hypot(right - left, top - bottom) / 5))
-        for step in range(steps + 1):
-            x, y = left + (right - left) * step / steps, bottom + (top - bottom) * step / steps
-            frame.taken.append(_Box(x - 2.5, y - 2, x + 2.5, y + 2))
 
     @staticmethod
     def _line_style(*, sheet: bool) -> dict[str, Any]:
@@ -321,34 +332,29 @@ class _Page:
     def _from_sheet(self) -> bool:
         return self.run.ceilings.origin == "datasheet"
 
-    def _slopes(self, axes: Axes, plot: _roofline.Plot, frame: _Frame, dots: Sequence[_Dot]) -> None:
+    def _slopes(self, axes: Axes, plot: _roofline.Plot, frame: _Frame) -> None:
         """The bandwidths, each with a label along it: that of DRAM below it, that of the cache above it."""
         highest = plot.roofs[0].flops_per_s
-        cache = bound_name("l2", plot.device)
-        levels = [("DRAM", plot.dram, plot.best_dram, False)]
+        levels = [("DRAM", plot.dram, plot.best_dram, -8.0)]
         if plot.cache > plot.dram:
-            levels.append((cache.upper(), plot.cache, plot.best_cache, True))
+            levels.append((bound_name("l2", plot.device).upper(), plot.cache, plot.best_cache, 4.0))
         best_peak = max(roof.best or roof.flops_per_s for roof in plot.roofs)
-        for name, now, best, above in levels:
+        for name, now, best, side in levels:
             for bandwidth, peak, sheet in ((best, best_peak, True), (now, highest, self._from_sheet)):
                 if bandwidth is not None:
                     start = max(frame.low, frame.floor - math.log10(bandwidth))
                     end = min(math.log10(peak / bandwidth), frame.high)
-                    if end > start:
-                        ends = (start, end)
-                        level = math.log10(bandwidth)
-                        self._ceiling(axes, ends, (start + level, end + level), frame, sheet=sheet)
+                    level = math.log10(bandwidth)
+                    axes.plot((start, end), (start + level, end + level), **self._line_style(sheet=sheet))
+            # Over the outer of both lines, or under it.
+            level = math.log10((max if side > 0 else min)(now, best or now))
+            start = max(frame.low, frame.floor - level)
             label = f"{name} {units.format_rate(now, 'B/s')}" + self._or_best(best, "B/s")
-            over, under = math.log10(max(now, best or 0)), math.log10(min(now, best or now))
-            reach = {over: math.log10(highest if best is None or best < now else best_peak), under: math.log10(highest)}
-            sides = [(over, 4.0)] if above else [(under, -8.0)]
-            # Between DRAM and the cache, where there is room for words.
-            if not above and len(levels) > 1:
-                gap = frame.y(math.log10(min(plot.cache, plot.best_cache or plot.cache))) - frame.y(over)
-                if gap * math.cos(frame.angle) > 14:
-                    sides.append((over, 4.0))
-            if not self._label_slope(axes, label, [(*side, reach[side[0]]) for side in sides], frame, dots):
-                self._unlabelled.append(label)
+            axes.annotate(
+                label, (start, start + level), (6 - side * math.sin(frame.angle), side * math.cos(frame.angle)),
+                textcoords="offset points", fontsize=6.5, color=style.INK, rotation=math.degrees(frame.angle),
+                rotation_mode="anchor", ha="left", va="baseline", zorder=2.5, annotation_clip=False,
+            )  # fmt: skip
 
     def _or_best(self, best: float | None, unit: str) -> str:
         if best is None:
@@ -359,53 +365,6 @@ class _Page:
     def _best_word(self) -> str:
         return "best" if self.run.device.kind == "cpu" else "datasheet"
 
-    def _label_slope(self, axes: Axes, label: str, sides: Sequence[tuple[float, float, float]], frame: _Frame,
-                     dots: Sequence[_Dot]) -> bool:  # fmt: skip
-        """A label along a slope, where it covers fewest dots; whether there was room for it.
-
-        Args:
-            axes: Where it is drawn.
-            label: The words.
-            sides: Bandwidths to write along, each with the points from the line to the words and the rate where the
-                line ends; bandwidth and rate are logarithms.
-            frame: Places on the picture.
-            dots: What is drawn already.
-        """
-        size, angle = 6.5, frame.angle
-        length = self.width_of(label, size)
-        best: tuple[int, float, float] | None = None
-        for level, side, highest in sides:
-            start = max(frame.low, frame.floor - level) + 0.02
-            end = min(highest - level, frame.high)
-            # Above a line the label leans out of the axes to the left.
-            first = 4 + max(side, 0) * math.tan(angle)
-            room = (frame.x(end) - frame.x(start)) / math.cos(angle) - length - 3 - first
-            for step in range(13 if room >= 0 else 0):
-                along = first + room * step / 12
-                x = frame.x(start) + along * math.cos(angle) - side * math.sin(angle)
-                y = frame.y(start + level) + along * math.sin(angle) + side * math.cos(angle)
-                covered = 0
-                for dot in dots[:400]:
-                    ahead = (dot.left - x) * math.cos(angle) + (dot.bottom - y) * math.sin(angle)
-                    beside = (dot.bottom - y) * math.cos(angle) - (dot.left - x) * math.sin(angle)
-                    near = -dot.radius <= ahead <= length + dot.radius and -2 - dot.radius <= beside <= 6 + dot.radius
-                    covered += near
-                if best is None or covered < best[0]:
-                    best = covered, x, y
-        if best is None:
-            return False
-        _, x, y = best
-        axes.text(
-            frame.to_x(x), frame.to_y(y), label, fontsize=size, color=style.INK, rotation=math.degrees(angle),
-            rotation_mode="anchor", ha="left", va="baseline", zorder=4, bbox=_PAPER,
-        )  # fmt: skip
-        # Names of layers keep off it.
-        for part in range(9):
-            along = length * part / 8
-            at_x, at_y = x + along * math.cos(angle), y + along * math.sin(angle)
-            frame.taken.append(_Box(at_x - 7, at_y - 4, at_x + 7, at_y + 8))
-        return True
-
     def _peaks(self, axes: Axes, plot: _roofline.Plot, frame: _Frame) -> None:
         """The flat roofs, with labels beside the axes that keep off each other and lead to their lines."""
         best_cache = plot.best_cache or plot.cache
@@ -415,7 +374,7 @@ class _Page:
                 if peak is not None:
                     start = max(math.log10(peak / cache), frame.low)
                     level = math.log10(peak)
-                    self._ceiling(axes, (start, frame.high), (level, level), frame, sheet=sheet)
+                    axes.plot((start, frame.high), (level, level), **self._line_style(sheet=sheet))
             places.append(frame.y(math.log10(roof.flops_per_s)))
         # From above: each label as near its line as the one above lets it.
         ceiling = frame.box.top + 4
@@ -430,7 +389,8 @@ class _Page:
                 continue
             left = frame.box.right + 10
             axes.plot(
-                [frame.high, frame.to_x(left - 2)], [math.log10(roof.flops_per_s), frame.to_y(y + 2)],
+                [frame.high, frame.high + (frame.high - frame.low) * 8 / (frame.box.right - frame.box.left)],
+                [math.log10(roof.flops_per_s), frame.floor + (y + 2 - frame.box.bottom) / (frame.y(1) - frame.y(0))],
                 color=style.FAINT, linewidth=0.5, clip_on=False, zorder=1,
             )  # fmt: skip
             for row, line in enumerate(lines):
@@ -492,67 +452,39 @@ class _Page:
         for at, put in enumerate(reversed(rows)):
             put(y + at * 9.6)
 
-    def _names(self, axes: Axes, frame: _Frame, dots: Sequence[_Dot]) -> int:
-        """Name the layers that lose most time where there is room beside their dots; how many were named.
+    def _names(self, axes: Axes, frame: _Frame, dots: Sequence[_Dot]) -> None:
+        """Number the layers that lose most time, and name them below the axes.
 
         Layers whose dots lie on each other share a label.
         """
         wanted = [dot for dot in sorted(dots, key=lambda dot: dot.point.layer) if self._loses(dot.point.layer)]
-        size = 6.5
-        named = 0
-        frame.cover(dots)
-        groups: list[list[_Dot]] = []
-        for dot in wanted[:LABELLED]:
-            near = (group for group in groups if math.hypot(group[0].left - dot.left, group[0].bottom - dot.bottom) < 8)
-            group = next(near, None)
-            if group is None:
-                groups.append([dot])
+        groups: list[tuple[_Dot, list[str]]] = []
+        for at, dot in enumerate(wanted[:LABELLED], 1):
+            near = (numbers for other, numbers in groups if frame.apart(dot, other) < 2 * _DIGIT)
+            numbers = next(near, None)
+            if numbers is None:
+                groups.append((dot, [str(at)]))
             else:
-                group.append(dot)
-        for group in groups:
-            dot = group[0]
-            place = None
-            # Where a whole name has no room, a shorter one may.
-            for longest in (_NAME, _NAME // 2):
-                lines = []
-                for each in group:
-                    layer = self.run.layers[each.point.layer]
-                    lines += [self._layer_name(layer, longest), f"~{units.format_ns(layer.lost_ns or 0)} lost"]
-                place = frame.place(dot, max(self.width_of(line, size) for line in lines), (size + 1) * len(lines) + 1)
-                if place is not None:
-                    break
-            if place is None:
-                continue
-            named += len(group)
-            box = place.box
-            # Words of two labels side by side do not read as one.
-            frame.taken.append(_Box(box.left - 6, box.bottom - 1, box.right + 6, box.top + 1))
-            frame.named.append(box)
-            for each in group:
-                axes.scatter(
-                    [each.x], [each.y], s=each.radius**2 * math.pi, facecolors="none", edgecolors=style.INK,
-                    linewidths=0.8, zorder=4, clip_on=False,
-                )  # fmt: skip
-            end = dot.left
-            if place.line is not None:
-                (x, y), (end, to_y) = place.line
-                axes.plot(
-                    [frame.to_x(x), frame.to_x(end)], [frame.to_y(y), frame.to_y(to_y)], color=style.INK,
-                    linewidth=0.5, zorder=4, solid_capstyle="round",
-                )  # fmt: skip
-                steps = [_Box(at_x - 2, at_y - 2, at_x + 2, at_y + 2) for at_x, at_y in _along(place.line)]
-                frame.taken += steps
-                # Lines to dots that lie on each other come together at their ends.
-                frame.named += steps[len(steps) // 3 :]
-            # The words end at the dot that they are about.
-            right = end > (box.left + 3 * box.right) / 4
-            for at, line in enumerate(lines):
-                axes.text(
-                    frame.to_x(box.right if right else box.left), frame.to_y(box.top - (at + 1) * (size + 1)), line,
-                    fontsize=size, zorder=5, color=style.FAINT if at % 2 else style.INK,
-                    ha="right" if right else "left", va="baseline", bbox=_PAPER,
-                )  # fmt: skip
-        return named
+                numbers.append(str(at))
+            axes.scatter(
+                [dot.x], [dot.y], s=dot.radius**2 * math.pi, facecolors="none", edgecolors=style.INK, linewidths=0.8,
+                zorder=4, clip_on=False,
+            )  # fmt: skip
+            layer = self.run.layers[dot.point.layer]
+            column, row = divmod(at - 1, _ROWS)
+            left, bottom = 12 + column * SIZE_INCHES[0] * 36, 74 - row * 9.6
+            self.write(left, bottom, str(at), 6.5, bold=True)
+            lost = f"~{units.format_ns(layer.lost_ns or 0)} lost"
+            self.write(left + 10, bottom, lost, 6.5, color=style.FAINT)
+            self.write(left + 62, bottom, self.fitted(self._layer_name(layer, _NAME), 6.5, 176), 6.5)
+        for dot, numbers in groups:
+            # Inside a dot that has room for it, else above it.
+            inside = dot.radius > _DIGIT * len(numbers)
+            axes.annotate(
+                ", ".join(numbers), (dot.x, dot.y), (0, 0 if inside else dot.radius + 5), textcoords="offset points",
+                fontsize=6.5, fontweight="bold", color="white" if inside else style.INK, ha="center", va="center",
+                zorder=5, annotation_clip=False,
+            )  # fmt: skip
 
     def _loses(self, layer: int) -> bool:
         return (self.run.layers[layer].lost_ns or 0) > 0
@@ -565,7 +497,7 @@ class _Page:
         op = self.safe(layer.op_type, width // 3)
         return f"{op} {self.safe(name, width - len(op) - len(more) - 1)}{more}"
 
-    def _left_out(self, plot: _roofline.Plot, frame: _Frame, named: int) -> list[str]:
+    def _left_out(self, plot: _roofline.Plot, frame: _Frame) -> list[str]:
         """What a reader would miss, in words."""
         run = self.run
         words = []
@@ -585,10 +517,7 @@ class _Page:
             words.append(f"{count(low, 'layer')} slower than the picture shows, on its lower border")
         wanted = min(sum(self._loses(point.layer) for point in plot.points), LABELLED)
         if wanted:
-            words.append(
-                f"named: {'the' if named == wanted else f'{named} of the'} {count(wanted, 'layer')} with most time lost"
-                + (", as there was room" if named < wanted else "")
-            )
+            words.append(f"numbered: the {count(wanted, 'layer')} with most time lost")
         if self.kind == "svg" and len(plot.points) > RASTER_FROM:
             words.append(f"{len(plot.points):,} dots drawn as one image")
         return words
@@ -606,7 +535,7 @@ class _Page:
         self.title(f"ledger: from ideal to {'the sum of the layers' if layers_only else 'end to end'}")
         names = [self.fitted(self.safe(row.cause, 40), 7.5, 132) for row in rows]
         left = max(self.width_of(name, 7.5) for name in [*names, whole]) + 24
-        axes = self.axes(left / 72, 0.25)
+        axes = self.axes(left / 72, 0.25, _BELOW_LEDGER)
         sums = [0]
         for row in rows:
             sums.append(sums[-1] + row.ns)
@@ -693,27 +622,22 @@ class _Page:
 
 
 class _Dot(NamedTuple):
-    """A drawn layer: its logarithms, and its place and radius in points."""
+    """A drawn layer: its logarithms, and its radius in points."""
 
     x: float
     y: float
-    left: float
-    bottom: float
     radius: float
     point: _roofline.Point
 
 
-class _Frame:
-    """From logarithms to points on the picture and back, and what is taken of it."""
+class _Frame(NamedTuple):
+    """The axes: where they lie in points, and the logarithms at their ends."""
 
-    def __init__(self, box: _Box, low: float, high: float, floor: float, roof: float) -> None:
-        self.box, self.low, self.high, self.floor, self.roof = box, low, high, floor, roof
-        self.taken: list[_Box] = []
-        """By lines and words: no name of a layer goes there."""
-        self.named: list[_Box] = []
-        """By names of layers and the lines to their dots: no other such line goes there."""
-        self._covered: set[tuple[int, int]] = set()
-        """By dots, in squares of `_CELL`."""
+    box: _Box
+    low: float
+    high: float
+    floor: float
+    roof: float
 
     @property
     def angle(self) -> float:
@@ -721,102 +645,16 @@ class _Frame:
         return math.atan2(self.y(1) - self.y(0), self.x(1) - self.x(0))
 
     def x(self, log: float) -> float:
+        """From a logarithm to points."""
         return self.box.left + (log - self.low) / (self.high - self.low) * (self.box.right - self.box.left)
 
     def y(self, log: float) -> float:
+        """Likewise."""
         return self.box.bottom + (log - self.floor) / (self.roof - self.floor) * (self.box.top - self.box.bottom)
 
-    def to_x(self, points: float) -> float:
-        return self.low + (points - self.box.left) / (self.box.right - self.box.left) * (self.high - self.low)
-
-    def to_y(self, points: float) -> float:
-        return self.floor + (points - self.box.bottom) / (self.box.top - self.box.bottom) * (self.roof - self.floor)
-
-    def cover(self, dots: Iterable[_Dot]) -> None:
-        """Remember where dots are."""
-        for dot in dots:
-            across = range(int((dot.left - dot.radius) / _CELL), int((dot.left + dot.radius) / _CELL) + 1)
-            up = range(int((dot.bottom - dot.radius) / _CELL), int((dot.bottom + dot.radius) / _CELL) + 1)
-            self._covered.update((x, y) for x in across for y in up)
-
-    def place(self, dot: _Dot, width: float, height: float) -> _Place | None:
-        """Where a label of this size goes: over nothing that is taken, off dots, near its own; None where nowhere."""
-        boxes = []
-        for column in range(int((self.box.right - self.box.left - width) / 8) + 1):
-            for row in range(int((self.box.top - self.box.bottom - height) / 5) + 1):
-                left, bottom = self.box.left + 2 + column * 8, self.box.top - height - row * 5
-                box = _Box(left, bottom, left + width, bottom + height)
-                boxes.append((max(_distance(dot, box) - dot.radius, 0.0), box))
-        # Beside the dot itself is better than on the grid.
-        for left in (dot.left + dot.radius + 3, dot.left - dot.radius - 3 - width):
-            bottom = dot.bottom - height / 2
-            boxes.append((0.0, _Box(left, bottom, left + width, bottom + height)))
-        best: tuple[float, _Place] | None = None
-        for distance, box in sorted(boxes):
-            if distance > _REACH or (best is not None and distance >= best[0]):
-                break
-            if not box.within(self.box) or any(box.overlaps(other) for other in self.taken):
-                continue
-            across = range(int(box.left / _CELL), int(box.right / _CELL) + 1)
-            up = range(int(box.bottom / _CELL), int(box.top / _CELL) + 1)
-            covered = sum((x, y) in self._covered for x in across for y in up)
-            if covered > _MOST_COVERED or (best is not None and distance + 8.0 * covered >= best[0]):
-                continue
-            found = self._leader(dot, box)
-            if found is not None and (best is None or found[0] + 8.0 * covered < best[0]):
-                best = found[0] + 8.0 * covered, _Place(box, found[1])
-        return None if best is None else best[1]
-
-    def _leader(self, dot: _Dot, box: _Box) -> tuple[float, _Segment | None] | None:
-        """The shortest line from the border of a dot to a label that crosses no other name, and its length.
-
-        The line is None where the label is beside the dot; all of it is None where every line crosses something.
-        """
-        nearest = _nearest(dot, box)
-        if _distance(dot, box) <= dot.radius + 4:
-            return 0.0, None
-        middle_x, middle_y = (box.left + box.right) / 2, (box.bottom + box.top) / 2
-        ends = [
-            nearest, (box.left, middle_y), (box.right, middle_y), (middle_x, box.top), (middle_x, box.bottom),
-            (box.left, box.top), (box.right, box.top), (box.left, box.bottom), (box.right, box.bottom),
-        ]  # fmt: skip
-        for length, (x, y) in sorted((math.hypot(x - dot.left, y - dot.bottom), (x, y)) for x, y in ends):
-            part = dot.radius / length if length else 0.0
-            line = (dot.left + (x - dot.left) * part, dot.bottom + (y - dot.bottom) * part), (x, y)
-            if not any(
-                other.left < at_x < other.right and other.bottom < at_y < other.top
-                for at_x, at_y in _along(line)
-                for other in (*self.named, box)
-            ):
-                return length - dot.radius, line
-        return None
-
-
-class _Place(NamedTuple):
-    """Where the name of a layer goes, and the line from its dot; None where it needs none."""
-
-    box: _Box
-    line: _Segment | None
-
-
-def _nearest(dot: _Dot, box: _Box) -> tuple[float, float]:
-    return min(max(dot.left, box.left), box.right), min(max(dot.bottom, box.bottom), box.top)
-
-
-def _distance(dot: _Dot, box: _Box) -> float:
-    """From the middle of a dot to the nearest place of a box."""
-    x, y = _nearest(dot, box)
-    return math.hypot(x - dot.left, y - dot.bottom)
-
-
-_Segment = tuple[tuple[float, float], tuple[float, float]]
-
-
-def _along(segment: _Segment) -> list[tuple[float, float]]:
-    """Places on a line, some points apart, without its ends."""
-    (x, y), (to_x, to_y) = segment
-    steps = max(2, math.ceil(math.hypot(to_x - x, to_y - y) / 4))
-    return [(x + (to_x - x) * step / steps, y + (to_y - y) * step / steps) for step in range(1, steps)]
+    def apart(self, dot: _Dot, other: _Dot) -> float:
+        """Points between the middles of two dots."""
+        return math.hypot(self.x(dot.x) - self.x(other.x), self.y(dot.y) - self.y(other.y))
 
 
 def _logs(values: Iterable[float], *, below: float, above: float) -> tuple[float, float]:

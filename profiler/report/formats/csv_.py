@@ -1,4 +1,4 @@
-"""A table of a run as CSV (`tables`): by default one row a layer, ranked by time lost.
+"""A table of a document as CSV (`tables`): of a run by default one row a layer, ranked by time lost.
 
 Text cells that a spreadsheet would run as a formula get a leading apostrophe. Lists are joined by
 ``;``. An empty cell is unknown, which is not 0. The JSON document has the names unchanged.
@@ -9,11 +9,8 @@ from __future__ import annotations
 import csv
 import io
 
-from profiler.base.records import Run
+from profiler.base.records import Record
 from profiler.report import ReportOptions, reporter, tables
-
-COLUMNS = tuple(column.name for column in tables.TABLES["layers"].columns)
-"""Names of the columns of the table of layers; ``*_ns`` are nanoseconds, ``flops`` FLOP, ``bytes*`` bytes."""
 
 Cell = str | int | float | None
 
@@ -22,17 +19,17 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\u
 
 
 @reporter("csv", suffix=".csv", tables=True)
-def render(run: Run, options: ReportOptions) -> str:
-    """The table that ``options.table`` names, with a header row.
+def render(found: Record, options: ReportOptions) -> str:
+    """The table that ``options.table`` names, with a header row and exact numbers.
 
     Raises:
         UsageError: There is no such table.
     """
-    table = tables.table_of(options.table)
+    table = tables.table_of(options.table, type(found))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(column.name for column in table.columns)
-    writer.writerows([safe(_plain(cell)) for cell in row] for row in table.rows(run))
+    writer.writerow(safe(column.name) for column in table.columns(found))
+    writer.writerows([safe(_plain(cell)) for cell in row] for row in table.rows(found))
     return out.getvalue()
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from profiler.base.records import LayerResult, Match, Run, Timeline, bound_name
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import headline, visible
-from profiler.report._lanes import Track, in_order, last_node, latency_name, tracks_of
+from profiler.report.formats._lanes import Track, in_order, last_node, latency_name, tracks_of
 
 DEVICE, LAYERS, NODES = 1, 2, 3
 """Process ids of the three groups of tracks."""
@@ -30,7 +30,7 @@ Event = dict[str, Any]
 _MADE_UP = "made up from sums"
 
 
-@reporter("perfetto", suffix=".perfetto.json")
+@reporter("perfetto", suffix=".perfetto.json", of=(Run,))
 def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - a trace has nothing to choose
     """The trace as JSON, one event a line."""
     events = _captured(run, run.timeline) if run.timeline is not None else _made_up(run)

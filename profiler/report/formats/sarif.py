@@ -29,7 +29,7 @@ from profiler.base import units
 from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import headline, visible
-from profiler.report._lanes import latency_name
+from profiler.report.formats._lanes import latency_name
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -39,7 +39,7 @@ LEVELS = {"critical": "error", "warning": "warning", "info": "note"}
 _WORST_FIRST = ("critical", "warning", "info")
 
 
-@reporter("sarif", suffix=".sarif")
+@reporter("sarif", suffix=".sarif", of=(Run,))
 def render(run: Run, options: ReportOptions) -> str:
     """The findings as one SARIF log with one run."""
     places = _Places(run)

@@ -1,4 +1,4 @@
-"""A table of a run as Parquet (`tables`), for pandas, DuckDB, Polars and the like.
+"""A table of a document as Parquet (`tables`), for pandas, DuckDB, Polars and the like.
 
 Columns are typed: integers of 64 bits, lists of strings. What a column means, its unit and whether it is a fact or an
 estimate are metadata of its field; what a row is, and of which run, those of the schema. A null is unknown, which is
@@ -10,13 +10,13 @@ from __future__ import annotations
 import io
 
 from profiler.base.errors import TrtprofError
-from profiler.base.records import Run
+from profiler.base.records import SCHEMA_VERSION, Record, Run
 from profiler.report import ReportOptions, binary_reporter, tables
 
 
 @binary_reporter("parquet", suffix=".parquet", tables=True)
-def render(run: Run, options: ReportOptions) -> bytes:
-    """The table that ``options.table`` names. One version of pyarrow writes the same bytes for the same run.
+def render(found: Record, options: ReportOptions) -> bytes:
+    """The table that ``options.table`` names. One version of pyarrow writes the same bytes for the same record.
 
     Raises:
         UsageError: There is no such table.
@@ -25,7 +25,7 @@ def render(run: Run, options: ReportOptions) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = tables.table_of(options.table)
+    table = tables.table_of(options.table, type(found))
     types = {
         "str": pa.string(),
         "int": pa.int64(),
@@ -33,25 +33,25 @@ def render(run: Run, options: ReportOptions) -> bytes:
         "bool": pa.bool_(),
         "list": pa.list_(pa.string()),
     }
+    described = table.columns(found)
     fields = [
         pa.field(
             column.name,
             types[column.type],
             metadata={"unit": column.unit, "kind": column.kind, "meaning": column.meaning},
         )
-        for column in table.columns
+        for column in described
     ]
     about = {
         "table": table.name,
         "row": table.meaning,
-        "schema_version": str(run.schema_version),
-        "trtprof": run.versions.get("trtprof", ""),
-        "model": run.model.name,
-        "created": run.created,
+        "schema_version": str(getattr(found, "schema_version", SCHEMA_VERSION)),
     }
+    if isinstance(found, Run):
+        about |= {"trtprof": found.versions.get("trtprof", ""), "model": found.model.name, "created": found.created}
     schema = pa.schema(fields, metadata={f"trtprof.{key}": _text(value) for key, value in about.items()})
-    columns: list[list[tables.Cell]] = [[] for _ in table.columns]
-    for row in table.rows(run):
+    columns: list[list[tables.Cell]] = [[] for _ in described]
+    for row in table.rows(found):
         for cells, cell in zip(columns, row, strict=True):
             cells.append(_plain(cell))
     try:

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no server, no network, no other file.
+"""A run as one HTML page that needs nothing else: no server, no network, no other file.
 
 Names in a run come from files by others, so nothing on the page trusts them: the template escapes
 all text, the data travels as JSON in a block that no browser executes, the script builds the page
@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from profiler.base import units
 from profiler.base.records import Run
-from profiler.report import ReportOptions, reporter
 from profiler.report._format import (
     KIND_WORDS,
     check_rows,
@@ -29,9 +28,9 @@ from profiler.report._format import (
     signed_percent,
     tensor_text,
 )
-from profiler.report._page import page_data
 from profiler.report._templates import asset, digest, environment
-from profiler.report._terms import TERMS
+from profiler.report.formats._page import page_data
+from profiler.report.formats._terms import TERMS
 
 PLAN_ROWS = 200
 """Rows of each table of an engine's plan; the JSON document has all."""
@@ -40,8 +39,7 @@ FINDINGS_SHOWN = 12
 """Finding cards that are open when the page is; the others unfold."""
 
 
-@reporter("html", suffix=".html")
-def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - the page adapts to its reader
+def render(run: Run) -> str:
     """The page.
 
     Raises:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from profiler.base import units
 from profiler.base.records import Comparison, Comparisons, Interval
-from profiler.report import _comparison as words
 from profiler.report._format import KIND_WORDS, count, plain
 from profiler.report._templates import asset, digest, environment
+from profiler.report.content import _comparison as words
 
 PARTS = 300
 """Rows of the table of parts: a page of more is slow to open. The JSON document has all."""
@@ -32,7 +32,7 @@ def render(found: Comparisons) -> str:
     """
     from markupsafe import Markup
 
-    plain(found)  # type: ignore[arg-type] # what no JSON can hold is told before anything is written
+    plain(found)  # what no JSON can hold is told before anything is written
     templates = environment()
     templates.filters.update(ns=units.format_ns, count=count, signed_ns=words.signed_ns)
     styles = [asset("app.css"), asset("comparison.css")]

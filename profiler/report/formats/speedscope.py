@@ -19,7 +19,7 @@ from typing import Any
 from profiler.base.records import Run, Timeline
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import visible
-from profiler.report._lanes import Track, tracks_of
+from profiler.report.formats._lanes import Track, tracks_of
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -28,7 +28,7 @@ LOST = "~ lost"
 NO_LAYER = "(no layer)"
 
 
-@reporter("speedscope", suffix=".speedscope.json")
+@reporter("speedscope", suffix=".speedscope.json", of=(Run,))
 def render(run: Run, options: ReportOptions) -> str:  # noqa: ARG001 - a profile has nothing to choose
     """The profiles as one JSON document."""
     frames = _Frames()

@@ -23,7 +23,7 @@ from profiler.base import units
 from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import headline, time_of, visible
-from profiler.report._lanes import latency_name
+from profiler.report.formats._lanes import latency_name
 
 LOW_COVERAGE = "TR902"
 """Code of the finding that too little kernel time was led back to layers."""
@@ -34,7 +34,7 @@ NO_VERDICT = "no verdict"
 _FAILING = ("warning", "critical")
 
 
-@reporter("junit", suffix=".junit.xml")
+@reporter("junit", suffix=".junit.xml", of=(Run,))
 def render(run: Run, options: ReportOptions) -> str:
     """One test suite: a case a code of the findings, then coverage and verdict."""
     suite = ET.Element("testsuite", name=visible(f"trtprof: {run.model.name}"))
