@@ -8,7 +8,7 @@ from profiler.cli import app, load_commands
 from profiler.hardware.gpus import specs
 from tests.fakes.support import ROOT, load_script
 
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_commands_print_and_the_rules_are_those_of_the_code() -> None:

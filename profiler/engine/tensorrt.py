@@ -402,7 +402,9 @@ def _death(code: int, log_file: Path, last: str) -> str:
         ended = f"it was ended by {signal.Signals(-code).name}"
     else:
         ended = f"exit code {code}"
-    lines = [line.strip() for line in log_file.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in log_file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
+    ]
     # faulthandler's stack is of our own code, and ends what the library said.
     own = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines))
     told = lines[max(own - 1, 0) : own]

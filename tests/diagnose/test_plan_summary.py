@@ -233,7 +233,7 @@ def real(name: str) -> str:
 )
 def test_reformats_and_kinds_of_real_plans(name: str, origins: dict[str, int], kinds: dict[str, int]) -> None:
     path = real(name)
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         raw = json.load(file)["Layers"]
     plan = read_layer_info(CAPTURES / "layer_info" / path.rpartition("/")[2])
     priced = price_plan(plan)
