@@ -35,12 +35,11 @@ from profiler.runtime.ort_session import SessionRequest
 from tests.fakes.fake_gpu_worker import CLEAN, UNDER
 from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys
 from tests.fakes.fake_nvml import SM, STEADY, UUID, FakeNvml, drivers
-from tests.fakes.support import CAPTURES, ROOT, one_at_a_time, refused
+from tests.fakes.support import H100, ROOT, needs_captures, one_at_a_time, refused
 from tests.fakes.trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""
-H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
 WORKER = "tests.fakes.fake_gpu_worker"
 INJECTED = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 
@@ -326,7 +325,7 @@ def test_few_durations_show_no_step(fake: FakeNsys, bench: Bench) -> None:
     assert step_of(np.asarray([1024, 2048, 4096]), fake, bench) == 1
 
 
-@pytest.mark.skipif(not H100.is_file(), reason="the captures by others are not at hand")
+@needs_captures
 def test_the_step_of_a_real_h100() -> None:
     assert gpu_launch._clock_step_ns(read_trace(H100)) == 32
 

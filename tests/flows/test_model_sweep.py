@@ -21,7 +21,7 @@ from profiler.flows.model_sweep import sweep
 from profiler.report import sweep as report
 from profiler.source.load import KnownTensors, LoadedModel, tensors_of
 from profiler.source.request import ModelRequest
-from tests.fakes.support import CAPTURES, SAMPLES
+from tests.fakes.support import SAMPLES, captured
 
 
 def written(folder: Path, text: str) -> str:
@@ -117,9 +117,7 @@ def test_steps_of_an_lstm() -> None:
 
 
 def test_a_speech_model_with_branches() -> None:
-    model = CAPTURES / "onnx" / "silero_vad_16k_op15.onnx"
-    if not model.is_file():
-        pytest.skip(f"no {model.name} in ../shared/captures")
+    model = captured("onnx", "silero_vad_16k_op15.onnx")
     found = checked(
         str(model),
         ["sequence=512..1536:512", "batch=2"],

@@ -20,7 +20,7 @@ from profiler.capture.nsys import _pages as _trace_pages
 from profiler.capture.nsys._file import Column, Texts, TraceFile, open_trace
 from profiler.capture.nsys._pages import OddValueError, PageFile, UnusualError
 from profiler.capture.nsys.trace import read_trace
-from tests.fakes.support import CAPTURES
+from tests.fakes.support import captured
 from tests.fakes.trace_factory import CALLS, ENGINE, ERAS, KERNELS, NVTX, Process, write_trace
 
 NUMBERS = st.one_of(
@@ -199,9 +199,7 @@ def test_every_schema_is_read_from_its_pages(
 
 @pytest.mark.parametrize("name", ["torch_h100_2gpu_2026.2.sqlite", "torch_rtx3080_2026.1.sqlite"])
 def test_real_captures_are_read_from_their_pages(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    path = CAPTURES / "nsys" / name
-    if not path.is_file():
-        pytest.skip(f"{CAPTURES} is not at hand")
+    path = captured("nsys", name)
     with monkeypatch.context() as patch:
         patch.setattr(PageFile, "rows", no_pages)
         fetched = read_trace(path)
