@@ -63,7 +63,7 @@ def profile_of(layers: Path, path: Path, ms: Sequence[float] = (0.02,), **change
          "percentage": 1.0, **changes}
         for at, name in enumerate(names)
     ]  # fmt: skip
-    path.write_text(json.dumps([{"count": 100}, *rows]))
+    path.write_text(json.dumps([{"count": 100}, *rows]), encoding="utf-8")
     return path
 
 
@@ -73,7 +73,7 @@ def times_of(path: Path, *, compute: float, h2d: float = 0.0, d2h: float = 0.0, 
         "startEnqMs": 0.0, "endEnqMs": 0.01, "h2dMs": h2d, "computeMs": compute, "d2hMs": d2h,
         "latencyMs": h2d + compute + d2h,
     }  # fmt: skip
-    path.write_text(json.dumps([one] * n))
+    path.write_text(json.dumps([one] * n), encoding="utf-8")
     return path
 
 
