@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -16,6 +15,7 @@ from profiler.report import ReportOptions, for_path, get
 from profiler.report._views import By
 from profiler.report.markdown import FINDINGS, ROWS, code, prose
 from tests.fakes.report_factory import CASES, hostile, many, of_engine, on_gpu, one_layer, typical
+from tests.fakes.support import golden
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMENT = 65_536
@@ -41,12 +41,8 @@ def open_rows(made: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["typical", "on_gpu"])
 def test_golden(name: str) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
-    path = GOLDEN / f"{name}.md"
     made = text(typical() if name == "typical" else on_gpu())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / f"{name}.md", made)
     assert for_path("comment.md").name == "markdown"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from pathlib import Path
 
 import msgspec
@@ -38,7 +37,7 @@ from profiler.report.plan import (
 from profiler.source.load import load_model, source_of
 from tests.fakes.plan_factory import CASES, hostile, many, plan_of, row, typical
 from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import SAMPLES, columns, fixed_ceilings
+from tests.fakes.support import SAMPLES, columns, fixed_ceilings, golden
 
 GOLDEN = Path(__file__).parent / "golden" / "plan"
 LOGS = Path(__file__).parents[1] / "engine" / "data"
@@ -55,13 +54,8 @@ def real(name: str) -> EnginePlan:
 
 @pytest.mark.parametrize("case", CASES)
 def test_golden_at_80_columns(case: str) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
-    path = GOLDEN / f"{case}.txt"
     made = render_text(CASES[case]())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / f"{case}.txt", made)
 
 
 @pytest.mark.parametrize("case", CASES)
