@@ -1,12 +1,12 @@
-"""Record the README's example on this machine: the run folder, the pictures, the text and the rule list.
+"""Record the README's example on this machine: the run folder, the pictures and the text.
 
     python scripts/record_example.py [--keep-run]
 
 Runs ``sample_models/resnet_tiny.onnx`` into ``reports/example``, and with one thread into
 ``reports/example-1-thread``, of which only what `trtprof compare` reads is kept (``--keep-run``
 renders the runs that are there), takes pictures of the page in Chromium, draws the roofline and the
-ledger, and writes what the commands of the README print and the list of rules between the markers in
-README.md. A test holds the README against all of them.
+ledger, and writes what the commands of the README print between the markers in README.md. A test holds the
+README against all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 from profiler.base.records import OpSweepDevice, Prediction
 from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
-from profiler.diagnose import RULES
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.model_sweep import sweep
 from profiler.flows.op_sweep import parse_options, sweep_op
@@ -51,11 +50,6 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-
-
-def rule_table() -> str:
-    rows = [f"| {rule.code} | {rule.title} |" for rule in RULES.values()]
-    return "\n".join(["| code | finds |", "| --- | --- |", *rows])
 
 
 def example_text() -> str:
@@ -124,13 +118,11 @@ PRINTED = {
 
 
 def updated(readme: str) -> str:
-    """The README with what the commands print and the rules of today."""
+    """The README with what the commands print today."""
     for name, text in PRINTED.items():
         block = re.compile(rf"(<!-- {name} -->\n```text\n).*?(```\n<!-- /{name} -->)", re.DOTALL)
         readme = block.sub(lambda match, text=text: match[1] + text() + match[2], readme)  # type: ignore[misc]
-    return re.sub(
-        r"(<!-- rules -->\n).*?(\n<!-- /rules -->)", lambda m: m[1] + rule_table() + m[2], readme, flags=re.DOTALL
-    )
+    return readme
 
 
 def main() -> None:

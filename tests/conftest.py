@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from tests.fakes.support import NO_CAPTURES, fixed_ceilings
 # A busy machine is no defect: no example has a deadline.
 settings.register_profile("trtprof", deadline=None)
 settings.load_profile("trtprof")
+
+# A shell starts jobs in the background deaf to Ctrl-C, and so would be what tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Where TensorRT-RTX is installed too, engines are built by the tests that ask for them alone.
 os.environ["TRTPROF_NO_ENGINE"] = "1"

@@ -214,7 +214,16 @@ def _plain(domain: str) -> str:
 
 def declared_tensors(graph: GraphProto) -> dict[str, Tensor]:
     """Inputs, inner tensors and outputs of a graph by name, as it declares them."""
-    return {info.name: tensor_from_value_info(info) for info in (*graph.input, *graph.value_info, *graph.output)}
+    # A network has few types, and reading one from protobuf takes longer than to see that it was read before.
+    known: dict[bytes, Tensor] = {}
+    found = {}
+    for info in (*graph.input, *graph.value_info, *graph.output):
+        name, raw = info.name, info.type.SerializeToString()
+        like = known.get(raw)
+        if like is None:
+            like = known[raw] = tensor_from_value_info(info)
+        found[name] = Tensor(name=name, dtype=like.dtype, shape=like.shape, kind=like.kind)
+    return found
 
 
 def subgraph_path(node_name: str, attribute: str) -> str:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 @command
 def analyze(
+    *,
     given: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE]...", help="Any of the files below; which is which shows.", show_default=False),
@@ -97,7 +98,7 @@ def analyze(
     onnx: Annotated[
         Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
     ] = None,
-    shapes: Shapes = Shapes(),
+    shapes: Shapes,
     gpu: GpuOption = None,
     ceiling: CeilingOption = None,
     clock: ClockOption = None,
@@ -141,9 +142,7 @@ def analyze(
         from profiler.flows import analyze as analyze_files
 
         asked = failing.criteria(fail_on)
-        files = analyze_files.sort_files(
-            given or (), layers=layers, profile=profile, times=times, onnx=onnx, nsys=nsys, ncu=ncu
-        )
+        files = analyze_files.sort_files(given or (), analyze_files.Files(layers, profile, times, onnx, nsys, ncu))
         files = analyze_files.exported(files, say)
         measured = files.profile is not None or files.nsys is not None
         view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)
@@ -230,7 +229,7 @@ def _asked(
     Raises:
         UsageError: No GPU is named, or something that is asked for is not possible.
     """
-    from profiler.cli.gpu_targets import ceilings_for, parse_ceilings
+    from profiler.cli.gpu_targets import ceilings_for, parse_accumulate, parse_ceilings
     from profiler.flows import analyze as analyze_files
     from profiler.flows.predict.on_gpus import Settings
 
@@ -248,7 +247,7 @@ def _asked(
     how = Settings(
         level="layers",
         precision="model" if tf32 else "fp32",
-        accumulate="fp16" if accumulate == "fp16" else "fp32",
+        accumulate=parse_accumulate(accumulate),
         clock_mhz=clock,
         overrides=parse_ceilings(ceiling),
     )

@@ -46,6 +46,7 @@ _RANGE = "Of dynamic inputs; given a second time, of the second profile, and so 
 
 @command
 def build(
+    *,
     model: NamedModel,
     backend: Annotated[
         str,
@@ -54,7 +55,7 @@ def build(
             help="tensorrt, tensorrt-rtx, or auto: TensorRT where it and a driver are installed, else TensorRT-RTX.",
         ),
     ] = "auto",
-    shapes: Shapes = Shapes(),
+    shapes: Shapes,
     min_shapes: Annotated[
         list[str] | None,
         typer.Option("--minShapes", "--min-shapes", metavar="NAME:DIMS,...", help=f"Smallest shapes. {_RANGE}"),
@@ -76,7 +77,7 @@ def build(
             "--optShapes and --maxShapes, the second that of the second ones.",
         ),
     ] = None,
-    types: Types = Types(),
+    types: Types,
     mem_pool_size: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,7 +91,7 @@ def build(
         float | None,
         typer.Option("--workspace", metavar="MIB", help="The same, as older versions of trtexec spell it."),
     ] = None,
-    tactics: Tactics = Tactics(),
+    tactics: Tactics,
     capabilities: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,8 +101,8 @@ def build(
             help="GPUs that a TensorRT-RTX engine is built for, such as 8.9 or current; default: all that it serves.",
         ),
     ] = None,
-    plugins: Plugins = Plugins(),
-    export: Export = Export(),
+    plugins: Plugins,
+    export: Export,
     save_engine: Annotated[
         str,
         typer.Option("--saveEngine", "--save-engine", "--output", "-o", metavar="FILE", help="Copy the engine there."),

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
+from profiler.cli.gpu_targets import (
+    AccumulateOption,
+    CeilingOption,
+    ClockOption,
+    GpuOption,
+    names,
+    parse_accumulate,
+    parse_ceilings,
+)
 from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
 from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
 from profiler.cli.output_files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
@@ -64,12 +72,7 @@ def predict(
     progress = StageLines()
     with errors_shown(progress):
         check_format("predict", format_name)
-        if accumulate not in ("fp32", "fp16"):
-            raise UsageError(
-                f"--accumulate {accumulate} is not possible",
-                why="tensor cores add in fp32 or fp16",
-                fix="--accumulate fp32",
-            )
+        accumulator = parse_accumulate(accumulate)
         paths = writable(output, force=force)
         request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
@@ -81,7 +84,7 @@ def predict(
         how = Settings(
             level=cast("Level", level),
             precision=dtype,
-            accumulate=cast("Literal['fp32', 'fp16']", accumulate),
+            accumulate=accumulator,
             clock_mhz=clock,
             overrides=overrides,
             cold=cold,

@@ -18,13 +18,14 @@ import signal
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
+from profiler.base.progress import Progress, unheard
 from profiler.base.units import format_bytes
 from profiler.engine._trt_exchange import (
     FAILURE_FILE,
@@ -54,7 +55,6 @@ __all__ = [
     "trtexec_command",
 ]
 
-Progress = Callable[[str], None]
 
 _KEPT_VERSION = 1
 """Raised when a kept engine holds something else, so that older ones are built anew."""
@@ -123,7 +123,7 @@ def build(
         MissingError: The library, the GPU that it needs, a converter or weights are missing.
         BuildError: The library refuses the model, crashes or is killed.
     """
-    say = progress or _silent
+    say = progress or unheard
     product = product_of(options.backend)
     check_options(options)
     version = _require(product)
@@ -178,7 +178,7 @@ def load_engine(
         return _loaded(path, backend, Result(versions=made_by, warnings=(_NOT_HERE,)), "")
     with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
         request = Request(folder=scratch, scratch=scratch, options=options, plan=str(path.absolute()), inspect=True)
-        result = _run_child(request, product, Path(scratch), progress or _silent)
+        result = _run_child(request, product, Path(scratch), progress or unheard)
         return _loaded(path, backend, result, _text(Path(scratch) / LAYER_INFO_FILE))
 
 
@@ -546,7 +546,3 @@ def _weight_files(model: Path, folder: Path) -> list[Path]:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "model"
-
-
-def _silent(text: str) -> None:
-    """Progress that nobody asked for."""

@@ -26,7 +26,7 @@ from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, Shape
 from profiler.flows.progress import SILENT, Progress
 from profiler.hardware import nvml
 from profiler.hardware.store import default_cache_dir
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 from profiler.source.load import LoadedModel, graph_inputs, load_model
 from profiler.source.request import ModelRequest
 from profiler.source.shapes import chosen_shapes
@@ -86,7 +86,7 @@ def build(
             see `engine.tensorrt.build`.
     """
     progress.stage("source")
-    with request.opened(progress.detail) as loaded, without_collector():
+    with request.opened(progress.detail) as loaded, gc_paused():
         progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
         source, options = bound(request, loaded, options)
         progress.stage("engine")
@@ -172,8 +172,7 @@ def bound(request: ModelRequest, loaded: LoadedModel, options: BuildOptions) -> 
     # What a shape tensor is given are its values.
     dynamic = {tensor.name for tensor in inputs if any(isinstance(dim, str) for dim in tensor.shape or ("?",))}
     best = {name: ranges.opt for name, ranges in profiles[0].items() if name in dynamic}
-    at_best = msgspec.structs.replace(request, export=msgspec.structs.replace(request.export, shapes=best))
-    return at_best.bound(loaded), options
+    return request.at(best).bound(loaded), options
 
 
 def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:

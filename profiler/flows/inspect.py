@@ -7,7 +7,7 @@ import msgspec
 from profiler.base.errors import TrtprofError
 from profiler.base.records import Inspection, Source
 from profiler.flows.progress import SILENT, Progress
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 from profiler.source.load import LoadedModel
 from profiler.source.request import ModelRequest
 
@@ -23,7 +23,7 @@ def inspect(request: ModelRequest, progress: Progress = SILENT, *, engine: bool 
     """
     from profiler.analysis.work import inspection_of
 
-    with request.opened() as loaded, without_collector():
+    with request.opened() as loaded, gc_paused():
         source = request.bound(loaded)
         found = inspection_of(source)
         return _with_plan(found, loaded, source, progress) if engine else found

@@ -30,7 +30,7 @@ from profiler.base.records import (
     WorkForms,
 )
 from profiler.cost.precision import compute_dtypes
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 from profiler.source.request import ModelRequest
 from profiler.source.sweep_axes import parse_sweeps
 from profiler.source.symbolic import Grid, Piece, Point, Swept, Track, sweep_source
@@ -50,7 +50,7 @@ def sweep(request: ModelRequest, sweeps: Iterable[str]) -> Sweep:
         TrtprofError: The model, the shapes or the sweep are not usable; see `source.shapes`.
     """
     axes = parse_sweeps(sweeps)
-    with request.opened() as loaded, without_collector():
+    with request.opened() as loaded, gc_paused():
         found = sweep_of(sweep_source(loaded, axes, request.shapes, request.batch))
     return msgspec.structs.replace(found, model=request.named(found.model))
 

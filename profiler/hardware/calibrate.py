@@ -32,6 +32,7 @@ from typing import Literal
 import msgspec
 
 from profiler.base.errors import CaptureError, UsageError
+from profiler.base.progress import Progress, unheard
 from profiler.base.records import Ceilings, Device, Measurement, Roof
 from profiler.base.units import format_bytes, format_ns, format_rate
 from profiler.hardware import _fit
@@ -39,7 +40,6 @@ from profiler.hardware._exchange import Measured, MeasureRequest, result_of
 from profiler.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
 from profiler.runtime import child
 
-Progress = Callable[[str], None]
 Measure = Callable[[MeasureRequest], Measured]
 
 SECONDS = 11.0
@@ -98,7 +98,7 @@ def calibrate(
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
     measure = measure or measure_in_child
-    say = progress or _silent
+    say = progress or unheard
     counts = sorted({1, threads, max(device.cores, 1)})
     about = seconds * len(counts) + FLOOR_SECONDS
     say(f"measuring this host's ceilings at {_list(counts)} threads (up to {about:.0f} s)")
@@ -364,7 +364,3 @@ def _threads(count: int) -> str:
 def _list(items: list[int] | list[str]) -> str:
     words = [str(item) for item in items]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _silent(text: str) -> None:
-    """Progress that nobody asked for."""

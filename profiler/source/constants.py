@@ -46,7 +46,7 @@ class _Scope:
         refused: Names that stay unknown.
     """
 
-    def __init__(self, graph: GraphProto, path: str, outer: _Scope | None) -> None:
+    def __init__(self, graph: GraphProto, path: str, outer: _Scope | None, *, alone: bool) -> None:
         self.path = path
         self.outer = outer
         self.makers: dict[str, NodeProto] = {}
@@ -58,8 +58,9 @@ class _Scope:
         for node in graph.node:
             for name in node.output:
                 self.makers[name] = node
-            for name, body in onnx_graph.subgraphs(node):
-                self.bodies.append((onnx_graph.subgraph_path(node.name, name), body))
+            if not alone:
+                for name, body in onnx_graph.subgraphs(node):
+                    self.bodies.append((onnx_graph.subgraph_path(node.name, name), body))
 
     def forget(self) -> None:
         """Drop what was computed."""
@@ -76,11 +77,12 @@ class _Scope:
         return None
 
 
-def _scopes(graph: GraphProto, path: str, outer: _Scope | None) -> Iterator[_Scope]:
-    scope = _Scope(graph, path, outer)
+def _scopes(graph: GraphProto, path: str, outer: _Scope | None, *, alone: bool) -> Iterator[_Scope]:
+    """A graph and its bodies; ``alone`` where it is known to have none."""
+    scope = _Scope(graph, path, outer, alone=alone)
     yield scope
     for inner, body in scope.bodies:
-        yield from _scopes(body, inner, scope)
+        yield from _scopes(body, inner, scope, alone=alone)
 
 
 class Values:
@@ -89,13 +91,13 @@ class Values:
     Args:
         graph: The main graph; node names are unique.
         opset: Of ai.onnx.
-        known: Tensors by graph path and name; Shape reads them at the time of asking.
+        known: Tensors by graph path and name, for every graph; Shape reads them at the time of asking.
     """
 
     def __init__(self, graph: GraphProto, opset: int, known: Mapping[str, Mapping[str, Tensor]]) -> None:
         self._known = known
         self._evaluator = _Evaluator(opset)
-        self._scopes = {scope.path: scope for scope in _scopes(graph, "", None)}
+        self._scopes = {scope.path: scope for scope in _scopes(graph, "", None, alone=len(known) == 1)}
 
     def of(self, path: str, name: str) -> Array | None:
         """The elements of a tensor as the graph at ``path`` sees it, or None."""
@@ -147,7 +149,7 @@ def _compute(
             continue
         inputs: list[Array | None] = []
         missing: list[str] = []
-        refused = any(onnx_graph.subgraphs(node))
+        refused = bool(owner.bodies) and any(onnx_graph.subgraphs(node))
         for read in node.input:
             source = owner.owner(read) if read else None
             if not read:

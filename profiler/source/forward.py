@@ -7,7 +7,7 @@ a walk in graph order evaluates them, and infers each open node again with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TypeProto, defs, helper, num
 
 from profiler.base import onnx_graph
 from profiler.base.records import Dim, Op, Tensor
-from profiler.source.constants import SHAPE_INPUTS, Values
+from profiler.source.constants import SHAPE_INPUTS, Array, Values
 from profiler.source.shape_rules import has_rule, outputs_by_rule
 
 MOST_VALUES = 1024
@@ -46,7 +46,7 @@ def _open(tensor: Tensor | None) -> bool:
     """Whether something of a tensor is still to be found."""
     if tensor is None or tensor.shape is None:
         return tensor is None or tensor.kind != "map"
-    return tensor.dtype == "unknown" or any(not isinstance(dim, int) for dim in tensor.shape)
+    return tensor.dtype == "unknown" or str in map(type, tensor.shape)
 
 
 class _Walk:
@@ -55,6 +55,9 @@ class _Walk:
         self._known = known
         self._values = values
         self._schemas: dict[tuple[str, str], Any] = {}
+        self._made: dict[Hashable, list[Tensor | None]] = {}
+        self._bodies = len(known) > 1
+        self._alone: dict[tuple[str, str], bool] = {}
         self._ids = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
 
     def graph(self, graph: GraphProto, path: str, around: Sequence[Mapping[str, Tensor]]) -> None:
@@ -66,10 +69,12 @@ class _Walk:
             own[sparse.values.name] = onnx_graph.tensor_from_sparse(sparse, sparse.values.name)
         scopes = (own, *around)
         for node in graph.node:
-            bodies = list(onnx_graph.subgraphs(node))
-            names = [name for name in node.output if name]
-            alone = not bodies and self._by_rule_alone(node)
-            if not bodies and not alone and not any(_open(own.get(name)) for name in names):
+            bodies = onnx_graph.subgraphs(node) if self._bodies else ()
+            kind = node.op_type, node.domain
+            alone = self._alone.get(kind)
+            if alone is None:
+                alone = self._alone[kind] = self._by_rule_alone(node)
+            if not bodies and not alone and not any(_open(own.get(name)) for name in node.output if name):
                 continue
             inputs = [_find(name, scopes) if name else None for name in node.input]
             if bodies:
@@ -79,7 +84,8 @@ class _Walk:
             for name, tensor in found.items():
                 if name:
                     before = own.get(name)
-                    own[name] = _merged(tensor, before, name) if alone and before else _merged(before, tensor, name)
+                    ruled = alone and not bodies
+                    own[name] = _merged(tensor, before, name) if ruled and before else _merged(before, tensor, name)
 
     def _by_rule_alone(self, node: NodeProto) -> bool:
         """Whether a rule, and not onnx, knows the op: what a file declares of its outputs may not fit what is bound."""
@@ -113,18 +119,37 @@ class _Walk:
         schema = self._schema(node)
         if schema is None:
             return {}
-        types = {tensor.name: _type_of(tensor) for tensor in inputs if tensor is not None}
-        data = {}
+        deciding: dict[str, Array] = {}
         for index, tensor in enumerate(inputs):
             if tensor is not None and _may_decide(node, index, tensor):
                 value = self._values.of(path, tensor.name)
                 if value is not None:
-                    data[tensor.name] = numpy_helper.from_array(value, tensor.name)
+                    deciding[tensor.name] = value
+        # Networks repeat themselves: what differs in the names of its tensors alone has outputs alike.
+        key = (
+            node.op_type,
+            node.domain,
+            *(attribute.SerializeToString(deterministic=True) for attribute in node.attribute),
+            *map(bool, node.output),
+            *(_told_of(tensor, deciding) if tensor is not None else None for tensor in inputs),
+        )
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._infer(schema, node, inputs, deciding)
+        pairs = zip(node.output, made, strict=True)
+        return {name: msgspec.structs.replace(tensor, name=name) for name, tensor in pairs if tensor is not None}
+
+    def _infer(
+        self, schema: Any, node: NodeProto, inputs: Sequence[Tensor | None], deciding: Mapping[str, Array]
+    ) -> list[Tensor | None]:
+        """What onnx says of each output; None where it says nothing."""
+        types = {tensor.name: _type_of(tensor) for tensor in inputs if tensor is not None}
+        data = {name: numpy_helper.from_array(value, name) for name, value in deciding.items()}
         try:
             made = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=self._ids)
         except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
-            return {}
-        return {name: onnx_graph.tensor_from_type(name, kind) for name, kind in made.items()}
+            made = {}
+        return [onnx_graph.tensor_from_type(name, made[name]) if name in made else None for name in node.output]
 
     def _schema(self, node: NodeProto) -> Any:
         key = (node.op_type, "" if node.domain == "ai.onnx" else node.domain)
@@ -243,6 +268,15 @@ def _may_decide(node: NodeProto, index: int, tensor: Tensor) -> bool:
     """Whether the elements of an input may decide the shape of an output."""
     small = tensor.elements is None or tensor.elements <= MOST_VALUES
     return small and (tensor.dtype in _INTEGERS or index in SHAPE_INPUTS.get(node.op_type, ()))
+
+
+def _told_of(tensor: Tensor, deciding: Mapping[str, Array]) -> Hashable:
+    """What shape inference is told of an input, without its name."""
+    value = deciding.get(tensor.name)
+    dims: Sequence[Dim | None] | None = tensor.shape
+    if dims is not None and str in map(type, dims):
+        dims = tuple([dim if isinstance(dim, int) else None for dim in dims])
+    return tensor.dtype, tensor.kind, dims, None if value is None else (value.dtype.str, value.shape, value.tobytes())
 
 
 def _type_of(tensor: Tensor) -> TypeProto:

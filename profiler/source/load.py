@@ -32,6 +32,7 @@ from onnx import (
 from profiler.base import onnx_graph
 from profiler.base.errors import ModelError
 from profiler.base.records import Dim, InputTensor, ModelInfo, Node, Source, Tensor
+from profiler.runtime.gc_paused import gc_paused
 from profiler.source import inputs as input_values
 from profiler.source import wire
 from profiler.source.check import (
@@ -112,6 +113,7 @@ class LoadedModel:
         return proto
 
 
+@gc_paused()
 def load_model(path: str | Path) -> LoadedModel:
     """Read and check an ONNX file; give unnamed and duplicate nodes unique names.
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.analysis.evidence import Subject
 from profiler.analysis.plan import price_plan
-from profiler.analysis.run import analyse_plan
+from profiler.analysis.profile import evidence_of_profile
+from profiler.analysis.run import analyse
 from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.base.records import InferenceTimes, LayerTime, LayerTimes, Prediction, Run
 from profiler.diagnose.ledger import FROM_DEVICE, LAYOUT, TO_DEVICE, UNEXPLAINED, UNPRICED
@@ -304,9 +306,8 @@ def test_layers_of_one_name_stay_apart() -> None:
     plan = read_layer_info(RTX_LOG)
     twice = msgspec.structs.replace(plan, layers=(*plan.layers, plan.layers[-1]))
     rows = tuple(LayerTime(name=one.name, total_ns=10, average_ns=10, fraction=0.0) for one in twice.layers)
-    run = analyse_plan(
-        price_plan(twice), None, LayerTimes(iterations=1, layers=rows), None, gpus.ceilings(RTX_4090), RTX_4090
-    )
+    evidence = evidence_of_profile(price_plan(twice), LayerTimes(iterations=1, layers=rows), None)
+    run = analyse(evidence, Subject(ceilings=gpus.ceilings(RTX_4090), spec=RTX_4090))
     assert len({layer.name for layer in run.layers}) == len(twice.layers)
     assert run.captured_ns == 10 * len(twice.layers)
 
@@ -337,7 +338,8 @@ def test_the_ledger_closes_whatever_was_measured(times: list[int], compute: int,
         latency_ns=(h2d + compute + d2h,), compute_ns=(compute,), enqueue_ns=(0,), h2d_ns=(h2d,), d2h_ns=(d2h,)
     )
     for one in (measured, None):
-        run = analyse_plan(priced, None, LayerTimes(iterations=1, layers=rows), one, gpus.ceilings(RTX_4090), RTX_4090)
+        evidence = evidence_of_profile(priced, LayerTimes(iterations=1, layers=rows), one)
+        run = analyse(evidence, Subject(ceilings=gpus.ceilings(RTX_4090), spec=RTX_4090))
         assert sum(each.ns for each in run.ledger) == run.latency.median_ns
         assert sum(layer.measured_ns for layer in run.layers) == sum(times) == run.captured_ns
         claimed = sum(finding.lost_ns for finding in run.findings)
@@ -395,7 +397,7 @@ def test_shapes_need_the_model(rtx: Files) -> None:
 def test_files_are_told_apart_by_their_content(rtx: Files) -> None:
     given = [path for path in (rtx.times, RESNET_TINY, rtx.profile, RTX_LOG) if path is not None]
     assert sort_files(given) == rtx
-    assert sort_files(given[:3], layers=RTX_LOG) == rtx
+    assert sort_files(given[:3], Files(RTX_LOG)) == rtx
 
 
 def test_a_log_may_be_layers_and_profile_at_once(tmp_path: Path) -> None:
@@ -403,7 +405,7 @@ def test_a_log_may_be_layers_and_profile_at_once(tmp_path: Path) -> None:
     both.write_text(RTX_LOG.read_text() + "\n=== Profile (10 iterations ) ===\n")
     assert sort_files([both]) == Files(both, both)
     # What is said for one of its roles leaves it the other.
-    assert sort_files([both], profile=RTX_LOG) == Files(both, RTX_LOG)
+    assert sort_files([both], Files(profile=RTX_LOG)) == Files(both, RTX_LOG)
 
 
 @pytest.mark.parametrize(

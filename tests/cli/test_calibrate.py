@@ -1,4 +1,4 @@
-"""`trtprof calibrate` as a person uses it; one real measurement, all else with ceilings that a test fixed."""
+"""`trtprof calibrate` as a person uses it, with ceilings that a test fixed: those of the hardware are real."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from profiler.base.records import SCHEMA_VERSION, Ceilings, LiveGpu, Measurement
-from profiler.hardware import nvml, store
+from profiler.hardware import calibrate, nvml, store
 from profiler.report.ceilings import CeilingsDocument, render_json, render_text
 from tests.fakes.command_line import trtprof
+from tests.fakes.measured import measured
 from tests.fakes.support import fixed_ceilings
 
 FIXED = msgspec.structs.replace(
@@ -53,17 +54,18 @@ def document(ceilings: Ceilings = FIXED, kept_in: str = "", age_days: int | None
     )
 
 
-def test_it_measures_replaces_what_is_kept_and_shows_it() -> None:
-    """The real thing at one thread; `--show` prints the same document afterwards."""
+def test_it_measures_replaces_what_is_kept_and_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--show` prints the same document afterwards."""
+    monkeypatch.setattr(calibrate, "measure_in_child", lambda request: measured(request.threads))
     path = keep(1)
     done = trtprof("calibrate", "--device", "cpu", "--threads", "1", "--seconds", "0", "--format", "json")
     assert done.exit_code == 0, done.output
-    measured = json.loads(done.stdout)
-    assert measured["kept_in"] == str(path)
-    assert measured["ceilings"]["source"] != FIXED.source
-    assert not measured["ceilings"]["cached"]
-    roof = measured["ceilings"]["attainable"]
-    for dtype, ridge in measured["ridge_flop_per_byte"].items():
+    first = json.loads(done.stdout)
+    assert first["kept_in"] == str(path)
+    assert first["ceilings"]["source"] != FIXED.source
+    assert not first["ceilings"]["cached"]
+    roof = first["ceilings"]["attainable"]
+    for dtype, ridge in first["ridge_flop_per_byte"].items():
         assert ridge == pytest.approx(roof["tensor_flops_per_s"][dtype] / roof["dram_bytes_per_s"])
     assert "measuring this host's ceilings" in done.stderr
     assert "measuring" not in done.stdout
@@ -72,7 +74,7 @@ def test_it_measures_replaces_what_is_kept_and_shows_it() -> None:
     assert again.exit_code == 0, again.output
     shown = json.loads(again.stdout)
     assert shown["age_days"] == 0
-    assert shown["ceilings"] == measured["ceilings"] | {"cached": True}
+    assert shown["ceilings"] == first["ceilings"] | {"cached": True}
     assert "measuring" not in again.stderr
 
 

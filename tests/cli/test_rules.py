@@ -50,8 +50,9 @@ def test_rules_are_listed_with_title_order_and_their_first_words() -> None:
     assert len(lines) == len(RULES.keys())
     for line, rule in zip(lines, RULES.values(), strict=True):
         assert len(line) <= 80
-        assert line.startswith(f"{rule.code}  {rule.title}")
-        order, *first = line.removeprefix(f"{rule.code}  {rule.title}").split()
+        head = f"{rule.code:<5}  {rule.title}"
+        assert line.startswith(head)
+        order, *first = line.removeprefix(head).split()
         assert int(order) == rule.order
         assert rule.doc.startswith(" ".join(first).removesuffix("..."))
     assert sum(len(line.split()) > 8 for line in lines) > len(lines) / 2
@@ -84,6 +85,16 @@ def test_a_rule_says_its_thresholds_and_where_they_come_from(tmp_path: Path) -> 
     assert efficiency["from"] == str(tmp_path / "pyproject.toml")
     assert (of_datasheet["name"], of_datasheet["from"]) == ("of-datasheet", "default")
     assert set(found) >= {"code", "title", "order", "what", "why", "try", "thresholds_of_every_finding"}
+
+
+def test_a_rule_of_plans_is_listed_and_explained_but_is_no_finding_that_fails_a_command() -> None:
+    assert "TC2    tactics that leave the tensor cores idle" in trtprof("rules").stdout
+    text = trtprof("rules", "tc2").stdout
+    assert "KN702" in text
+    assert "Thresholds of every finding" not in text
+    refused = trtprof("report", EXAMPLE, "--fail-on", "TC2")
+    assert refused.exit_code == 2
+    assert "names no finding" in refused.stderr
 
 
 def test_a_rule_without_thresholds_says_so() -> None:

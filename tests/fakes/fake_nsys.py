@@ -184,6 +184,7 @@ class FakeNsys:
         """What the export is to give: a database with these tables."""
         path = self.folder / "export.sqlite"
         database = sqlite3.connect(path)
+        database.execute("PRAGMA synchronous = OFF")
         for table in tables:
             database.execute(f"CREATE TABLE {table} (name TEXT, value TEXT)")
         database.commit()

@@ -217,3 +217,23 @@ def test_values_and_shapes_are_those_of_the_runtime(tmp_path: Path, dims: tuple[
     assert {name: t.shape for name, t in tensors(found).items()} == runtime_shapes(
         proto, {"x": np.zeros(dims, np.float32)}
     )
+
+
+def test_of_nodes_alike_but_for_what_decides_each_has_its_own_shape(tmp_path: Path) -> None:
+    """Div is not followed by onnx, so that all behind it is worked out here, and what is alike only once."""
+    nodes = [
+        node("Shape", "x", "dims"),
+        node("Gather", "dims one", "length", axis=0),
+        node("Div", "length two", "half"),
+        node("Div", "length three", "third"),
+        node("ConstantOfShape", "half", "a"),
+        node("ConstantOfShape", "third", "b"),
+        node("ConstantOfShape", "half", "c"),
+        node("Concat", "a b", "ab", axis=0),
+        node("Unsqueeze", "a zero", "first"),
+        node("Unsqueeze", "a last", "second"),
+    ]
+    constants = [ints("one", 1), ints("two", 2), ints("three", 3), ints("zero", 0), ints("last", -1)]
+    found = source(tmp_path, model(nodes, [info("x", "n", "m")], "c ab first second", constants), "x:5x12")
+    shapes = {name: shape(found, name) for name in ("a", "b", "c", "ab", "first", "second")}
+    assert shapes == {"a": (6,), "b": (4,), "c": (6,), "ab": (10,), "first": (1, 6), "second": (6, 1)}

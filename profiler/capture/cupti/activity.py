@@ -51,7 +51,7 @@ from profiler.capture.cupti._tables import (
     work_table,
 )
 from profiler.capture.nsys._tables import Columns, categories, forwards, frame_of, ordered
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 
 __all__ = [
     "DOMAIN",
@@ -192,7 +192,7 @@ def collecting(
         collection = Collection(
             module, nvtx=nvtx, external_ids=external_ids, graph_nodes=graph_nodes, buffer_bytes=buffer_bytes
         )
-        with without_collector():
+        with gc_paused():
             try:
                 yield collection
             finally:

@@ -10,7 +10,7 @@ import msgspec
 from profiler.base.errors import TrtprofError, UsageError
 from profiler.base.records import GpuSpec, Prediction, Source
 from profiler.flows.progress import SILENT, Progress
-from profiler.runtime.gc_paused import without_collector
+from profiler.runtime.gc_paused import gc_paused
 from profiler.source.request import ModelRequest
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def predict(
     from profiler.flows.predict import on_gpus
 
     on_gpus.check(settings)
-    with request.opened() as loaded, without_collector():
+    with request.opened() as loaded, gc_paused():
         return _predicted(loaded, request.bound(loaded), gpus, settings, progress)
 
 

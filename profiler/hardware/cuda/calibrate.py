@@ -28,6 +28,7 @@ from typing import Literal
 import msgspec
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.progress import Progress, unheard
 from profiler.base.records import Ceilings, LiveGpu, Measurement, Roof
 from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
 from profiler.hardware import _fit, gpus, nvml
@@ -36,7 +37,6 @@ from profiler.hardware.cuda._driver import INSTALL
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
 from profiler.runtime import child
 
-Progress = Callable[[str], None]
 Measure = Callable[[GpuRequest], GpuMeasured]
 
 SECONDS = 20.0
@@ -86,7 +86,7 @@ def calibrate_gpu(
         MissingError: There is no driver, no such GPU, or a package is not installed.
         CaptureError: The measuring process failed, hung, or a ceiling could not be resolved.
     """
-    say = progress or _silent
+    say = progress or unheard
     gpu = find(index)
     say(f"measuring the ceilings of {gpu.name} (GPU {index}, about {seconds + 10:.0f} s)")
     result = (measure or measure_in_child)(request(gpu, seconds))
@@ -378,7 +378,3 @@ def _source(
     if not measured.clocks_mhz:
         sentences.append("The driver does not tell the clock")
     return ". ".join([*sentences, *measured.notes]) + "."
-
-
-def _silent(text: str) -> None:
-    """Progress that nobody asked for."""

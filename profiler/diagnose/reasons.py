@@ -1,14 +1,9 @@
 """Why a rule passes a layer by, in sentences with their numbers: what several rules have in common.
 
 Each function says one possible reason, or nothing where that is not it; a rule joins those that fit it with ``or``.
-A rule that needs the same to speak and to be silent has one judge, which gives what it found in a layer or the reason
-why that is nothing: `judged` takes the one, `silent_by` the other.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import TypeVar
 
 from profiler.base.records import Bound, LayerResult
 from profiler.base.units import format_ns, format_percent
@@ -79,6 +74,13 @@ def bound_otherwise(_case: Case, layer: LayerResult, *bounds: Bound) -> str:
     return f"the layer is bound by {_BOUNDS[layer.bound]}, not by {what}" + (f" ({sums})" if sums else "")
 
 
+def not_far(case: Case, layer: LayerResult, *bounds: Bound) -> str | None:
+    """It is not far from a roof of these bounds; None where it is."""
+    why = no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, *bounds)
+    why = why or near_roof(case, layer)
+    return None if not why and layer.bound in bounds and case.far_from_roof(layer) else why
+
+
 def little_time(case: Case, layer: LayerResult) -> str:
     """Less is lost in it than is worth a finding."""
     lost = max(layer.lost_ns or 0, 0)
@@ -89,27 +91,3 @@ def little_time(case: Case, layer: LayerResult) -> str:
         f"the layer loses {format_ns(lost)}, {format_percent(share)} of latency, and a finding of less than "
         f"{format_percent(case.thresholds.min_share)} is not shown"
     )
-
-
-Found = TypeVar("Found")
-
-
-def judged(case: Case, judge: Callable[[Case, LayerResult], Found | str]) -> tuple[list[LayerResult], dict[str, Found]]:
-    """The layers without a claim in which a judge finds something, and by their names what that is."""
-    layers, found = [], {}
-    for layer in case.unclaimed:
-        one = judge(case, layer)
-        if not isinstance(one, str):
-            layers.append(layer)
-            found[layer.name] = one
-    return layers, found
-
-
-def silent_by(judge: Callable[[Case, LayerResult], object]) -> Callable[[Case, LayerResult], str]:
-    """Why a rule with this judge passes a layer by; nothing where it does not."""
-
-    def silent(case: Case, layer: LayerResult) -> str:
-        found = judge(case, layer)
-        return found if isinstance(found, str) else ""
-
-    return silent
