@@ -19,7 +19,8 @@ import msgspec
 
 from profiler.base.errors import MissingError
 from profiler.base.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
-from profiler.hardware.calibrate import Progress, calibrate, resolve_threads
+from profiler.hardware.calibrate import calibrate, resolve_threads
+from profiler.hardware.calibration import Progress
 from profiler.hardware.device import host_cpu
 
 METHOD_VERSION = 8
