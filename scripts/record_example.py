@@ -1,12 +1,12 @@
-"""Record the README's example on this machine: the run folder, the pictures, the text and the rule list.
+"""Record the README's example on this machine: the run folder, the pictures and the text.
 
     python scripts/record_example.py [--keep-run]
 
 Runs ``sample_models/resnet_tiny.onnx`` into ``reports/example``, and with one thread into
 ``reports/example-1-thread``, of which only what `trtprof compare` reads is kept (``--keep-run``
 renders the runs that are there), takes pictures of the page in Chromium, draws the roofline and the
-ledger, and writes what the commands of the README print and the list of rules between the markers in
-README.md. A test holds the README against all of them.
+ledger, and writes what the commands of the README print between the markers in README.md. A test holds the
+README against all of them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from pathlib import Path
 from profiler.base.records import OpSweepDevice, Prediction
 from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
-from profiler.diagnose import RULES
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.model_sweep import sweep
 from profiler.flows.op_sweep import parse_options, sweep_op
 from profiler.flows.options import RunOptions
 from profiler.flows.predict import predict
 from profiler.flows.predict.groups import Settings
-from profiler.flows.report import analysed, encode, render, save_report
+from profiler.flows.report import analysed, encode, save_report
 from profiler.flows.run import execute
 from profiler.hardware import gpus
-from profiler.report import comparison, op_sweep, prediction
-from profiler.report import sweep as sweep_report
+from profiler.report import render
 from profiler.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,11 +51,6 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
-def rule_table() -> str:
-    rows = [f"| {rule.code} | {rule.title} |" for rule in RULES.values()]
-    return "\n".join(["| code | finds |", "| --- | --- |", *rows])
-
-
 def example_text() -> str:
     return render(RunFolder(ROOT / EXAMPLE).report(), "text")
 
@@ -65,13 +58,13 @@ def example_text() -> str:
 def two_runs_text() -> str:
     """The comparison of both runs of the example."""
     found = compare([[ROOT / OTHER], [ROOT / EXAMPLE]])
-    return comparison.render_text(found, 80, None, ascii_only=False, color=False)
+    return render(found)
 
 
 def sweep_text() -> str:
     """The head of the sweep that the README shows: the table, and the closed forms of the whole model."""
     found = sweep(ModelRequest.of(ROOT / "sample_models/resnet_tiny.onnx"), ["batch=1..64:x4"])
-    lines = sweep_report.render_text(found).splitlines(keepends=True)
+    lines = render(found).splitlines(keepends=True)
     forms = next(index for index, line in enumerate(lines) if line.startswith("closed forms"))
     return "".join(lines[: forms + 7])
 
@@ -80,23 +73,23 @@ def predict_text() -> str:
     """The story on a GPU that is not here: up to its layer."""
     how = Settings(overrides={"dram": 0.92e12, "fp32": 78.65e12})
     found = predict(ModelRequest.of(ROOT / "sample_models/gemv.onnx"), [gpus.find("rtx-4090")], how)
-    return _until(prediction.render_text(found), "\nroofline of")
+    return _until(render(found), "\nroofline of")
 
 
 def compare_text() -> str:
     """One model on several GPUs: up to their layers."""
     specs = [gpus.find(name) for name in ("rtx-4090", "l4", "t4", "jetson-agx-orin-64gb")]
     found = predict(ModelRequest.of(ROOT / "sample_models/resnet_tiny.onnx", batch=64), specs, Settings())
-    return _until(prediction.render_text(found), "\nlayers of")
+    return _until(render(found), "\nlayers of")
 
 
 def plan_text() -> str:
     """The plan of a real engine on a GPU that is not here: up to its shares."""
     files = Files(layers=ROOT / "tests/engine/data/rtx_resnet_tiny.log", onnx=ROOT / "sample_models/resnet_tiny.onnx")
-    found = analyze(files, [gpus.find("rtx-4090")], Settings(), batch=64)
+    found = analyze(files, [gpus.find("rtx-4090")], Settings(), ModelRequest.of("", batch=64))
     if not isinstance(found, Prediction):
         raise TypeError("without a profile a plan is predicted")
-    return _until(prediction.render_text(found, top=3), "\nby kind")
+    return _until(render(found, top=3), "\nby kind")
 
 
 def op_sweep_text() -> str:
@@ -104,7 +97,7 @@ def op_sweep_text() -> str:
     spec = gpus.find("rtx-3080")
     device = OpSweepDevice(slug=spec.slug, name=spec.name, ceilings=gpus.ceilings(spec))
     values = parse_options("conv", {"kernel": "1,3,5,7", "cin": "64", "cout": "64", "hw": "56"})
-    return _until(op_sweep.render_text(sweep_op("conv", values, [device])), "\nintensity")
+    return _until(render(sweep_op("conv", values, [device])), "\nintensity")
 
 
 def _until(text: str, end: str) -> str:
@@ -124,13 +117,11 @@ PRINTED = {
 
 
 def updated(readme: str) -> str:
-    """The README with what the commands print and the rules of today."""
+    """The README with what the commands print today."""
     for name, text in PRINTED.items():
         block = re.compile(rf"(<!-- {name} -->\n```text\n).*?(```\n<!-- /{name} -->)", re.DOTALL)
         readme = block.sub(lambda match, text=text: match[1] + text() + match[2], readme)  # type: ignore[misc]
-    return re.sub(
-        r"(<!-- rules -->\n).*?(\n<!-- /rules -->)", lambda m: m[1] + rule_table() + m[2], readme, flags=re.DOTALL
-    )
+    return readme
 
 
 def main() -> None:

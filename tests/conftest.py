@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,25 @@ import pytest
 from hypothesis import settings
 
 from profiler.base.records import Run
-from tests.fakes.support import fixed_ceilings
+from tests.fakes.support import NO_CAPTURES, fixed_ceilings
 
 # A busy machine is no defect: no example has a deadline.
 settings.register_profile("trtprof", deadline=None)
 settings.load_profile("trtprof")
 
+# A shell starts jobs in the background deaf to Ctrl-C, and so would be what tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Where TensorRT-RTX is installed too, engines are built by the tests that ask for them alone.
 os.environ["TRTPROF_NO_ENGINE"] = "1"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests need files that the project does not have; what they prove is proven on files of its own too."""
+    skipped = sum(NO_CAPTURES in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
+    if skipped:
+        terminalreporter.write_line(f"{skipped} skipped: each {NO_CAPTURES}")
 
 
 @pytest.fixture

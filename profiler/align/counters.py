@@ -14,15 +14,14 @@ from typing import NamedTuple
 
 from profiler.base.kernel_counters import KernelCounters, LayerCounters, sum_up
 from profiler.base.records import LayerResult, MatchConfidence
+from profiler.base.units import format_names
 from profiler.kernel_names import mangled, symbols
 
-_NAMED = 3
-"""Layers or kernels that a note names."""
 _TACTIC = 12
 """Least characters of a tactic that a name may begin with."""
 
 
-class Led(NamedTuple):
+class CounterAlignment(NamedTuple):
     """Where launches belong.
 
     Attributes:
@@ -50,13 +49,13 @@ _How = tuple[MatchConfidence, str]
 _WORST: Mapping[MatchConfidence, int] = {"exact": 0, "inferred": 1, "none": 2}
 
 
-def lead(
+def align_counters(
     launches: Sequence[KernelCounters],
     layers: Sequence[LayerResult],
     *,
     inferences: int = 0,
     order: Sequence[str] = (),
-) -> Led:
+) -> CounterAlignment:
     """Lead launches to layers.
 
     A name that one layer alone runs is that layer's. Of one that several run, thread blocks and threads may tell them
@@ -108,7 +107,7 @@ def lead(
     times: Counter[tuple[int, str]] = Counter()
     for one in candidates:
         times[one.layer, one.kernel] += one.times
-    return Led(
+    return CounterAlignment(
         layers=tuple(_sum(layers[at], at, dealt[at], times, hows[at]) for at in sorted(dealt)),
         ambiguous=tuple(ambiguous),
         unknown=tuple(dict.fromkeys(unknown)),
@@ -253,8 +252,7 @@ def _not_told(
     sequence: Sequence[_Candidate],
 ) -> str:
     names = list(dict.fromkeys(layers[one.layer].name for one in found))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    where = ", ".join(names[:_NAMED]) + more
+    where = format_names(names)
     if sequence:
         why = f"they do not fit whole inferences of {len(sequence)} such launches"
     else:

@@ -24,11 +24,10 @@ from profiler.align._plan_tensors import PlanTensors
 from profiler.base.op_kinds import MOVERS, PRODUCTS, VIEWS
 from profiler.base.plan_words import change, is_product, tokens
 from profiler.base.records import MatchConfidence, MatchedLayer, Node, NodeFate, Plan, PlanLayer, PlanRole
+from profiler.base.units import format_names
 
 _MOST_NODES = 2000
 """Layers of more nodes than this say nothing about a layer beside them."""
-_MOST_NAMES = 3
-"""Names that a reason spells out."""
 
 
 def match_plan(
@@ -479,5 +478,4 @@ def _source(layer: PlanLayer) -> str:
 
 def _list(names: Sequence[str]) -> str:
     """Names in quotes, a few of them."""
-    shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
-    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown
+    return format_names([repr(name) for name in names])

@@ -1,48 +1,34 @@
-"""A run held against hardware counters: its analysis, the launches led to its layers, and what they prove.
+"""A run held against hardware counters: the launches led to its layers, and what they prove.
 
 A pure function of both, so that a saved run gives the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from profiler.align.counters import Led, function, lead
+from profiler.align.counters import CounterAlignment, align_counters, function
 from profiler.base.kernel_counters import KernelCounters
 from profiler.base.records import Run
-from profiler.diagnose import Case, Judge
+from profiler.base.units import format_names
+from profiler.diagnose import Thresholds
 from profiler.diagnose.confirm import confirm
 
-_NAMED = 3
-"""Kernels that a note names."""
 
-
-def confirmed(launches: Sequence[KernelCounters], judge: Judge, analyse: Callable[[Judge], Run]) -> Run:
-    """Analyse a run, and hold it against counters.
+def confirmed(run: Run, launches: Sequence[KernelCounters], order: Sequence[str], thresholds: Thresholds) -> Run:
+    """Hold a run against hardware counters.
 
     Args:
+        run: As diagnosed.
         launches: What ncu counted, in the order of the launches.
-        judge: By what the run is judged.
-        analyse: The analysis, which shows the judge that it is given the case.
-
-    Raises:
-        TrtprofError: That of the analysis.
+        order: Names of the layers in execution order; the run has them by what they lost.
+        thresholds: Those that it was diagnosed with.
     """
-    cases: list[Case] = []
-
-    def seen(case: Case) -> None:
-        cases.append(case)
-        if judge.seen is not None:
-            judge.seen(case)
-
-    run = analyse(judge._replace(seen=seen))
-    # The case has the layers in execution order, the run by what they lost.
-    order = [layer.name for layer in cases[-1].layers] if cases else []
-    led = lead(launches, run.layers, inferences=run.profiled.n, order=order)
-    run = confirm(run, led.layers, judge.thresholds)
-    return msgspec.structs.replace(run, assumptions=(*run.assumptions, *_notes(run, launches, led)))
+    aligned = align_counters(launches, run.layers, inferences=run.profiled.n, order=order)
+    run = confirm(run, aligned.layers, thresholds)
+    return msgspec.structs.replace(run, assumptions=(*run.assumptions, *_notes(run, launches, aligned)))
 
 
 def flagged(run: Run, number: int) -> tuple[list[str], int]:
@@ -71,9 +57,9 @@ def flagged(run: Run, number: int) -> tuple[list[str], int]:
     return sorted(names), launches
 
 
-def _notes(run: Run, launches: Sequence[KernelCounters], led: Led) -> Sequence[str]:
+def _notes(run: Run, launches: Sequence[KernelCounters], aligned: CounterAlignment) -> Sequence[str]:
     """What the counters came to, in sentences."""
-    verdicts = [one.verdict for one in run.confirmations]
+    verdicts = [confirmation.verdict for confirmation in run.confirmations]
     counts = ", ".join(
         f"{verdicts.count(verdict)} {verdict}"
         for verdict in ("confirmed", "refuted", "not told")
@@ -82,13 +68,10 @@ def _notes(run: Run, launches: Sequence[KernelCounters], led: Led) -> Sequence[s
     total = f"{len(launches)} launches" if len(launches) > 1 else "a launch"
     notes = [f"hardware counters of {total}, led to {len(verdicts)} layers: {counts or 'none could be told'}"]
     notes += [
-        f"counters of {one.layer}: {one.verdict}: {'; '.join(check.reason for check in one.checks)}"
-        for one in run.confirmations
+        f"counters of {held.layer}: {held.verdict}: {'; '.join(check.reason for check in held.checks)}"
+        for held in run.confirmations
     ]
-    notes += [f"counters that are left out: {sentence}" for sentence in led.ambiguous]
-    if led.unknown:
-        more = f" and {len(led.unknown) - _NAMED} more" if len(led.unknown) > _NAMED else ""
-        notes.append(
-            f"counters that are left out: no layer runs a kernel called {', '.join(led.unknown[:_NAMED])}{more}"
-        )
+    notes += [f"counters that are left out: {sentence}" for sentence in aligned.ambiguous]
+    if aligned.unknown:
+        notes.append(f"counters that are left out: no layer runs a kernel called {format_names(aligned.unknown)}")
     return notes

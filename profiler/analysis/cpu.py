@@ -1,68 +1,38 @@
-"""From the artefacts of a run to its result: align, price, predict, diagnose.
+"""Evidence from a run of ONNX Runtime on the CPU, from the artefacts of its run folder alone.
 
-A pure function of what was saved: no model, no engine and no device is needed, and the same
-artefacts always give the same bytes.
+Times of layers are less what the profiler added to them, and ceilings are those of the machine while it ran.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from profiler.align.kernels import align_kernels
 from profiler.align.nodes import match_layers
-from profiler.analysis.graph import graph_of_layers
-from profiler.analysis.onnxruntime import layers_as_run, works_of
-from profiler.analysis.rows import by_loss, node_results
+from profiler.analysis.evidence import Evidence, Subject
+from profiler.analysis.onnxruntime import layers_as_run, priced_layers
 from profiler.analysis.timeline import timeline_of_kernels
 from profiler.base import run_folder
-from profiler.base.records import (
-    SCHEMA_VERSION,
-    Capture,
-    Ceilings,
-    Device,
-    Engine,
-    Estimate,
-    Layer,
-    LayerResult,
-    Match,
-    Op,
-    Roof,
-    Run,
-    Source,
-    Tensor,
-    Unsupported,
-    Work,
-)
+from profiler.base.records import Capture, Ceilings, Device, Engine, Layer, Roof, Source
 from profiler.base.run_folder import Request, RunFolder
-from profiler.base.units import format_bytes, format_ns, format_percent
-from profiler.cost.precision import compute_dtype
-from profiler.diagnose import Case
-from profiler.diagnose.config import judge_of
-from profiler.diagnose.ledger import build_ledger
-from profiler.diagnose.rank import diagnose, verdict
-from profiler.estimate.roofline import predict_layers
+from profiler.base.units import format_ns, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def analyse(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
-    """The result of a run from its saved artefacts alone: no model, no engine, no device.
-
-    Args:
-        folder: Of the run.
-        seen: Given the case that the rules look at.
+def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
+    """What a run on the CPU knows, and what it was of.
 
     Raises:
         MissingError: An artefact is missing because the run did not get that far.
         CaptureError: Kernels could not be aligned.
     """
     request = folder.read(run_folder.REQUEST, Request)
-    judge = judge_of(request, seen)
     source = folder.read(run_folder.SOURCE, Source)
     engine = folder.read(run_folder.ENGINE, Engine)
     device = folder.read(run_folder.DEVICE, Device)
@@ -76,65 +46,38 @@ def analyse(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Ru
     matched, fates = match_layers(source.nodes, layers_as_run(engine.layers, capture.inputs, capture.runtime_shapes))
     alignment = align_kernels(kernels, matched, capture.clock_resolution_ns)
     ran = [layer for layer in _in_execution_order(matched, kernels) if layer.name in alignment.matches]
-    prices = works_of(ran, source.nodes)
-    works = {name: work for name, (work, _) in prices.items()}
-    estimates = predict_layers(ran, works, ceilings, [tensor.name for tensor in source.model.outputs])
     iterations = max(int(kernels["iteration"].nunique()), 1)
     launches = {layer.name: sum(m.count for m in alignment.matches[layer.name]) / iterations for layer in ran}
     overheads = _profiler_overheads(ran, launches, ceilings)
     raw_ns = sum(alignment.per_iteration_ns.values())
     scale = _overhead_scale(raw_ns, sum(overheads.values()), capture, ceilings)
-    results = [
-        _layer_result(
-            layer,
-            works[layer.name],
-            estimates[layer.name],
-            max(alignment.per_iteration_ns[layer.name] - round(scale * overheads[layer.name]), 0),
-            kernels=alignment.matches[layer.name],
-        )
-        for layer in ran
-    ]
-    unattributed_ns = sum(match.total_ns for match in alignment.unattributed) // iterations
-    ledger = build_ledger(results, estimates, capture.latency, ceilings, unattributed_ns)
-    case = Case(
-        layers=tuple(results),
-        engine={layer.name: layer for layer in ran},
+    evidence = Evidence(
+        engine=priced_layers(ran, fates, source, engine, on_cpu=True),
+        layers_ns=[
+            max(alignment.per_iteration_ns[layer.name] - round(scale * overheads[layer.name]), 0) for layer in ran
+        ],
+        kernels=[alignment.matches[layer.name] for layer in ran],
         latency=capture.latency,
         profiled=capture.profiled,
+        overheads=None,
         coverage=alignment.coverage,
-        ceilings=ceilings,
-        ledger=ledger,
-        clock_resolution_ns=capture.clock_resolution_ns,
-        profiled_gap_ns=max(capture.profiled.median_ns - raw_ns, 0),
+        captured_ns=alignment.captured_ns,
+        unattributed=alignment.unattributed,
+        unattributed_ns=sum(match.total_ns for match in alignment.unattributed) // iterations,
+        resolution_ns=capture.clock_resolution_ns,
+        gap_ns=max(capture.profiled.median_ns - raw_ns, 0),
+        notes=tuple(_notes(capture, ceilings, scale, speed, stream)),
+        timeline=timeline_of_kernels(kernels),
         speed=speed,
         probes_ns=capture.probe_ns,
     )
-    case = judge.takes(case)
-    findings = diagnose(case)
-    attainable = sum(result.attainable_ns or 0 for result in results if result.role != "layout")
-    return Run(
-        schema_version=SCHEMA_VERSION,
-        model=source.model,
-        backend=engine.backend,
-        device=device,
-        versions={"trtprof": request.version, **engine.versions},
+    return evidence, Subject(
         ceilings=ceilings,
-        latency=capture.latency,
-        profiled=capture.profiled,
-        coverage=alignment.coverage,
-        verdict=verdict(case, findings, attainable),
-        ledger=ledger,
-        layers=tuple(sorted(results, key=by_loss)),
-        nodes=node_results(source.nodes, {node.name: node.work for node in source.nodes}, fates),
-        findings=findings,
-        unsupported=_unsupported(results, prices, {layer.name: layer.op.domain for layer in ran}),
-        captured_ns=alignment.captured_ns,
-        speed=speed,
-        kernels_unattributed=alignment.unattributed,
-        assumptions=(*source.model.assumptions, *_assumptions(capture, ceilings, scale, speed, stream), *judge.notes),
+        device=device,
+        source=source,
+        backend=engine.backend,
+        version=request.version,
         created=request.created,
-        timeline=timeline_of_kernels(kernels),
-        graph=graph_of_layers(ran, source.nodes),
     )
 
 
@@ -232,96 +175,23 @@ def _overhead_scale(raw_ns: int, overhead_ns: int, capture: Capture, ceilings: C
     return min(max(excess / overhead_ns, 1.0), MAX_OVERHEAD_SCALE)
 
 
-def _layer_result(
-    layer: Layer,
-    work: Work | None,
-    estimate: Estimate | None,
-    measured_ns: int,
-    *,
-    kernels: tuple[Match, ...],
-) -> LayerResult:
-    lost = None if estimate is None else measured_ns - estimate.attainable_ns
-    return LayerResult(
-        name=layer.name,
-        op_type=layer.op.op_type,
-        role=layer.role,
-        nodes=layer.nodes,
-        kernels=kernels,
-        measured_ns=measured_ns,
-        ideal_ns=None if estimate is None else estimate.ideal_ns,
-        attainable_ns=None if estimate is None else estimate.attainable_ns,
-        lost_ns=measured_ns if layer.role == "layout" else lost,
-        bound="unknown" if estimate is None else estimate.bound,
-        runner_up="none" if estimate is None else estimate.runner_up,
-        flops=None if work is None else work.flops,
-        bytes=None if work is None else work.bytes,
-        dtype=compute_dtype(layer.op) if work is None else work.dtype,
-        match=layer.match,
-        reason=layer.reason,
-        shapes=_shapes_text(layer.op),
-        terms={} if estimate is None else estimate.terms,
-        work=work,
-        constant=layer.constant,
-    )
-
-
-def _shapes_text(op: Op) -> str:
-    def text(tensors: Iterable[Tensor | None]) -> str:
-        return ", ".join(
-            "?" if tensor.shape is None else "x".join(map(str, tensor.shape)) or "scalar"
-            for tensor in tensors
-            if tensor is not None
-        )
-
-    return f"{text(op.inputs)} -> {text(op.outputs)}"
-
-
-def _unsupported(
-    results: Sequence[LayerResult], prices: Mapping[str, tuple[Work | None, str]], domains: Mapping[str, str]
-) -> tuple[Unsupported, ...]:
-    total = sum(result.measured_ns for result in results)
-    groups: dict[tuple[str, str, str], list[LayerResult]] = {}
-    for result in results:
-        if result.work is None:
-            key = (domains[result.name], result.op_type, prices[result.name][1])
-            groups.setdefault(key, []).append(result)
-    return tuple(
-        Unsupported(
-            domain=domain,
-            op_type=op_type,
-            count=len(found),
-            measured_ns=sum(result.measured_ns for result in found),
-            share=sum(result.measured_ns for result in found) / total if total else 0.0,
-            reason=reason,
-        )
-        for (domain, op_type, reason), found in sorted(groups.items())
-    )
-
-
-def _assumptions(capture: Capture, ceilings: Ceilings, scale: float, speed: float, stream: float) -> list[str]:
-    notes = [
-        "1 MAC = 2 FLOP; bytes: each distinct external tensor of a layer once, at its dtype in the engine, weights too",
-        f"what stays in the last-level cache ({format_bytes(ceilings.cache_bytes)}) is charged at its bandwidth",
-    ]
+def _notes(capture: Capture, ceilings: Ceilings, scale: float, speed: float, stream: float) -> Iterable[str]:
     if speed < 1:
-        notes.append(
+        yield (
             f"the machine ran at {format_percent(speed)} of the speed at which its ceilings were measured: "
             "peaks and cache bandwidth that count as attainable are scaled by it"
         )
     if stream != 1:
-        notes.append(
+        yield (
             f"memory streamed at {format_percent(stream)} of the bandwidth at which its ceilings were measured: "
             "DRAM bandwidth that counts as attainable is scaled by it"
         )
     if capture.clock_resolution_ns > 1:
-        notes.append(
-            f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"
-        )
+        yield f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"
     if ceilings.profiler_ns:
         note = (
             f"measured times of layers are less the profiler's own {format_ns(scale * ceilings.profiler_ns)} an event"
         )
         if scale > 1:
             note += f", {scale:.2f} times what empty kernels cost, because kernels cannot outlast the clean latency"
-        notes.append(note)
-    return notes
+        yield note

@@ -1,23 +1,17 @@
-"""From the artefacts of a run on a GPU to its result: kernels led to layers, priced, predicted and diagnosed.
-
-A pure function of what was saved, as `profiler.analysis.cpu` is for a CPU: the same artefacts give the same bytes.
-"""
+"""Evidence from a run on a GPU, from the artefacts of its run folder alone: kernels led to layers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
 
 from profiler.align.gpu_kernels import TraceAlignment, align_trace
 from profiler.align.nodes import match_layers
 from profiler.align.ort_cuda import align_ort
-from profiler.analysis.counters import confirmed
+from profiler.analysis.evidence import Evidence, Subject
 from profiler.analysis.onnxruntime import layers_as_run, priced_layers
 from profiler.analysis.plan import PricedPlan, price_plan
-from profiler.analysis.run import analyse_measured
-from profiler.analysis.trace import measured_by
+from profiler.analysis.trace import evidence_of_alignment
 from profiler.base import run_folder
 from profiler.base.kernel_counters import COUNTERS_FILE, Counters
 from profiler.base.records import (
@@ -25,57 +19,19 @@ from profiler.base.records import (
     Ceilings,
     Device,
     Engine,
-    EngineFacts,
-    GpuSpec,
     InferenceTimes,
-    LiveGpu,
-    Run,
     Source,
 )
 from profiler.base.run_folder import Request, RunFolder
 from profiler.base.trace import GpuTrace
 from profiler.base.trace_file import load_trace
-from profiler.base.units import format_ns
-from profiler.capture.gpu_record import NODE_EVENTS_FILE, GpuCapture
-from profiler.diagnose import Case, Judge
-from profiler.diagnose.config import judge_of
+from profiler.base.units import format_names, format_ns
+from profiler.capture.gpu_record import NODE_EVENTS_FILE, GpuArtefact, GpuCapture, PlanArtefact
 from profiler.engine.inspector import read_layer_info
 from profiler.hardware.clocked import at_clock, sm_clock_mhz
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class PlanArtefact(msgspec.Struct, frozen=True, kw_only=True):
-    """Artefact of the engine stage with TensorRT; what the library said of the layers lies beside it.
-
-    Attributes:
-        backend: Which one, and why.
-        facts: How the engine came about.
-        layers_file: In the run folder: the plan as printed by the build, or the inspector's JSON.
-        layers: How many there are in it.
-        added_nodes: Nodes that a conversion put into the model before the build.
-        engine: The engine file that ran.
-        profiled_engine: That of the profile, where it is another one.
-        layers_asked: How many layers ``engine`` has then.
-    """
-
-    backend: Backend
-    facts: EngineFacts
-    layers_file: str
-    layers: int
-    added_nodes: tuple[str, ...] = ()
-    engine: str
-    profiled_engine: str = ""
-    layers_asked: int = 0
-
-
-class GpuArtefact(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPU of a run as its driver describes it, its datasheet, and in words why this one."""
-
-    live: LiveGpu
-    spec: GpuSpec
-    reason: str
 
 
 class _Aligned(NamedTuple):
@@ -85,12 +41,8 @@ class _Aligned(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def analyse_gpu(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
-    """The result of a run on a GPU from its saved artefacts alone: no model, no engine, no device.
-
-    Args:
-        folder: Of the run.
-        seen: Given the case that the rules look at.
+def evidence_of_gpu(folder: RunFolder) -> tuple[Evidence, Subject]:
+    """What a run on a GPU knows, and what it was of.
 
     Raises:
         MissingError: An artefact is missing because the run did not get that far.
@@ -108,47 +60,32 @@ def analyse_gpu(folder: RunFolder, seen: Callable[[Case], None] | None = None) -
         max_memory_clock_mhz=gpu.live.max_memory_clock_mhz,
     )
     trace = load_trace(folder.path)
-    times = times_of(folder.table(run_folder.LATENCY))
-    if folder.has(run_folder.PLAN):
-        found = _tensorrt(folder, source, trace, capture)
-    else:
-        found = _ort_cuda(folder, source, trace, capture)
-    measured = measured_by(trace, found.alignment, times)
-    measured = measured._replace(
+    aligned = (_tensorrt if folder.has(run_folder.PLAN) else _ort_cuda)(folder, source, trace, capture)
+    evidence = evidence_of_alignment(
+        trace, aligned.priced, aligned.alignment, times_of(folder.table(run_folder.LATENCY))
+    )
+    evidence = evidence._replace(
         latency=capture.latency,
         profiled=capture.profiled,
         graph_ns=next((mode.latency.median_ns for mode in capture.clean.modes if mode.mode == "cuda graph"), 0),
         clocks=capture.clocks_clean,
         clocks_profiled=capture.clocks_profiled,
-        notes=tuple(dict.fromkeys((*_facts(capture), *clock_notes, *found.notes, *capture.notes, *measured.notes))),
+        notes=tuple(dict.fromkeys((*_facts(capture), *clock_notes, *aligned.notes, *capture.notes, *evidence.notes))),
+        versions={**evidence.versions, **capture.versions},
     )
-    clock_mhz = sm_clock_mhz(capture.clocks_clean, capture.clocks_profiled)
-
-    def analyse(judge: Judge) -> Run:
-        return analyse_measured(found.priced, source, measured, ceilings, gpu.spec, clock_mhz=clock_mhz, judge=judge)
-
-    run = _with_counters(folder, judge_of(request, seen), analyse)
-    return msgspec.structs.replace(
-        run,
-        backend=found.backend,
-        device=msgspec.structs.replace(folder.read(run_folder.DEVICE, Device), clock_mhz=run.device.clock_mhz),
-        versions={**run.versions, **capture.versions, "trtprof": request.version},
+    return evidence, Subject(
+        ceilings=ceilings,
+        device=folder.read(run_folder.DEVICE, Device),
+        spec=gpu.spec,
+        source=source,
+        backend=aligned.backend,
+        clock_mhz=sm_clock_mhz(capture.clocks_clean, capture.clocks_profiled),
+        version=request.version,
+        created=request.created,
         modes=capture.clean.modes,
         checks=capture.clean.checks,
-        created=request.created,
+        counters=folder.read(COUNTERS_FILE, Counters) if folder.has(COUNTERS_FILE) else None,
     )
-
-
-def _with_counters(folder: RunFolder, judge: Judge, analyse: Callable[[Judge], Run]) -> Run:
-    """The result, held against hardware counters where the run has some."""
-    if not folder.has(COUNTERS_FILE):
-        return analyse(judge)
-    counters = folder.read(COUNTERS_FILE, Counters)
-    if counters.failure:
-        run = analyse(judge)
-        return msgspec.structs.replace(run, assumptions=(*run.assumptions, f"no counters: {counters.failure}"))
-    run = confirmed(counters.launches, judge, analyse)
-    return msgspec.structs.replace(run, versions={**run.versions, "ncu": counters.version})
 
 
 def times_of(samples: pd.DataFrame) -> InferenceTimes:
@@ -185,7 +122,7 @@ def _ort_cuda(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCa
     layers, fates = match_layers(source.nodes, shaped)
     priced = priced_layers(layers, fates, source, engine)
     events = folder.table(NODE_EVENTS_FILE)
-    found = align_ort(
+    led = align_ort(
         trace,
         layers,
         events,
@@ -193,7 +130,7 @@ def _ort_cuda(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCa
         within_ns=capture.under.clock_within_ns or 1_000_000,
         matched=priced.document.layers,
     )
-    return _Aligned(priced, found.alignment, engine.backend, tuple(_placed(capture)))
+    return _Aligned(priced, led.alignment, engine.backend, tuple(_placed(capture)))
 
 
 def _guess_ns(trace: GpuTrace, events: pd.DataFrame, capture: GpuCapture) -> int | None:
@@ -217,8 +154,7 @@ def _placed(capture: GpuCapture) -> Iterable[str]:
         (capture.under.copy_layers, "copy between the host and the GPU"),
     ):
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            yield f"{len(names)} layers {what}: {', '.join(names[:3])}{more}"
+            yield f"{len(names)} layers {what}: {format_names(names)}"
 
 
 def _facts(capture: GpuCapture) -> Iterable[str]:

@@ -3,81 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
-from profiler.base.records import Layer, Node, PlanLayer, RunGraph
+from profiler.base.records import Node, PlanLayer, RunGraph
 
 _UNKNOWN_BYTES = -1
 
 
-class _Access(NamedTuple):
-    """What a layer reads and writes: tensors by name, with their bytes (-1 where they are not known)."""
-
-    name: str
-    reads: dict[str, int]
-    writes: dict[str, int]
-
-
-def graph_of_layers(layers: Sequence[Layer], nodes: Sequence[Node]) -> RunGraph:
-    """The graph of an engine of ONNX Runtime.
-
-    Args:
-        layers: In execution order, with the shapes of the run.
-        nodes: Of the model, in graph order.
-    """
-    return _graph(
-        [
-            _Access(
-                layer.name,
-                {t.name: _bytes(t.nbytes) for t in layer.op.inputs if t is not None},
-                {t.name: _bytes(t.nbytes) for t in layer.op.outputs if t is not None},
-            )
-            for layer in layers
-        ],
-        nodes,
-    )
-
-
 def graph_of_plan(layers: Sequence[PlanLayer], names: Sequence[str], nodes: Sequence[Node]) -> RunGraph:
-    """The graph of a TensorRT engine.
+    """The graph of an engine.
+
+    Edges lead from a layer to a later one: what a loop hands to its next round is not drawn. A name that is written
+    several times, as the parts of a Concat are, stands for its last writer.
 
     Args:
         layers: In execution order.
         names: What they are called in the result, in the same order.
         nodes: Of the model, in graph order; empty where there is none.
     """
-    return _graph(
-        [
-            _Access(
-                name,
-                {tensor.name: _bytes(tensor.nbytes) for tensor in layer.inputs},
-                {tensor.name: _bytes(tensor.nbytes) for tensor in layer.outputs},
-            )
-            for layer, name in zip(layers, names, strict=True)
-        ],
-        nodes,
-    )
-
-
-def _bytes(known: int | None) -> int:
-    return _UNKNOWN_BYTES if known is None else known
-
-
-def _graph(layers: Sequence[_Access], nodes: Sequence[Node]) -> RunGraph:
-    """Edges lead from a layer to a later one: what a loop hands to its next round is not drawn.
-
-    A name that is written several times, as the parts of a Concat are, stands for its last writer.
-    """
     makers: dict[str, int] = {}
     edges: list[tuple[int, int, str, int]] = []
     for at, layer in enumerate(layers):
-        for tensor, nbytes in layer.reads.items():
+        # A constant may be what another layer made of constants.
+        reads = {tensor.name: tensor.nbytes for tensor in (*layer.inputs, *layer.constants)}
+        for tensor, nbytes in reads.items():
             if tensor in makers:
-                edges.append((makers[tensor], at, tensor, nbytes))
-        makers.update(dict.fromkeys(layer.writes, at))
+                edges.append((makers[tensor], at, tensor, _UNKNOWN_BYTES if nbytes is None else nbytes))
+        makers.update((tensor.name, at) for tensor in layer.outputs)
     edges_of_nodes = node_edges(nodes)
     return RunGraph(
-        layers=tuple(layer.name for layer in layers),
+        layers=tuple(names),
         layer_from=tuple(edge[0] for edge in edges),
         layer_to=tuple(edge[1] for edge in edges),
         tensor=tuple(edge[2] for edge in edges),

@@ -1,6 +1,6 @@
-"""Layers of ONNX Runtime with the shapes that they ran at, and their work: what both of its backends stand on.
+"""Layers of ONNX Runtime with the shapes that they ran at, and their work, in the form of a plan.
 
-The layers of the CUDA provider also take the form of a plan, so that they are analysed as those of TensorRT are.
+So they are analysed as those of TensorRT are, whichever of its backends ran them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from profiler.base.records import (
     EnginePlan,
     InputTensor,
     Layer,
-    Node,
     NodeFate,
     Op,
     PlanBinding,
@@ -93,19 +92,12 @@ def _now(tensor: Tensor, seen: Tensor) -> Tensor:
     return msgspec.structs.replace(tensor, shape=seen.shape, dtype=dtype)
 
 
-def works_of(layers: Sequence[Layer], nodes: Sequence[Node]) -> dict[str, tuple[Work | None, str]]:
-    """Work by layer, and why there is none.
-
-    A layer whose own op nobody knows does the work of its ONNX nodes as one kernel.
-    """
-    ops = {node.name: node.op for node in nodes}
-    found = {}
-    for layer in layers:
-        work, reason = price(layer.op)
-        if work is None and layer.nodes and reason == NO_COST:
-            work, reason = _price_of_nodes(layer, [ops[name] for name in layer.nodes], reason)
-        found[layer.name] = work, reason
-    return found
+def _price(layer: Layer, ops: Mapping[str, Op]) -> tuple[Work | None, str]:
+    """The work of a layer, or why there is none: one whose own op nobody knows does that of its nodes as one kernel."""
+    work, reason = price(layer.op)
+    if work is None and layer.nodes and reason == NO_COST:
+        return _price_of_nodes(layer, [ops[name] for name in layer.nodes], reason)
+    return work, reason
 
 
 def _price_of_nodes(layer: Layer, ops: Sequence[Op], reason: str) -> tuple[Work | None, str]:
@@ -121,7 +113,9 @@ def _price_of_nodes(layer: Layer, ops: Sequence[Op], reason: str) -> tuple[Work 
     return msgspec.structs.replace(work, note="; ".join(filter(None, ("that of its ONNX nodes", work.note)))), ""
 
 
-def priced_layers(layers: Sequence[Layer], fates: tuple[NodeFate, ...], source: Source, engine: Engine) -> PricedPlan:
+def priced_layers(
+    layers: Sequence[Layer], fates: tuple[NodeFate, ...], source: Source, engine: Engine, *, on_cpu: bool = False
+) -> PricedPlan:
     """The layers of an engine of ONNX Runtime as a plan with its work.
 
     Args:
@@ -129,11 +123,13 @@ def priced_layers(layers: Sequence[Layer], fates: tuple[NodeFate, ...], source: 
         fates: Of the ONNX nodes.
         source: The model.
         engine: Where the layers are from.
+        on_cpu: Whether the CPU ran them, where views are kernels too.
     """
-    prices = works_of(layers, source.nodes)
+    ops = {node.name: node.op for node in source.nodes}
+    prices = {layer.name: _price(layer, ops) for layer in layers}
     works = {name: work for name, (work, _) in prices.items()}
     accesses, kept = layer_accesses(layers, works, [tensor.name for tensor in source.model.outputs])
-    matched = tuple(matched_layer(layer, _role(layer, works[layer.name])) for layer in layers)
+    matched = tuple(matched_layer(layer, None if on_cpu else _role(layer, works[layer.name])) for layer in layers)
     costs = tuple(
         PlanCost(
             work=works[layer.name],
@@ -157,7 +153,7 @@ def priced_layers(layers: Sequence[Layer], fates: tuple[NodeFate, ...], source: 
         fates=fates,
         summary=summarise(matched, [works[layer.name] for layer in layers], fates),
     )
-    return PricedPlan(document, costs, tuple(accesses), kept, ())
+    return PricedPlan(document, costs, tuple(accesses), kept, (), tuple(layers) if on_cpu else ())
 
 
 def _role(layer: Layer, work: Work | None) -> PlanRole:

@@ -6,6 +6,7 @@ A pure function of a file: no TensorRT and no GPU is needed. Prediction and anal
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,16 +15,32 @@ import msgspec
 from profiler.align.plan import match_plan
 from profiler.analysis.work import scaled
 from profiler.base.plan_words import LAUNCHING
-from profiler.base.records import Ceilings, EngineFacts, EnginePlan, Estimate, Plan, PlanEdge, PlanSummary, Source
+from profiler.base.records import (
+    Ceilings,
+    Dim,
+    EngineFacts,
+    EnginePlan,
+    Estimate,
+    InputTensor,
+    Layer,
+    MatchedLayer,
+    ModelInfo,
+    Plan,
+    PlanBinding,
+    PlanEdge,
+    PlanSummary,
+    Source,
+    Tensor,
+)
 from profiler.cost.plan import PlanCost, plan_costs
 from profiler.diagnose.plan_summary import summarise
 from profiler.estimate.cache import Access, Traffic, never_read, traffic_of_accesses
 from profiler.estimate.edges import Edge, plan_edges, priced_edges
-from profiler.estimate.roofline import estimate
+from profiler.estimate.roofline import estimate, predict_layers
 
 
 class PricedPlan(NamedTuple):
-    """A plan with all that does not depend on a GPU; the three tuples go by layer, in execution order."""
+    """A plan with all that does not depend on a device; the tuples of layers are in execution order."""
 
     document: EnginePlan
     costs: tuple[PlanCost, ...]
@@ -31,6 +48,8 @@ class PricedPlan(NamedTuple):
     outputs: frozenset[str]
     """Tensors that the engine gives out."""
     edges: tuple[Edge, ...]
+    own: tuple[Layer, ...] = ()
+    """The layers themselves where they are ONNX Runtime's on the CPU."""
 
 
 class PlanOnDevice(NamedTuple):
@@ -79,6 +98,70 @@ def price_plan(
     return PricedPlan(document, tuple(costs), tuple(accesses), outputs, edges)
 
 
+def without_model(priced: PricedPlan) -> PricedPlan:
+    """A plan with names of nodes that nobody checked: no layer is led back to its nodes for sure."""
+    layers = tuple(
+        msgspec.structs.replace(matched, match="inferred") if matched.match == "exact" else matched
+        for matched in priced.document.layers
+    )
+    return priced._replace(document=msgspec.structs.replace(priced.document, layers=layers))
+
+
+def backend_of(facts: EngineFacts) -> str:
+    """The backend that built an engine: as said, else by its era."""
+    return facts.backend or ("tensorrt-rtx" if facts.era.startswith("TensorRT-RTX") else "tensorrt")
+
+
+def layer_names(layers: Sequence[MatchedLayer]) -> list[str]:
+    """What the layers of a plan are called in a result: several of one name are told apart by their place."""
+    alike = Counter(matched.layer.name for matched in layers)
+    return [
+        f"{matched.layer.name} (layer {at})" if alike[matched.layer.name] > 1 else matched.layer.name
+        for at, matched in enumerate(layers)
+    ]
+
+
+def model_of_plan(bindings: Sequence[PlanBinding], name: str, path: str) -> ModelInfo:
+    """What a plan alone tells of the model that it was built from: its inputs and outputs.
+
+    Args:
+        bindings: Of the plan.
+        name: What to call the model.
+        path: The file that the plan was read from.
+    """
+
+    def dims(binding: PlanBinding) -> tuple[Dim, ...] | None:
+        return None if binding.dims is None else tuple("?" if dim < 0 else dim for dim in binding.dims)
+
+    def known(binding: PlanBinding) -> tuple[int, ...] | None:
+        return binding.dims if binding.dims is not None and min(binding.dims, default=0) >= 0 else None
+
+    return ModelInfo(
+        name=name,
+        path=path,
+        sha256="",
+        ir_version=0,
+        opsets={},
+        inputs=tuple(
+            InputTensor(
+                name=binding.name,
+                dtype=binding.dtype or "unknown",
+                shape=known(binding),
+                declared=dims(binding) or (),
+                kind="none",
+                values="not run here",
+            )
+            for binding in bindings
+            if binding.mode == "input"
+        ),
+        outputs=tuple(
+            Tensor(name=binding.name, dtype=binding.dtype or "unknown", shape=dims(binding))
+            for binding in bindings
+            if binding.mode == "output"
+        ),
+    )
+
+
 def traffic_of(priced: PricedPlan, cache_bytes: int) -> tuple[Traffic, ...]:
     """What every layer finds in a last-level cache of this size, in one of its runs.
 
@@ -101,6 +184,11 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
 
     None where it launches nothing or has no price.
     """
+    if priced.own:
+        # On the CPU a view is a kernel too, and it matters whether a layer writes where it reads.
+        works = {layer.name: cost.work for layer, cost in zip(priced.own, priced.costs, strict=True)}
+        given_out = [binding.name for binding in priced.document.bindings if binding.mode == "output"]
+        return tuple(predict_layers(priced.own, works, ceilings, given_out).values())
     known: dict[tuple[object, ...], Estimate] = {}
     """By all that `estimate` looks at: most layers of a large plan are like others."""
     estimates: list[Estimate | None] = []

@@ -1,165 +1,55 @@
-"""A TensorRT engine from files alone: measured times of its layers beside what the roofline allows.
+"""From evidence to the result of a run, one way for all sources: price, judge, close the ledger.
 
-A pure function of what was read, like `profiler.analysis.cpu`, and with the same result: no TensorRT, no engine and
-no GPU. Each piece that is missing makes the verdict less sure, and the result says so.
+A pure function of what was read, so that the same artefacts give the same bytes: no model, no engine and no device is
+needed. Each piece that is missing makes the verdict less sure, and the result says so.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from profiler import __version__
+from profiler.analysis.counters import confirmed
+from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
-from profiler.analysis.plan import PricedPlan, on_device
-from profiler.analysis.rows import by_loss, node_results
+from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device
 from profiler.analysis.work import scaled, work_of_nodes
-from profiler.base.errors import UsageError
+from profiler.base.kernel_counters import Counters
 from profiler.base.op_kinds import MULTIPLYING
 from profiler.base.plan_words import LAUNCHING, is_convolution, is_product, precision
 from profiler.base.records import (
     SCHEMA_VERSION,
     Backend,
     Ceilings,
-    ClockSummary,
     Coverage,
     Device,
-    Dim,
-    EngineFacts,
     Estimate,
     GpuSpec,
-    InferenceTimes,
-    InputTensor,
-    Latency,
     Layer,
     LayerResult,
-    LayerTime,
-    LayerTimes,
-    Match,
     MatchConfidence,
     MatchedLayer,
-    ModelInfo,
+    Node,
+    NodeFate,
+    NodeResult,
     Op,
-    Plan,
-    PlanBinding,
     PlanLayer,
     PlanTensor,
     Run,
     Source,
     Tensor,
-    Timeline,
     Unsupported,
+    Work,
 )
-from profiler.base.units import format_bytes
+from profiler.base.units import format_bytes, format_names, format_shape
 from profiler.cost.plan import PlanCost
+from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
-from profiler.diagnose.ledger import Around, build_ledger
+from profiler.diagnose.ledger import build_ledger
 from profiler.diagnose.plugin import candidates
 from profiler.diagnose.rank import diagnose, verdict
-from profiler.engine.profile_files import join_profile
-
-EVENT_STEP_NS = 500
-"""Resolution of the events that layers are timed with: about 0.5 us (CUDA Runtime API, cudaEventElapsedTime)."""
-
-_NAMED = 3
-"""Layers that a note names."""
-
-_COUNTED = (
-    "1 MAC = 2 FLOP; bytes: each distinct tensor of a layer once, at its dtype and padding in the engine, weights too"
-)
-
-
-def model_of_plan(bindings: Sequence[PlanBinding], name: str, path: str) -> ModelInfo:
-    """What a plan alone tells of the model that it was built from: its inputs and outputs.
-
-    Args:
-        bindings: Of the plan.
-        name: What to call the model.
-        path: The file that the plan was read from.
-    """
-
-    def dims(binding: PlanBinding) -> tuple[Dim, ...] | None:
-        return None if binding.dims is None else tuple("?" if dim < 0 else dim for dim in binding.dims)
-
-    def known(binding: PlanBinding) -> tuple[int, ...] | None:
-        return binding.dims if binding.dims is not None and min(binding.dims, default=0) >= 0 else None
-
-    return ModelInfo(
-        name=name,
-        path=path,
-        sha256="",
-        ir_version=0,
-        opsets={},
-        inputs=tuple(
-            InputTensor(
-                name=one.name,
-                dtype=one.dtype or "unknown",
-                shape=known(one),
-                declared=dims(one) or (),
-                kind="none",
-                values="not run here",
-            )
-            for one in bindings
-            if one.mode == "input"
-        ),
-        outputs=tuple(
-            Tensor(name=one.name, dtype=one.dtype or "unknown", shape=dims(one))
-            for one in bindings
-            if one.mode == "output"
-        ),
-    )
-
-
-class Measured(NamedTuple):
-    """What was measured of an engine, from whatever source.
-
-    Attributes:
-        layers_ns: Time of each layer of the plan in one inference; None where it has none.
-        kernels: Of each layer, as far as they are known.
-        latency: Of one inference; of no sample (``n`` is 0) where it is not end-to-end.
-        profiled: The same while the layers were timed.
-        around: What lies around the layers in the latency.
-        coverage: Shares of the time of all kernels; None to take those of the layers by how they were matched.
-        captured_ns: Time of all kernels that are in ``kernels`` or ``unattributed``.
-        unattributed: Kernels of no layer.
-        unattributed_ns: Their time in one inference.
-        resolution_ns: Step of the clock that timed the layers.
-        gap_ns: Time of an inference on the GPU in which no layer ran.
-        enqueue_ns: In which the host enqueued it; 0 where that is not known.
-        end_to_end: Whether the latency is one.
-        lacking: What makes the result less sure: in a few words for the verdict, and in a sentence.
-        notes: What else is to be said.
-        versions: Of what measured it.
-        graph_ns: Latency of the same inference as a CUDA graph; 0 where it was not measured.
-        clocks: Of the GPU while the latency was measured; None where they were not sampled.
-        clocks_profiled: The same while the kernels were.
-        timeline: One inference of the capture; None where nobody saw when kernels ran.
-    """
-
-    layers_ns: Sequence[int | None]
-    kernels: Sequence[tuple[Match, ...]]
-    latency: Latency
-    profiled: Latency
-    around: Around = Around()
-    coverage: Coverage | None = None
-    captured_ns: int = 0
-    unattributed: tuple[Match, ...] = ()
-    unattributed_ns: int = 0
-    resolution_ns: int = 1
-    gap_ns: int = 0
-    enqueue_ns: int = 0
-    end_to_end: bool = True
-    lacking: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    versions: Mapping[str, str] = {}
-    graph_ns: int = 0
-    clocks: ClockSummary | None = None
-    clocks_profiled: ClockSummary | None = None
-    timeline: Timeline | None = None
 
 
 class _Row(NamedTuple):
@@ -167,250 +57,190 @@ class _Row(NamedTuple):
 
     at: int
     """Its place in the plan."""
-    name: str
-    """That of the layer in the plan, made unique."""
+    result: LayerResult
+    layer: Layer
+    """What rules look at: the ONNX op that it is about, or what its plan says of it."""
     matched: MatchedLayer
-    measured_ns: int
-    kernels: tuple[Match, ...]
     estimate: Estimate | None
     unknown: str
     """Why its work, or a part of it, is not known."""
 
 
-def analyse_plan(
-    priced: PricedPlan,
-    source: Source | None,
-    profile: LayerTimes,
-    times: InferenceTimes | None,
-    ceilings: Ceilings,
-    spec: GpuSpec,
-    *,
-    model: ModelInfo | None = None,
-    files: Mapping[str, str] | None = None,
-    clock_mhz: float | None = None,
-    judge: Judge = JUDGE,
-) -> Run:
-    """Set the measured times of the layers of an engine beside their roofline.
+def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
+    """Set the measured times of the layers of an engine beside what the roofline allows.
 
     Args:
-        priced: The plan and its work.
-        source: The model that the engine was built from, with its shapes; None where it is not at hand.
-        profile: Times of its layers.
-        times: Times of whole inferences; None where there are none: the latency is then the sum of the layers.
-        ceilings: Of the GPU that ran it.
-        spec: The datasheet of that GPU.
-        model: What to say of the model where there is no source.
-        files: What was read, by role: ``layers``, ``profile``, ``times``, ``onnx``.
-        clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
+        evidence: What was measured.
+        subject: What it was measured of.
         judge: By what the case is judged.
 
     Returns:
-        The same document as that of `profiler.analysis.cpu.analyse`. Its layers are those that the profile charges
-        time to, and their times sum to the profile's, to the ns.
-
-    Raises:
-        UsageError: The profile is of another engine, or no layer took any time.
+        Its layers are those that time was measured of.
     """
-    document = priced.document
-    plan = Plan(era=document.facts.era, layers=tuple(matched.layer for matched in document.layers))
-    joined, notes = join_profile(plan, profile)
-    measured = [None if time is None or not (_time(time) or time.total_ns) else _time(time) for time in joined]
-    if not any(measured):
-        raise UsageError(
-            "no layer took any time", why="all times of the profile are 0", fix="measure and export the profile again"
-        )
-    layers_ns = sum(ns or 0 for ns in measured)
-    latency, around, compute_ns = latency_of(times, layers_ns)
-    return analyse_measured(
-        priced,
-        source,
-        Measured(
-            layers_ns=measured,
-            kernels=[_tactic(matched, ns) for matched, ns in zip(document.layers, measured, strict=True)],
-            latency=latency,
-            profiled=_profiled(profile, layers_ns),
-            around=around,
-            captured_ns=layers_ns,
-            resolution_ns=EVENT_STEP_NS,
-            gap_ns=max(compute_ns - layers_ns, 0),
-            enqueue_ns=_median(times.enqueue_ns) if times is not None else 0,
-            end_to_end=times is not None,
-            lacking=tuple(_lacking_times(profile, times, joined)),
-            notes=(*_parallel(document.layers), *profile.notes, *notes),
-        ),
-        ceilings,
-        spec,
-        model=model,
-        files=files,
-        clock_mhz=clock_mhz,
-        judge=judge,
-    )
-
-
-def analyse_measured(
-    priced: PricedPlan,
-    source: Source | None,
-    measured: Measured,
-    ceilings: Ceilings,
-    spec: GpuSpec,
-    *,
-    model: ModelInfo | None = None,
-    files: Mapping[str, str] | None = None,
-    clock_mhz: float | None = None,
-    judge: Judge = JUDGE,
-) -> Run:
-    """The same of times from any source; see `analyse_plan` for the rest.
-
-    Args:
-        priced: The plan and its work.
-        source: The model that the engine was built from; None where it is not at hand.
-        measured: The times.
-        ceilings: Of the GPU that ran it.
-        spec: The datasheet of that GPU.
-        model: What to say of the model where there is no source.
-        files: What was read, by role.
-        clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
-        judge: By what the case is judged.
-    """
-    priced = priced if source is not None else without_model(priced)
-    document = priced.document
-    found = on_device(priced, ceilings, measured.layers_ns)
-    rows = _rows(priced, found.estimates, measured)
-    results = [_result(row, priced) for row in rows]
-    partial = frozenset(row.name for row in rows if row.unknown and row.estimate is not None)
+    engine, ceilings, spec, source = evidence.engine, subject.ceilings, subject.spec, subject.source
+    document = engine.document
+    backend = subject.backend or Backend(name=backend_of(document.facts), reason=_read(subject.files))
+    expected = on_device(engine, ceilings, evidence.layers_ns)
+    rows = _rows(evidence, expected.estimates, source)
+    results = [row.result for row in rows]
+    names = [result.name for result in results]
+    partial = frozenset(row.result.name for row in rows if row.unknown and row.estimate is not None)
     layers_ns = sum(result.measured_ns for result in results)
-    total_ns = layers_ns + measured.unattributed_ns
     ledger = build_ledger(
         results,
-        {row.name: row.estimate for row in rows},
-        measured.latency,
+        {row.result.name: row.estimate for row in rows},
+        evidence.latency,
         ceilings,
-        measured.unattributed_ns,
-        around=measured.around,
+        evidence.unattributed_ns,
+        overheads=evidence.overheads,
         partial=partial,
     )
-    lacking = (*_lacking_model(source), *measured.lacking, *_lacking_work(priced, measured, ceilings))
-    coverage = measured.coverage or _coverage(results, layers_ns)
+    lacking = evidence.lacking
+    if spec is not None:
+        lacking = (*_lacking_model(source), *lacking, *_lacking_work(evidence, ceilings))
+    coverage = evidence.coverage or _coverage(results, layers_ns)
     case = Case(
         layers=tuple(results),
-        engine=_engine_layers(rows, source),
-        latency=measured.latency,
-        profiled=measured.profiled,
+        engine={row.result.name: row.layer for row in rows},
+        latency=evidence.latency,
+        profiled=evidence.profiled,
         coverage=coverage,
         ceilings=ceilings,
         ledger=ledger,
-        clock_resolution_ns=measured.resolution_ns,
-        profiled_gap_ns=measured.gap_ns,
-        tensorrt=_backend(document.facts) != "ort-cuda",
-        gpu=True,
-        graph_ns=measured.graph_ns,
+        clock_resolution_ns=evidence.resolution_ns,
+        profiled_gap_ns=evidence.gap_ns,
+        speed=evidence.speed,
+        probes_ns=evidence.probes_ns,
+        graph_ns=evidence.graph_ns,
         partial=partial,
-        edges=found.edges,
-        tactics={row.name: row.matched.layer.tactic for row in rows if row.matched.layer.tactic},
-        end_to_end=measured.end_to_end,
-        enqueue_ns=measured.enqueue_ns,
+        edges=expected.edges,
+        tactics={row.result.name: row.matched.layer.tactic for row in rows if row.matched.layer.tactic},
+        end_to_end=evidence.end_to_end,
+        enqueue_ns=evidence.enqueue_ns,
         lacking=tuple(short for short, _ in lacking),
-        clocks=measured.clocks,
-        clocks_profiled=measured.clocks_profiled,
-        rated_mhz=spec.boost_mhz.value,
-        spec=spec,
-        plan={row.name: row.matched for row in rows},
-        bindings=document.bindings,
+        clocks=evidence.clocks,
+        clocks_profiled=evidence.clocks_profiled,
     )
+    if spec is not None:
+        case = case._replace(
+            tensorrt=backend.name != "ort-cuda",
+            gpu=True,
+            rated_mhz=spec.boost_mhz.value,
+            spec=spec,
+            plan={row.result.name: row.matched for row in rows},
+            bindings=document.bindings,
+        )
     case = judge.takes(case)
     findings = diagnose(case)
-    attainable = sum(result.attainable_ns or 0 for result in results if result.role == "compute")
+    attainable = sum(result.attainable_ns or 0 for result in results if result.role in ("compute", "control"))
     nodes = source.nodes if source is not None else ()
-    works, _ = work_of_nodes(nodes)
-    info = source.model if source is not None else model or model_of_plan(document.bindings, "engine", "")
-    return Run(
+    works = {node.name: node.work for node in nodes}
+    if not any(works.values()):
+        works, _ = work_of_nodes(nodes)
+    info = source.model if source is not None else subject.model or model_of_plan(document.bindings, "engine", "")
+    run = Run(
         schema_version=SCHEMA_VERSION,
         model=info,
-        backend=Backend(name=_backend(document.facts), reason=_read(files or {})),
-        device=_device(spec, clock_mhz),
-        versions={"trtprof": __version__, **document.facts.versions, **measured.versions},
+        backend=backend,
+        device=_device(subject),
+        versions={"trtprof": subject.version, **document.facts.versions, **evidence.versions},
         ceilings=ceilings,
-        latency=measured.latency,
-        profiled=measured.profiled,
+        latency=evidence.latency,
+        profiled=evidence.profiled,
         coverage=coverage,
         verdict=verdict(case, findings, attainable),
         ledger=ledger,
-        layers=tuple(sorted(results, key=by_loss)),
-        nodes=node_results(nodes, works, document.fates),
+        layers=tuple(sorted(results, key=_by_loss)),
+        nodes=_node_results(nodes, works, document.fates),
         findings=findings,
-        unsupported=_unsupported(rows, total_ns, _backend(document.facts)),
-        captured_ns=measured.captured_ns,
-        kernels_unattributed=measured.unattributed,
-        engine=document.facts,
-        plan=found.summary,
-        candidates=candidates(
+        unsupported=_unsupported(rows, layers_ns + evidence.unattributed_ns, "" if engine.own else backend.name),
+        captured_ns=evidence.captured_ns,
+        speed=evidence.speed,
+        kernels_unattributed=evidence.unattributed,
+        engine=None if spec is None else document.facts,
+        plan=None if spec is None else expected.summary,
+        candidates=()
+        if spec is None
+        else candidates(
             case,
             {node.name: node.op for node in nodes},
-            {row.name: priced.costs[row.at].runs for row in rows},
-            _backend(document.facts),
+            {row.result.name: engine.costs[row.at].runs for row in rows},
+            backend.name,
         ),
-        clocks=measured.clocks,
-        clocks_profiled=measured.clocks_profiled,
+        modes=subject.modes,
+        checks=subject.checks,
         assumptions=(
             *info.assumptions,
-            _COUNTED,
-            f"what stays in the L2 ({format_bytes(ceilings.cache_bytes)}) is charged at its bandwidth",
+            *_counted(spec, ceilings),
             *(sentence for _, sentence in lacking),
-            *measured.notes,
+            *evidence.notes,
             *document.facts.notes,
             *judge.notes,
         ),
-        timeline=measured.timeline,
-        graph=graph_of_plan([one.layer for one in document.layers], layer_names(document.layers), nodes),
+        created=subject.created,
+        clocks=evidence.clocks,
+        clocks_profiled=evidence.clocks_profiled,
+        timeline=evidence.timeline,
+        graph=graph_of_plan([matched.layer for matched in document.layers], layer_names(document.layers), nodes),
     )
+    return run if subject.counters is None else _held(run, subject.counters, names, judge)
+
+
+def _held(run: Run, counters: Counters, order: Sequence[str], judge: Judge) -> Run:
+    """The result, held against hardware counters."""
+    if counters.failure:
+        return msgspec.structs.replace(run, assumptions=(*run.assumptions, f"no counters: {counters.failure}"))
+    run = confirmed(run, counters.launches, order, judge.thresholds)
+    versions = {**run.versions, "ncu": counters.version} if counters.version else run.versions
+    return msgspec.structs.replace(run, versions=versions)
 
 
 # --- layers -----------------------------------------------------------------------------------
 
 
-def without_model(priced: PricedPlan) -> PricedPlan:
-    """A plan with names of nodes that nobody checked: no layer is led back to its nodes for sure."""
-    layers = tuple(
-        msgspec.structs.replace(matched, match="inferred") if matched.match == "exact" else matched
-        for matched in priced.document.layers
-    )
-    return priced._replace(document=msgspec.structs.replace(priced.document, layers=layers))
-
-
-def layer_names(layers: Sequence[MatchedLayer]) -> list[str]:
-    """What the layers of a plan are called in a result: several of one name are told apart by their place."""
-    alike = Counter(matched.layer.name for matched in layers)
-    return [
-        f"{matched.layer.name} (layer {at})" if alike[matched.layer.name] > 1 else matched.layer.name
-        for at, matched in enumerate(layers)
-    ]
-
-
-def _time(time: LayerTime) -> int:
-    return time.average_ns if time.median_ns is None else time.median_ns
-
-
-def _rows(priced: PricedPlan, estimates: Sequence[Estimate | None], measured: Measured) -> list[_Row]:
+def _rows(evidence: Evidence, estimates: Sequence[Estimate | None], source: Source | None) -> list[_Row]:
     """Layers with a time, in execution order."""
-    names = layer_names(priced.document.layers)
+    engine = evidence.engine
+    ops = {node.name: node.op for node in source.nodes} if source is not None else {}
+    names = layer_names(engine.document.layers)
     rows = []
-    for index, (matched, cost, estimate, ns, kernels) in enumerate(
-        zip(priced.document.layers, priced.costs, estimates, measured.layers_ns, measured.kernels, strict=True)
+    for at, (matched, cost, ns, kernels) in enumerate(
+        zip(engine.document.layers, engine.costs, evidence.layers_ns, evidence.kernels, strict=True)
     ):
         if ns is None:
             continue
-        name = names[index]
-        rows.append(
-            _Row(
-                at=index,
-                name=name,
-                matched=matched,
-                measured_ns=ns,
-                kernels=tuple(msgspec.structs.replace(kernel, layer=name) for kernel in kernels),
-                estimate=_of_inference(estimate, cost.runs),
-                unknown=_unknown(matched, cost),
-            )
+        estimate = _of_inference(estimates[at], cost.runs)
+        unknown = _unknown(matched, cost)
+        layer = engine.own[at] if engine.own else _layer_of_plan(names[at], matched, ops)
+        work = scaled(cost.work, cost.runs) if cost.work is not None and matched.role in LAUNCHING else None
+        lost: int | None = None
+        if matched.role != "compute":
+            lost = ns
+        elif estimate is not None and not unknown:
+            lost = ns - estimate.attainable_ns
+        result = LayerResult(
+            name=names[at],
+            op_type=matched.layer.kind,
+            role=layer.role if engine.own else matched.role,
+            nodes=matched.nodes or matched.layer.onnx_nodes,
+            kernels=tuple(msgspec.structs.replace(kernel, layer=names[at]) for kernel in kernels),
+            measured_ns=ns,
+            ideal_ns=None if estimate is None else estimate.ideal_ns,
+            attainable_ns=None if estimate is None else estimate.attainable_ns,
+            lost_ns=lost,
+            bound="unknown" if estimate is None else estimate.bound,
+            runner_up="none" if estimate is None else estimate.runner_up,
+            flops=None if work is None else work.flops,
+            bytes=None if work is None else work.bytes,
+            dtype=_dtype(matched, layer, work, own=bool(engine.own)),
+            match=layer.match,
+            reason=layer.reason if engine.own else "; ".join(filter(None, (matched.reason, cost.reason))),
+            shapes=_shapes(layer, None if engine.own else matched.layer),
+            terms={} if estimate is None else estimate.terms,
+            work=work,
+            constant=layer.constant,
         )
+        rows.append(_Row(at, result, layer, matched, estimate, unknown))
     return rows
 
 
@@ -441,75 +271,35 @@ def _of_inference(estimate: Estimate | None, runs: int) -> Estimate | None:
     )
 
 
-def _result(row: _Row, priced: PricedPlan) -> LayerResult:
-    matched, layer, estimate = row.matched, row.matched.layer, row.estimate
-    cost = priced.costs[row.at]
-    work = scaled(cost.work, cost.runs) if cost.work is not None and matched.role in LAUNCHING else None
-    lost: int | None = None
-    if matched.role != "compute":
-        lost = row.measured_ns
-    elif estimate is not None and not row.unknown:
-        lost = row.measured_ns - estimate.attainable_ns
+def _dtype(matched: MatchedLayer, layer: Layer, work: Work | None, *, own: bool) -> str:
+    """What a layer computes with."""
+    if own:
+        return compute_dtype(layer.op) if work is None else work.dtype
     dtype = precision(matched, work)
-    return LayerResult(
-        name=row.name,
-        op_type=layer.kind,
-        role=matched.role,
-        nodes=matched.nodes or layer.onnx_nodes,
-        kernels=row.kernels,
-        measured_ns=row.measured_ns,
-        ideal_ns=None if estimate is None else estimate.ideal_ns,
-        attainable_ns=None if estimate is None else estimate.attainable_ns,
-        lost_ns=lost,
-        bound="unknown" if estimate is None else estimate.bound,
-        runner_up="none" if estimate is None else estimate.runner_up,
-        flops=None if work is None else work.flops,
-        bytes=None if work is None else work.bytes,
-        dtype="" if dtype == "unknown" else dtype,
+    return "" if dtype == "unknown" else dtype
+
+
+def _shapes(layer: Layer, planned: PlanLayer | None) -> str:
+    """What a layer reads and writes: of a plan each distinct tensor once."""
+    if planned is None:
+        sides = [
+            [tensor.shape for tensor in side if tensor is not None] for side in (layer.op.inputs, layer.op.outputs)
+        ]
+    else:
+        tensors = (*planned.inputs, *planned.constants), planned.outputs
+        sides = [list({tensor.name: tensor.dims for tensor in side}.values()) for side in tensors]
+    return " -> ".join(", ".join(map(format_shape, side)) for side in sides)
+
+
+def _layer_of_plan(name: str, matched: MatchedLayer, ops: Mapping[str, Op]) -> Layer:
+    return Layer(
+        name=name,
+        op=_main_op([ops[node] for node in matched.nodes if node in ops]) or _op_of_plan(matched.layer),
+        role="layout" if matched.role == "layout" else "compute",
+        nodes=matched.nodes,
         match=matched.match,
-        reason="; ".join(filter(None, (matched.reason, cost.reason))),
-        shapes=f"{_shapes((*layer.inputs, *layer.constants))} -> {_shapes(layer.outputs)}",
-        terms={} if estimate is None else estimate.terms,
-        work=work,
+        reason=matched.reason,
     )
-
-
-def _tactic(matched: MatchedLayer, ns: int | None) -> tuple[Match, ...]:
-    """The tactic that the plan names: its word on which kernel runs, and how often is not in it."""
-    layer = matched.layer
-    if ns is None or not layer.tactic:
-        return ()
-    reason = "the tactic that the plan names, with the time of the whole layer: no kernel was captured"
-    return (
-        Match(
-            layer=layer.name, kernel=layer.tactic, count=1, median_ns=ns, total_ns=ns, confidence="inferred",
-            reason=reason,
-        ),
-    )  # fmt: skip
-
-
-def _shapes(tensors: Iterable[PlanTensor]) -> str:
-    distinct = {tensor.name: tensor for tensor in tensors}
-    return ", ".join(
-        "?" if tensor.dims is None else "x".join("?" if dim < 0 else str(dim) for dim in tensor.dims) or "scalar"
-        for tensor in distinct.values()
-    )
-
-
-def _engine_layers(rows: Sequence[_Row], source: Source | None) -> dict[str, Layer]:
-    """What rules look at: for each layer the ONNX op that it is about, or what its plan says of it."""
-    ops = {node.name: node.op for node in source.nodes} if source is not None else {}
-    return {
-        row.name: Layer(
-            name=row.name,
-            op=_main_op([ops[name] for name in row.matched.nodes if name in ops]) or _op_of_plan(row.matched.layer),
-            role="layout" if row.matched.role == "layout" else "compute",
-            nodes=row.matched.nodes,
-            match=row.matched.match,
-            reason=row.matched.reason,
-        )
-        for row in rows
-    }
 
 
 def _main_op(ops: Sequence[Op]) -> Op | None:
@@ -541,28 +331,29 @@ def _op_of_plan(layer: PlanLayer) -> Op:
 
 
 def _unsupported(rows: Sequence[_Row], total_ns: int, domain: str) -> tuple[Unsupported, ...]:
-    """Layers of whose work nothing, or only a part, is known."""
-    groups: dict[tuple[str, str], list[_Row]] = {}
+    """Layers of whose work nothing, or only a part, is known.
+
+    Args:
+        rows: Layers with a time.
+        total_ns: Time of all kernels in one inference.
+        domain: Of layers that are no ops of ONNX Runtime.
+    """
+    groups: dict[tuple[str, str, str], list[LayerResult]] = {}
     for row in rows:
         if row.unknown:
-            groups.setdefault((row.matched.layer.kind, row.unknown), []).append(row)
-    found = []
-    for (kind, reason), alike in sorted(groups.items()):
-        ns = sum(row.measured_ns for row in alike)
-        found.append(
-            Unsupported(
-                domain=domain,
-                op_type=kind,
-                count=len(alike),
-                measured_ns=ns,
-                share=ns / total_ns if total_ns else 0.0,
-                reason=reason,
-            )
+            key = domain or row.layer.op.domain, row.result.op_type, row.unknown
+            groups.setdefault(key, []).append(row.result)
+    return tuple(
+        Unsupported(
+            domain=of,
+            op_type=kind,
+            count=len(alike),
+            measured_ns=(ns := sum(result.measured_ns for result in alike)),
+            share=ns / total_ns if total_ns else 0.0,
+            reason=reason,
         )
-    return tuple(found)
-
-
-# --- sums -------------------------------------------------------------------------------------
+        for (of, kind, reason), alike in sorted(groups.items())
+    )
 
 
 def _coverage(results: Sequence[LayerResult], total_ns: int) -> Coverage:
@@ -576,52 +367,52 @@ def _coverage(results: Sequence[LayerResult], total_ns: int) -> Coverage:
     )
 
 
-def latency_of(times: InferenceTimes | None, layers_ns: int) -> tuple[Latency, Around, int]:
-    """The latency, what lies around the layers in it, and the time of an inference on the GPU.
+def _by_loss(result: LayerResult) -> tuple[int, str]:
+    """Key for a sort, largest loss first. A layer without a price may be all loss; a layout layer is."""
+    lost = result.measured_ns if result.lost_ns is None else result.lost_ns
+    return (-lost, result.name)
 
-    Without times of inferences the latency is the sum of the layers, of no sample.
+
+def _node_results(
+    nodes: Sequence[Node], works: Mapping[str, Work | None], fates: Sequence[NodeFate]
+) -> tuple[NodeResult, ...]:
+    """Every node with its work and its fate.
+
+    Args:
+        nodes: In graph order.
+        works: Work by node name.
+        fates: One for each node, in the same order.
     """
-    if times is None or not times.latency_ns:
-        return Latency(median_ns=layers_ns, p99_ns=layers_ns, cv=0.0, n=0), Around(), layers_ns
-
-    samples = sorted(times.latency_ns)
-    mean = statistics.fmean(samples)
-    latency = Latency(
-        median_ns=_median(samples),
-        # Of a few samples the largest.
-        p99_ns=samples[max(-(-99 * len(samples) // 100) - 1, 0)],
-        cv=statistics.pstdev(samples) / mean if mean else 0.0,
-        n=len(samples),
-        mean_ns=round(mean),
-        min_ns=samples[0],
-        max_ns=samples[-1],
+    return tuple(
+        NodeResult(
+            name=node.name,
+            op_type=node.op.op_type,
+            graph=node.graph,
+            fate=fate.fate,
+            layers=fate.layers,
+            flops=None if (work := works.get(node.name)) is None else work.flops,
+            bytes=None if work is None else work.bytes,
+            reason=fate.reason,
+        )
+        for node, fate in zip(nodes, fates, strict=True)
     )
-    around = Around(_median(times.h2d_ns), _median(times.d2h_ns))
-    return latency, around, _median(times.compute_ns)
-
-
-def _median(values: Sequence[int]) -> int:
-    return round(statistics.median(values)) if values else 0
-
-
-def _profiled(profile: LayerTimes, layers_ns: int) -> Latency:
-    """An inference as the profiler saw it: the sum of its layers."""
-    mean = sum(layer.average_ns for layer in profile.layers)
-    return Latency(median_ns=layers_ns, p99_ns=layers_ns, cv=0.0, n=profile.iterations, mean_ns=mean)
 
 
 # --- in words ---------------------------------------------------------------------------------
-
-
-def _backend(facts: EngineFacts) -> str:
-    return facts.backend or ("tensorrt-rtx" if facts.era.startswith("TensorRT-RTX") else "tensorrt")
 
 
 def _read(files: Mapping[str, str]) -> str:
     return "read from files: " + ", ".join(f"{role} {path}" for role, path in files.items()) if files else "given"
 
 
-def _device(spec: GpuSpec, clock_mhz: float | None) -> Device:
+def _device(subject: Subject) -> Device:
+    spec = subject.spec
+    if spec is None:
+        assert subject.device is not None  # noqa: S101 - a CPU has no datasheet
+        return subject.device
+    clock_mhz = subject.clock_mhz or spec.boost_mhz.value
+    if subject.device is not None:
+        return msgspec.structs.replace(subject.device, clock_mhz=clock_mhz)
     detail = {
         "architecture": spec.architecture,
         "compute capability": spec.compute_capability,
@@ -634,12 +425,22 @@ def _device(spec: GpuSpec, clock_mhz: float | None) -> Device:
         cores=int(spec.sms.value),
         memory_bytes=int(spec.memory_bytes.value),
         cache_bytes=int(spec.l2_bytes.value),
-        clock_mhz=clock_mhz or spec.boost_mhz.value,
+        clock_mhz=clock_mhz,
         detail=detail,
     )
 
 
-def _lacking_model(source: Source | None) -> Iterable[tuple[str, str]]:
+def _counted(spec: GpuSpec | None, ceilings: Ceilings) -> Iterable[str]:
+    """How work is counted."""
+    if spec is None:
+        tensors, cache = "external tensor of a layer once, at its dtype in the engine", "last-level cache"
+    else:
+        tensors, cache = "tensor of a layer once, at its dtype and padding in the engine", "L2"
+    yield f"1 MAC = 2 FLOP; bytes: each distinct {tensors}, weights too"
+    yield f"what stays in the {cache} ({format_bytes(ceilings.cache_bytes)}) is charged at its bandwidth"
+
+
+def _lacking_model(source: Source | None) -> Iterable[Lack]:
     """What makes the result less sure: in a few words for the verdict, and in a sentence."""
     if source is None:
         yield (
@@ -651,46 +452,27 @@ def _lacking_model(source: Source | None) -> Iterable[tuple[str, str]]:
         )
 
 
-def _lacking_times(
-    profile: LayerTimes, times: InferenceTimes | None, joined: Sequence[LayerTime | None]
-) -> Iterable[tuple[str, str]]:
-    if times is None:
-        yield (
-            "no end-to-end times",
-            (
-                "without times of inferences (--times) the latency is the sum of the layers: no copies, no gaps, no "
-                "overlap of streams"
-            ),
-        )
-    if not profile.complete:
-        yield "a printed profile", "the profile is a printed table: times are rounded, and some layers are left out"
-    if profile.iterations == 1:
-        yield "a profile of one inference", "the profile is of one inference: times are single samples, not medians"
-    elif any(time is not None and time.median_ns is None for time in joined):
-        yield "no medians", "the profile has no medians: times are averages, which outliers move"
-
-
-def _lacking_work(priced: PricedPlan, measured: Measured, ceilings: Ceilings) -> Iterable[tuple[str, str]]:
-    document = priced.document
+def _lacking_work(evidence: Evidence, ceilings: Ceilings) -> Iterable[Lack]:
+    document = evidence.engine.document
     untimed = [
         matched.layer.name
-        for matched, ns in zip(document.layers, measured.layers_ns, strict=True)
+        for matched, ns in zip(document.layers, evidence.layers_ns, strict=True)
         if matched.role in LAUNCHING and ns is None
     ]
     if untimed:
         yield (
             f"{len(untimed)} layers without a time" if len(untimed) > 1 else "a layer without a time",
-            f"layers without a measured time, which are left out: {_some(untimed)}",
+            f"layers without a measured time, which are left out: {format_names(untimed)}",
         )
     unsized = [
         matched.layer.name
-        for matched, cost in zip(document.layers, priced.costs, strict=True)
+        for matched, cost in zip(document.layers, evidence.engine.costs, strict=True)
         if matched.role in LAUNCHING and cost.work is None
     ]
     if unsized:
         yield (
             f"{len(unsized)} layers without a price" if len(unsized) > 1 else "a layer without a price",
-            f"layers whose work is not known: {_some(unsized)}",
+            f"layers whose work is not known: {format_names(unsized)}",
         )
     if "or before" in document.facts.era:
         yield "an old plan", f"the plan is that of {document.facts.era.partition(',')[0]}, which tells less of a layer"
@@ -701,18 +483,4 @@ def _lacking_work(priced: PricedPlan, measured: Measured, ceilings: Ceilings) ->
                 "the ceilings are those of a datasheet, which healthy kernels do not reach: they take 1.42 times as "
                 "long in the median, so what is lost is an upper estimate"
             ),
-        )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
-
-
-def _parallel(layers: Sequence[MatchedLayer]) -> Iterable[str]:
-    streams = {matched.layer.stream for matched in layers if matched.layer.stream is not None}
-    if len(streams) > 1:
-        yield (
-            f"layers lie on {len(streams)} streams and may overlap: the profiler runs them one after the other, "
-            "and so does the ledger"
         )

@@ -1,113 +1,61 @@
-"""A TensorRT engine under a capture of the GPU: every kernel led back to its layer, beside what the roofline allows.
+"""Evidence from a capture of the GPU: every kernel led back to its layer.
 
-A pure function of what was captured, like `profiler.analysis.run`, and with the same result. Times of layers are
-those of their kernels; what lies between the kernels is in the ledger.
+Times of layers are those of their kernels; what lies between the kernels is in the ledger.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
 import pandas as pd
 
 from profiler.align.gpu_kernels import TraceAlignment, align_trace
-from profiler.analysis.plan import PricedPlan, price_plan
-from profiler.analysis.run import Measured, analyse_measured, latency_of, layer_names, without_model
+from profiler.analysis.evidence import NO_LAYERS, Evidence, Lack, latency_and_copies, layers_of_names
+from profiler.analysis.plan import PricedPlan, layer_names
 from profiler.analysis.timeline import timeline_of_trace
-from profiler.base.records import (
-    Ceilings,
-    GpuSpec,
-    InferenceTimes,
-    Latency,
-    Match,
-    MatchedLayer,
-    ModelInfo,
-    Plan,
-    PlanLayer,
-    Run,
-    Source,
-)
+from profiler.base.latency import latency_of, latency_of_sum, median_ns
+from profiler.base.records import InferenceTimes, Match, MatchedLayer, PlanLayer
 from profiler.base.trace import GpuTrace
 from profiler.base.units import format_bytes, format_ns
-from profiler.diagnose import JUDGE, Judge
-from profiler.diagnose.ledger import Around
+from profiler.diagnose.ledger import Overheads
 
 _PARTS = ("copy_ns", "overlap_ns", "gap_inside_ns", "gap_between_ns", "gap_host_ns")
 """Columns of the iterations that the ledger has rows for."""
 _TO_DEVICE, _FROM_DEVICE = "memcpy HtoD", "memcpy DtoH"
 
 
-def analyse_trace(
-    trace: GpuTrace,
-    priced: PricedPlan | None,
-    source: Source | None,
-    times: InferenceTimes | None,
-    ceilings: Ceilings,
-    spec: GpuSpec,
-    *,
-    device: int | None = None,
-    iteration_range: str | None = None,
-    model: ModelInfo | None = None,
-    files: Mapping[str, str] | None = None,
-    clock_mhz: float | None = None,
-    judge: Judge = JUDGE,
-) -> Run:
-    """Set the kernels of a capture beside the roofline of their layers.
+def evidence_of_trace(
+    trace: GpuTrace, priced: PricedPlan | None, times: InferenceTimes | None, *, device: int | None = None
+) -> Evidence:
+    """What a capture knows of an engine.
 
     Args:
         trace: The capture.
-        priced: The plan of the engine and its work; None to take the layers from the NVTX ranges: then nothing
-            is known of their work.
-        source: The model that the engine was built from, with its shapes; None where it is not at hand.
+        priced: The plan of the engine and its work; None to take the layers from the NVTX ranges, or from the names
+            of kernels where there are none: then nothing is known of their work.
         times: Times of whole inferences without the profiler; without them the latency is that of the capture.
-        ceilings: Of the GPU that ran it.
-        spec: The datasheet of that GPU.
         device: The GPU of the capture to look at; None for all that worked.
-        iteration_range: See `align.gpu_kernels.align_trace`.
-        model: What to say of the model where there is no source.
-        files: What was read, by role.
-        clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
-        judge: By what the case is judged.
 
     Raises:
         CaptureError: No kernel ran, or attribution did not conserve the captured time.
         UsageError: The device did no work in this capture, but others did.
     """
-    if priced is not None and source is None:
-        priced = without_model(priced)
-    given = None if priced is None else priced.document.layers
-    alignment = align_trace(trace, given, device=device, iteration_range=iteration_range)
-    alone = priced is None and not alignment.layers
-    if alone:
-        alignment = _by_kernel(trace, alignment)
-    return analyse_measured(
-        _of_names(alignment, "kernels" if alone else "NVTX ranges") if priced is None else priced,
-        source,
-        measured_by(trace, alignment, times, planned=given is not None),
-        ceilings,
-        spec,
-        model=model,
-        files=files,
-        clock_mhz=clock_mhz,
-        judge=judge,
+    if priced is not None:
+        alignment = align_trace(trace, priced.document.layers, device=device)
+        return evidence_of_alignment(trace, priced, alignment, times)
+    alignment = align_trace(trace, None, device=device)
+    what = "NVTX ranges"
+    if not alignment.layers:
+        what, alignment = "kernels", _by_kernel(trace, alignment)
+    engine = layers_of_names(
+        alignment.layers,
+        f"the {what} of the capture",
+        f"no layer information was given: the layers are {what}, and their work is not known",
+        "the name of a kernel or of an NVTX range does not tell its work",
     )
-
-
-def _of_names(alignment: TraceAlignment, what: str) -> PricedPlan:
-    """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work."""
-    plan = Plan(
-        era=f"the {what} of the capture",
-        layers=tuple(matched.layer for matched in alignment.layers),
-        notes=(f"no layer information was given: the layers are {what}, and their work is not known",),
-    )
-    priced = price_plan(plan)
-    reason = "the name of a kernel or of an NVTX range does not tell its work"
-    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
-    document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
-    return priced._replace(costs=costs, document=document)
+    return evidence_of_alignment(trace, engine, alignment, times, planned=False)
 
 
 def _by_kernel(trace: GpuTrace, alignment: TraceAlignment) -> TraceAlignment:
@@ -135,45 +83,52 @@ def _by_kernel(trace: GpuTrace, alignment: TraceAlignment) -> TraceAlignment:
     )
 
 
-def measured_by(
-    trace: GpuTrace, alignment: TraceAlignment, times: InferenceTimes | None, *, planned: bool = True
-) -> Measured:
+def evidence_of_alignment(
+    trace: GpuTrace,
+    engine: PricedPlan,
+    alignment: TraceAlignment,
+    times: InferenceTimes | None,
+    *,
+    planned: bool = True,
+) -> Evidence:
     """What a capture says of the layers that its kernels were led to.
 
     Args:
         trace: The capture.
+        engine: The layers and their work.
         alignment: Of the same.
-        times: See `analyse_trace`.
+        times: See `evidence_of_trace`.
         planned: Whether the layers are those of a plan, and no NVTX ranges.
     """
     kept = alignment.iterations[alignment.iterations["kept"]]
-    spans = [int(value) for value in kept["end_ns"] - kept["start_ns"]]
-    profiled = _spread(spans) if spans else _whole(alignment)
-    latency, around = profiled, Around()
+    spans = (kept["end_ns"] - kept["start_ns"]).to_numpy()
+    # Where no inference can be told from another, all of the capture is taken for one.
+    profiled = latency_of(spans) if len(spans) else latency_of_sum(alignment.busy_ns)
+    latency, copies = profiled, Overheads()
     if times is not None and times.latency_ns:
-        latency, around, _ = latency_of(times, 0)
-    medians = {name: _median(kept[name]) for name in _PARTS}
-    if around.to_device_ns or around.from_device_ns:
+        latency, copies, _ = latency_and_copies(times, 0)
+    medians = {name: median_ns(kept[name]) for name in _PARTS}
+    if copies.to_device_ns or copies.from_device_ns:
         # Of these the clean run tells; what is left are copies that the engine makes.
         known = (_TO_DEVICE, _FROM_DEVICE)
         counted = sum(transfer.per_iteration_ns for transfer in alignment.transfers if transfer.name in known)
         medians["copy_ns"] = max(medians["copy_ns"] - counted, 0)
-    around = around._replace(
-        copies_ns=medians["copy_ns"],
-        overlap_ns=medians["overlap_ns"],
-        gaps_inside_ns=medians["gap_inside_ns"],
-        gaps_between_ns=medians["gap_between_ns"],
-        waiting_ns=medians["gap_host_ns"],
-        captured=True,
-    )
-    return Measured(
+    return Evidence(
+        engine=engine,
         layers_ns=[
             ns if matches else None for ns, matches in zip(alignment.per_iteration_ns, alignment.matches, strict=True)
         ],
         kernels=alignment.matches,
         latency=latency,
         profiled=profiled,
-        around=around,
+        overheads=copies._replace(
+            copies_ns=medians["copy_ns"],
+            overlap_ns=medians["overlap_ns"],
+            gaps_inside_ns=medians["gap_inside_ns"],
+            gaps_between_ns=medians["gap_between_ns"],
+            waiting_ns=medians["gap_host_ns"],
+            captured=True,
+        ),
         # Of NVTX ranges alone nothing leads on to nodes: how surely kernels were led to the ranges is what counts.
         coverage=alignment.node_coverage if planned else alignment.coverage,
         captured_ns=alignment.captured_ns,
@@ -182,36 +137,11 @@ def measured_by(
         gap_ns=medians["gap_inside_ns"] + medians["gap_between_ns"] + medians["gap_host_ns"],
         enqueue_ns=alignment.launching.host_ns,
         end_to_end=times is not None,
-        lacking=(*_lacking_launches(trace), *_lacking(alignment, times, planned=planned)),
+        lacking=tuple(_lacking(trace, alignment, times, planned=planned)),
         notes=(*trace.notes, *_facts(alignment), *alignment.notes),
         versions={trace.collector: trace.version} if trace.version else {},
         timeline=timeline_of_trace(trace, alignment, layer_names(alignment.layers)),
     )
-
-
-def _median(values: Iterable[int]) -> int:
-    found = [int(value) for value in values]
-    return round(statistics.median(found)) if found else 0
-
-
-def _spread(spans: list[int]) -> Latency:
-    """Latency of inferences as captured, from the first work on the GPU to the last."""
-    ordered = sorted(spans)
-    mean = statistics.fmean(ordered)
-    return Latency(
-        median_ns=_median(ordered),
-        p99_ns=ordered[max(-(-99 * len(ordered) // 100) - 1, 0)],
-        cv=statistics.pstdev(ordered) / mean if mean else 0.0,
-        n=len(ordered),
-        mean_ns=round(mean),
-        min_ns=ordered[0],
-        max_ns=ordered[-1],
-    )
-
-
-def _whole(alignment: TraceAlignment) -> Latency:
-    """Where no inference can be told from another, all of the capture is taken for one."""
-    return Latency(median_ns=alignment.busy_ns, p99_ns=alignment.busy_ns, cv=0.0, n=0)
 
 
 def _unattributed(trace: GpuTrace, alignment: TraceAlignment) -> int:
@@ -223,21 +153,19 @@ def _unattributed(trace: GpuTrace, alignment: TraceAlignment) -> int:
     if not len(kept):
         return int(duration.sum())
     sums = duration.groupby(work["iteration"][rows].to_numpy()).sum()
-    return _median(sums.reindex(kept, fill_value=0))
+    return median_ns(sums.reindex(kept, fill_value=0))
 
 
-def _lacking_launches(trace: GpuTrace) -> Iterable[tuple[str, str]]:
+def _lacking(
+    trace: GpuTrace, alignment: TraceAlignment, times: InferenceTimes | None, *, planned: bool
+) -> Iterable[Lack]:
     if trace.collector == "nsys stats":
         yield (
             "a trace without launches",
             "a CSV of nsys stats has neither launches nor NVTX ranges: kernels are told by their names and their order",
         )
-
-
-def _lacking(alignment: TraceAlignment, times: InferenceTimes | None, *, planned: bool) -> Iterable[tuple[str, str]]:
-    """What makes the result less sure: in a few words for the verdict, and in a sentence."""
     if not planned:
-        yield "no layer information", "without layer information (--layers) nothing is known of the work of a layer"
+        yield NO_LAYERS
     if times is None:
         yield (
             "no time without the profiler",

@@ -6,6 +6,7 @@ Time is kept in integer nanoseconds, work in FLOP and bytes. Prefixes are SI: 1 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 FLOP_PER_MAC = 2
 """One multiply-accumulate is two floating-point operations, everywhere in trtprof."""
@@ -91,3 +92,16 @@ def format_rate(per_second: float, unit: str) -> str:
 def format_percent(fraction: float) -> str:
     """A fraction as a percentage with one decimal."""
     return f"{100 * fraction:.1f} %"
+
+
+def format_shape(dims: Sequence[int | str] | None) -> str:
+    """Dimensions as ``1x3x224x224``: ``?`` for what is not known, which in a plan is below 0."""
+    if dims is None:
+        return "?"
+    return "x".join(["?" if isinstance(dim, int) and dim < 0 else str(dim) for dim in dims]) or "scalar"
+
+
+def format_names(names: Sequence[str], most: int = 3) -> str:
+    """The first of several names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -10,7 +10,7 @@ until the whole capture does, so that a capture that failed later need not measu
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.progress import Progress
 from profiler.base.records import ClockSummary
 from profiler.base.run_folder import RunFolder
 from profiler.base.trace import GpuTrace
@@ -46,7 +47,6 @@ from profiler.runtime.nvml_session import ask, opened
 
 AskedCollector = Literal["auto", "nsys", "cupti", "none"]
 Request = OrtCudaRequest | TensorrtRequest
-Progress = Callable[[str], None]
 T = TypeVar("T")
 
 CLEAN_CLOCKS_FILE = "clean_clocks.json"

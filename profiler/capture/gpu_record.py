@@ -1,4 +1,4 @@
-"""What the workers that drive a GPU are asked, and what they leave behind.
+"""What the workers that drive a GPU are asked, and what they and the stages around them leave behind.
 
 A capture has two phases, each in a process of its own: ``clean`` times inferences with no profiler anywhere near, and
 ``profiled`` runs some under a collector. `capture.gpu_launch` starts both and joins what they found.
@@ -10,7 +10,20 @@ from typing import Literal
 
 import msgspec
 
-from profiler.base.records import Capture, ClockSummary, InputTensor, Latency, ModeTimes, Record, Tensor, TensorCheck
+from profiler.base.records import (
+    Backend,
+    Capture,
+    ClockSummary,
+    EngineFacts,
+    GpuSpec,
+    InputTensor,
+    Latency,
+    LiveGpu,
+    ModeTimes,
+    Record,
+    Tensor,
+    TensorCheck,
+)
 from profiler.runtime.ort_session import SessionRequest
 
 CLEAN_FILE = "clean.json"
@@ -158,3 +171,35 @@ class GpuCapture(Capture, frozen=True, kw_only=True):
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     """Of the collector, as it tells them itself."""
     notes: tuple[str, ...] = ()
+
+
+class PlanArtefact(msgspec.Struct, frozen=True, kw_only=True):
+    """Artefact of the engine stage with TensorRT; what the library said of the layers lies beside it.
+
+    Attributes:
+        backend: Which one, and why.
+        facts: How the engine came about.
+        layers_file: In the run folder: the plan as printed by the build, or the inspector's JSON.
+        layers: How many there are in it.
+        added_nodes: Nodes that a conversion put into the model before the build.
+        engine: The engine file that ran.
+        profiled_engine: That of the profile, where it is another one.
+        layers_asked: How many layers ``engine`` has then.
+    """
+
+    backend: Backend
+    facts: EngineFacts
+    layers_file: str
+    layers: int
+    added_nodes: tuple[str, ...] = ()
+    engine: str
+    profiled_engine: str = ""
+    layers_asked: int = 0
+
+
+class GpuArtefact(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU of a run as its driver describes it, its datasheet, and in words why this one."""
+
+    live: LiveGpu
+    spec: GpuSpec
+    reason: str

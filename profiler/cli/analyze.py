@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,19 +9,18 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
-from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command
+from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
 from profiler.cli.output import (
     View,
-    ascii_only,
     encoded,
     errors_shown,
     refuse_binary,
+    rendered,
     result,
     say,
     send,
-    terminal_width,
 )
-from profiler.cli.output_files import check_format, refuse_existing, writable, write
+from profiler.cli.output_files import check_format, check_report, encoded_for, refuse_existing, writable, write
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
 
 @command
 def analyze(
+    *,
     given: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE]...", help="Any of the files below; which is which shows.", show_default=False),
@@ -97,7 +96,7 @@ def analyze(
     onnx: Annotated[
         Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
     ] = None,
-    shapes: Shapes = Shapes(),
+    shapes: Shapes,
     gpu: GpuOption = None,
     ceiling: CeilingOption = None,
     clock: ClockOption = None,
@@ -141,9 +140,7 @@ def analyze(
         from profiler.flows import analyze as analyze_files
 
         asked = failing.criteria(fail_on)
-        files = analyze_files.sort_files(
-            given or (), layers=layers, profile=profile, times=times, onnx=onnx, nsys=nsys, ncu=ncu
-        )
+        files = analyze_files.sort_files(given or (), analyze_files.Files(layers, profile, times, onnx, nsys, ncu))
         files = analyze_files.exported(files, say)
         measured = files.profile is not None or files.nsys is not None
         view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)
@@ -155,7 +152,7 @@ def analyze(
         specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
         cases: list[Case] = []
         judge = Judge(config.load().thresholds, cases.append)
-        found = analyze_files.analyze(files, specs, how, shapes.shapes or (), shapes.batch, device, inferences, judge)
+        found = analyze_files.analyze(files, specs, how, model_request("", shapes), device, inferences, judge)
         if isinstance(found, Run):
             in_place = _explained(cases[0], explain, format_name) if explain else ""
             _show_run(found, paths, format_name, view, in_place, redact=redact)
@@ -204,8 +201,10 @@ def _checked(format_name: str, output: list[str] | None, *, measured: bool, forc
         UsageError: One is not.
     """
     if not measured:
-        check_format("analyze without a profile", format_name)
-        return writable(output, force=force)
+        from profiler.base.records import Prediction
+
+        check_report("analyze without a profile", format_name, Prediction)
+        return writable(output, Prediction, force=force)
     from profiler import report
 
     refuse_binary(format_name)
@@ -230,7 +229,7 @@ def _asked(
     Raises:
         UsageError: No GPU is named, or something that is asked for is not possible.
     """
-    from profiler.cli.gpu_targets import ceilings_for, parse_ceilings
+    from profiler.cli.gpu_targets import ceilings_for, parse_accumulate, parse_ceilings
     from profiler.flows import analyze as analyze_files
     from profiler.flows.predict.on_gpus import Settings
 
@@ -248,7 +247,7 @@ def _asked(
     how = Settings(
         level="layers",
         precision="model" if tf32 else "fp32",
-        accumulate="fp16" if accumulate == "fp16" else "fp32",
+        accumulate=parse_accumulate(accumulate),
         clock_mhz=clock,
         overrides=parse_ceilings(ceiling),
     )
@@ -277,10 +276,8 @@ def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_plac
 
 
 def _show_prediction(found: Prediction, paths: list[Path], format_name: str, top: int | None) -> None:
-    from profiler.cli.predict import _rendered, _text
-
-    written = [(path, _rendered(found, path, top)) for path in paths]
-    result(_text(found, format_name, terminal_width(sys.stdout), top, ascii_only(sys.stdout)))
+    written = [(path, encoded_for(path, found, top)) for path in paths]
+    result(rendered(found, format_name, top=top))
     for path, content in written:
         write(path, content)
         say(f"wrote {path}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,15 +25,14 @@ from profiler.cli.options import (
     command,
     model_request,
 )
-from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
-from profiler.cli.output_files import check_format, refuse_existing, write
+from profiler.cli.output import StageLines, errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, check_report, refuse_existing, write
 
 if TYPE_CHECKING:
     from profiler.engine.tensorrt import BuildOptions, ShapeRange
     from profiler.flows.build import EngineBuild
     from profiler.source.request import ModelRequest
 
-FORMATS = ("text", "json")
 
 _ENDS = ("min", "opt", "max")
 _POOL = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>[BKMG]?)")
@@ -46,6 +44,7 @@ _RANGE = "Of dynamic inputs; given a second time, of the second profile, and so 
 
 @command
 def build(
+    *,
     model: NamedModel,
     backend: Annotated[
         str,
@@ -54,7 +53,7 @@ def build(
             help="tensorrt, tensorrt-rtx, or auto: TensorRT where it and a driver are installed, else TensorRT-RTX.",
         ),
     ] = "auto",
-    shapes: Shapes = Shapes(),
+    shapes: Shapes,
     min_shapes: Annotated[
         list[str] | None,
         typer.Option("--minShapes", "--min-shapes", metavar="NAME:DIMS,...", help=f"Smallest shapes. {_RANGE}"),
@@ -76,7 +75,7 @@ def build(
             "--optShapes and --maxShapes, the second that of the second ones.",
         ),
     ] = None,
-    types: Types = Types(),
+    types: Types,
     mem_pool_size: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,7 +89,7 @@ def build(
         float | None,
         typer.Option("--workspace", metavar="MIB", help="The same, as older versions of trtexec spell it."),
     ] = None,
-    tactics: Tactics = Tactics(),
+    tactics: Tactics,
     capabilities: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,8 +99,8 @@ def build(
             help="GPUs that a TensorRT-RTX engine is built for, such as 8.9 or current; default: all that it serves.",
         ),
     ] = None,
-    plugins: Plugins = Plugins(),
-    export: Export = Export(),
+    plugins: Plugins,
+    export: Export,
     save_engine: Annotated[
         str,
         typer.Option("--saveEngine", "--save-engine", "--output", "-o", metavar="FILE", help="Copy the engine there."),
@@ -130,7 +129,7 @@ def build(
         bool, typer.Option("--dry-run", help="Build nothing: print the trtexec command that does the same.")
     ] = False,
     force: ForceOption = False,
-    format_name: Annotated[str, typer.Option("--format", help="What to print: text or json.")] = "text",
+    format_name: FormatOption = "text",
     top: TopOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the engine.")] = False,
 ) -> None:
@@ -143,7 +142,9 @@ def build(
     """
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
-        check_format("build", format_name, FORMATS)
+        from profiler.base.records import EnginePlan
+
+        check_report("build", format_name, EnginePlan)
         from profiler.engine.backends import choose_builder
         from profiler.flows import build as flow
 
@@ -181,7 +182,7 @@ def build(
         if quiet:
             result(str(engine))
             return
-        result(_rendered(found, format_name, top))
+        result(rendered(found.priced.document, format_name, top=top))
         say(f"wrote {engine}" if save_engine else f"the engine is {engine}")
         if exported:
             say(exported)
@@ -320,15 +321,6 @@ def _loaded(
 # --- what comes out -----------------------------------------------------------------------------
 
 
-def _rendered(found: EngineBuild, format_name: str, top: int | None) -> str:
-    from profiler.report import plan
-
-    document = found.priced.document
-    if format_name == "json":
-        return plan.render_json(document)
-    return plan.render_text(document, terminal_width(sys.stdout), top, ascii_only=ascii_only(sys.stdout))
-
-
 def _saved(found: EngineBuild, name: str) -> Path:
     """The engine where it was asked for, else where it is kept.
 
@@ -368,9 +360,9 @@ def _exported(found: EngineBuild, name: str) -> str:
     if built.layer_info:
         write(path, built.layer_info.encode())
         return f"wrote {path}: what TensorRT's engine inspector says"
-    from profiler.report import plan
+    from profiler import report
 
-    write(path, plan.render_json(found.priced.document).encode())
+    write(path, report.encode(found.priced.document, "json"))
     return f"wrote {path}: trtprof's own document; TensorRT's inspector needs a driver, and none is installed"
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
-from profiler.cli.output_files import check_format
+from profiler.cli.output import errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, check_report
 
 if TYPE_CHECKING:
     from profiler.base.records import Ceilings
     from profiler.hardware.store import Shelf
 
-FORMATS = ("text", "json")
 _GPU = re.compile(r"gpu(?::(\d+))?")
 
 
@@ -37,7 +35,7 @@ def calibrate(
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Measure nothing: print what is kept.")] = False,
-    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    format_name: FormatOption = "text",
 ) -> None:
     """Measure what this device can do at best, and keep it for the runs to come.
 
@@ -46,29 +44,24 @@ def calibrate(
     and replaces what is kept; a run takes the kept ceilings.
     """
     with errors_shown():
-        from profiler.base.records import SCHEMA_VERSION
+        from profiler.base.records import SCHEMA_VERSION, CeilingsDocument
         from profiler.hardware.gpus import ridge_points
-        from profiler.report import ceilings as reporter
 
-        check_format("calibrate", format_name, FORMATS)
+        check_report("calibrate", format_name, CeilingsDocument)
         gpu = _gpu_index(device)
         if device == "auto":
             say("device auto: the CPU (--device gpu:0 measures a GPU)")
         if show and seconds is not None:
             raise UsageError("--show and --seconds", why="what is kept is not measured again", fix="leave one away")
         found, shelf = _of_cpu(threads, seconds, show) if gpu is None else _of_gpu(gpu, seconds, show)
-        document = reporter.CeilingsDocument(
+        document = CeilingsDocument(
             schema_version=SCHEMA_VERSION,
             ceilings=found,
             ridge_flop_per_byte=ridge_points(found.attainable),
             kept_in=str(shelf.path) if shelf.path.is_file() else "",
             age_days=_age_days(found.measured_at) if show else None,
         )
-        if format_name == "json":
-            result(reporter.render_json(document))
-        else:
-            out = sys.stdout
-            result(reporter.render_text(document, terminal_width(out), ascii_only=ascii_only(out)))
+        result(rendered(document, format_name))
 
 
 def _gpu_index(device: str) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,15 +11,12 @@ import typer
 from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.options import ForceOption
-from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width, wants_color
-from profiler.cli.output_files import WIDTH, check_format, writable, write
+from profiler.cli.output import errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, check_report, encoded_for, writable, write
 
 if TYPE_CHECKING:
     from profiler.base.records import Comparisons
 
-FORMATS = ("text", "json", "markdown", "html")
-SUFFIXES = {".txt": "text", ".json": "json", ".md": "markdown", ".html": "html"}
-"""The format that the suffix of a file stands for."""
 EXIT_CODE = 1
 
 
@@ -53,11 +49,14 @@ def compare(
             help="What a gate does that cannot be decided: it is said either way, and with fail it leaves with 1, too.",
         ),
     ] = "pass",
-    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, markdown or html.")] = "text",
+    format_name: FormatOption = "text",
     output: Annotated[
         list[str] | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write there too: .html, .json, .md or .txt; may be repeated."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write there too: .html, .json, .md, .csv ...; may be repeated.",
         ),
     ] = None,
     force: ForceOption = False,
@@ -79,20 +78,21 @@ def compare(
     """
     with errors_shown():
         from profiler import compare as comparing
+        from profiler.base.records import Comparisons
 
-        check_format("compare", format_name, FORMATS)
+        check_report("compare", format_name, Comparisons)
         if inconclusive not in ("pass", "fail"):
             raise UsageError(
                 f"--inconclusive {inconclusive} is not known",
                 why="a gate that cannot be decided passes or fails",
                 fix="--inconclusive fail",
             )
-        paths = writable(output, force=force, suffixes=tuple(SUFFIXES), example="compare.html")
+        paths = writable(output, Comparisons, force=force, example="compare.html")
         found = comparing.compare(_sides(sides or ()), gate or ())
-        written = [(path, _rendered(found, SUFFIXES[path.suffix.lower()], top)) for path in paths]
-        result(_printed(found, format_name, top))
-        for path, text in written:
-            write(path, text.encode())
+        written = [(path, encoded_for(path, found, top)) for path in paths]
+        result(rendered(found, format_name, top=top))
+        for path, content in written:
+            write(path, content)
             say(f"wrote {path}")
         if not gate:
             say("next: the same command with --gate 'latency>3%' leaves with exit code 1 where that is exceeded")
@@ -124,28 +124,6 @@ def _folders(text: str) -> list[Path]:
     if any(not name.strip() for name in names):
         raise UsageError(f"{text!r} names no run", why="a name between two commas is empty", fix="a1,a2,a3")
     return [folder.parent if folder.name == "report.json" else folder for folder in folders]
-
-
-def _printed(found: Comparisons, name: str, top: int | None) -> str:
-    """For stdout: to the width, colours and characters of the terminal."""
-    if name != "text":
-        return _rendered(found, name, top)
-    from profiler.report import comparison
-
-    out = sys.stdout
-    return comparison.render_text(found, terminal_width(out), top, ascii_only=ascii_only(out), color=wants_color(out))
-
-
-def _rendered(found: Comparisons, name: str, top: int | None) -> str:
-    from profiler.report import comparison
-
-    if name == "json":
-        return comparison.render_json(found)
-    if name == "markdown":
-        return comparison.render_markdown(found, top)
-    if name == "html":
-        return comparison.render_html(found)
-    return comparison.render_text(found, WIDTH, top)
 
 
 def _check(found: Comparisons, *, inconclusive_fails: bool) -> None:

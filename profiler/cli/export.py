@@ -13,9 +13,10 @@ from profiler.cli.output import StageLines, errors_shown, result, say
 
 @command
 def export(
+    *,
     model: Annotated[str, typer.Argument(metavar="SPEC", help="package.module:factory or path/to/file.py:factory.")],
     shapes: ShapesOption = None,
-    how: Export = Export(),
+    how: Export,
     fp16: Annotated[bool, typer.Option("--fp16", help="Convert parameters and float inputs to fp16.")] = False,
     bf16: Annotated[bool, typer.Option("--bf16", help="Convert parameters and float inputs to bf16.")] = False,
     opset: Annotated[

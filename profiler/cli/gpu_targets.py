@@ -62,6 +62,19 @@ def names(values: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(item for item in items if item))
 
 
+def parse_accumulate(value: str) -> Literal["fp32", "fp16"]:
+    """The value of ``--accumulate``.
+
+    Raises:
+        UsageError: It is no accumulator.
+    """
+    if value in ("fp32", "fp16"):
+        return cast("Literal['fp32', 'fp16']", value)
+    raise UsageError(
+        f"--accumulate {value} is not possible", why="tensor cores add in fp32 or fp16", fix="--accumulate fp32"
+    )
+
+
 def parse_ceilings(values: Sequence[str] | None) -> dict[str, float]:
     """``--ceiling`` values: name -> FLOP/s, B/s, or s where a time is given, as `gpus.ceilings` takes them.
 
@@ -124,12 +137,7 @@ def ceilings_for(
     """
     from profiler.hardware import gpus as datasheets
 
-    if accumulate not in ("fp32", "fp16"):
-        raise UsageError(
-            f"--accumulate {accumulate} is not possible",
-            why="tensor cores add in fp32 or fp16",
-            fix="--accumulate fp32",
-        )
+    accumulator = parse_accumulate(accumulate)
     overrides = parse_ceilings(ceiling)
     found: dict[str, Target] = {}
     for name in names(gpus):
@@ -137,7 +145,7 @@ def ceilings_for(
         roof = datasheets.ceilings(
             spec,
             tf32=tf32,
-            accumulate=cast("Literal['fp32', 'fp16']", accumulate),
+            accumulate=accumulator,
             clock_mhz=clock_mhz,
             overrides=overrides,
         )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.output import ascii_only, errors_shown, result, say, terminal_width
-from profiler.cli.output_files import check_format
+from profiler.cli.output import errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, check_report
 
 
 @app.command()
@@ -32,7 +31,7 @@ def gpus(
     dtype: Annotated[
         str, typer.Option("--dtype", metavar="DTYPE", help="List those whose tensor cores multiply it: fp8.")
     ] = "",
-    format_name: Annotated[str, typer.Option("--format", help="text, json, csv or markdown.")] = "text",
+    format_name: FormatOption = "text",
 ) -> None:
     """List the GPUs that are known, show one, or compare several.
 
@@ -40,25 +39,17 @@ def gpus(
     derived or weak, and its source; peaks are dense.
     """
     with errors_shown():
+        from profiler.base.records import GpuListing
         from profiler.hardware import listing
-        from profiler.report import gpus as reporter
 
         filters = listing.Filters(arch, cc, class_, min_memory, dtype)
-        check_format("gpus", format_name)
+        check_report("gpus", format_name, GpuListing)
         if names and filters != listing.Filters():
             raise UsageError(
                 "GPUs are named and filtered", why="a filter chooses from the list of all", fix="leave one away"
             )
         found = listing.named(names) if names else listing.known(filters)
-        view: reporter.View = "table" if not names else "sheet" if len(found.gpus) == 1 else "comparison"
+        view = "table" if not names else "sheet" if len(found.gpus) == 1 else "comparison"
         if found.live_note:
             say(f"gpus here: {found.live_note}")
-        if format_name == "json":
-            result(reporter.render_json(found))
-        elif format_name == "csv":
-            result(reporter.render_csv(found))
-        elif format_name == "markdown":
-            result(reporter.render_markdown(found, view))
-        else:
-            out = sys.stdout
-            result(reporter.render_text(found, view, terminal_width(out), ascii_only=ascii_only(out)))
+        result(rendered(found, format_name, view=view))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from profiler.cli.options import Export, NamedModel, Shapes, command, model_request
-from profiler.cli.output import StageLines, errors_shown, result, terminal_width
-from profiler.cli.output_files import check_format
+from profiler.cli.output import StageLines, errors_shown, rendered, result
+from profiler.cli.output_files import FormatOption, check_report
 
 
 @command
@@ -28,7 +27,7 @@ def inspect(
     no_engine: Annotated[
         bool, typer.Option("--no-engine", help="Build no engine, even where TensorRT-RTX is installed.")
     ] = False,
-    format_name: Annotated[str, typer.Option("--format", help="text or json; of a sweep csv too.")] = "text",
+    format_name: FormatOption = "text",
 ) -> None:
     """Look at a model alone: ops, shapes, work, and the layers that TensorRT-RTX makes of them.
 
@@ -38,26 +37,15 @@ def inspect(
     """
     progress = StageLines()
     with errors_shown(progress):
+        from profiler.base.records import Inspection, Sweep
         from profiler.flows import inspect as flow
         from profiler.flows import model_sweep
-        from profiler.report import inspection
-        from profiler.report import sweep as sweeps
 
-        known = ("text", "json", "csv") if sweep else ("text", "json")
-        check_format("inspect", format_name, known, "" if sweep or format_name != "csv" else " without --sweep")
+        check_report("inspect", format_name, Sweep if sweep else Inspection)
         request = model_request(model.name, shapes, export)
         if sweep:
-            table = model_sweep.sweep(request, sweep)
-            if format_name == "json":
-                result(sweeps.render_json(table))
-            elif format_name == "csv":
-                result(sweeps.render_csv(table))
-            else:
-                result(sweeps.render_text(table, terminal_width(sys.stdout)))
+            result(rendered(model_sweep.sweep(request, sweep), format_name))
             return
         with progress:
             found = flow.inspect(request, progress, engine=not no_engine)
-        if format_name == "json":
-            result(inspection.render_json(found))
-        else:
-            result(inspection.render_text(found, terminal_width(sys.stdout)))
+        result(rendered(found, format_name))

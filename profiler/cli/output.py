@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import typer
 
@@ -18,7 +18,7 @@ from profiler.base import plugins
 from profiler.base.errors import CaptureError, TrtprofError, UsageError
 
 if TYPE_CHECKING:
-    from profiler.base.records import Run
+    from profiler.base.records import Record, Run
 
 
 def say(text: str) -> None:
@@ -188,22 +188,21 @@ class View(NamedTuple):
     roofline: bool | None = None
 
 
-def rendered(run: Run, name: str, view: View, *, to_terminal: bool) -> str:
-    """A run in one of the report formats, to the width, colours and characters of the terminal where it goes there."""
-    from profiler.flows.report import render
+def rendered(found: Record, name: str, *, widest: int = 120, **options: Any) -> str:
+    """A document in one of the formats, to the width, colours and characters of the terminal."""
+    from profiler import report
 
-    options: dict[str, object] = view._asdict()
-    if name == "text" and to_terminal:
+    if name == "text":
         out = sys.stdout
-        options |= {"width": terminal_width(out, _WIDEST_RUN), "color": wants_color(out), "ascii": ascii_only(out)}
-    return render(run, name, **options)
+        options |= {"width": terminal_width(out, widest), "color": wants_color(out), "ascii": ascii_only(out)}
+    return report.render(found, name, **options)
 
 
 def encoded(run: Run, name: str, view: View) -> bytes:
     """A run in any of the report formats, as the content of a file."""
-    from profiler.flows.report import encode
+    from profiler import report
 
-    return encode(run, name, **view._asdict())
+    return report.encode(run, name, **view._asdict())
 
 
 def refuse_binary(name: str) -> None:
@@ -228,7 +227,7 @@ def send(run: Run, name: str, view: View) -> None:
     from profiler import report
 
     if not report.get(name).binary:
-        result(rendered(run, name, view, to_terminal=True))
+        result(rendered(run, name, widest=_WIDEST_RUN, **view._asdict()))
         return
     refuse_binary(name)
     content = encoded(run, name, view)

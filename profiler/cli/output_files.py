@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from profiler.base.errors import MissingError, UsageError
 
-FORMATS = ("text", "json", "csv", "markdown")
-"""What can be printed of a result that is a table."""
-
-SUFFIXES = {".txt": "text", ".json": "json", ".csv": "csv", ".md": "markdown", ".svg": "image", ".png": "image"}
-"""The format that the suffix of a file stands for."""
+if TYPE_CHECKING:
+    from profiler.base.records import Record
 
 WIDTH = 100
 """Columns of a text that goes to a file."""
+
+FormatOption = Annotated[str, typer.Option("--format", help="What to print: text, json, csv, markdown, html ...")]
 
 OutputsOption = Annotated[
     list[str] | None,
@@ -25,12 +24,12 @@ OutputsOption = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write there too: .svg or .png (the picture), .json, .csv, .md or .txt; may be repeated.",
+        help="Write there too, as its suffix says: .svg, .png, .html, .json, .csv, .md, .txt ...; may be repeated.",
     ),
 ]
 
 
-def check_format(command: str, name: str, known: Sequence[str] = FORMATS, when: str = "") -> None:
+def check_format(command: str, name: str, known: Sequence[str], when: str = "") -> None:
     """Refuse a format that cannot be printed.
 
     Args:
@@ -48,17 +47,33 @@ def check_format(command: str, name: str, known: Sequence[str] = FORMATS, when: 
         )
 
 
+def check_report(command: str, name: str, record: type[Record]) -> None:
+    """Refuse a format that the result of a command does not take, or that no terminal does.
+
+    Raises:
+        UsageError: It is such a one.
+    """
+    from profiler import report
+    from profiler.cli.output import refuse_binary
+
+    check_format(command, name, [each.name for each in report.formats_of(record)])
+    refuse_binary(name)
+
+
 def writable(
-    names: Sequence[str] | None, *, force: bool, suffixes: Sequence[str] = tuple(SUFFIXES), example: str = "result.svg"
+    names: Sequence[str] | None, record: type[Record], *, force: bool, example: str = "result.svg"
 ) -> list[Path]:
     """The files of ``-o``, before any work is done for them.
 
     Raises:
         UsageError: The suffix of one says no format, or it is there and not to be replaced.
     """
+    from profiler import report
+
+    suffixes = [each.suffix for each in report.formats_of(record)]
     paths = [Path(name) for name in names or ()]
     for path in paths:
-        if path.suffix.lower() not in suffixes:
+        if not path.name.lower().endswith(tuple(suffixes)):
             raise UsageError(
                 f"{path} says no format",
                 why="known suffixes: " + ", ".join(suffixes),
@@ -66,6 +81,17 @@ def writable(
             )
         refuse_existing(path, force=force)
     return paths
+
+
+def encoded_for(path: Path, found: Record, top: int | None = None) -> bytes:
+    """What goes into a file, in the format that its suffix says.
+
+    Raises:
+        UsageError: There is nothing to draw.
+    """
+    from profiler import report
+
+    return report.encode(found, report.for_path(path.name, type(found)).name, width=WIDTH, top=top)
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:

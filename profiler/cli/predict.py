@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, names, parse_ceilings
+from profiler.cli.gpu_targets import (
+    AccumulateOption,
+    CeilingOption,
+    ClockOption,
+    GpuOption,
+    names,
+    parse_accumulate,
+    parse_ceilings,
+)
 from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
-from profiler.cli.output import StageLines, ascii_only, errors_shown, result, say, terminal_width
-from profiler.cli.output_files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
+from profiler.cli.output import StageLines, errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, encoded_for, writable, write
 
 if TYPE_CHECKING:
-    from profiler.base.records import GpuSpec, Prediction
+    from profiler.base.records import GpuSpec
     from profiler.flows.predict.on_gpus import Level
 
 
@@ -50,7 +56,7 @@ def predict(
     ] = False,
     output: OutputsOption = None,
     force: ForceOption = False,
-    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, csv or markdown.")] = "text",
+    format_name: FormatOption = "text",
     top: TopOption = None,
 ) -> None:
     """Predict a model on GPUs that need not be at hand.
@@ -63,14 +69,11 @@ def predict(
     """
     progress = StageLines()
     with errors_shown(progress):
-        check_format("predict", format_name)
-        if accumulate not in ("fp32", "fp16"):
-            raise UsageError(
-                f"--accumulate {accumulate} is not possible",
-                why="tensor cores add in fp32 or fp16",
-                fix="--accumulate fp32",
-            )
-        paths = writable(output, force=force)
+        from profiler.base.records import Prediction
+
+        check_report("predict", format_name, Prediction)
+        accumulator = parse_accumulate(accumulate)
+        paths = writable(output, Prediction, force=force)
         request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
@@ -81,15 +84,15 @@ def predict(
         how = Settings(
             level=cast("Level", level),
             precision=dtype,
-            accumulate=cast("Literal['fp32', 'fp16']", accumulate),
+            accumulate=accumulator,
             clock_mhz=clock,
             overrides=overrides,
             cold=cold,
         )
         with progress:
             found = flow.predict(request, specs, how, progress)
-        written = [(path, _rendered(found, path, top)) for path in paths]
-        result(_text(found, format_name, terminal_width(sys.stdout), top, ascii_only(sys.stdout)))
+        written = [(path, encoded_for(path, found, top)) for path in paths]
+        result(rendered(found, format_name, top=top))
         for path, content in written:
             write(path, content)
             say(f"wrote {path}")
@@ -121,24 +124,3 @@ def _specs(asked: list[str] | None) -> list[GpuSpec]:
     spec, reason = nvml.spec_of(live[0])
     say(f"{live[0].name}: {reason}")
     return [spec]
-
-
-def _text(found: Prediction, name: str, width: int, top: int | None, ascii_text: bool) -> str:
-    from profiler.report import prediction
-
-    if name == "json":
-        return prediction.render_json(found)
-    if name == "csv":
-        return prediction.render_csv(found)
-    if name == "markdown":
-        return prediction.render_markdown(found, top)
-    return prediction.render_text(found, width, top, ascii_only=ascii_text)
-
-
-def _rendered(found: Prediction, path: Path, top: int | None) -> bytes:
-    from profiler.report import prediction
-
-    suffix = path.suffix.lower()
-    if SUFFIXES[suffix] == "image":
-        return prediction.render_image(found, suffix)
-    return _text(found, SUFFIXES[suffix], WIDTH, top, ascii_text=False).encode()

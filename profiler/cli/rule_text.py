@@ -32,13 +32,13 @@ def listed(format_name: str, width: int) -> str:
     rules = list(RULES.values())
     if format_name == "json":
         return json.dumps([_head(rule) for rule in rules], indent=2)
-    rows = [("code ", "title", "order", "what it finds")]
+    rows = [("code", "title", "order", "what it finds")]
     rows += [(rule.code, rule.title, f"{rule.order:>5}", _summary(rule)) for rule in rules]
     return "\n".join(_row(*row, width) for row in rows)
 
 
 def _row(code: str, title: str, order: str, summary: str, width: int) -> str:
-    head = f"{code}  {title.ljust(_TITLE)}  {order}"
+    head = f"{code:<5}  {title.ljust(_TITLE)}  {order}"
     words = _first_words(summary, width - len(head) - 2)
     return f"{head}  {words}" if words else head
 
@@ -64,7 +64,9 @@ def described(rule: Rule, config: Config, format_name: str) -> str:
     from profiler.diagnose import Thresholds
     from profiler.diagnose.rank import OF_EVERY_FINDING
 
-    own, every = ([name for name in Thresholds._fields if name in of] for of in (rule.thresholds, OF_EVERY_FINDING))
+    # What is told of a plan has no time to be large or small.
+    every_finding = () if rule.plan else OF_EVERY_FINDING
+    own, every = ([name for name in Thresholds._fields if name in of] for of in (rule.thresholds, every_finding))
     if format_name == "json":
         document = {
             **_head(rule),
@@ -77,7 +79,8 @@ def described(rule: Rule, config: Config, format_name: str) -> str:
     for section in _SECTIONS:
         lines += ["", f"{section}:", _wrapped(rule.section(section))]
     lines += ["", "Thresholds:", *(_lines(own, config) if own else ["  none of its own"])]
-    lines += ["", "Thresholds of every finding:", *_lines([name for name in every if name not in own], config)]
+    if every:
+        lines += ["", "Thresholds of every finding:", *_lines([name for name in every if name not in own], config)]
     lines += ["", _wrapped("Each can be set in pyproject.toml, [tool.trtprof]; TRTPROF_CONFIG names another file.", "")]
     return "\n".join(lines)
 

@@ -31,6 +31,7 @@ _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
 @command
 def run(
+    *,
     model: NamedModel,
     shapes: Shapes,
     load_inputs: Annotated[
@@ -87,15 +88,15 @@ def run(
             help="On a GPU: count DRAM bytes, FLOP and tensor cores of the K worst kernels, with Nsight Compute (ncu).",
         ),
     ] = 0,
-    types: Types = Types(),
-    tactics: Tactics = Tactics(),
-    plugins: Plugins = Plugins(),
+    types: Types,
+    tactics: Tactics,
+    plugins: Plugins,
     load_engine: Annotated[
         str,
         typer.Option("--loadEngine", "--load-engine", metavar="FILE", help="Run this engine; MODEL names its nodes."),
     ] = "",
     rebuild: RebuildOption = False,
-    export: Export = Export(),
+    export: Export,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FOLDER", help="Run folder; default reports/<model>-<stamp>.")
     ] = "",

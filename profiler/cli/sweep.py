@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,11 +19,11 @@ from profiler.cli.gpu_targets import (
     ceilings_for,
 )
 from profiler.cli.options import ForceOption
-from profiler.cli.output import errors_shown, result, say, terminal_width
-from profiler.cli.output_files import SUFFIXES, WIDTH, OutputsOption, check_format, writable, write
+from profiler.cli.output import errors_shown, rendered, result, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, encoded_for, writable, write
 
 if TYPE_CHECKING:
-    from profiler.base.records import Ceilings, OpSweep, OpSweepDevice
+    from profiler.base.records import Ceilings, OpSweepDevice
 
 
 def _values(flag: str, text: str) -> Any:
@@ -86,7 +84,7 @@ def sweep(
     ] = True,
     output: OutputsOption = None,
     force: ForceOption = False,
-    format_name: Annotated[str, typer.Option("--format", help="What to print: text, json, csv or markdown.")] = "text",
+    format_name: FormatOption = "text",
 ) -> None:
     """Sweep the shape of one op: work, arithmetic intensity, and time on GPUs that need not be at hand.
 
@@ -97,8 +95,10 @@ def sweep(
     Example: trtprof sweep conv --kernel 1,3,5,7 --cin 64 --cout 64 --hw 56 --gpu rtx-3080 -o conv.svg
     """
     with errors_shown():
-        check_format("sweep", format_name)
-        paths = writable(output, force=force)
+        from profiler.base.records import OpSweep
+
+        check_report("sweep", format_name, OpSweep)
+        paths = writable(output, OpSweep, force=force)
 
         from profiler.flows.op_sweep import ALL_PARAMETERS, parse_options, sweep_op
 
@@ -107,8 +107,8 @@ def sweep(
         asked = {name: ",".join(value) for name, value in given.items() if name in ALL_PARAMETERS}
         values = parse_options(family, asked)
         found = sweep_op(family, values, _devices(gpu, device, tf32, accumulate, clock, ceiling), cold=cold)
-        written = [(path, _rendered(found, path)) for path in paths]
-        result(_text(found, format_name, terminal_width(sys.stdout)))
+        written = [(path, encoded_for(path, found)) for path in paths]
+        result(rendered(found, format_name))
         for path, content in written:
             write(path, content)
             say(f"wrote {path}")
@@ -162,22 +162,3 @@ def _kept_ceilings() -> Ceilings:
         )
 
     return load_or_calibrate(0, measure=refuse)
-
-
-def _text(found: OpSweep, name: str, width: int) -> str:
-    from profiler.report import op_sweep as reporter
-
-    if name == "json":
-        return reporter.render_json(found)
-    if name == "csv":
-        return reporter.render_csv(found)
-    if name == "markdown":
-        return reporter.render_markdown(found)
-    return reporter.render_text(found, width)
-
-
-def _rendered(found: OpSweep, path: Path) -> bytes:
-    from profiler.report import op_sweep as reporter
-
-    name = SUFFIXES[path.suffix.lower()]
-    return reporter.render_image(found, path.suffix.lower()) if name == "image" else _text(found, name, WIDTH).encode()

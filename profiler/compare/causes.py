@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler.base.records import Ceilings, ChangeCause, ChangeRow, LayerResult, Roof, Work
+from profiler.base.units import format_names
 from profiler.compare.nodes import FORMAT_OPS
 from profiler.compare.regions import KERNELS_OF_NO_LAYER, Region
 from profiler.compare.sides import COPIES_AND_GAPS, HOST, Runs, speed_ratio
@@ -191,8 +192,7 @@ class _Market:
         self.before, self.after = before, after
         self.ceilings = (before.middle.ceilings, after.middle.ceilings)
         self.dram = tuple(runs.middle.run.ceilings.attainable.dram_bytes_per_s for runs in (before, after))
-        first, second = before.middle.run.device, after.middle.run.device
-        self.other_device = (first.name, first.kind) != (second.name, second.kind)
+        self.other_device = not before.on_same_device(after)
         self.other_threads = not self.other_device and self.ceilings[0].threads != self.ceilings[1].threads
         self.other_roof = self.other_device or self.other_threads
         ratios = speed_ratio(before, after)
@@ -241,7 +241,7 @@ class _Market:
 
 
 def attainable_ns(work: Work, dram_bytes: int, ceilings: Ceilings) -> float:
-    """What the roofline allows for some work, of whose bytes ``dram_bytes`` cross to DRAM; as `predict.roofline`."""
+    """What the roofline allows for some work, of whose bytes ``dram_bytes`` cross to DRAM; as `estimate.roofline`."""
     roof = ceilings.attainable
     vector = work.vector_flops + (0 if roof.special_per_s else work.special_flops)
     terms = [
@@ -368,11 +368,8 @@ def _one_sided(region: Region, market: _Market) -> _Taken:
 def _work_changed(region: Region, market: _Market) -> str:
     """``other ops``, ``other shapes`` or nothing, by what the model asks for, not by how it was fused."""
     first, second = market.before, market.after
-    paired = {earlier for earlier, _ in region.pairs}
-    theirs = {later for _, later in region.pairs}
-    lone = [first.graph.op_types[at] for at in region.nodes_before if at not in paired]
-    lone += [second.graph.op_types[at] for at in region.nodes_after if at not in theirs]
-    if any(op not in FORMAT_OPS for op in lone):
+    gone, new = _unpaired_ops(region, market)
+    if any(op not in FORMAT_OPS for op in (*gone, *new)):
         return "other ops"
     for earlier, later in region.pairs:
         one, other = first.middle.run.nodes[earlier], second.middle.run.nodes[later]
@@ -391,17 +388,22 @@ def _work_changed(region: Region, market: _Market) -> str:
     return ""
 
 
+def _unpaired_ops(region: Region, market: _Market) -> tuple[list[str], list[str]]:
+    """Op types of the nodes that the other side does not have: of those before, and of those after."""
+    earlier, later = {pair[0] for pair in region.pairs}, {pair[1] for pair in region.pairs}
+    gone = [market.before.graph.op_types[at] for at in region.nodes_before if at not in earlier]
+    new = [market.after.graph.op_types[at] for at in region.nodes_after if at not in later]
+    return gone, new
+
+
 def _dtypes(layers: Sequence[LayerResult]) -> frozenset[str]:
     return frozenset(layer.dtype for layer in layers if layer.dtype and layer.role == "compute")
 
 
 def _format_nodes(region: Region, market: _Market) -> list[str]:
     """Quantisations and casts that one side alone has in a region of both."""
-    paired = {earlier for earlier, _ in region.pairs}
-    theirs = {later for _, later in region.pairs}
-    found = [market.before.graph.op_types[at] for at in region.nodes_before if at not in paired]
-    found += [market.after.graph.op_types[at] for at in region.nodes_after if at not in theirs]
-    return sorted({op for op in found if op in FORMAT_OPS and op != "Identity"})
+    gone, new = _unpaired_ops(region, market)
+    return sorted({op for op in (*gone, *new) if op in FORMAT_OPS and op != "Identity"})
 
 
 def _grouping(region: Region, market: _Market, *, later: bool) -> frozenset[tuple[frozenset[int], int]]:
@@ -430,21 +432,15 @@ def _precision_words(dtypes: tuple[frozenset[str], frozenset[str]], formats: Seq
 
 
 def _replaced_words(region: Region, market: _Market) -> str:
-    paired = {earlier for earlier, _ in region.pairs}
-    theirs = {later for _, later in region.pairs}
-    gone = [market.before.graph.op_types[at] for at in region.nodes_before if at not in paired]
-    new = [market.after.graph.op_types[at] for at in region.nodes_after if at not in theirs]
-    first, second = (", ".join(dict.fromkeys(found)) for found in (gone, new))
+    first, second = (", ".join(dict.fromkeys(ops)) for ops in _unpaired_ops(region, market))
     return f"{first} became {second}" if first and second else f"{first} left" if first else f"{second} was added"
 
 
 def _kernel_words(gone: Sequence[str], new: Sequence[str]) -> str:
-    def named(kernels: Sequence[str]) -> str:
-        return ", ".join(kernels[:2]) + (f" and {len(kernels) - 2} more" if len(kernels) > 2 else "")
-
+    before, after = format_names(gone, 2), format_names(new, 2)
     if gone and new:
-        return f"{named(gone)} became {named(new)}"
-    return f"{named(gone)} left" if gone else f"{named(new)} was added"
+        return f"{before} became {after}"
+    return f"{before} left" if gone else f"{after} was added"
 
 
 def _layers(count: int) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from profiler.base.records import FactChange, Finding, LatencyChange
-from profiler.base.units import format_percent
+from profiler.base.units import format_percent, format_shape
 from profiler.compare.causes import roof_words
 from profiler.compare.nodes import FORMAT_OPS, NodeMatch
 from profiler.compare.regions import Region
-from profiler.compare.sides import OneRun, Runs, probe_noise, speed_ratio
+from profiler.compare.sides import LoadedRun, Runs, probe_noise, speed_ratio
 
 _SAME_SPEED = 0.02
 _FEW_SAMPLES = 100
@@ -38,7 +38,7 @@ def _facts(runs: Runs) -> dict[str, str]:
         "parameters": f"{run.model.parameters} ({run.model.parameter_bytes} B)",
     }
     for tensor in run.model.inputs:
-        shape = "unknown" if tensor.shape is None else "x".join(map(str, tensor.shape)) or "scalar"
+        shape = "unknown" if tensor.shape is None else format_shape(tensor.shape)
         found[f"input {tensor.name}"] = f"{shape} {tensor.dtype}"
         found[f"values of {tensor.name}"] = tensor.values or tensor.kind
     found["backend"] = run.backend.name
@@ -62,7 +62,7 @@ def _facts(runs: Runs) -> dict[str, str]:
     return found
 
 
-def _clocks(one: OneRun) -> dict[str, str]:
+def _clocks(one: LoadedRun) -> dict[str, str]:
     found = {}
     clocks = one.run.clocks
     if clocks is not None:
@@ -87,9 +87,9 @@ def notes_of(
     before: Runs, after: Runs, latency: LatencyChange, match: NodeMatch, regions: Sequence[Region]
 ) -> tuple[str, ...]:
     """What makes a comparison weak, and what to do about it, in sentences."""
-    notes = [*before.noted, *(note for note in after.noted if note not in before.noted)]
+    notes = [*before.notes, *(note for note in after.notes if note not in before.notes)]
     first, second = before.middle.run, after.middle.run
-    if (first.device.name, first.device.kind) != (second.device.name, second.device.kind):
+    if not before.on_same_device(after):
         notes.append(
             f"different devices, {first.device.name} and {second.device.name}: clocks and kernels cannot be told apart "
             "from the device"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler.base.records import Interval, LatencyChange, Significance
 from profiler.base.units import format_ns, format_percent
 from profiler.compare.causes import clock_of_latency
-from profiler.compare.samples import LEVEL, LOWER_DECILE, MEDIAN, RUN_TO_RUN, Change, change_of
+from profiler.compare.samples import LEVEL, LOWER_DECILE, MEDIAN, RUN_TO_RUN, Change, Samples, change_of
 from profiler.compare.sides import Runs, probe_noise, unrest
 
 
-class _Told(NamedTuple):
+class _QuantileChange(NamedTuple):
     """A change with what is known of the speed of the machine.
 
     Attributes:
@@ -64,38 +65,36 @@ def latency_change(before: Runs, after: Runs) -> LatencyChange:
     samples = before.samples, after.samples
     same = {run.path.resolve() for run in before.all} == {run.path.resolve() for run in after.all}
     if same:
-        return LatencyChange(
-            difference_ns=Interval(value=difference, low=difference, high=difference, level=LEVEL),
-            ratio=Interval(value=ratio, low=ratio, high=ratio, level=LEVEL),
-            answer="not significant",
-            samples_before=sum(map(len, samples[0] or ())),
-            samples_after=sum(map(len, samples[1] or ())),
-            method="the same samples on both sides",
-            reason="both sides are the same runs",
-        )
-    if samples[0] is None or samples[1] is None or not first.median_ns or not second.median_ns:
-        lacking = " and ".join(
-            runs.side.label for runs, found in zip((before, after), samples, strict=True) if found is None
-        )
-        return LatencyChange(
-            difference_ns=Interval(value=difference, low=difference, high=difference, level=0.0),
-            ratio=Interval(value=ratio, low=ratio, high=ratio, level=0.0),
-            answer="not significant",
-            samples_before=sum(len(one) for one in samples[0] or ()),
-            samples_after=sum(len(one) for one in samples[1] or ()),
-            method="medians alone, without an interval",
-            reason=f"significance cannot be told: {lacking or 'a side'} has no raw samples to tell chance by",
-        )
+        level, method, reason = LEVEL, "the same samples on both sides", "both sides are the same runs"
+    elif samples[0] is None or samples[1] is None or not first.median_ns or not second.median_ns:
+        level, method = 0.0, "medians alone, without an interval"
+        without = " and ".join(runs.side.label for runs in (before, after) if runs.samples is None)
+        reason = f"significance cannot be told: {without or 'a side'} has no raw samples to tell chance by"
+    else:
+        return _with_interval(before, after, samples[0], samples[1])
+    return LatencyChange(
+        difference_ns=Interval(value=difference, low=difference, high=difference, level=level),
+        ratio=Interval(value=ratio, low=ratio, high=ratio, level=level),
+        answer="not significant",
+        samples_before=sum(map(len, samples[0] or ())),
+        samples_after=sum(map(len, samples[1] or ())),
+        method=method,
+        reason=reason,
+    )
+
+
+def _with_interval(before: Runs, after: Runs, earlier: Sequence[Samples], later: Sequence[Samples]) -> LatencyChange:
+    first, second = before.side.latency, after.side.latency
     clock = clock_of_latency(before, after)
-    median = _told(
-        change_of(samples[0], samples[1], (unrest(before), unrest(after))),
+    median = _quantile_change(
+        change_of(earlier, later, (unrest(before), unrest(after))),
         (first.median_ns, second.median_ns),
         _clear_of(clock, 2 * max(probe_noise(before), probe_noise(after), _SAME_CLOCK)),
         clock,
     )
-    found = change_of(samples[0], samples[1], at=LOWER_DECILE)
+    found = change_of(earlier, later, at=LOWER_DECILE)
     quiet = _quiet_speed(before, after)
-    lower = _told(found, (round(found.levels[0]), round(found.levels[1])), quiet, quiet)
+    lower = _quantile_change(found, (round(found.levels[0]), round(found.levels[1])), quiet, quiet)
     telling, answer = _telling(median, lower)
     return LatencyChange(
         difference_ns=median.difference,
@@ -105,14 +104,14 @@ def latency_change(before: Runs, after: Runs) -> LatencyChange:
         lower_ratio=lower.ratio,
         told_by="lower decile" if telling is lower else "median",
         answer=answer,
-        samples_before=sum(map(len, samples[0])),
-        samples_after=sum(map(len, samples[1])),
+        samples_before=sum(map(len, earlier)),
+        samples_after=sum(map(len, later)),
         method=_method(telling, before, after, lower=telling is lower),
         reason=_reason(answer, telling, median if telling is lower else lower),
     )
 
 
-def _telling(median: _Told, lower: _Told) -> tuple[_Told, Significance]:
+def _telling(median: _QuantileChange, lower: _QuantileChange) -> tuple[_QuantileChange, Significance]:
     """By which of both the answer is told, and the answer."""
     telling, other = (lower, median) if lower.width < median.width else (median, lower)
     answers = {telling.answer, other.answer} - {"not significant"}
@@ -123,7 +122,7 @@ def _telling(median: _Told, lower: _Told) -> tuple[_Told, Significance]:
     return telling, telling.answer
 
 
-def _told(change: Change, levels: tuple[int, int], shift: float, speed: float) -> _Told:
+def _quantile_change(change: Change, levels: tuple[int, int], shift: float, speed: float) -> _QuantileChange:
     """The change in whole ns, its interval widened by what the speed of the machine may have to do with it.
 
     Args:
@@ -143,7 +142,7 @@ def _told(change: Change, levels: tuple[int, int], shift: float, speed: float) -
         low, high = min(low, low - by_clock), max(high, high - by_clock)
         by = math.exp(-shift)
         ratio_low, ratio_high = min(ratio_low, ratio_low * by), max(ratio_high, ratio_high * by)
-    return _Told(
+    return _QuantileChange(
         change,
         levels,
         Interval(value=difference, low=low, high=high, level=LEVEL),
@@ -180,7 +179,7 @@ def _quiet_speed(before: Runs, after: Runs) -> float:
     return clock if abs(clock) > _QUIET_STEP else 0.0
 
 
-def _method(told: _Told, before: Runs, after: Runs, *, lower: bool) -> str:
+def _method(told: _QuantileChange, before: Runs, after: Runs, *, lower: bool) -> str:
     found = told.change
     what = "lower deciles" if lower else "medians"
     assumed = format_percent(RUN_TO_RUN[LOWER_DECILE if lower else MEDIAN])
@@ -201,7 +200,7 @@ def _method(told: _Told, before: Runs, after: Runs, *, lower: bool) -> str:
     )
 
 
-def _reason(answer: Significance, told: _Told, other: _Told) -> str:
+def _reason(answer: Significance, told: _QuantileChange, other: _QuantileChange) -> str:
     found = told.change
     ends = f"{format_ns(told.difference.low)} to {format_ns(told.difference.high)}"
     if answer != "not significant":

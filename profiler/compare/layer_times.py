@@ -18,7 +18,7 @@ import numpy.typing as npt
 from profiler.base.records import Interval, Significance
 from profiler.compare.regions import Region
 from profiler.compare.samples import LEVEL, discoveries, t_quantile, t_tails
-from profiler.compare.sides import OneRun, Runs
+from profiler.compare.sides import LoadedRun, Runs
 
 RUN_TO_RUN = 0.06
 """Standard deviation of the median time of a layer from run to run of the same thing, over its mean, where nothing else
@@ -103,7 +103,7 @@ def _times(runs: Runs, of_layer: Mapping[str, int], count: int) -> _Times | None
     return _Times(stacked.mean(axis=0), within, np.maximum(between - within, 0.0), len(levels))
 
 
-def _inferences(run: OneRun, of_layer: Mapping[str, int], count: int) -> npt.NDArray[np.float64] | None:
+def _inferences(run: LoadedRun, of_layer: Mapping[str, int], count: int) -> npt.NDArray[np.float64] | None:
     """Time of every region in every profiled inference, regions x inferences; None where it was not kept."""
     table = run.launches()
     if table is None or not len(table):

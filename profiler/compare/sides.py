@@ -7,7 +7,7 @@ medians over all of them. Runs of one side must be of the same thing.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.latency import latency_of, median_ns
 from profiler.base.records import Capture, Ceilings, Latency, LayerResult, Run, Side, Source
 from profiler.base.run_folder import Request, RunFolder
-from profiler.capture.statistics import latency_of
 from profiler.compare.nodes import NodeGraph, node_graph
 from profiler.compare.samples import FEWEST
 from profiler.diagnose import ledger as rows
@@ -33,7 +33,7 @@ HOST = (rows.HOST, rows.WAITING)
 """
 
 
-class OneRun(NamedTuple):
+class LoadedRun(NamedTuple):
     """What a run folder holds, as far as it is there.
 
     Attributes:
@@ -86,11 +86,11 @@ class Runs(NamedTuple):
         kernels_ns: Time of kernels that no layer owns, of one inference.
         copies_ns: Copies and gaps.
         host_ns: The host's part.
-        noted: What makes it weak, in sentences.
+        notes: What makes it weak, in sentences.
     """
 
-    all: tuple[OneRun, ...]
-    middle: OneRun
+    all: tuple[LoadedRun, ...]
+    middle: LoadedRun
     side: Side
     layers: tuple[LayerResult, ...]
     graph: NodeGraph
@@ -98,7 +98,7 @@ class Runs(NamedTuple):
     kernels_ns: int
     copies_ns: int
     host_ns: int
-    noted: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def samples(self) -> list[npt.NDArray[np.float64]] | None:
@@ -106,7 +106,12 @@ class Runs(NamedTuple):
         found = [run.samples for run in self.all if run.samples is not None and len(run.samples) >= FEWEST]
         return found if len(found) == len(self.all) else None
 
-    def over_runs(self, what: Callable[[OneRun], float | None]) -> float | None:
+    def on_same_device(self, other: Runs) -> bool:
+        """Whether the runs of another side were made on a device of the same name and kind."""
+        device, others = self.middle.run.device, other.middle.run.device
+        return (device.name, device.kind) == (others.name, others.kind)
+
+    def over_runs(self, what: Callable[[LoadedRun], float | None]) -> float | None:
         """Median over the runs of something about each, or None where one does not tell it."""
         found = [what(run) for run in self.all]
         known = [value for value in found if value is not None]
@@ -133,7 +138,7 @@ def load_side(folders: Sequence[RunFolder]) -> Runs:
     return side_of([_load(folder) for folder in folders])
 
 
-def side_of(loaded: Sequence[OneRun]) -> Runs:
+def side_of(loaded: Sequence[LoadedRun]) -> Runs:
     """The runs of a side together.
 
     Raises:
@@ -143,7 +148,7 @@ def side_of(loaded: Sequence[OneRun]) -> Runs:
     return _joined(tuple(loaded))
 
 
-def _load(folder: RunFolder) -> OneRun:
+def _load(folder: RunFolder) -> LoadedRun:
     if not folder.path.exists():
         raise MissingError(
             f"{folder.path} is not there",
@@ -152,7 +157,7 @@ def _load(folder: RunFolder) -> OneRun:
         )
     run = folder.report()
     written = folder.written() or run.schema_version
-    return OneRun(
+    return LoadedRun(
         folder.path, run, written, _samples(folder), _artefact(folder, run_folder.CAPTURE, Capture),
         _artefact(folder, run_folder.CEILINGS, Ceilings) or run.ceilings,
         _artefact(folder, run_folder.REQUEST, Request), _artefact(folder, run_folder.SOURCE, Source),
@@ -183,7 +188,7 @@ def _artefact(folder: RunFolder, name: str, kind: type[Any]) -> Any:
         return None
 
 
-def identity(run: OneRun) -> dict[str, str]:
+def identity(run: LoadedRun) -> dict[str, str]:
     """What makes two runs runs of the same thing, in words."""
     result = run.run
     inputs = ", ".join(
@@ -202,7 +207,7 @@ def identity(run: OneRun) -> dict[str, str]:
     return found | {f"option {key}": str(value) for key, value in options.items() if key not in ignored}
 
 
-def _check_same(runs: Sequence[OneRun]) -> None:
+def _check_same(runs: Sequence[LoadedRun]) -> None:
     first = identity(runs[0])
     for other in runs[1:]:
         found = identity(other)
@@ -217,13 +222,13 @@ def _check_same(runs: Sequence[OneRun]) -> None:
             )
 
 
-def _joined(runs: tuple[OneRun, ...]) -> Runs:
+def _joined(runs: tuple[LoadedRun, ...]) -> Runs:
     medians = [run.run.latency.median_ns for run in runs]
     order = sorted(range(len(runs)), key=lambda at: (medians[at], at))
     middle = runs[order[(len(runs) - 1) // 2]]
     times = [{layer.name: layer.measured_ns for layer in run.run.layers} for run in runs]
     layers = tuple(
-        msgspec.structs.replace(layer, measured_ns=_median(found[layer.name] for found in times if layer.name in found))
+        msgspec.structs.replace(layer, measured_ns=median_ns(own[layer.name] for own in times if layer.name in own))
         if len(runs) > 1
         else layer
         for layer in middle.run.layers
@@ -253,19 +258,19 @@ def _joined(runs: tuple[OneRun, ...]) -> Runs:
         tags=tuple(dict.fromkeys(tag for run in runs for tag in run.run.tags)),
         latency=latency,
         medians_ns=tuple(medians),
-        attainable_ns=_median(known) if known and len(known) == len(runs) else None,
+        attainable_ns=median_ns(known) if known and len(known) == len(runs) else None,
     )
     graph = node_graph(middle.run, middle.source)
     return Runs(
         runs, middle, side, layers, graph, {name: at for at, name in enumerate(graph.names)},
-        _median(_unattributed_ns(run.run) for run in runs),
-        _median(_row_sum(run.run, COPIES_AND_GAPS) for run in runs),
-        _median(_row_sum(run.run, HOST) for run in runs),
+        median_ns(_unattributed_ns(run.run) for run in runs),
+        median_ns(_row_sum(run.run, COPIES_AND_GAPS) for run in runs),
+        median_ns(_row_sum(run.run, HOST) for run in runs),
         tuple(noted),
     )  # fmt: skip
 
 
-def _latency(runs: Sequence[OneRun]) -> Latency:
+def _latency(runs: Sequence[LoadedRun]) -> Latency:
     if len(runs) == 1:
         return runs[0].run.latency
     samples = [run.samples for run in runs if run.samples is not None and len(run.samples)]
@@ -274,9 +279,9 @@ def _latency(runs: Sequence[OneRun]) -> Latency:
     of_each = [run.run.latency for run in runs]
     return msgspec.structs.replace(
         of_each[0],
-        median_ns=_median(one.median_ns for one in of_each),
-        p99_ns=_median(one.p99_ns for one in of_each),
-        mean_ns=_median(one.mean_ns for one in of_each),
+        median_ns=median_ns(one.median_ns for one in of_each),
+        p99_ns=median_ns(one.p99_ns for one in of_each),
+        mean_ns=median_ns(one.mean_ns for one in of_each),
         cv=statistics.median(one.cv for one in of_each),
         n=sum(one.n for one in of_each),
         min_ns=min(one.min_ns for one in of_each),
@@ -302,10 +307,6 @@ def _unattributed_ns(run: Run) -> int:
     return kernels - sum(layer.measured_ns for layer in run.layers) if run.ledger else 0
 
 
-def _median(values: Iterable[int]) -> int:
-    return round(statistics.median(values))
-
-
 def speed_ratio(before: Runs, after: Runs) -> dict[str, tuple[float, float]]:
     """Speed of the device on the later side over that on the earlier one.
 
@@ -313,12 +314,10 @@ def speed_ratio(before: Runs, after: Runs) -> dict[str, tuple[float, float]]:
         ``compute`` and ``memory`` -> (of the latency, of the kernels); empty where nobody looked, or where the devices
         or their threads are not the same.
     """
-    first, second = before.middle, after.middle
-    same = first.run.device.name == second.run.device.name and first.run.device.kind == second.run.device.kind
-    if not same or first.ceilings.threads != second.ceilings.threads:
+    if not before.on_same_device(after) or before.middle.ceilings.threads != after.middle.ceilings.threads:
         return {}
     found: dict[str, tuple[float, float]] = {}
-    readers: Mapping[str, tuple[Callable[[OneRun], float | None], Callable[[OneRun], float | None]]] = {
+    readers: Mapping[str, tuple[Callable[[LoadedRun], float | None], Callable[[LoadedRun], float | None]]] = {
         "compute": (lambda one: _speed(one, clean=True), lambda one: _speed(one, clean=False)),
         "memory": (lambda one: _memory_speed(one, clean=True), lambda one: _memory_speed(one, clean=False)),
     }
@@ -331,7 +330,7 @@ def speed_ratio(before: Runs, after: Runs) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _speed(one: OneRun, *, clean: bool) -> float | None:
+def _speed(one: LoadedRun, *, clean: bool) -> float | None:
     clocks = one.run.clocks if clean else one.run.clocks_profiled or one.run.clocks
     if clocks is not None and clocks.sm_clock_mhz is not None:
         return clocks.sm_clock_mhz.median
@@ -343,7 +342,7 @@ def _speed(one: OneRun, *, clean: bool) -> float | None:
     return 1e9 / statistics.fmean(around)
 
 
-def _memory_speed(one: OneRun, *, clean: bool) -> float | None:
+def _memory_speed(one: LoadedRun, *, clean: bool) -> float | None:
     clocks = one.run.clocks if clean else one.run.clocks_profiled or one.run.clocks
     if clocks is not None and clocks.memory_clock_mhz is not None:
         return clocks.memory_clock_mhz.median

@@ -3,8 +3,13 @@
 A rule is one file under ``diagnose/rules``. Its module docstring has three parts, What, Why and
 Try, which `trtprof rules CODE` prints. It looks at a `Case` and yields `Claim` records:
 
-    @rule("RL101", "memory-bound op far under bandwidth")
+    @rule("FU301", "unfused pointwise chain")
     def check(case: Case) -> Iterator[Claim]: ...
+
+One that judges layers one by one, or the run as a whole, says in one place what it finds or why nothing:
+
+    @layer_rule("RL101", "memory-bound op far under bandwidth")
+    def judge(case: Case, layer: LayerResult) -> Loss | str: ...
 
 A rule of a plan alone looks at a `PlanView` and yields `PlanLint` records (`plan_rule`).
 """
@@ -249,6 +254,19 @@ class Case(NamedTuple):
         tactic = self.tactics.get(layer.name)
         return f"; its tactic is {tactic}" if tactic else ""
 
+    @property
+    def readers(self) -> dict[str, list[str]]:
+        """Tensors of the plan with the layers that read them, by the names that they have here."""
+        readers: dict[str, list[str]] = {}
+        for name, matched in self.plan.items():
+            for tensor in dict.fromkeys(tensor.name for tensor in matched.layer.inputs):
+                readers.setdefault(tensor, []).append(name)
+        return readers
+
+    def bound_to(self, mode: Literal["input", "output"]) -> frozenset[str]:
+        """Names of the inputs, or outputs, of the engine."""
+        return frozenset(binding.name for binding in self.bindings if binding.mode == mode)
+
     def row(self, cause: str) -> int:
         """The ns of a ledger row, 0 where there is none."""
         return sum(row.ns for row in self.ledger if row.cause == cause)
@@ -304,9 +322,36 @@ class Claim(NamedTuple):
     kind: Literal["hypothesis", "trust"] = "hypothesis"
 
 
+def doubt(evidence: str, remedy: str, *, where: str = "the whole run", confidence: float = 0.9) -> Claim:
+    """A claim about the numbers themselves; see `Claim`."""
+    return Claim(where, evidence, remedy, confidence=confidence, kind="trust")
+
+
 Check = Callable[[Case], Iterable[Claim]]
-Silent = Callable[[Case, LayerResult], str]
+Reason = Callable[[Case, LayerResult], str]
 """Why a rule has nothing to say of a layer, in a sentence with its numbers; empty where it cannot tell."""
+
+
+class Loss(NamedTuple):
+    """What a rule finds in one layer.
+
+    Attributes:
+        ns: Time that it explains, as profiled.
+        evidence: See `Claim`.
+        remedy: Layers of one op type with the same one make one finding.
+        confidence: See `Claim`.
+    """
+
+    ns: int
+    evidence: str
+    remedy: str
+    confidence: float = 0.8
+
+
+JudgeLayer = Callable[[Case, LayerResult], Loss | str]
+"""What a rule finds in a layer, or why nothing, as a `Reason` says it."""
+JudgeRun = Callable[[Case], Claim | str]
+"""The same of the whole run, or of what lies outside its layers."""
 
 
 PlanCheck = Callable[[PlanView], Iterable[PlanLint]]
@@ -323,7 +368,7 @@ class Rule(NamedTuple):
     check: Check
     order: int
     doc: str
-    silent: Silent | None = None
+    reason: Reason | None = None
     plan: PlanCheck | None = None
     """What it finds in a plan; None of a rule of runs."""
     thresholds: tuple[str, ...] = ()
@@ -360,7 +405,7 @@ class _Declared:
 
 
 def rule(
-    code: str, title: str, *, order: int = 50, silent: Silent | None = None, thresholds: tuple[str, ...] = ()
+    code: str, title: str, *, order: int = 50, reason: Reason | None = None, thresholds: tuple[str, ...] = ()
 ) -> Callable[[Check], Check]:
     """Decorator that registers a check under its code; the module's docstring documents it.
 
@@ -368,7 +413,7 @@ def rule(
         code: Of the rule.
         title: Of what it finds, in a few words.
         order: See `Rule`.
-        silent: Says why the rule passes a layer by (`explain`). It is asked only of layers that the check, of the
+        reason: Says why the rule passes a layer by (`explain`). It is asked only of layers that the check, of the
             same case, yields no claim to.
         thresholds: Those that the rule reads: no other can be read of a case that it is given.
 
@@ -386,10 +431,65 @@ def rule(
         def seen(case: Case) -> Iterable[Claim]:
             return check(limited(case))
 
-        own = None if silent is None else lambda case, layer: silent(limited(case), layer)
+        own = None if reason is None else lambda case, layer: reason(limited(case), layer)
         doc = sys.modules[check.__module__].__doc__ or ""
         RULES.register(code)(Rule(code, title, seen, order, doc, own, thresholds=thresholds))
         return check
+
+    return add
+
+
+def layer_rule(
+    code: str, title: str, *, order: int = 50, thresholds: tuple[str, ...] = ()
+) -> Callable[[JudgeLayer], JudgeLayer]:
+    """Decorator that registers a judge of single layers, as `rule` does a check.
+
+    It is asked of each layer without a claim. Layers of one op type with the same remedy make one claim, with the
+    evidence and the confidence of the one that lost most.
+    """
+
+    def add(judge: JudgeLayer) -> JudgeLayer:
+        @functools.wraps(judge)
+        def check(case: Case) -> Iterator[Claim]:
+            losses = {}
+            for layer in case.unclaimed:
+                loss = judge(case, layer)
+                if isinstance(loss, Loss):
+                    losses[layer.name] = loss
+            layers = [layer for layer in case.unclaimed if layer.name in losses]
+            for remedy, group in by_cause(layers, lambda layer: losses[layer.name].remedy):
+                worst = losses[group[0].name]
+                claimed = {layer.name: losses[layer.name].ns for layer in group}
+                yield Claim(place(group), worst.evidence, remedy, claimed, confidence=worst.confidence)
+
+        def reason(case: Case, layer: LayerResult) -> str:
+            loss = judge(case, layer)
+            return loss if isinstance(loss, str) else ""
+
+        rule(code, title, order=order, reason=reason, thresholds=thresholds)(check)
+        return judge
+
+    return add
+
+
+def run_rule(
+    code: str, title: str, *, order: int = 50, thresholds: tuple[str, ...] = ()
+) -> Callable[[JudgeRun], JudgeRun]:
+    """Decorator that registers a judge of the whole run, as `rule` does a check."""
+
+    def add(judge: JudgeRun) -> JudgeRun:
+        @functools.wraps(judge)
+        def check(case: Case) -> Iterator[Claim]:
+            claim = judge(case)
+            if not isinstance(claim, str):
+                yield claim
+
+        def reason(case: Case, _layer: LayerResult) -> str:
+            claim = judge(case)
+            return claim if isinstance(claim, str) else ""
+
+        rule(code, title, order=order, reason=reason, thresholds=thresholds)(check)
+        return judge
 
     return add
 

@@ -11,10 +11,10 @@ from typing import Literal
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Bound, Finding, LayerResult, Record
-from profiler.base.units import format_ns, format_percent
+from profiler.base.units import format_names, format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.rank import diagnose
-from profiler.diagnose.silence import little_time, near_roof, no_work, unpriced
+from profiler.diagnose.reasons import little_time, near_roof, no_work, unpriced
 
 _NAMED = 5
 """Layers that an error names."""
@@ -100,8 +100,7 @@ def layer_of(case: Case, name: str) -> LayerResult:
 
 
 def _some(layers: list[LayerResult]) -> str:
-    more = f" and {len(layers) - _NAMED} more" if len(layers) > _NAMED else ""
-    return ", ".join(layer.name for layer in layers[:_NAMED]) + more
+    return format_names([layer.name for layer in layers], _NAMED)
 
 
 def explain(case: Case, code: str, layer: str, rules: Iterable[Rule] | None = None) -> Explanation:
@@ -168,7 +167,7 @@ def _outcome(
             return "dropped", _dropped(left, claim, rule)
     # What the others of a group lost to more specific rules may be what it lacks now.
     seen = left if wanted else case
-    return "silent", (rule.silent(seen, layer) if rule.silent is not None else "") or _generic(seen, rule, layer)
+    return "silent", (rule.reason(seen, layer) if rule.reason is not None else "") or _generic(seen, rule, layer)
 
 
 def _claimed(finding: Finding, layer: LayerResult) -> str:

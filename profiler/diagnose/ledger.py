@@ -6,6 +6,7 @@ what has no name is the row ``unexplained``.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -73,8 +74,8 @@ _MEANING_OF_TRACE = _MEANING_OF_PLAN | {
 }
 
 
-class Around(NamedTuple):
-    """What is known of the time around the layers of a TensorRT engine, in ns of one inference.
+class Overheads(NamedTuple):
+    """What is known of the latency outside of the layers of an engine on a GPU, in ns of one inference.
 
     trtexec measures the copies to and from the GPU; the host's call is not in its latency. A capture tells the
     rest, and ``captured`` says that it is one.
@@ -97,7 +98,7 @@ def build_ledger(
     ceilings: Ceilings,
     unattributed_ns: int = 0,
     *,
-    around: Around | None = None,
+    overheads: Overheads | None = None,
     partial: Collection[str] = (),
 ) -> tuple[LedgerRow, ...]:
     """Rows from ideal to the measured median.
@@ -108,53 +109,43 @@ def build_ledger(
         latency: Measured without the profiler.
         ceilings: For the cost of an inference call.
         unattributed_ns: Kernel time of one inference that no layer owns.
-        around: Of a TensorRT engine: what lies around its layers; None where the latency holds the host's call.
+        overheads: Of an engine on a GPU: what lies outside of its layers; None where the latency holds the host's call.
         partial: Layers of whose work only a part is known: what they took beyond it is unpriced.
 
     Returns:
         Rows whose ``ns`` sum to ``latency.median_ns`` exactly.
     """
-    ideal = ceiling = launch = layout = idle = inefficiency = unpriced = 0
+    ns: dict[str, int] = defaultdict(int, {UNPRICED: unattributed_ns})
     for layer in layers:
         estimate = estimates.get(layer.name)
         if layer.role == "layout":
-            layout += layer.measured_ns
+            ns[LAYOUT] += layer.measured_ns
         elif layer.role in IDLE_ROLES:
-            idle += layer.measured_ns
+            ns[IDLE] += layer.measured_ns
         elif estimate is None:
-            unpriced += layer.measured_ns
+            ns[UNPRICED] += layer.measured_ns
         else:
-            ideal += estimate.ideal_ns
-            ceiling += estimate.roofline_ns - estimate.ideal_ns
-            launch += estimate.attainable_ns - estimate.roofline_ns
-            if layer.name in partial:
-                unpriced += layer.measured_ns - estimate.attainable_ns
-            else:
-                inefficiency += layer.measured_ns - estimate.attainable_ns
-    unpriced += unattributed_ns
-    host = 0 if around is not None else min(round(ceilings.call_ns), latency.median_ns)
-    copies = around or Around()
-    meaning = _MEANING if around is None else _MEANING_OF_TRACE if around.captured else _MEANING_OF_PLAN
+            ns[IDEAL] += estimate.ideal_ns
+            ns[CEILING] += estimate.roofline_ns - estimate.ideal_ns
+            ns[LAUNCH] += estimate.attainable_ns - estimate.roofline_ns
+            ns[UNPRICED if layer.name in partial else INEFFICIENCY] += layer.measured_ns - estimate.attainable_ns
+    if overheads is None:
+        ns[HOST] = min(round(ceilings.call_ns), latency.median_ns)
+    else:
+        ns.update({
+            TO_DEVICE: overheads.to_device_ns, FROM_DEVICE: overheads.from_device_ns, COPIES: overheads.copies_ns,
+            OVERLAP: -overheads.overlap_ns, WAITING: overheads.waiting_ns,
+            GAPS_INSIDE: overheads.gaps_inside_ns, GAPS_BETWEEN: overheads.gaps_between_ns,
+        })  # fmt: skip
+    ns[UNEXPLAINED] = latency.median_ns - sum(ns.values())
+    meaning = _MEANING if overheads is None else _MEANING_OF_TRACE if overheads.captured else _MEANING_OF_PLAN
+    estimated = {IDEAL, CEILING, LAUNCH, INEFFICIENCY, HOST} | ({UNPRICED} if partial else set())
 
-    def row(cause: str, ns: int, kind: Literal["fact", "estimate", "remainder"]) -> LedgerRow:
-        return LedgerRow(cause=cause, ns=ns, kind=kind, meaning=meaning[cause])
+    def kind(cause: str) -> Literal["fact", "estimate", "remainder"]:
+        return "remainder" if cause == UNEXPLAINED else "estimate" if cause in estimated else "fact"
 
-    rows = [
-        row(IDEAL, ideal, "estimate"),
-        row(CEILING, ceiling, "estimate"),
-        row(LAUNCH, launch, "estimate"),
-        row(LAYOUT, layout, "fact"),
-        row(IDLE, idle, "fact"),
-        row(INEFFICIENCY, inefficiency, "estimate"),
-        row(UNPRICED, unpriced, "estimate" if partial else "fact"),
-        row(HOST, host, "estimate"),
-        row(TO_DEVICE, copies.to_device_ns, "fact"),
-        row(FROM_DEVICE, copies.from_device_ns, "fact"),
-        row(COPIES, copies.copies_ns, "fact"),
-        row(OVERLAP, -copies.overlap_ns, "fact"),
-        row(GAPS_INSIDE, copies.gaps_inside_ns, "fact"),
-        row(GAPS_BETWEEN, copies.gaps_between_ns, "fact"),
-        row(WAITING, copies.waiting_ns, "fact"),
-    ]
-    rows.append(row(UNEXPLAINED, latency.median_ns - sum(row.ns for row in rows), "remainder"))
-    return tuple(row for row in rows if row.ns or row.cause in (IDEAL, INEFFICIENCY, UNEXPLAINED))
+    return tuple(
+        LedgerRow(cause=cause, ns=ns[cause], kind=kind(cause), meaning=meaning[cause])
+        for cause in _MEANING
+        if ns[cause] or cause in (IDEAL, INEFFICIENCY, UNEXPLAINED)
+    )

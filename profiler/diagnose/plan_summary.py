@@ -11,7 +11,6 @@ from profiler.base.records import (
     NodeFate,
     PlanBinding,
     PlanEdge,
-    PlanLayer,
     PlanLint,
     PlanReformat,
     PlanShare,
@@ -49,6 +48,7 @@ def summarise(
         _Part(matched, work, times_ns[at] if times_ns is not None else None)
         for at, (matched, work) in enumerate(zip(layers, works, strict=True))
     ]
+    view = PlanView(layers, works, bindings)
     timed = any(part.ns is not None for part in parts)
     launching = [part for part in parts if part.matched.role in LAUNCHING]
     return PlanSummary(
@@ -57,9 +57,9 @@ def summarise(
         by_kind=_shares(parts, lambda part: part.matched.layer.kind or "unknown", timed),
         by_precision=_shares(launching, lambda part: precision(part.matched, part.work), timed),
         by_match=_shares(launching, lambda part: part.matched.match, timed),
-        reformats=tuple(_reformats(parts, bindings)),
+        reformats=tuple(_reformats(parts, view)),
         edges=tuple(edges),
-        lints=judge_plan(PlanView(layers, works, bindings)) if lints is None else tuple(lints),
+        lints=judge_plan(view) if lints is None else tuple(lints),
         fates=dict(sorted(Counter(fate.fate for fate in fates).items())),
     )
 
@@ -102,31 +102,20 @@ def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> 
     return tuple(sorted(shares, key=lambda share: (-share.fraction, -share.layers, share.what)))
 
 
-def _reformats(parts: Sequence[_Part], bindings: Sequence[PlanBinding]) -> Iterator[PlanReformat]:
-    reformats = [part for part in parts if is_reformat(part.matched)]
-    if not reformats:
-        return
-    inputs = {binding.name for binding in bindings if binding.mode == "input"}
-    outputs = {binding.name for binding in bindings if binding.mode == "output"}
-    readers: dict[str, str] = {}
+def _reformats(parts: Sequence[_Part], view: PlanView) -> Iterator[PlanReformat]:
     for part in parts:
-        for tensor in part.matched.layer.inputs:
-            readers.setdefault(tensor.name, part.matched.layer.name)
-    for part in reformats:
         layer = part.matched.layer
-        read = next((tensor.name for tensor in layer.inputs if tensor.name in inputs), "")
-        written = next((tensor.name for tensor in layer.outputs if tensor.name in outputs), "")
+        if not is_reformat(part.matched):
+            continue
+        read = next((tensor.name for tensor in layer.inputs if tensor.name in view.inputs), "")
+        written = next((tensor.name for tensor in layer.outputs if tensor.name in view.outputs), "")
         where = "input" if read else "output" if written else "between layers"
+        readers = (view.readers[tensor.name][0] for tensor in layer.outputs if tensor.name in view.readers)
         yield PlanReformat(
             layer=layer.name,
             origin=layer.origin or where,
-            serves=layer.serves or written or _reader(layer, readers) or read,
+            serves=layer.serves or written or next(readers, read),
             change=change(layer),
             bytes=part.moved,
             ns=part.ns,
         )
-
-
-def _reader(layer: PlanLayer, readers: dict[str, str]) -> str:
-    """The first layer that reads what a reformat makes."""
-    return next((readers[tensor.name] for tensor in layer.outputs if tensor.name in readers), "")

@@ -140,11 +140,10 @@ def candidates(
 
 def _view(case: Case, ops: Mapping[str, Op], runs: Mapping[str, int], backend: str) -> _View:
     makers: dict[str, list[MatchedLayer]] = {}
-    readers: dict[str, list[MatchedLayer]] = {}
     for matched in case.plan.values():
-        for sides, tensors in ((makers, matched.layer.outputs), (readers, matched.layer.inputs)):
-            for name in {tensor.name: None for tensor in tensors}:
-                sides.setdefault(name, []).append(matched)
+        for tensor in _once(matched.layer.outputs):
+            makers.setdefault(tensor.name, []).append(matched)
+    readers = {tensor: [case.plan[name] for name in names] for tensor, names in case.readers.items()}
     kernels_ns = sum(layer.measured_ns for layer in case.layers)
     return _View(case, ops, runs, backend, makers, readers, _concatenated(case, ops, makers), kernels_ns)
 

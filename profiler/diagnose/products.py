@@ -15,7 +15,7 @@ from profiler.base.plan_words import is_convolution, precision
 from profiler.base.records import LayerResult, Match, MatchedLayer, Op, PlanLayer, Tensor, Work
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case
-from profiler.diagnose.silence import no_work, unpriced
+from profiler.diagnose.reasons import no_work, unpriced
 from profiler.kernel_names.parse import KernelName
 
 ALIGNED_BYTES = 16

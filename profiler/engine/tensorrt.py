@@ -9,7 +9,6 @@ TensorRT-RTX needs no GPU and no driver to build; to load an engine every versio
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import hashlib
 import re
 import shlex
@@ -18,13 +17,14 @@ import signal
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
+from profiler.base.progress import Progress, unheard
 from profiler.base.units import format_bytes
 from profiler.engine._trt_exchange import (
     FAILURE_FILE,
@@ -39,6 +39,7 @@ from profiler.engine._trt_exchange import (
     Result,
     ShapeRange,
 )
+from profiler.engine.backends import has_driver
 from profiler.engine.dialect import Product, installed_version, parse_version, product_of
 from profiler.runtime import child
 
@@ -54,7 +55,6 @@ __all__ = [
     "trtexec_command",
 ]
 
-Progress = Callable[[str], None]
 
 _KEPT_VERSION = 1
 """Raised when a kept engine holds something else, so that older ones are built anew."""
@@ -123,7 +123,7 @@ def build(
         MissingError: The library, the GPU that it needs, a converter or weights are missing.
         BuildError: The library refuses the model, crashes or is killed.
     """
-    say = progress or _silent
+    say = progress or unheard
     product = product_of(options.backend)
     check_options(options)
     version = _require(product)
@@ -142,7 +142,7 @@ def build(
         options=options,
         model=str(model.absolute()),
         external_data=str(external_data.absolute()) if external_data else "",
-        inspect=_has_driver(),
+        inspect=has_driver(),
     )
     with _folder_beside(shelf) as (made, scratch):
         _run_child(msgspec.structs.replace(request, folder=str(made), scratch=str(scratch)), product, scratch, say)
@@ -174,11 +174,11 @@ def load_engine(
     made_by = _check_plan(path, product)
     _require(product)
     options = BuildOptions(backend=backend, static_plugins=static_plugins)
-    if not _has_driver():
+    if not has_driver():
         return _loaded(path, backend, Result(versions=made_by, warnings=(_NOT_HERE,)), "")
     with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
         request = Request(folder=scratch, scratch=scratch, options=options, plan=str(path.absolute()), inspect=True)
-        result = _run_child(request, product, Path(scratch), progress or _silent)
+        result = _run_child(request, product, Path(scratch), progress or unheard)
         return _loaded(path, backend, result, _text(Path(scratch) / LAYER_INFO_FILE))
 
 
@@ -342,10 +342,6 @@ def _require(product: Product) -> str:
     return version
 
 
-def _has_driver() -> bool:
-    return ctypes.util.find_library("cuda") is not None
-
-
 # --- the child --------------------------------------------------------------------------------
 
 
@@ -402,7 +398,9 @@ def _death(code: int, log_file: Path, last: str) -> str:
         ended = f"it was ended by {signal.Signals(-code).name}"
     else:
         ended = f"exit code {code}"
-    lines = [line.strip() for line in log_file.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in log_file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
+    ]
     # faulthandler's stack is of our own code, and ends what the library said.
     own = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines))
     told = lines[max(own - 1, 0) : own]
@@ -546,7 +544,3 @@ def _weight_files(model: Path, folder: Path) -> list[Path]:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "model"
-
-
-def _silent(text: str) -> None:
-    """Progress that nobody asked for."""

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from profiler.analysis.plan import PricedPlan, price_plan
-from profiler.analysis.run import analyse_plan, model_of_plan
+from profiler.analysis.evidence import Evidence, Subject
+from profiler.analysis.plan import PricedPlan, backend_of, model_of_plan, price_plan, without_model
+from profiler.analysis.profile import evidence_of_profile
+from profiler.analysis.run import analyse
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.kernel_counters import Counters
 from profiler.base.records import EngineFacts, GpuSpec, LayerTimes, ModelInfo, Plan, PlanLayer, Prediction, Run, Source
 from profiler.diagnose import JUDGE, Judge
 from profiler.engine.inspector import read_layer_info, read_profile, read_times
 from profiler.flows.predict.layers import predict_plan
 from profiler.flows.predict.on_gpus import Settings, ceilings_of
 from profiler.runtime.gc_paused import gc_paused
+from profiler.source.request import ModelRequest
 
 if TYPE_CHECKING:
     from profiler.base.trace import GpuTrace, TraceGpu
@@ -56,7 +60,7 @@ _SUFFIXES = re.compile(
 class Files(NamedTuple):
     """The files of an analysis by what they are; one log may be several of them."""
 
-    layers: Path | None
+    layers: Path | None = None
     profile: Path | None = None
     times: Path | None = None
     onnx: Path | None = None
@@ -68,34 +72,24 @@ class Files(NamedTuple):
         return {role: path for role, path in zip(self._fields, self, strict=True) if path is not None}
 
 
-def sort_files(
-    given: Iterable[Path],
-    *,
-    layers: Path | None = None,
-    profile: Path | None = None,
-    times: Path | None = None,
-    onnx: Path | None = None,
-    nsys: Path | None = None,
-    ncu: Path | None = None,
-) -> Files:
+_NONE = Files()
+_AS_BUILT = ModelRequest("")
+
+
+def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
     """Tell files apart by what is in them.
 
     Args:
         given: Files whose role is not said.
-        layers: The files whose role is said.
-        profile: See ``layers``.
-        times: See ``layers``.
-        onnx: See ``layers``.
-        nsys: See ``layers``.
-        ncu: See ``layers``.
+        named: Those whose role is.
 
     Raises:
         MissingError: A file does not exist or cannot be read.
         UsageError: A file is none of them, two have one role, there is neither layer information nor a capture,
             or both a profile and a capture.
     """
-    found = {"layers": layers, "profile": profile, "times": times, "onnx": onnx, "nsys": nsys, "ncu": ncu}
-    said = {role for role, path in found.items() if path is not None}
+    found: dict[str, Path | None] = named._asdict()
+    said = named.named().keys()
     for path in given:
         roles = _roles(path)
         # A log may hold several; what was said on the command line wins there.
@@ -273,8 +267,7 @@ def analyze(
     files: Files,
     specs: Sequence[GpuSpec],
     how: Settings,
-    shapes: Iterable[str] = (),
-    batch: int | None = None,
+    model: ModelRequest = _AS_BUILT,
     device: int | None = None,
     inferences: int | None = None,
     judge: Judge = JUDGE,
@@ -285,8 +278,7 @@ def analyze(
         files: See `sort_files` and `exported`.
         specs: The GPU that ran the engine; where there is no profile, one or more to predict it for.
         how: The ceilings asked for; ``precision`` ``fp32`` multiplies fp32 on the CUDA cores.
-        shapes: ``--shapes`` values for the dynamic dimensions of the ONNX model.
-        batch: Value of ``--batch``.
+        model: The shapes of the ONNX model, whose file is among ``files``; by default those of the engine.
         device: Which GPU of a capture to look at; None for all that worked in it.
         inferences: How many inferences a CSV of sums is of; None for what it tells itself.
         judge: By what a run is judged.
@@ -297,51 +289,52 @@ def analyze(
     Raises:
         TrtprofError: A file cannot be used, or they do not belong together.
     """
+    counters = None
     if files.ncu is not None:
-        from profiler.analysis.counters import confirmed
         from profiler.capture.ncu.csv import read_counters
         from profiler.capture.ncu.record import read_report
 
         launches = (read_report if files.ncu.suffix.lower() == NCU_SUFFIX else read_counters)(files.ncu)
-        rest = files._replace(ncu=None)
-
-        def measured(by: Judge) -> Run:
-            found = analyze(rest, specs, how, shapes, batch, device, inferences, by)
-            assert isinstance(found, Run)  # noqa: S101 - `sort_files` sees to it
-            return found
-
-        return confirmed(launches, judge, measured)
+        counters = Counters(version="", launches=launches)
     with gc_paused():
         if files.nsys is not None:
-            return _captured(files, files.nsys, specs, how, shapes, batch, device, inferences, judge)
-        if inferences is not None:
+            measured: _Measured | Prediction = _captured(files, files.nsys, specs, model, device, inferences)
+        elif inferences is not None:
             raise _counted()
-        assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
-        profile = read_profile(files.profile) if files.profile is not None else None
-        times = read_times(files.times) if files.times is not None else None
-        engine = _engine(files, files.layers, None if profile is None else _timed(profile), shapes, batch)
-        if profile is None:
-            if times is not None:
-                raise UsageError(
-                    f"{files.times} is of no use without times of layers",
-                    why="times of whole inferences say nothing of layers",
-                    fix=f"give the profile too: {_EXPORT}",
-                )
-            source = engine.source or Source(model=engine.model, nodes=())
-            return predict_plan(engine.priced, source, specs, msgspec.structs.replace(how, level="layers"))
+        else:
+            measured = _profiled(files, specs, how, model)
+        if isinstance(measured, Prediction):
+            return measured
         spec = _one(specs)
-        return analyse_plan(
-            engine.priced,
-            engine.source,
-            profile,
-            times,
-            ceilings_of(spec, how, how.precision),
-            spec,
-            model=engine.model,
-            files={role: path.name for role, path in files.named().items()},
+        subject = Subject(
+            ceilings=ceilings_of(spec, how, how.precision),
+            spec=spec,
+            source=measured.source,
+            model=measured.model,
+            files={role: path.name for role, path in files.named().items() if role != "ncu"},
             clock_mhz=how.clock_mhz,
-            judge=judge,
+            counters=counters,
         )
+        return analyse(measured.evidence, subject, judge)
+
+
+def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: ModelRequest) -> _Measured | Prediction:
+    """What a profile of layers tells; without one a prediction of them."""
+    assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
+    profile = read_profile(files.profile) if files.profile is not None else None
+    times = read_times(files.times) if files.times is not None else None
+    engine = _engine(files, files.layers, None if profile is None else _timed(profile), model)
+    if profile is None:
+        if times is not None:
+            raise UsageError(
+                f"{files.times} is of no use without times of layers",
+                why="times of whole inferences say nothing of layers",
+                fix=f"give the profile too: {_EXPORT}",
+            )
+        source = engine.source or Source(model=engine.model, nodes=())
+        return predict_plan(engine.priced, source, specs, msgspec.structs.replace(how, level="layers"))
+    _one(specs)
+    return _Measured(evidence_of_profile(engine.measured, profile, times), engine.source, engine.model)
 
 
 _Ran = Callable[[PlanLayer], bool]
@@ -353,12 +346,23 @@ class _Engine(NamedTuple):
     source: Source | None
     model: ModelInfo
 
+    @property
+    def measured(self) -> PricedPlan:
+        """The plan as times are led to it: without the model nobody checked its nodes."""
+        return self.priced if self.source is not None else without_model(self.priced)
 
-def _engine(files: Files, layers: Path, ran: _Ran | None, shapes: Iterable[str], batch: int | None) -> _Engine:
+
+class _Measured(NamedTuple):
+    evidence: Evidence
+    source: Source | None
+    model: ModelInfo
+
+
+def _engine(files: Files, layers: Path, ran: _Ran | None, model: ModelRequest) -> _Engine:
     """The plan with its work, and the model as far as it is at hand."""
     plan = _one_profile(read_layer_info(layers), ran)
-    source = _source(files.onnx, shapes, batch, plan)
-    priced = price_plan(plan, source, EngineFacts(backend=_backend(plan)))
+    source = _source(files.onnx, model, plan)
+    priced = price_plan(plan, source, EngineFacts(backend=backend_of(EngineFacts(era=plan.era))))
     if source is not None:
         _check_model(priced, source, files)
     name = _SUFFIXES.sub("", layers.name) or layers.stem
@@ -369,69 +373,43 @@ def _captured(
     files: Files,
     nsys: Path,
     specs: Sequence[GpuSpec],
-    how: Settings,
-    shapes: Iterable[str],
-    batch: int | None,
+    model: ModelRequest,
     device: int | None,
     inferences: int | None,
-    judge: Judge,
-) -> Run:
-    from profiler.analysis.sums import analyse_sums
-    from profiler.analysis.trace import analyse_trace
+) -> _Measured:
+    """What a capture tells."""
+    from profiler.analysis.sums import evidence_of_sums
+    from profiler.analysis.trace import evidence_of_trace
     from profiler.capture.nsys.stats import KernelSums
 
-    spec = _one(specs)
-    found = _read_capture(nsys)
+    _one(specs)
+    capture = _read_capture(nsys)
     times = read_times(files.times) if files.times is not None else None
+    engine = None
     if files.layers is not None:
-        engine = _engine(files, files.layers, _seen(found), shapes, batch)
-        priced, source, model = engine.priced, engine.source, engine.model
+        engine = _engine(files, files.layers, _seen(capture), model)
     elif files.onnx is not None:
         raise UsageError(
             f"{files.onnx} is of no use without layer information",
             why="a capture does not tell which nodes a layer computes",
             fix=f"give the file of {_EXPORT}",
         )
-    else:
-        priced, source, model = None, None, model_of_plan((), nsys.name.partition(".")[0], str(nsys))
-    ceilings = ceilings_of(spec, how, how.precision)
-    names = {role: path.name for role, path in files.named().items()}
-    if isinstance(found, KernelSums):
+    priced = None if engine is None else engine.measured
+    if isinstance(capture, KernelSums):
         if device is not None:
             raise UsageError(
                 f"--device {device} cannot be told apart",
                 why=f"{nsys} has sums over all GPUs",
                 fix="leave --device away, or give the capture as .sqlite, or its cuda_gpu_trace",
             )
-        return analyse_sums(
-            found.sums,
-            priced,
-            source,
-            times,
-            ceilings,
-            spec,
-            inferences=inferences,
-            model=model,
-            files=names,
-            clock_mhz=how.clock_mhz,
-            notes=found.notes,
-            judge=judge,
-        )
-    if inferences is not None:
+        evidence = evidence_of_sums(capture.sums, priced, times, inferences=inferences, notes=capture.notes)
+    elif inferences is not None:
         raise _counted()
-    return analyse_trace(
-        found,
-        priced,
-        source,
-        times,
-        ceilings,
-        spec,
-        device=device,
-        model=model,
-        files=names,
-        clock_mhz=how.clock_mhz,
-        judge=judge,
-    )
+    else:
+        evidence = evidence_of_trace(capture, priced, times, device=device)
+    if engine is None:
+        return _Measured(evidence, None, model_of_plan((), nsys.name.partition(".")[0], str(nsys)))
+    return _Measured(evidence, engine.source, engine.model)
 
 
 def _read_capture(nsys: Path) -> KernelSums | GpuTrace:
@@ -461,10 +439,6 @@ def _one(specs: Sequence[GpuSpec]) -> GpuSpec:
             fix="--gpu with the name of the GPU that ran it",
         )
     return specs[0]
-
-
-def _backend(plan: Plan) -> str:
-    return "tensorrt-rtx" if plan.era.startswith("TensorRT-RTX") else "tensorrt"
 
 
 def _one_profile(plan: Plan, ran: _Ran | None) -> Plan:
@@ -515,10 +489,9 @@ def _seen(found: KernelSums | GpuTrace) -> _Ran:
     return ran
 
 
-def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: Plan) -> Source | None:
-    given = list(shapes)
+def _source(onnx: Path | None, model: ModelRequest, plan: Plan) -> Source | None:
     if onnx is None:
-        for option, value in (("--shapes", given), ("--batch", batch)):
+        for option, value in (("--shapes", model.shapes), ("--batch", model.batch)):
             if value:
                 raise UsageError(
                     f"{option} is of no use without the ONNX model",
@@ -526,14 +499,12 @@ def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: P
                     fix=f"leave {option} away, or name the model with --onnx",
                 )
         return None
-    from profiler.source.load import load_model, source_of
-    from profiler.source.shapes import parse_shapes
+    from profiler.source.load import load_model
 
     loaded = load_model(onnx)
-    asked = parse_shapes(given)
-    if not asked and batch is None:
-        asked = _shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input])
-    return source_of(loaded, asked, batch, feed=False)
+    if not model.shapes and model.batch is None:
+        model = model.at(_shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input]))
+    return msgspec.structs.replace(model, model=str(onnx)).bound(loaded)
 
 
 def _shapes_of_plan(plan: Plan, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -172,8 +172,7 @@ def bound(request: ModelRequest, loaded: LoadedModel, options: BuildOptions) -> 
     # What a shape tensor is given are its values.
     dynamic = {tensor.name for tensor in inputs if any(isinstance(dim, str) for dim in tensor.shape or ("?",))}
     best = {name: ranges.opt for name, ranges in profiles[0].items() if name in dynamic}
-    at_best = msgspec.structs.replace(request, export=msgspec.structs.replace(request.export, shapes=best))
-    return at_best.bound(loaded), options
+    return request.at(best).bound(loaded), options
 
 
 def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:

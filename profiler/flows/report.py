@@ -8,8 +8,9 @@ import msgspec
 
 from profiler.base import run_folder
 from profiler.base.records import Run
-from profiler.base.run_folder import RunFolder
+from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose import Case
+from profiler.diagnose.config import judge_of
 
 
 def analysed(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
@@ -23,13 +24,14 @@ def analysed(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> R
         MissingError: An artefact is missing because the run did not get that far.
         CaptureError: Kernels could not be aligned.
     """
+    from profiler.analysis.run import analyse
+
     if folder.has(run_folder.GPU):
-        from profiler.analysis.gpu import analyse_gpu
-
-        return analyse_gpu(folder, seen)
-    from profiler.analysis.cpu import analyse
-
-    return analyse(folder, seen)
+        from profiler.analysis.gpu import evidence_of_gpu as evidence_of
+    else:
+        from profiler.analysis.cpu import evidence_of_cpu as evidence_of
+    judge = judge_of(folder.read(run_folder.REQUEST, Request), seen)
+    return analyse(*evidence_of(folder), judge)
 
 
 def case_of(folder: RunFolder) -> Case:
@@ -43,7 +45,7 @@ def save_report(folder: RunFolder, run: Run) -> None:
     """Write the document and the page of a finished run into its folder; its tags are kept beside them."""
     run = msgspec.structs.replace(run, tags=())
     folder.write_bytes(run_folder.REPORT, render(run, "json").encode())
-    folder.write_bytes("report.html", render(run, "html").encode())
+    folder.write_bytes(run_folder.PAGE, render(run, "html").encode())
 
 
 def render(run: Run, format_name: str, **options: object) -> str:

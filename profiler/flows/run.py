@@ -28,8 +28,6 @@ from profiler.flows.report import analysed, save_report
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import LoadedModel
 
-__all__ = ["RunOptions", "choose_backend", "execute"]
-
 
 class _Place(NamedTuple):
     folder: RunFolder
@@ -85,9 +83,13 @@ def _execute(
 
             run_on_cpu(job)
         else:
-            from profiler.flows.run_gpu import run_on_gpu
+            from profiler.analysis.counters import flagged
+            from profiler.flows.run_gpu import count_kernels, run_on_gpu
 
-            run_on_gpu(job)
+            captured = run_on_gpu(job)
+            if captured.to_count:
+                progress.stage("counters")
+                count_kernels(captured, *flagged(analysed(folder), options.gpu.confirm))
     progress.stage("analysis")
     run = analysed(folder)
     if not folder.has(run_folder.GPU) and _beaten(run):

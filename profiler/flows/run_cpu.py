@@ -1,4 +1,4 @@
-"""The stages of a run with ONNX Runtime on the CPU up to the capture; `profiler.analysis.cpu` follows."""
+"""The stages of a run with ONNX Runtime on the CPU up to the capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of a run on a GPU up to the capture: which GPU, the engine, ceilings; `profiler.analysis.gpu` follows.
+"""The stages of a run on a GPU up to the capture: which GPU, the engine, ceilings; then counters, where asked for.
 
 The model must be read from a file, and everything that is found goes into the run folder, stage by stage.
 """
@@ -6,22 +6,20 @@ The model must be read from a file, and everything that is found goes into the r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
-from profiler.analysis.counters import flagged
-from profiler.analysis.gpu import GpuArtefact, PlanArtefact, analyse_gpu
 from profiler.base import run_folder
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.kernel_counters import COUNTERS_FILE, Counters
 from profiler.base.records import Ceilings, Engine, GpuSpec, LiveGpu, Roof
 from profiler.base.units import format_ns
 from profiler.capture.gpu_launch import AskedCollector, capture_gpu
-from profiler.capture.gpu_record import GpuWorkerRequest, OrtCudaRequest, TensorrtRequest
+from profiler.capture.gpu_record import GpuArtefact, GpuWorkerRequest, OrtCudaRequest, PlanArtefact, TensorrtRequest
 from profiler.capture.launch import worker_command, worker_error
 from profiler.capture.ncu import record as ncu
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
@@ -48,7 +46,24 @@ _COUNTING_S, _LAUNCH_S = 900.0, 10.0
 _SHOWN = "CUDA_VISIBLE_DEVICES"
 
 
-def run_on_gpu(job: Job) -> None:
+class Captured(NamedTuple):
+    """A run on a GPU up to the capture: what counting kernels goes on from."""
+
+    job: Job
+    gpu: LiveGpu
+    request: OrtCudaRequest | TensorrtRequest
+    tool: ncu.Ncu | None
+    """None where nobody asked for counters."""
+
+    @property
+    def to_count(self) -> bool:
+        """Whether counters are asked for, and not there yet."""
+        folder = self.job.folder
+        there = folder.has(COUNTERS_FILE) and folder.read(COUNTERS_FILE, Counters).launches
+        return self.tool is not None and not there
+
+
+def run_on_gpu(job: Job) -> Captured:
     """Do the stages up to the capture.
 
     Raises:
@@ -74,18 +89,22 @@ def run_on_gpu(job: Job) -> None:
         else:
             collector = cast("AskedCollector", options.collector)
             capture_gpu(request, WORKERS[job.backend.name], collector, say.detail, gpu=gpu.uuid or gpu.index)
-        if tool is not None and not (folder.has(COUNTERS_FILE) and folder.read(COUNTERS_FILE, Counters).launches):
-            _count(job, request, tool)
+    return Captured(job, gpu, request, tool)
 
 
-def _count(job: Job, request: OrtCudaRequest | TensorrtRequest, tool: ncu.Ncu) -> None:
-    """Run the worker once more, under ncu, and leave the counters of the kernels that are flagged.
+def count_kernels(captured: Captured, names: Sequence[str], launches: int) -> None:
+    """Run the worker once more, under ncu, and leave the counters of some kernels.
 
     Where that fails, the run has all else: it says so, and the result does.
+
+    Args:
+        captured: With a tool to count with.
+        names: Of the functions to count.
+        launches: How many of these an inference makes.
     """
+    job, tool = captured.job, captured.tool
+    assert tool is not None  # noqa: S101 - there is nothing to count without
     say = job.progress
-    say.stage("counters")
-    names, launches = flagged(analyse_gpu(job.folder), job.options.gpu.confirm)
     if not names:
         say.detail("no kernel lost any time: there is nothing to confirm")
         return
@@ -94,19 +113,25 @@ def _count(job: Job, request: OrtCudaRequest | TensorrtRequest, tool: ncu.Ncu) -
     apart.mkdir(exist_ok=True)
     # As for nsys, the worker marks the profiled inferences off; what it leaves is that of a run under ncu, of no use.
     asked = msgspec.structs.replace(
-        request, phase="profiled", collector="nsys", folder=str(apart), scratch=str(apart), profile_iterations=1
+        captured.request,
+        phase="profiled",
+        collector="nsys",
+        folder=str(apart),
+        scratch=str(apart),
+        profile_iterations=1,
     )
     try:
-        counted = ncu.profile(
-            tool,
-            worker_command(WORKERS[job.backend.name], asked),
-            apart,
-            names,
-            launches=min(launches, _MOST_LAUNCHES),
-            timeout_s=_COUNTING_S + _LAUNCH_S * min(launches, _MOST_LAUNCHES),
-            progress=say.detail,
-            worker_error=lambda: worker_error(apart),
-        )
+        with _only(captured.gpu):
+            counted = ncu.profile(
+                tool,
+                worker_command(WORKERS[job.backend.name], asked),
+                apart,
+                names,
+                launches=min(launches, _MOST_LAUNCHES),
+                timeout_s=_COUNTING_S + _LAUNCH_S * min(launches, _MOST_LAUNCHES),
+                progress=say.detail,
+                worker_error=lambda: worker_error(apart),
+            )
     except TrtprofError as error:
         say.detail(f"no counters: {error.what}: {error.why}; fix: {error.fix}")
         failure = "; ".join(filter(None, (f"{error.what}: {error.why}", error.fix and f"to mend it: {error.fix}")))

@@ -27,6 +27,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from profiler.base.errors import CaptureError, UsageError
+from profiler.base.progress import Progress, unheard
 from profiler.base.records import Ceilings, Device, Roof
 from profiler.base.units import format_bytes, format_ns
 from profiler.hardware import _fit, calibration
@@ -56,7 +57,7 @@ _OUT_OF_PLACE = {"read": ("dram read",), "add": ("dram add", "dram cast"), "copy
 def calibrate(
     threads: int,
     *,
-    progress: calibration.Progress | None = None,
+    progress: Progress | None = None,
     seconds: float = SECONDS,
     device: Device | None = None,
     measure: Measure | None = None,
@@ -84,7 +85,7 @@ def calibrate(
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
     measure = measure or measure_in_child
-    say = progress or calibration.silent
+    say = progress or unheard
     counts = sorted({1, threads, max(device.cores, 1)})
     about = seconds * len(counts) + FLOOR_SECONDS
     say(f"measuring this host's ceilings at {_list(counts)} threads (up to {about:.0f} s)")

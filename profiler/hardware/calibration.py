@@ -23,7 +23,6 @@ from profiler.runtime import child
 T = TypeVar("T")
 R = TypeVar("R")
 
-Progress = Callable[[str], None]
 Unit = Literal["FLOP/s", "B/s", "1/s", "ns"]
 
 _UNITS: dict[str, Unit] = {
@@ -83,10 +82,6 @@ def measurement(key: str, reading: Reading, threads: int = 0) -> Measurement:
 def is_loose(reading: Reading) -> bool:
     """Whether it has one repeat alone, or repeats that lie too far apart to be sure of it."""
     return reading.repeats < 2 or reading.spread > 2 * AGREEMENT
-
-
-def silent(text: str) -> None:
-    """Progress that nobody asked for."""
 
 
 # --- the child ------------------------------------------------------------------------------

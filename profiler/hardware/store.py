@@ -18,9 +18,9 @@ from typing import NamedTuple
 import msgspec
 
 from profiler.base.errors import MissingError
+from profiler.base.progress import Progress, unheard
 from profiler.base.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
 from profiler.hardware.calibrate import calibrate, resolve_threads
-from profiler.hardware.calibration import Progress
 from profiler.hardware.device import host_cpu
 
 METHOD_VERSION = 8
@@ -70,7 +70,7 @@ def load_or_calibrate(
         MissingError: The runtime is not installed or lacks a kernel.
         CaptureError: The measurement failed.
     """
-    say = progress or _silent
+    say = progress or unheard
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
     shelf = of_host(threads, cache_dir=cache_dir, device=device, runtime=runtime)
@@ -228,7 +228,3 @@ def _write(path: Path, host: dict[str, str], ceilings: Ceilings, say: Progress) 
             temporary.unlink(missing_ok=True)
         why = error.strerror or error
         say(f"ceilings not kept: cannot write {path} ({why}); TRTPROF_CACHE_DIR names another folder")
-
-
-def _silent(text: str) -> None:
-    """Progress that nobody asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 
@@ -45,13 +46,23 @@ def elide(text: str, width: int, dots: str) -> str:
     return head(text, keep // 2) + dots + tail
 
 
-def wrapped(text: str, width: int, dots: str) -> list[str]:
-    """``text`` in lines of at most ``width`` columns, broken at spaces."""
+def wrapped(text: str, width: int, dots: str, first: int | None = None, *, spaced: bool = False) -> list[str]:
+    """``text`` in lines of at most ``width`` columns, broken at spaces; the first line has ``first``.
+
+    Args:
+        text: The words.
+        width: Columns.
+        dots: What stands for the middle of a word that is wider.
+        first: Columns of the first line; by default ``width``.
+        spaced: Keep several spaces between words, which are one otherwise.
+    """
     lines: list[str] = []
-    for long_word in text.split():
+    for spaces, long_word in re.findall(r"(\s*)(\S+)", text):
+        room = width if lines[1:] or first is None else first
         word = elide(long_word, width, dots)
-        if lines and cells(lines[-1]) + 1 + cells(word) <= width:
-            lines[-1] += f" {word}"
+        gap = spaces if spaced else " "
+        if lines and cells(lines[-1]) + len(gap) + cells(word) <= room:
+            lines[-1] += gap + word
         else:
             lines.append(word)
     return lines

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from profiler.base import units
 from profiler.base.errors import TrtprofError
-from profiler.base.records import ClockSummary, InputTensor, Latency, LayerResult, Run, Spread, Tensor
+from profiler.base.records import ClockSummary, InputTensor, Latency, LayerResult, Record, Run, Spread, Tensor
 
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 
@@ -219,6 +219,30 @@ def input_text(tensor: InputTensor, unbound: Collection[str] = ()) -> str:
     )
 
 
+BOUND_MARKS = {"exact": "", "upper": "<", "lower": ">", "mixed": "~"}
+"""Before work of which data decides how much it is."""
+BOUND_WORDS = "< at most, > at least, ~ partly each: data decides"
+
+
+def without_unit(flops: int) -> str:
+    """``1.02 M`` of FLOP."""
+    return units.format_flops(flops).removesuffix("FLOP").strip() if flops else "0"
+
+
+def bytes_or_0(count: int) -> str:
+    """``1.02 MB``, ``0``."""
+    return units.format_bytes(count) if count else "0"
+
+
+def dims_text(dims: Collection[int | str] | None) -> str:
+    """``1x3x?``; ``scalar`` without a dimension, ``?`` where the rank is not known."""
+    return (
+        "?"
+        if dims is None
+        else "x".join("?" if isinstance(dim, int) and dim < 0 else str(dim) for dim in dims) or "scalar"
+    )
+
+
 def count(n: int, noun: str) -> str:
     """``1 layer``, ``2 layers``, ``10,000 layers``."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
@@ -242,15 +266,15 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def plain(run: Run) -> Any:
-    """The run as dicts, lists and numbers that every JSON reader accepts.
+def plain(found: Record, *, order: Literal["deterministic"] | None = "deterministic") -> Any:
+    """The record as dicts, lists and numbers that every JSON reader accepts.
 
     Fields keep their declared order, the keys of dicts are sorted.
 
     Raises:
         TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
     """
-    data = msgspec.to_builtins(run, order="deterministic")
+    data = msgspec.to_builtins(found, order=order)
     try:
         json.dumps(data, allow_nan=False, ensure_ascii=False).encode()
     except ValueError:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from profiler.base.records import GpuPrediction, PredictedLayer, Run, bound_name
 from profiler.base.records import Roof as Ceiling
 from profiler.base.units import format_rate
-from profiler.report._style import BOUND_COLORS
+from profiler.report.formats._style import BOUND_COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

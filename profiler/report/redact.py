@@ -4,8 +4,8 @@ Names of the model, nodes, layers, tensors, files, tags, commands and hand-writt
 ``layer_0001`` and so on: the same name the same word everywhere, in free text too. What one asks others about stays: op
 types, dtypes, shapes, numbers, the device, kernels of vendors' libraries (`profiler.kernel_names.parse` tells which).
 
-`Run` is walked by its types. What a field of text holds is written down in `FIELDS`; a field that is not there is
-taken for a name, so that a new one does not leak. Words of a few choices (``Literal``) and numbers hold no names.
+`Run` is walked by its types. What a field of text holds, its type says (`records.Holds`); a field that does not say it
+is taken for a name, so that a new one does not leak. Words of a few choices (``Literal``) and numbers hold no names.
 
 Free text is cut into pieces and led through a tree of all names, the longest name first. Of what is left, everything
 that looks like a path, a file, an address, a qualified or a quoted name is replaced as well. A name that is an ordinary
@@ -18,160 +18,22 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from profiler.base import units
-from profiler.base.records import LiveGpu, Run
+from profiler.base.records import Holds, LiveGpu, Run
 from profiler.kernel_names import mangled, symbols
 from profiler.kernel_names import parse as kernel_name
 
-__all__ = ["FIELDS", "Redaction", "Rule", "redact", "redaction", "text_fields"]
+__all__ = ["UNKNOWN", "Redaction", "redact", "redaction", "text_fields"]
 
 
-class Rule(NamedTuple):
-    """What a field of text holds, and so what becomes of it.
-
-    ``safe`` text stays. ``text`` is prose: names in it are replaced. ``place`` is a name or prose. ``kernel``, ``op``,
-    ``domain``, ``producer``, ``file`` and ``detail`` are names that stay where a vendor made them. Any other kind is a
-    name, which is replaced by that word and a number.
-    """
-
-    kind: str
-
-
-SAFE, TEXT, PLACE = Rule("safe"), Rule("text"), Rule("place")
-KERNEL, OP, DOMAIN, PRODUCER, FILE = Rule("kernel"), Rule("op"), Rule("domain"), Rule("producer"), Rule("file")
-NODE, LAYER, TENSOR, DIM, GRAPH = Rule("node"), Rule("layer"), Rule("tensor"), Rule("dim"), Rule("graph")
-DETAIL, MODEL, UNKNOWN = Rule("detail"), Rule("model"), Rule("text_")
-COMMAND, TAG, DIGEST, MESSAGE = Rule("command"), Rule("tag"), Rule("digest"), Rule("message")
-
-FIELDS: Mapping[str, Rule] = {
-    "ModelInfo.name": MODEL,
-    "ModelInfo.path": FILE,
-    "ModelInfo.sha256": DIGEST,
-    "ModelInfo.opsets:key": DOMAIN,
-    "ModelInfo.producer": PRODUCER,
-    "ModelInfo.assumptions": TEXT,
-    "InputTensor.name": TENSOR,
-    "InputTensor.dtype": SAFE,
-    "InputTensor.declared": DIM,
-    "InputTensor.file": FILE,
-    "InputTensor.values": TEXT,
-    "Tensor.name": TENSOR,
-    "Tensor.dtype": SAFE,
-    "Tensor.shape": DIM,
-    "Backend.name": SAFE,
-    "Backend.reason": TEXT,
-    "Backend.options": TEXT,
-    "Backend.options:key": TEXT,
-    "Device.name": SAFE,
-    "Device.detail": DETAIL,
-    "Device.detail:key": DETAIL,
-    "Run.versions": SAFE,
-    "Run.versions:key": TEXT,
-    "Run.verdict": TEXT,
-    "Run.assumptions": TEXT,
-    "Run.created": SAFE,
-    "Run.tags": TAG,
-    "Ceilings.device": SAFE,
-    "Ceilings.source": TEXT,
-    "Ceilings.measured_at": SAFE,
-    "Ceilings.fp32_flops_by_threads:key": SAFE,
-    "Ceilings.measurements:key": SAFE,
-    "Ceilings.clocks_mhz:key": SAFE,
-    "Roof.tensor_flops_per_s:key": SAFE,
-    "Roof.vector_flops_per_s:key": SAFE,
-    "Roof.special_per_s:key": SAFE,
-    "Roof.dram_out_of_place_bytes_per_s:key": SAFE,
-    "Measurement.what": SAFE,
-    "LedgerRow.cause": TEXT,
-    "LedgerRow.meaning": TEXT,
-    "LayerResult.name": LAYER,
-    "LayerResult.op_type": OP,
-    "LayerResult.role": SAFE,
-    "LayerResult.nodes": NODE,
-    "LayerResult.dtype": SAFE,
-    "LayerResult.reason": TEXT,
-    "LayerResult.shapes": TEXT,
-    "LayerResult.terms:key": SAFE,
-    "Match.layer": LAYER,
-    "Match.kernel": KERNEL,
-    "Match.reason": TEXT,
-    "Work.special:key": SAFE,
-    "Work.dtype": SAFE,
-    "Work.note": TEXT,
-    "NodeResult.name": NODE,
-    "NodeResult.op_type": OP,
-    "NodeResult.graph": GRAPH,
-    "NodeResult.fate": SAFE,
-    "NodeResult.layers": LAYER,
-    "NodeResult.reason": TEXT,
-    "Finding.code": SAFE,
-    "Finding.title": TEXT,
-    "Finding.where": PLACE,
-    "Finding.evidence": TEXT,
-    "Finding.try_": TEXT,
-    "Finding.layers": LAYER,
-    "Unsupported.domain": DOMAIN,
-    "Unsupported.op_type": OP,
-    "Unsupported.reason": TEXT,
-    "EngineFacts.backend": SAFE,
-    "EngineFacts.versions": SAFE,
-    "EngineFacts.versions:key": TEXT,
-    "EngineFacts.device": SAFE,
-    "EngineFacts.era": TEXT,
-    "EngineFacts.precision": TEXT,
-    # From the log of a library, which writes whatever it likes.
-    "EngineFacts.warnings": MESSAGE,
-    "EngineFacts.notes": TEXT,
-    "PlanSummary.fates:key": SAFE,
-    "PlanShare.what": PLACE,
-    "PlanReformat.layer": LAYER,
-    "PlanReformat.origin": TEXT,
-    "PlanReformat.serves": PLACE,
-    "PlanReformat.change": TEXT,
-    "PlanEdge.tensor": TENSOR,
-    "PlanEdge.maker": LAYER,
-    "PlanEdge.readers": LAYER,
-    "PlanEdge.reason": TEXT,
-    "PlanLint.code": SAFE,
-    "PlanLint.layer": LAYER,
-    "PlanLint.what": TEXT,
-    "PlanLint.evidence": TEXT,
-    "PlanLint.try_": TEXT,
-    "PluginCandidate.layer": LAYER,
-    "PluginCandidate.nodes": NODE,
-    "PluginCandidate.kernel": KERNEL,
-    "PluginCandidate.basis": TEXT,
-    "PluginCandidate.why": TEXT,
-    "BarrierPart.what": TEXT,
-    "LadderStep.what": TEXT,
-    "LadderStep.command": COMMAND,
-    "LadderStep.basis": TEXT,
-    "TensorCheck.name": TENSOR,
-    "TensorCheck.dtype": SAFE,
-    "TensorCheck.reason": TEXT,
-    "ClockSummary.reasons:key": SAFE,
-    "ClockSummary.notes": TEXT,
-    "Confirmation.layer": LAYER,
-    "Confirmation.reason": TEXT,
-    "Confirmation.uncounted": KERNEL,
-    "CounterCheck.reason": TEXT,
-    "Timeline.layers": LAYER,
-    "Timeline.names": KERNEL,
-    "Timeline.note": TEXT,
-    "TimelineLane.name": TEXT,
-    "RunGraph.layers": LAYER,
-    "RunGraph.tensor": TENSOR,
-}
-"""What every field of text of a `Run` holds, as ``Record.field``; ``Record.field:key`` is of the keys of a dict.
-
-``Device.name`` and the ceilings are what a result is worth nothing without.
-"""
+UNKNOWN = Holds("text_")
+"""Of a field of text that does not say what it holds: it is taken for a name."""
 
 _FIRST = ("model", "nodes", "layers", "graph", "plan")
 """Fields of a `Run` in the order in which their names are numbered; the others follow as declared."""
@@ -324,19 +186,20 @@ def redaction(run: Run, private: Iterable[str] = ()) -> Redaction:
     return Redaction(found, {word: name for name, word in names.words.items()})
 
 
-def text_fields(record: type[msgspec.Struct] = Run) -> dict[str, Rule]:
+def text_fields(record: type[msgspec.Struct] = Run) -> dict[str, Holds]:
     """Every field of text that ``record`` and the records in it have, with what it is taken for."""
-    fields: dict[str, Rule] = {}
+    fields: dict[str, Holds] = {}
     seen: set[type] = set()
 
     def look(hint: Any, where: str) -> None:
+        rule, hint = _held(hint)
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if hint is str or hint is Any:
-            fields[where] = FIELDS.get(where, UNKNOWN)
+            fields[where] = rule
         elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             if hint not in seen:
                 seen.add(hint)
-                for name, kind in typing.get_type_hints(hint).items():
+                for name, kind in typing.get_type_hints(hint, include_extras=True).items():
                     look(kind, f"{hint.__name__}.{name}")
         elif origin is dict:
             look(arguments[0], f"{where}:key")
@@ -350,9 +213,18 @@ def text_fields(record: type[msgspec.Struct] = Run) -> dict[str, Rule]:
     return fields
 
 
+def _held(hint: Any) -> tuple[Holds, Any]:
+    """What text of that type holds, and the type alone."""
+    rule = UNKNOWN
+    while typing.get_origin(hint) is typing.Annotated:
+        hint, *marks = typing.get_args(hint)
+        rule = next((mark for mark in marks if isinstance(mark, Holds)), rule)
+    return rule, hint
+
+
 # --- the walk over records ------------------------------------------------------------------
 
-_Change = Callable[[str, Rule, str], str]
+_Change = Callable[[str, Holds, str], str]
 """What becomes of a text, by what its field holds; the key of the dict that it is a value of, else ``""``."""
 _Rewrite = Callable[[Any, _Change], Any]
 
@@ -360,19 +232,18 @@ _Rewrite = Callable[[Any, _Change], Any]
 @lru_cache(maxsize=256)
 def _plan(record: type[msgspec.Struct]) -> dict[str, _Rewrite]:
     """How the fields of a record that hold text are rewritten; the others are left out."""
-    found = {name: _rewriter(hint, f"{record.__name__}.{name}") for name, hint in typing.get_type_hints(record).items()}
+    hints = typing.get_type_hints(record, include_extras=True)
+    found = {name: _rewriter(hint, f"{record.__name__}.{name}") for name, hint in hints.items()}
     return {name: rewrite for name, rewrite in found.items() if rewrite is not None}
 
 
 def _rewriter(hint: Any, where: str) -> _Rewrite | None:
+    rule, hint = _held(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is str:
-        rule = FIELDS.get(where, UNKNOWN)
         return lambda value, change: change(value, rule, "")
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _of_record(hint) if _plan(hint) else None
-    if origin is typing.Annotated:
-        return _rewriter(arguments[0], where)
     if origin is dict:
         return _of_dict(arguments, where)
     if origin in (tuple, list):
@@ -395,16 +266,17 @@ def _of_record(kind: type[msgspec.Struct]) -> _Rewrite:
 
 
 def _of_dict(arguments: tuple[Any, ...], where: str) -> _Rewrite | None:
-    key_rule = FIELDS.get(f"{where}:key", UNKNOWN)
-    rule = FIELDS.get(where, UNKNOWN)
-    inner = None if arguments[1] is str else _rewriter(arguments[1], where)
-    if key_rule is SAFE and inner is None and (arguments[1] is not str or rule is SAFE):
+    key_rule, _ = _held(arguments[0])
+    rule, kind = _held(arguments[1])
+    of_text = kind is str
+    inner = None if of_text else _rewriter(arguments[1], where)
+    if key_rule.kind == "safe" and inner is None and (not of_text or rule.kind == "safe"):
         return None
 
     def rewrite(value: Any, change: _Change) -> Any:
         found: dict[str, Any] = {}
         for key, item in value.items():
-            if arguments[1] is str:
+            if of_text:
                 item = change(item, rule, key)  # noqa: PLW2901 - it takes its place
             elif inner is not None:
                 item = inner(item, change)  # noqa: PLW2901
@@ -434,7 +306,8 @@ def _of_union(arguments: tuple[Any, ...], where: str) -> _Rewrite | None:
     for argument in arguments:
         inner = _rewriter(argument, where)
         if inner is not None:
-            options.append((typing.get_origin(argument) or argument, inner))
+            _, kind = _held(argument)
+            options.append((typing.get_origin(kind) or kind, inner))
 
     def rewrite(value: Any, change: _Change) -> Any:
         for kind, inner in options:
@@ -500,7 +373,7 @@ class _Names:
     def _model_word(name: str) -> str:
         return "model.onnx" if name.lower().endswith(".onnx") else "model"
 
-    def collected(self, value: str, rule: Rule, key: str) -> str:  # noqa: ARG002 - as `replaced`
+    def collected(self, value: str, rule: Holds, key: str) -> str:  # noqa: ARG002 - as `replaced`
         """Take note of a name; texts wait until all names are known."""
         kind = rule.kind
         if kind == "kernel":
@@ -554,7 +427,7 @@ class _Names:
             at = at.setdefault(piece, {})
         at.setdefault(_END, word)
 
-    def replaced(self, value: str, rule: Rule, key: str) -> str:
+    def replaced(self, value: str, rule: Holds, key: str) -> str:
         """The text without names."""
         kind = rule.kind
         if kind == "safe":

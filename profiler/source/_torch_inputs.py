@@ -12,6 +12,7 @@ from torch.utils import _pytree
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Tensor
+from profiler.base.units import format_shape
 from profiler.source._torch_module import cause
 from profiler.source.shapes import bind_shapes
 from profiler.source.spec import TORCH_DTYPES, DynamicDim, ExportOptions, ModelSpec
@@ -179,7 +180,7 @@ def try_forward(
         if options.precision and "not implemented for" in str(error):
             return
         tensors = {name: value for name, value in call.arguments.items() if isinstance(value, torch.Tensor)}
-        fed = ", ".join(f"{name}:{_shown(value.shape)} {_dtype_name(value)}" for name, value in tensors.items())
+        fed = ", ".join(f"{name}:{format_shape(value.shape)} {_dtype_name(value)}" for name, value in tensors.items())
         guessed = [
             name
             for name in tensors
@@ -197,10 +198,6 @@ def try_forward(
         else:
             fix = "give --shapes and --dtypes that forward takes, or let the factory return (module, example_inputs)"
         raise UsageError(f"forward of {spec} failed on {fed or 'its inputs'}", why=cause(error), fix=fix) from error
-
-
-def _shown(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape)) or "scalar"
 
 
 def _dtype_name(tensor: Any) -> str:

@@ -60,6 +60,10 @@ class ModelRequest(msgspec.Struct, frozen=True):
         """The spec that is named, or None where a file is; see `parse_spec`."""
         return parse_spec(self.model)
 
+    def at(self, shapes: Mapping[str, tuple[int, ...]]) -> ModelRequest:
+        """The same model at other shapes."""
+        return msgspec.structs.replace(self, export=msgspec.structs.replace(self.export, shapes=dict(shapes)))
+
     @contextmanager
     def opened(self, progress: Callable[[str], None] = lambda _: None) -> Iterator[LoadedModel]:
         """The model read from its file, or exported from its spec to a file that lasts as long as the context.

@@ -15,6 +15,7 @@ import msgspec
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Dim, Tensor
+from profiler.base.units import format_shape
 
 DEFAULT_BATCH = 1
 DEFAULT_SPATIAL = 224
@@ -358,10 +359,7 @@ def _bind_dim(tensor: Tensor, index: int, dim: Dim, batch: int | None, binding: 
 
 def describe(inputs: Sequence[Tensor]) -> str:
     """Inputs with their dimensions, as ``x:Nx3x224x224, mask:?``."""
-    return ", ".join(
-        f"{tensor.name}:" + ("?" if tensor.shape is None else "x".join(map(str, tensor.shape)) or "scalar")
-        for tensor in inputs
-    )
+    return ", ".join(f"{tensor.name}:{format_shape(tensor.shape)}" for tensor in inputs)
 
 
 def example(inputs: Sequence[Tensor]) -> str:
@@ -381,5 +379,5 @@ def example(inputs: Sequence[Tensor]) -> str:
         name = tensor.name
         if any(mark in name for mark in ":,[]'"):
             name = f'"{name}"' if "'" in name else f"'{name}'"
-        parts.append(f"{name}:" + ("x".join(map(str, dims)) or "scalar"))
+        parts.append(f"{name}:{format_shape(dims)}")
     return ",".join(parts)

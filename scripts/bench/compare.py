@@ -45,7 +45,7 @@ from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
 from profiler.compare.latency import latency_change
 from profiler.compare.samples import FEWEST, LOWER_DECILE, MEDIAN, block_length
-from profiler.compare.sides import OneRun, Runs, load_side, side_of
+from profiler.compare.sides import LoadedRun, Runs, load_side, side_of
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
@@ -118,9 +118,9 @@ def make_runs(folder: Path, count: int, duration_s: float) -> None:
             )
 
 
-def runs_of(folder: Path) -> dict[str, list[OneRun]]:
+def runs_of(folder: Path) -> dict[str, list[LoadedRun]]:
     """The runs of each condition that are in a folder."""
-    found: dict[str, list[OneRun]] = {}
+    found: dict[str, list[LoadedRun]] = {}
     for name in CONDITIONS:
         stem = name.replace(" ", "-")
         paths = sorted(folder.glob(f"{stem}-[0-9]*"), key=lambda path: int(path.name.rpartition("-")[2]))
@@ -129,7 +129,7 @@ def runs_of(folder: Path) -> dict[str, list[OneRun]]:
     return found
 
 
-def resampled(run: OneRun, generator: np.random.Generator, stretch: float) -> OneRun:
+def resampled(run: LoadedRun, generator: np.random.Generator, stretch: float) -> LoadedRun:
     """The run as it might have come out: its samples in blocks drawn anew, ``stretch`` times as long."""
     samples = np.zeros(0) if run.samples is None else run.samples
     # Longer than the blocks that `compare` takes, so that what it takes for chance is not made by its own means.
@@ -143,7 +143,7 @@ def resampled(run: OneRun, generator: np.random.Generator, stretch: float) -> On
 
 
 def drawn_side(
-    pool: Sequence[OneRun], places: Iterable[int], generator: np.random.Generator, stretch: float, mark: str = ""
+    pool: Sequence[LoadedRun], places: Iterable[int], generator: np.random.Generator, stretch: float, mark: str = ""
 ) -> Runs:
     """A side of runs, each resampled; ``mark`` makes them other runs than those of the same folders."""
     drawn = [resampled(pool[place], generator, stretch) for place in places]
@@ -151,7 +151,7 @@ def drawn_side(
 
 
 def answers(
-    pools: Mapping[str, Sequence[OneRun]],
+    pools: Mapping[str, Sequence[LoadedRun]],
     later: str,
     runs: int,
     repeats: int,
@@ -188,7 +188,7 @@ def answers(
     return found, widths
 
 
-def causes(pools: Mapping[str, Sequence[OneRun]], later: str, runs: int, repeats: int, seed: int) -> Counter[str]:
+def causes(pools: Mapping[str, Sequence[LoadedRun]], later: str, runs: int, repeats: int, seed: int) -> Counter[str]:
     """The largest row of the ledger, over some draws of whole runs."""
     generator = np.random.default_rng(seed)
     found: Counter[str] = Counter()
@@ -203,11 +203,11 @@ def causes(pools: Mapping[str, Sequence[OneRun]], later: str, runs: int, repeats
     return found
 
 
-def median_of(pool: Sequence[OneRun]) -> float:
+def median_of(pool: Sequence[LoadedRun]) -> float:
     return statistics.median(run.run.latency.median_ns for run in pool)
 
 
-def print_spread(pools: Mapping[str, Sequence[OneRun]]) -> None:
+def print_spread(pools: Mapping[str, Sequence[LoadedRun]]) -> None:
     """What runs of the same thing differ by."""
     print("\nspread of runs of the same thing (standard deviation over mean; 1.48 median deviations over median)")
     for name, pool in pools.items():
@@ -225,7 +225,7 @@ def robust(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
     return 1.4826 * float(np.median(np.abs(values - middle))) / middle
 
 
-def layer_spread(pool: Sequence[OneRun]) -> float:
+def layer_spread(pool: Sequence[LoadedRun]) -> float:
     """Median over the layers of their spread from run to run, those of a microsecond and more."""
     times: dict[str, list[int]] = {}
     for run in pool:
@@ -239,7 +239,7 @@ def layer_spread(pool: Sequence[OneRun]) -> float:
     return statistics.median(spreads) if spreads else float("nan")
 
 
-def evaluate(pools: Mapping[str, Sequence[OneRun]], repeats: int, draws: int, seed: int) -> bool:
+def evaluate(pools: Mapping[str, Sequence[LoadedRun]], repeats: int, draws: int, seed: int) -> bool:
     """Print a table; whether all goals are met."""
     good = True
     print(f"\n{'pair':<22}{'runs':>5}{'right':>8}{'not sig.':>10}{'wrong':>8}{'interval':>12}   goal")
@@ -290,7 +290,7 @@ def evaluate(pools: Mapping[str, Sequence[OneRun]], repeats: int, draws: int, se
     return good
 
 
-def _truth(pools: Mapping[str, Sequence[OneRun]], later: str, stretch: float) -> str:
+def _truth(pools: Mapping[str, Sequence[LoadedRun]], later: str, stretch: float) -> str:
     if later == BASE:
         return "slower" if stretch > 1 else "not significant"
     apart = median_of(pools[later]) / median_of(pools[BASE]) - 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.align.counters import function, lead
+from profiler.align.counters import align_counters, function
 from profiler.base.kernel_counters import KernelCounters
 from profiler.base.records import LayerResult, Match
 from profiler.capture.ncu.csv import parse_counters
@@ -38,7 +38,7 @@ def read(found: object) -> dict[str, float | None]:
 
 
 def test_a_name_that_one_layer_runs_is_that_layers() -> None:
-    led = lead(launches("a", "b", "a"), [layer("one", ("a", 1)), layer("two", ("b", 1))])
+    led = align_counters(launches("a", "b", "a"), [layer("one", ("a", 1)), layer("two", ("b", 1))])
     # Two inferences of `a`: their mean stands for one.
     assert read(led.layers) == {"one": 2, "two": 2}
     assert [(one.launches, one.launched, one.confidence) for one in led.layers] == [(2, 1, "exact"), (1, 1, "exact")]
@@ -46,7 +46,7 @@ def test_a_name_that_one_layer_runs_is_that_layers() -> None:
 
 
 def test_what_an_inference_launches_several_times_is_summed() -> None:
-    led = lead(launches("a", "a", "a"), [layer("one", ("a", 30), ("b", 10))], inferences=10)
+    led = align_counters(launches("a", "a", "a"), [layer("one", ("a", 30), ("b", 10))], inferences=10)
     (one,) = led.layers
     assert (one.dram_read, one.launched, one.uncounted) == (6, 3, ("b",))
 
@@ -63,19 +63,19 @@ def test_what_an_inference_launches_several_times_is_summed() -> None:
     ],
 )
 def test_names_are_one_however_they_are_printed(captured: str, printed: str, confidence: str) -> None:
-    led = lead(launches(printed), [layer("one", (captured, 1)), layer("two", ("another_kernel", 1))])
+    led = align_counters(launches(printed), [layer("one", (captured, 1)), layer("two", ("another_kernel", 1))])
     assert [(one.layer, one.confidence) for one in led.layers] == [("one", confidence)]
 
 
 def test_another_instance_of_a_template_is_not_taken_for_it() -> None:
     layers = [layer("one", ("void cutlass::Kernel2<A>(P)", 1), blocks=80, threads=256)]
-    led = lead(launches("void cutlass::Kernel2<B>(P)", grid=(7, 1, 1)), layers)
+    led = align_counters(launches("void cutlass::Kernel2<B>(P)", grid=(7, 1, 1)), layers)
     assert (led.layers, led.unknown) == ((), ("void cutlass::Kernel2<B>(P)",))
 
 
 def test_blocks_and_threads_tell_layers_of_one_kernel_apart() -> None:
     layers = [layer("one", ("a", 1), blocks=80, threads=256), layer("two", ("a", 1), blocks=40, threads=256)]
-    led = lead([*launches("a", grid=(40, 1, 1)), *launches("a", "a", grid=(20, 4, 1))], layers)
+    led = align_counters([*launches("a", grid=(40, 1, 1)), *launches("a", "a", grid=(20, 4, 1))], layers)
     assert read(led.layers) == {"one": 1.5, "two": 1}
     assert {one.reason for one in led.layers} == {"its name, its blocks and threads"}
 
@@ -83,7 +83,7 @@ def test_blocks_and_threads_tell_layers_of_one_kernel_apart() -> None:
 def test_launches_are_dealt_out_in_execution_order() -> None:
     layers = [layer("last", ("a", 10)), layer("first", ("a", 20))]
     six = launches("a", "a", "a", "a", "a", "a")
-    led = lead(six, layers, inferences=10, order=["first", "between", "last"])
+    led = align_counters(six, layers, inferences=10, order=["first", "between", "last"])
     # first, first, last; first, first, last.
     assert read(led.layers) == {"first": (1 + 2 + 4 + 5) / 4 * 2, "last": 4.5}
     assert {one.confidence for one in led.layers} == {"inferred"}
@@ -92,14 +92,14 @@ def test_launches_are_dealt_out_in_execution_order() -> None:
 def test_processes_are_dealt_out_apart() -> None:
     layers = [layer("one", ("a", 1)), layer("two", ("a", 1))]
     mixed = [*launches("a", process=1), *launches("a", "a", process=2), *launches("a", process=1)]
-    led = lead(mixed, layers, order=["one", "two"])
+    led = align_counters(mixed, layers, order=["one", "two"])
     assert read(led.layers) == {"one": 1, "two": 1.5}
 
 
 @pytest.mark.parametrize(("number", "order"), [(3, ["one", "two"]), (2, []), (2, ["one"])])
 def test_what_does_not_fit_is_said_and_not_guessed(number: int, order: list[str]) -> None:
     layers = [layer("one", ("a", 1)), layer("two", ("a", 1)), layer("three", ("b", 1))]
-    led = lead(launches(*["a"] * number, "b", "c"), layers, order=order)
+    led = align_counters(launches(*["a"] * number, "b", "c"), layers, order=order)
     assert [one.layer for one in led.layers] == ["three"]
     (said,) = led.ambiguous
     assert "one, two" in said
@@ -115,7 +115,7 @@ def test_whole_inferences_are_led_to_the_layers_that_made_them(names: list[str],
     """Each layer launches one kernel; each launch reads as many bytes as its layer's place in the inference."""
     layers = [layer(f"layer {at}", (name, 1)) for at, name in enumerate(names)]
     made = [counted(name, read=at + 1) for _ in range(inferences) for at, name in enumerate(names)]
-    led = lead(parse_counters(ncu_csv(made), "x"), layers, order=[one.name for one in layers])
+    led = align_counters(parse_counters(ncu_csv(made), "x"), layers, order=[one.name for one in layers])
     assert read(led.layers) == {one.name: at + 1 for at, one in enumerate(layers)}
     assert sum(one.launches for one in led.layers) == len(made)
     assert led.ambiguous == led.unknown == ()
@@ -124,7 +124,7 @@ def test_whole_inferences_are_led_to_the_layers_that_made_them(names: list[str],
 def test_a_counter_that_one_launch_lacks_is_not_told() -> None:
     two = launches("a", "b")
     lacking = msgspec.structs.replace(two[1], counters={})
-    (one,) = lead([two[0], lacking], [layer("one", ("a", 1), ("b", 1))]).layers
+    (one,) = align_counters([two[0], lacking], [layer("one", ("a", 1), ("b", 1))]).layers
     assert (one.dram_read, one.duration_ns, one.tensor_cores) == (None, None, None)
 
 

@@ -22,7 +22,7 @@ from profiler.base.records import MatchConfidence, MatchedLayer, PlanLayer, Plan
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from profiler.capture.nsys.trace import read_trace
 from tests.fakes import trace_factory
-from tests.fakes.support import CAPTURES, refused
+from tests.fakes.support import H100, needs_captures, refused
 from tests.fakes.trace_factory import ERAS, Layer, Process, Truth, write_trace
 
 ENQUEUE = "ExecutionContext::enqueue"
@@ -835,11 +835,9 @@ def test_engines_of_all_sorts_are_led_back_in_full(data: st.DataObject) -> None:
 # --- a real capture --------------------------------------------------------------------------
 
 
+@needs_captures
 def test_a_real_capture_of_two_gpus() -> None:
-    path = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
-    if not path.is_file():
-        pytest.skip(f"{path} is not here")
-    trace = read_trace(path)
+    trace = read_trace(H100)
     aligned = align_trace(trace, None)
     check_laws(trace, aligned)
     kernels = trace.work[trace.work["kind"] == "kernel"]

@@ -24,7 +24,7 @@ from profiler.base.records import Layer, Node, NodeFate, Op, Tensor
 from profiler.engine.onnxruntime import build_ort_cpu
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import load_model, source_of
-from tests.fakes.support import CAPTURES, SAMPLES, real_models
+from tests.fakes.support import SAMPLES, captured, needs_captures, real_models
 
 HEAVY = {"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "ConvInteger", "MatMulInteger"}
 """Ops that no backend computes twice or drops."""
@@ -167,7 +167,7 @@ def test_every_node_of_a_real_model_has_a_fate_and_heavy_nodes_have_one_layer(pa
         assert layer.nodes or layer.role == "layout", f"{layer.name} computes no node"
 
 
-@pytest.mark.skipif(not (CAPTURES / "onnx").is_dir(), reason="../shared/captures is not at hand")
+@needs_captures
 def test_the_captured_models_are_among_the_real_ones() -> None:
     stems = {path.stem for path in real_models()}
     assert {"RFB-320_simplified", "silero_vad_16k_op15", "polygraphy__residual_block", "polygraphy__qdq_conv"} <= stems
@@ -185,9 +185,8 @@ def test_each_layer_of_a_light_model_takes_no_more_convolutions_than_it_does() -
         assert len(own) <= (layer.op.op_type in ("Conv", "FusedConv")), layer
 
 
-@pytest.mark.skipif(not (CAPTURES / "onnx").is_dir(), reason="../shared/captures is not at hand")
 def test_the_sum_of_a_residual_block_is_in_the_convolution_that_reads_the_summand() -> None:
-    found = match(CAPTURES / "onnx" / "polygraphy__residual_block.onnx")
+    found = match(captured("onnx", "polygraphy__residual_block.onnx"))
     owner = found.layer_of("Sum_14")
     fused = [layer for layer in found.layers if len(layer.op.inputs) > 3 and layer.op.inputs[3] is not None]
     assert [owner.name] == [layer.name for layer in fused] or owner.op.op_type in ("Sum", "Add")

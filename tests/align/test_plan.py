@@ -27,7 +27,8 @@ from profiler.base.records import (
 )
 from profiler.engine.inspector import parse_one_line, read_layer_info
 from profiler.source.load import load_model, source_of
-from tests.fakes.support import CAPTURES, SAMPLES
+from tests.fakes.engine_factory import ENGINES, layers_of
+from tests.fakes.support import SAMPLES, captured
 
 LOGS = Path(__file__).parents[1] / "engine" / "data"
 PLANS = Path(__file__).parents[1] / "cost" / "data"
@@ -195,12 +196,9 @@ CAPTURED = [
 ]
 
 
-@pytest.mark.parametrize("name", CAPTURED)
-def test_captures_without_their_model(name: str) -> None:
-    path = CAPTURES / name
-    if not path.exists():
-        pytest.skip(f"{path} is not at hand")
-    plan = read_layer_info(path)
+@pytest.mark.parametrize("name", [*ENGINES, *CAPTURED])
+def test_plans_without_their_model(name: str, tmp_path: Path) -> None:
+    plan = read_layer_info(layers_of(name, tmp_path) if name in ENGINES else captured(name))
     matched, fates = match_plan((), plan)
     assert fates == ()
     assert len(matched) == len(plan.layers)
@@ -221,10 +219,7 @@ def test_captures_without_their_model(name: str) -> None:
 
 def test_a_capture_with_the_model_it_is_of() -> None:
     """The layers of a real plan of TensorRT 8, and a model that has the nodes that their names spell out."""
-    path = CAPTURES / CAPTURED[1]
-    if not path.exists():
-        pytest.skip(f"{path} is not at hand")
-    plan = read_layer_info(path)
+    plan = read_layer_info(captured(CAPTURED[1]))
     conv = next(one for one in plan.layers if one.name.startswith("conv1.weight + QuantizeLinear_7 + Conv_9"))
     nodes = [
         node("QuantizeLinear_2", "QuantizeLinear", "input.1", "onnx::DequantizeLinear_125", weights="s"),

@@ -10,7 +10,7 @@ import pytest
 from profiler.analysis.counters import confirmed, flagged
 from profiler.base.records import Backend, Coverage, Device, Finding, Latency, LayerResult, Match, ModelInfo, Run
 from profiler.capture.ncu.csv import parse_counters
-from profiler.diagnose import JUDGE, Case, Judge
+from profiler.diagnose import THRESHOLDS
 from tests.fakes.ncu_factory import counted, ncu_csv
 from tests.fakes.support import fixed_ceilings
 
@@ -67,26 +67,14 @@ def test_nothing_lost_is_nothing_to_count() -> None:
     assert flagged(run_of(*LAYERS[2:]), 3) == ([], 0)
 
 
-def test_launches_are_dealt_out_by_the_order_of_the_case() -> None:
-    """The run ranks its layers by what they lost, the case has them as they are executed."""
-    late, early = layer("late", 900, ("k", 10, 50)), layer("early", 1, ("k", 10, 50))
-    run = run_of(late, early)
-    case = Case(
-        layers=(early, late), engine={}, latency=ONCE, profiled=ONCE, coverage=run.coverage, ceilings=run.ceilings,
-        ledger=(), clock_resolution_ns=1, profiled_gap_ns=0,
-    )  # fmt: skip
+def test_launches_are_dealt_out_in_execution_order() -> None:
+    """The run ranks its layers by what they lost, the counters come as the layers are executed."""
+    run = run_of(layer("late", 900, ("k", 10, 50)), layer("early", 1, ("k", 10, 50)))
     launches = parse_counters(ncu_csv([counted("k", ns=10), counted("k", ns=20)]), "x")
-    cases: list[Case] = []
-
-    def analyse(judge: Judge) -> Run:
-        judge.takes(case)
-        return run
-
-    found = confirmed(launches, Judge(seen=cases.append), analyse)
+    found = confirmed(run, launches, ["early", "late"], THRESHOLDS)
     assert {one.layer: one.counted_ns for one in found.confirmations} == {"early": 10, "late": 20}
-    assert [one.name for one in cases[0].layers] == ["early", "late"]
-    # Without the case nothing tells the order, and that is said.
-    blind = confirmed(launches, JUDGE, lambda _: run)
+    # Without the order nothing tells which is which, and that is said.
+    blind = confirmed(run, launches, [], THRESHOLDS)
     assert blind.confirmations == ()
     assert any(
         "counters that are left out: 2 launches of k may be of late, early" in note for note in blind.assumptions

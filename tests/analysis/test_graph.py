@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.analysis.graph import graph_of_layers, graph_of_plan
-from profiler.base.records import Layer, Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
+from profiler.analysis.graph import graph_of_plan
+from profiler.base.records import Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
 
 
 def tensors(names: Sequence[str]) -> tuple[Tensor, ...]:
@@ -11,20 +11,26 @@ def tensors(names: Sequence[str]) -> tuple[Tensor, ...]:
     return tuple(Tensor(name=name, dtype="fp32", shape=(16,), constant=name.isupper()) for name in names)
 
 
-def layer(name: str, reads: str, writes: str) -> Layer:
-    return Layer(name=name, op=Op(op_type="Add", inputs=tensors(reads.split()), outputs=tensors(writes.split())))
-
-
 def node(name: str, reads: str, writes: str, graph: str = "") -> Node:
     op = Op(op_type="Add", inputs=tensors(reads.split()), outputs=tensors(writes.split()))
     return Node(name=name, original_name=name, graph=graph, op=op)
 
 
-def plan_layer(name: str, reads: str, writes: str) -> PlanLayer:
-    def given(names: str) -> tuple[PlanTensor, ...]:
-        return tuple(PlanTensor(name=one, dims=(16,), dtype="fp16") for one in names.split())
+def layer(name: str, reads: str, writes: str) -> PlanLayer:
+    def given(names: str) -> list[PlanTensor]:
+        return [PlanTensor(name=tensor, dims=(16,), dtype="fp16") for tensor in names.split()]
 
-    return PlanLayer(name=name, kind="kgen", inputs=given(reads), outputs=given(writes))
+    return PlanLayer(
+        name=name,
+        kind="kgen",
+        inputs=tuple(tensor for tensor in given(reads) if not tensor.name.isupper()),
+        constants=tuple(tensor for tensor in given(reads) if tensor.name.isupper()),
+        outputs=tuple(given(writes)),
+    )
+
+
+def graph(*layers: PlanLayer) -> RunGraph:
+    return graph_of_plan(layers, [layer.name for layer in layers], [])
 
 
 def layer_edges(graph: RunGraph) -> list[tuple[str, str, str, int]]:
@@ -33,26 +39,23 @@ def layer_edges(graph: RunGraph) -> list[tuple[str, str, str, int]]:
 
 
 def test_an_edge_is_a_tensor_that_one_layer_writes_and_another_reads() -> None:
-    found = graph_of_layers([layer("a", "x W", "t"), layer("b", "t", "u"), layer("c", "t u", "y")], [])
-    assert layer_edges(found) == [("a", "b", "t", 64), ("a", "c", "t", 64), ("b", "c", "u", 64)]
+    found = graph(layer("a", "x W", "t"), layer("b", "t", "u"), layer("c", "t u", "y"))
+    assert layer_edges(found) == [("a", "b", "t", 32), ("a", "c", "t", 32), ("b", "c", "u", 32)]
 
 
 def test_of_a_name_written_twice_the_last_writer_before_the_reader_counts() -> None:
-    plan = [plan_layer("a", "x", "t"), plan_layer("b", "t", "t"), plan_layer("c", "t", "y"), plan_layer("d", "y", "t")]
-    found = graph_of_plan(plan, ["a", "b", "c", "d"], [])
+    found = graph(layer("a", "x", "t"), layer("b", "t", "t"), layer("c", "t", "y"), layer("d", "y", "t"))
     assert layer_edges(found) == [("a", "b", "t", 32), ("b", "c", "t", 32), ("c", "d", "y", 32)]
 
 
 def test_what_a_loop_hands_to_its_next_round_is_no_edge() -> None:
-    assert layer_edges(graph_of_layers([layer("a", "state", "t"), layer("b", "t", "state")], [])) == [
-        ("a", "b", "t", 64)
-    ]
+    assert layer_edges(graph(layer("a", "state", "t"), layer("b", "t", "state"))) == [("a", "b", "t", 32)]
 
 
 def test_unknown_bytes_are_not_zero() -> None:
     unknown = PlanTensor(name="t", dims=(-1,), dtype="fp16")
-    plan = [PlanLayer(name="a", kind="k", outputs=(unknown,)), PlanLayer(name="b", kind="k", inputs=(unknown,))]
-    assert graph_of_plan(plan, ["a", "b"], []).nbytes == (-1,)
+    made = PlanLayer(name="a", kind="k", outputs=(unknown,))
+    assert graph(made, PlanLayer(name="b", kind="k", inputs=(unknown,))).nbytes == (-1,)
 
 
 def test_nodes_of_a_subgraph_read_from_the_graphs_around_it() -> None:
@@ -63,7 +66,7 @@ def test_nodes_of_a_subgraph_read_from_the_graphs_around_it() -> None:
         node("deep", "t u", "v", "/block/If/then_branch/Loop_1/body"),
         node("outside", "u y", "z"),
     ]
-    found = graph_of_layers([], nodes)
+    found = graph_of_plan([], [], nodes)
     pairs = [
         (nodes[maker].name, nodes[reader].name) for maker, reader in zip(found.node_from, found.node_to, strict=True)
     ]
@@ -71,4 +74,4 @@ def test_nodes_of_a_subgraph_read_from_the_graphs_around_it() -> None:
 
 
 def test_a_constant_that_a_layer_computes_is_read_from_it() -> None:
-    assert layer_edges(graph_of_layers([layer("a", "W", "T"), layer("b", "T", "y")], [])) == [("a", "b", "T", 64)]
+    assert layer_edges(graph(layer("a", "W", "T"), layer("b", "T", "y"))) == [("a", "b", "T", 32)]

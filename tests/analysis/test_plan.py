@@ -13,7 +13,7 @@ from profiler.base.errors import UsageError
 from profiler.engine.inspector import read_layer_info
 from profiler.estimate.cache import Access
 from profiler.hardware import gpus
-from profiler.report.plan import render_json
+from profiler.report import render
 from profiler.source.load import load_model, source_of
 from tests.fakes.support import SAMPLES, refused
 
@@ -77,7 +77,7 @@ def test_an_edge_in_a_loop_saves_in_every_round(priced: PricedPlan) -> None:
 
 def test_a_document_of_build_is_layer_information(priced: PricedPlan, tmp_path: Path) -> None:
     file = tmp_path / "build.json"
-    file.write_text(render_json(priced.document))
+    file.write_text(render(priced.document, "json"))
     before, after = read_layer_info(LSTM), read_layer_info(file)
     assert after.layers == before.layers
     assert after.bindings == before.bindings

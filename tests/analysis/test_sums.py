@@ -16,15 +16,13 @@ from profiler.flows.predict.on_gpus import Settings
 from profiler.flows.report import render
 from profiler.hardware import gpus
 from tests.fakes.stats_factory import write_stats
-from tests.fakes.support import CAPTURES, ROOT, SAMPLES, refused
+from tests.fakes.support import H100, ROOT, SAMPLES, needs_captures, refused
 from tests.fakes.trace_factory import ENGINE, Layer, Process, Work, write_trace
 
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
 ONNX = SAMPLES / "resnet_tiny.onnx"
 ITERATIONS = 5
 IDLE = ("signal", "wait", "shape_call")
-H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
-needs_captures = pytest.mark.skipif(not H100.is_file(), reason=f"no captures in {CAPTURES}")
 
 
 def layers_of_plan() -> tuple[Layer, ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from profiler.align.gpu_kernels import align_trace
 from profiler.analysis import timeline
-from profiler.analysis.run import layer_names
+from profiler.analysis.plan import layer_names
 from profiler.analysis.timeline import timeline_of_kernels, timeline_of_trace
 from profiler.base.records import KERNEL_COLUMNS
 from profiler.capture.nsys.trace import read_trace

@@ -15,7 +15,7 @@ from profiler.flows.analyze import Files, analyze, exported, gpu_in, sort_files
 from profiler.flows.predict.on_gpus import Settings
 from profiler.flows.report import render
 from profiler.hardware import gpus
-from tests.fakes.support import CAPTURES, ROOT, SAMPLES, refused
+from tests.fakes.support import H100, ROOT, SAMPLES, needs_captures, refused
 from tests.fakes.trace_factory import ERAS, Layer, Process, Work, write_trace
 
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
@@ -206,10 +206,9 @@ def test_files_are_told_apart_and_contradictions_refused(trace: Path, tmp_path: 
     assert "without layer information" in refused(alone.value)
 
 
-@pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures in {CAPTURES}")
+@needs_captures
 def test_a_capture_of_pytorch_on_two_gpus() -> None:
-    path = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
-    runs = [analyze(Files(layers=None, nsys=path), [gpus.find("h100-sxm5")], Settings(), device=gpu) for gpu in (0, 1)]
+    runs = [analyze(Files(layers=None, nsys=H100), [gpus.find("h100-sxm5")], Settings(), device=gpu) for gpu in (0, 1)]
     for run in runs:
         assert isinstance(run, Run)
         kernels = [kernel for layer in run.layers for kernel in layer.kernels]

@@ -11,10 +11,10 @@ import onnx
 import pytest
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
+from profiler import report
 from profiler.analysis.work import count_runs
 from profiler.base.records import Inspection
 from profiler.flows.inspect import inspect
-from profiler.report import inspection as report
 from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES
 
@@ -58,7 +58,7 @@ def test_of_an_if_the_larger_branch_counts(tmp_path: Path) -> None:
     found = inspected(tmp_path, graph)
     assert (found.total.tensor_flops, found.total.bound) == (3 * PRODUCT, "upper")
     assert "the branch with more work" in found.total.note
-    assert "at most" in report.render_text(found)
+    assert "at most" in report.render(found)
 
 
 def loop(trips: int | None, cond: bool) -> GraphProto:
@@ -129,7 +129,7 @@ def test_a_quantised_model_multiplies_integers() -> None:
     found = inspect(ModelRequest.of(SAMPLES / "qdq_cnn.onnx"))
     assert set(found.macs_by_dtype) == {"int8"}
     assert sum(found.macs_by_dtype.values()) == found.total.macs
-    assert "MAC in int8" in report.render_text(found)
+    assert "MAC in int8" in report.render(found)
 
 
 def test_nodes_without_a_price_make_the_total_a_lower_bound(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_nodes_without_a_price_make_the_total_a_lower_bound(tmp_path: Path) -> N
     assert (found.total.tensor_flops, found.total.bound) == (PRODUCT, "lower")
     assert "without a price, which are not counted: 1" in found.total.note
     assert [(missing.op_type, missing.reason) for missing in found.unsupported] == [("Snake", "no cost function")]
-    assert "at least" in report.render_text(found)
+    assert "at least" in report.render(found)
 
 
 def test_alike_nodes_have_one_price_and_others_their_own(tmp_path: Path) -> None:
@@ -159,4 +159,4 @@ def test_alike_nodes_have_one_price_and_others_their_own(tmp_path: Path) -> None
 
 def test_inspection_is_the_same_twice() -> None:
     first, second = (inspect(ModelRequest.of(SAMPLES / "transformer_block.onnx")) for _ in range(2))
-    assert report.render_json(first) == report.render_json(second)
+    assert report.render(first, "json") == report.render(second, "json")

@@ -15,7 +15,7 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
 from profiler.base.trace_file import FACTS_FILE, TABLES, has_trace, load_trace, save_trace, table_file
 from profiler.capture.nsys.trace import read_trace as read_nsys
-from tests.fakes.support import CAPTURES, refused
+from tests.fakes.support import H100, needs_captures, refused
 
 NAMES = {"work": ("kind", "name", "short_name"), "launches": ("name",), "ranges": ("domain", "name", "style")}
 NARROW: dict[str, type[np.signedinteger[Any]]] = {
@@ -96,11 +96,9 @@ def test_a_second_trace_replaces_the_first(
     assert_same(load_trace(folder), second)
 
 
+@needs_captures
 def test_a_real_capture_comes_back(tmp_path: Path) -> None:
-    path = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
-    if not path.is_file():
-        pytest.skip(f"{path} is not here")
-    trace = read_nsys(path)
+    trace = read_nsys(H100)
     save_trace(trace, tmp_path)
     assert_same(load_trace(tmp_path), trace)
 

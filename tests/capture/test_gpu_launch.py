@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import sys
@@ -34,12 +35,11 @@ from profiler.runtime.ort_session import SessionRequest
 from tests.fakes.fake_gpu_worker import CLEAN, UNDER
 from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys
 from tests.fakes.fake_nvml import SM, STEADY, UUID, FakeNvml, drivers
-from tests.fakes.support import CAPTURES, ROOT, one_at_a_time, refused
+from tests.fakes.support import H100, ROOT, needs_captures, one_at_a_time, refused
 from tests.fakes.trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""
-H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
 WORKER = "tests.fakes.fake_gpu_worker"
 INJECTED = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 
@@ -259,7 +259,7 @@ def test_the_command_that_is_kept_is_the_one_that_ran(fake: FakeNsys, bench: Ben
     assert list(found.command) == [str(fake.path), *ran]
     assert found.command[-2:-1] == (WORKER,)
     assert str(bench.run / "nsys") in found.command
-    assert (bench.run / "nsys.log").read_text().startswith(f"$ {fake.path} profile ")
+    assert (bench.run / "nsys.log").read_text().startswith(f"$ {shlex.quote(str(fake.path))} profile ")
 
 
 def test_each_phase_is_asked_for_by_itself(fake: FakeNsys, bench: Bench) -> None:
@@ -325,7 +325,7 @@ def test_few_durations_show_no_step(fake: FakeNsys, bench: Bench) -> None:
     assert step_of(np.asarray([1024, 2048, 4096]), fake, bench) == 1
 
 
-@pytest.mark.skipif(not H100.is_file(), reason="the captures by others are not at hand")
+@needs_captures
 def test_the_step_of_a_real_h100() -> None:
     assert gpu_launch._clock_step_ns(read_trace(H100)) == 32
 
@@ -746,7 +746,7 @@ def test_a_trace_of_before_is_not_taken_for_this_one(bench: Bench, with_cupti: N
 def gone(pid: int) -> bool:
     def alive() -> bool:
         try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
         except OSError:
             return False
 

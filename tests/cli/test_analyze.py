@@ -14,16 +14,13 @@ from typer.testing import CliRunner, Result
 from profiler.cli import analyze as command
 from profiler.cli import app
 from profiler.engine.inspector import read_layer_info
-from tests.fakes.support import CAPTURES, ROOT, SAMPLES
+from tests.fakes.engine_factory import RESNET, files_of
+from tests.fakes.support import ROOT, SAMPLES
 
 assert command.analyze is not None  # importing it registers the command
 
 LOG = str(ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log")
-RESNET = str(SAMPLES / "resnet_tiny.onnx")
-FP16 = CAPTURES / "layer_info" / "trex__examples__pytorch__resnet__A100__fp16__resnet.onnx.engine"
-TREX = [f"{FP16}.{part}.json" for part in ("graph", "profile", "timing")]
-
-captures = pytest.mark.skipif(not Path(TREX[0]).is_file(), reason=f"no {TREX[0]}")
+RESNET_TINY = str(SAMPLES / "resnet_tiny.onnx")
 
 
 def trtprof(*arguments: str) -> Result:
@@ -47,7 +44,7 @@ def times(tmp_path: Path) -> str:
 
 
 def test_the_report_in_the_terminal(profile: str, times: str) -> None:
-    done = trtprof(LOG, profile, times, "--onnx", RESNET, "--batch", "2", "--gpu", "rtx-4090")
+    done = trtprof(LOG, profile, times, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
@@ -63,17 +60,23 @@ def test_the_report_in_the_terminal(profile: str, times: str) -> None:
     assert "next: the same command with -o report.html" in done.stderr
 
 
-@captures
-def test_the_capture_of_an_a100() -> None:
-    done = trtprof(*TREX, "--gpu", "A100 80GB PCIe")
+@pytest.mark.parametrize(
+    ("engine", "measured", "given"),
+    [
+        ("fp16", "measured  100 us median  p99 100 us", "image 8x3x256x256 fp32"),
+        (RESNET, "measured  862 us median  p99 871 us", "input.1 32x3x224x224 fp32"),
+    ],
+)
+def test_an_engine_of_a_file_a_kind(engine: str, measured: str, given: str, tmp_path: Path) -> None:
+    done = trtprof(*map(str, filter(None, files_of(engine, tmp_path))), "--gpu", "A100 80GB PCIe")
     assert done.exit_code == 0, done.output
-    assert "measured  862 us median  p99 871 us" in done.stdout
+    assert measured in done.stdout
     assert "reformats: 2, by origin" in done.stdout
-    assert "input.1 32x3x224x224 fp32" in done.stdout
+    assert given in done.stdout
 
 
 def test_without_times_it_is_said_to_be_a_sum(profile: str) -> None:
-    done = trtprof(LOG, profile, "--onnx", RESNET, "--batch", "2", "--gpu", "rtx-4090")
+    done = trtprof(LOG, profile, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090")
     assert "580 us in layers  their sum, not an end-to-end latency" in done.stdout
     assert "adds up to the sum of the layers" in done.stdout
     assert "no end-to-end times" in " ".join(done.stdout.split())
@@ -108,7 +111,7 @@ def test_ceilings_are_those_asked_for(profile: str) -> None:
 
 
 def test_every_suffix_is_written_and_nothing_overwritten(profile: str, tmp_path: Path) -> None:
-    asked = [LOG, profile, "--onnx", RESNET, "--batch", "2", "--gpu", "rtx-4090"]
+    asked = [LOG, profile, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090"]
     files = [tmp_path / f"report.{suffix}" for suffix in ("html", "json", "csv", "txt")]
     out = [part for file in files for part in ("-o", str(file))]
     done = trtprof(*asked, *out)
@@ -132,7 +135,7 @@ def test_every_suffix_is_written_and_nothing_overwritten(profile: str, tmp_path:
 
 def test_without_a_profile_the_layers_are_predicted(tmp_path: Path) -> None:
     files = [tmp_path / f"roofline.{suffix}" for suffix in ("svg", "md", "json")]
-    done = trtprof(LOG, "--onnx", RESNET, "--batch", "2", "--gpu", "rtx-4090,l4",
+    done = trtprof(LOG, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090,l4",
                    *(part for file in files for part in ("-o", str(file))))  # fmt: skip
     assert done.exit_code == 0, done.output
     found = json.loads(files[2].read_text())
@@ -148,7 +151,7 @@ def test_without_a_profile_the_layers_are_predicted(tmp_path: Path) -> None:
         (("LOG", "PROFILE", "--gpu", "rtx-4909"), "rtx-4090"),
         (("LOG", "PROFILE", "--gpu", "rtx-4090,l4"), "one GPU must be named"),
         (("LOG", "PROFILE", "--gpu", "l4", "--format", "pdf"), "no report format 'pdf'"),
-        (("LOG", "--gpu", "l4", "--format", "html"), "known: text, json, csv, markdown"),
+        (("LOG", "--gpu", "l4", "--format", "sarif"), "known: csv, html, json, markdown"),
         (("LOG", "PROFILE", "--gpu", "l4", "-o", "r.docx"), "no report format for the file"),
         (("LOG", "PROFILE", "--gpu", "l4", "--ceiling", "drum=3e12"), "'drum'"),
         (("LOG", "PROFILE", "--gpu", "l4", "--accumulate", "int32"), "fp32 or fp16"),
@@ -183,7 +186,7 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_the_log_may_name_the_gpu(profile: str, tmp_path: Path) -> None:
     log = tmp_path / "trtexec.log"
-    log.write_text("[I] Selected Device: NVIDIA L4\n" + Path(LOG).read_text())
+    log.write_text("[I] Selected Device: NVIDIA L4\n" + Path(LOG).read_text(encoding="utf-8"))
     done = trtprof(str(log), profile, "--format", "json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["device"]["name"] == "L4"

@@ -28,13 +28,12 @@ from profiler.cli import app
 from profiler.engine.inspector import read_layer_info
 from tests.fakes.fake_nsys import FakeNsys
 from tests.fakes.stats_factory import write_stats
-from tests.fakes.support import CAPTURES, ROOT
+from tests.fakes.support import H100, ROOT, needs_captures
 from tests.fakes.trace_factory import COPIES, KERNELS, NVTX, SETS, Layer, Process, Work, write_trace
 
 assert command.analyze is not None  # importing it registers the command
 
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
-H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
 NEWER = "Exportation error: Version number is invalid: 2027@1@4@54-234433681190v0"
 ITERATIONS = 5
 
@@ -335,7 +334,7 @@ def test_a_csv_that_is_none_of_nsys(text: str, words: str, tmp_path: Path) -> No
     assert path.read_text() == text
 
 
-@pytest.mark.skipif(not H100.is_file(), reason=f"no captures in {CAPTURES}")
+@needs_captures
 def test_the_sums_that_a_colleague_mails() -> None:
     done = trtprof(H100.with_name(f"{H100.stem}__cuda_gpu_kern_sum.csv"), "--gpu", "h100-sxm5")
     assert done.exit_code == 0, done.output

@@ -31,7 +31,7 @@ from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.hardware.store import load_or_calibrate
 from profiler.source.request import ModelRequest
-from tests.fakes.support import CAPTURES, ROOT, SAMPLES, fixed_ceilings
+from tests.fakes.support import ROOT, SAMPLES, captured, fixed_ceilings
 
 load_commands()
 
@@ -157,9 +157,7 @@ def test_inspect_refuses_as_run_does(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", ["duplicate_node_names", "multi_level_errors", "no_name", "parallel_invalid_nodes"])
 def test_the_invalid_graphs_of_polygraphy(which: str, tmp_path: Path) -> None:
-    path = CAPTURES / "onnx" / f"polygraphy__bad_graph_with_{which}.onnx"
-    if not path.is_file():
-        pytest.skip(f"no captures beside this checkout: {path}")
+    path = captured("onnx", f"polygraphy__bad_graph_with_{which}.onnx")
     what, why, _ = refused(trtprof("run", path, "-o", "out", cwd=tmp_path), 2)
     assert "fails the ONNX checker" in what
     assert "required" in why

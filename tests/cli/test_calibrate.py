@@ -1,4 +1,4 @@
-"""`trtprof calibrate` as a person uses it; one real measurement, all else with ceilings that a test fixed."""
+"""`trtprof calibrate` as a person uses it, with ceilings that a test fixed: those of the hardware are real."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler.base.records import SCHEMA_VERSION, Ceilings, LiveGpu, Measurement
+from profiler.base.records import SCHEMA_VERSION, Ceilings, CeilingsDocument, LiveGpu, Measurement
 from profiler.cli import app, load_commands
-from profiler.hardware import nvml, store
-from profiler.report.ceilings import CeilingsDocument, render_json, render_text
+from profiler.hardware import calibrate, nvml, store
+from profiler.report import render
+from tests.fakes.measured import measured
 from tests.fakes.support import fixed_ceilings
 
 load_commands()
@@ -60,17 +61,18 @@ def document(ceilings: Ceilings = FIXED, kept_in: str = "", age_days: int | None
     )
 
 
-def test_it_measures_replaces_what_is_kept_and_shows_it() -> None:
-    """The real thing at one thread; `--show` prints the same document afterwards."""
+def test_it_measures_replaces_what_is_kept_and_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--show` prints the same document afterwards."""
+    monkeypatch.setattr(calibrate, "measure_in_child", lambda request: measured(request.threads))
     path = keep(1)
     done = trtprof("calibrate", "--device", "cpu", "--threads", "1", "--seconds", "0", "--format", "json")
     assert done.exit_code == 0, done.output
-    measured = json.loads(done.stdout)
-    assert measured["kept_in"] == str(path)
-    assert measured["ceilings"]["source"] != FIXED.source
-    assert not measured["ceilings"]["cached"]
-    roof = measured["ceilings"]["attainable"]
-    for dtype, ridge in measured["ridge_flop_per_byte"].items():
+    first = json.loads(done.stdout)
+    assert first["kept_in"] == str(path)
+    assert first["ceilings"]["source"] != FIXED.source
+    assert not first["ceilings"]["cached"]
+    roof = first["ceilings"]["attainable"]
+    for dtype, ridge in first["ridge_flop_per_byte"].items():
         assert ridge == pytest.approx(roof["tensor_flops_per_s"][dtype] / roof["dram_bytes_per_s"])
     assert "measuring this host's ceilings" in done.stderr
     assert "measuring" not in done.stdout
@@ -79,7 +81,7 @@ def test_it_measures_replaces_what_is_kept_and_shows_it() -> None:
     assert again.exit_code == 0, again.output
     shown = json.loads(again.stdout)
     assert shown["age_days"] == 0
-    assert shown["ceilings"] == measured["ceilings"] | {"cached": True}
+    assert shown["ceilings"] == first["ceilings"] | {"cached": True}
     assert "measuring" not in again.stderr
 
 
@@ -175,7 +177,7 @@ def test_a_gpu_is_measured_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_line_but_the_path_is_wider_than_the_terminal(width: int) -> None:
     hostile = Measurement(value=1e9, unit="B/s", what="x" * 300 + "\x1b[31m", repeats=2, spread=0.1, threads=2)
     ceilings = msgspec.structs.replace(FIXED, measurements={**FIXED.measurements, "dram read": hostile})
-    lines = render_text(document(ceilings, kept_in="/" + "folder/" * 30), width).splitlines()
+    lines = render(document(ceilings, kept_in="/" + "folder/" * 30), width=width).splitlines()
     assert max(len(line) for line in lines[:-1]) <= width
     assert lines[-1].endswith("folder/folder/")
     assert not any("\x1b" in line for line in lines)
@@ -183,8 +185,8 @@ def test_no_line_but_the_path_is_wider_than_the_terminal(width: int) -> None:
 
 def test_the_document_reads_back() -> None:
     made = document(kept_in="there", age_days=3)
-    assert msgspec.json.decode(render_json(made), type=CeilingsDocument) == made
-    text = render_text(document(age_days=1))
+    assert msgspec.json.decode(render(made, "json"), type=CeilingsDocument) == made
+    text = render(document(age_days=1))
     assert "(1 day ago)" in text
     assert text.endswith("not kept\n")
-    assert "unknown: the system does not tell it" in render_text(document(fixed_ceilings()))
+    assert "unknown: the system does not tell it" in render(document(fixed_ceilings()))

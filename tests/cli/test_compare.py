@@ -12,11 +12,13 @@ from typer.testing import CliRunner, Result
 
 from profiler.base.records import Comparisons
 from profiler.cli import app, load_commands
-from profiler.cli.compare import SUFFIXES
 from profiler.compare import compare
+from profiler.report import formats_of
 from tests.fakes.run_factory import tiny_run
 
 load_commands()
+
+SUFFIXES = [each.suffix for each in formats_of(Comparisons)]
 
 
 def trtprof(*arguments: object, **environment: str) -> Result:
@@ -100,9 +102,9 @@ def test_files_are_written_by_their_suffix(runs: dict[str, Path], tmp_path: Path
     assert [line for line in done.stderr.splitlines() if line.startswith("wrote")] == [
         f"wrote {path}" for path in paths
     ]
-    starts = {".json": "{", ".md": "### ", ".html": "<!doctype html>"}
+    starts = {".json": b"{", ".md": b"### ", ".html": b"<!doctype html>", ".parquet": b"PAR1"}
     for path in paths:
-        assert path.read_text(encoding="utf-8").startswith(starts.get(path.suffix, ""))
+        assert path.read_bytes().startswith(starts.get(path.suffix, b""))
     again = trtprof(*arguments)
     assert again.exit_code == 2
     assert "will not be overwritten" in again.stderr
@@ -138,8 +140,8 @@ def test_no_more_than_ascii_where_the_terminal_takes_no_more(runs: dict[str, Pat
         (["a1", "a2", "--gate", "latency"], 2, "the shell takes > for itself"),
         (["a1", "a2", "--gate", "latncy>3%"], 2, "--gate 'latency>3%'"),
         (["a1", "a2", "--inconclusive", "maybe"], 2, "--inconclusive fail"),
-        (["a1", "a2", "--format", "csv"], 2, "known: text, json, markdown, html"),
-        (["a1", "a2", "-o", "x.svg"], 2, "known suffixes: .txt, .json, .md, .html"),
+        (["a1", "a2", "--format", "sarif"], 2, "known: csv, html, json, markdown, parquet, text"),
+        (["a1", "a2", "-o", "x.svg"], 2, "known suffixes: .csv, .html, .json, .md"),
         (["a1", "empty"], 3, "report.json"),
         (["a1", "file"], 2, "is a file, not a run folder"),
     ],

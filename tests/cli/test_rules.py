@@ -9,10 +9,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from profiler.base.run_folder import RunFolder
+from profiler.capture.nsys.trace import read_trace
 from profiler.cli import app, load_commands
 from profiler.diagnose import RULES, THRESHOLDS
 from profiler.engine.inspector import read_layer_info
-from tests.fakes.support import CAPTURES, ROOT, SAMPLES
+from tests.fakes.stats_factory import write_stats
+from tests.fakes.support import ROOT, SAMPLES, captured
+from tests.fakes.trace_factory import Layer, Process, Work, write_trace
 
 load_commands()
 
@@ -55,8 +58,9 @@ def test_rules_are_listed_with_title_order_and_their_first_words() -> None:
     assert len(lines) == len(RULES.keys())
     for line, rule in zip(lines, RULES.values(), strict=True):
         assert len(line) <= 80
-        assert line.startswith(f"{rule.code}  {rule.title}")
-        order, *first = line.removeprefix(f"{rule.code}  {rule.title}").split()
+        head = f"{rule.code:<5}  {rule.title}"
+        assert line.startswith(head)
+        order, *first = line.removeprefix(head).split()
         assert int(order) == rule.order
         assert rule.doc.startswith(" ".join(first).removesuffix("..."))
     assert sum(len(line.split()) > 8 for line in lines) > len(lines) / 2
@@ -89,6 +93,16 @@ def test_a_rule_says_its_thresholds_and_where_they_come_from(tmp_path: Path) -> 
     assert efficiency["from"] == str(tmp_path / "pyproject.toml")
     assert (of_datasheet["name"], of_datasheet["from"]) == ("of-datasheet", "default")
     assert set(found) >= {"code", "title", "order", "what", "why", "try", "thresholds_of_every_finding"}
+
+
+def test_a_rule_of_plans_is_listed_and_explained_but_is_no_finding_that_fails_a_command() -> None:
+    assert "TC2    tactics that leave the tensor cores idle" in trtprof("rules").stdout
+    text = trtprof("rules", "tc2").stdout
+    assert "KN702" in text
+    assert "Thresholds of every finding" not in text
+    refused = trtprof("report", EXAMPLE, "--fail-on", "TC2")
+    assert refused.exit_code == 2
+    assert "names no finding" in refused.stderr
 
 
 def test_a_rule_without_thresholds_says_so() -> None:
@@ -209,10 +223,17 @@ def test_an_analysis_of_files_fails_too(profile: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch_rtx3080_2026.1.sqlite", "torch_h100_2gpu_2026.2__cuda_gpu_kern_sum.csv"])
-def test_a_capture_is_judged_by_the_thresholds_of_the_project(name: str, tmp_path: Path) -> None:
-    path = CAPTURES / "nsys" / name
-    if not path.is_file():
-        pytest.skip(f"no {path}")
+@pytest.mark.parametrize("own", [True, False], ids=["written", "captured"])
+def test_a_capture_is_judged_by_the_thresholds_of_the_project(name: str, own: bool, tmp_path: Path) -> None:
+    if own:
+        path = tmp_path / "run.sqlite"
+        write_trace(
+            path, [Process(111, (Layer("conv", (Work("kernel", 10_000),)), Layer("relu", (Work("k", 5_000),))))]
+        )
+        if name.endswith("csv"):
+            path = write_stats(read_trace(path), "cuda_gpu_kern_sum", tmp_path / "run_cuda_gpu_kern_sum.csv")
+    else:
+        path = captured("nsys", name)
     (tmp_path / "pyproject.toml").write_text("[tool.trtprof]\ncoverage = 0.0\n")
     files = ["analyze", str(path), "--gpu", "rtx-3080" if "3080" in name else "h100-sxm"]
     done = trtprof(*files, "--format", "json")

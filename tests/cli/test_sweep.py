@@ -17,11 +17,13 @@ from profiler.base.errors import UsageError
 from profiler.base.records import OpSweep
 from profiler.cli import app, load_commands
 from profiler.cli.gpu_targets import ceilings_for, names, parse_ceilings
-from profiler.cli.output_files import SUFFIXES
 from profiler.flows.op_sweep import ALL_PARAMETERS, FAMILIES
+from profiler.report import formats_of
 from tests.fakes.support import fixed_ceilings, refused
 
 load_commands()
+
+SUFFIXES = [each.suffix for each in formats_of(OpSweep)]
 
 EXAMPLE = ("sweep", "conv", "--kernel", "1,3,5,7", "--cin", "64", "--cout", "64", "--hw", "56", "--gpu", "rtx-3080")
 
@@ -56,7 +58,7 @@ def test_json_is_one_document_with_exact_numbers() -> None:
 def test_csv_and_markdown() -> None:
     table = list(csv.DictReader(io.StringIO(trtprof(*EXAMPLE, "--format", "csv").stdout)))
     assert [row["macs"] for row in table] == ["12845056", "115605504", "321126400", "629407744"]
-    assert trtprof(*EXAMPLE, "--format", "markdown").stdout.startswith("# conv over kernel (4)\n")
+    assert trtprof(*EXAMPLE, "--format", "markdown").stdout.startswith("### conv over kernel (4)\n")
 
 
 def test_files_are_written_by_their_suffix(tmp_path: Path) -> None:
@@ -69,7 +71,9 @@ def test_files_are_written_by_their_suffix(tmp_path: Path) -> None:
         ".txt": b"conv over",
         ".json": b"{",
         ".csv": b"kernel,",
-        ".md": b"# conv",
+        ".md": b"### conv",
+        ".html": b"<!doctype html>",
+        ".parquet": b"PAR1",
         ".svg": b"<?xml",
         ".png": b"\x89PNG",
     }
@@ -170,7 +174,7 @@ def test_the_ceilings_kept_of_this_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path
         (("sweep", "conv", "--heads", "8"), "conv has no parameter --heads"),
         (("sweep", "conv", "--kernel", "1..x"), "--kernel '1..x' cannot be read"),
         (("sweep", "conv", "--groups", "7"), "cin 64 is not divisible by groups 7"),
-        (("sweep", "conv", "--format", "html"), "sweep has no format 'html'"),
+        (("sweep", "conv", "--format", "sarif"), "sweep has no format 'sarif'"),
         (("sweep", "conv", "-o", "conv.pdf"), "conv.pdf says no format"),
         (("sweep", "conv", "-o", "never.svg"), "a picture needs two points"),
         (("sweep", "conv", "--gpu", "rtx-9999"), "no GPU is called 'rtx-9999'"),

@@ -18,9 +18,9 @@ from profiler.cost import UnknownShapeError, work_of
 from profiler.flows.inspect import inspect
 from profiler.source.request import ModelRequest
 from tests.fakes.counting import DTYPES, Array, op_of, tensor, tensor_of
+from tests.fakes.support import captured
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
-CAPTURES = Path(__file__).parents[2].parent / "shared" / "captures" / "onnx"
 
 
 def tensors_of(graph: onnx.GraphProto) -> dict[str, Tensor]:
@@ -176,13 +176,12 @@ def test_every_op_of_the_light_models_has_work(path: Path) -> None:
         assert found.bytes_parameters <= found.bytes_read
 
 
-@pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures folder is not beside this checkout")
 @pytest.mark.parametrize(
     ("name", "unknown"),
     [("RFB-320_simplified.onnx", 0), ("polygraphy__qdq_conv.onnx", 0), ("polygraphy__residual_block.onnx", 15)],
 )
 def test_captured_models(name: str, unknown: int) -> None:
-    ops = ops_of(CAPTURES / name)
+    ops = ops_of(captured("onnx", name))
     missing = 0
     for op in ops:
         try:
@@ -193,7 +192,6 @@ def test_captured_models(name: str, unknown: int) -> None:
     assert missing == unknown <= len(ops)
 
 
-@pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures folder is not beside this checkout")
 def test_every_op_type_of_the_captured_models_is_known() -> None:
     def nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
         found = list(graph.node)
@@ -205,7 +203,7 @@ def test_every_op_type_of_the_captured_models_is_known() -> None:
     from profiler.cost import COSTS
 
     seen = set()
-    for path in [CAPTURES / "silero_vad_16k_op15.onnx", CAPTURES / "RFB-320_simplified.onnx"]:
+    for path in [captured("onnx", "silero_vad_16k_op15.onnx"), captured("onnx", "RFB-320_simplified.onnx")]:
         seen |= {(node.domain, node.op_type) for node in nodes(onnx.load(path).graph)}
     assert {("", "LSTM"), ("", "If"), ("", "Pad")} <= seen
     assert seen <= set(COSTS.keys())
@@ -245,7 +243,7 @@ def test_nchwc_layout_counts_the_channels_it_pads(tmp_path: Path) -> None:
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     session.run(None, {"x": np.zeros((2, 3, 10, 10), dtype=np.float32)})
-    events = json.loads(Path(session.end_profiling()).read_text())
+    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     optimized = onnx.load(tmp_path / "optimized.onnx").graph
     if not any(node.domain == "com.microsoft.nchwc" for node in optimized.node):
         pytest.skip("this machine's ONNX Runtime does not block the channels")

@@ -34,11 +34,11 @@ from profiler.cost._recipes import Recipe
 from profiler.cost.plan import PlanCost, plan_costs
 from profiler.engine.inspector import read_layer_info
 from profiler.source.load import load_model, source_of
-from tests.fakes.support import CAPTURES, SAMPLES
+from tests.fakes.engine_factory import BATCH, ENGINES, MNIST, MOBILENET, RESIDUALS, RESNET, RESNET_QAT, layers_of
+from tests.fakes.support import SAMPLES, captured
 
 DATA = Path(__file__).parent / "data"
 LOGS = Path(__file__).parents[1] / "engine" / "data"
-LAYER_INFO = CAPTURES / "layer_info"
 PLANS = {
     "gemv": (LOGS / "rtx_gemv.log", "gemv"),
     "resnet_tiny": (LOGS / "rtx_resnet_tiny.log", "resnet_tiny"),
@@ -314,56 +314,55 @@ def test_the_bias_of_a_gemm_goes_to_the_layer_that_adds_it() -> None:
 # --- plans of other people ------------------------------------------------------------------
 
 
-def captured() -> list[Path]:
-    return [*sorted(LAYER_INFO.glob("*graph.json")), *sorted(LAYER_INFO.glob("trt10*.json"))]
-
-
-@pytest.mark.skipif(not LAYER_INFO.is_dir(), reason="the captured layer information is not at hand")
-def test_every_layer_that_moves_data_has_bytes() -> None:
-    assert len(captured()) == 5
-    for path in captured():
-        plan = read_layer_info(path)
-        layers, _ = match_plan((), plan)
-        moving = 0
-        for matched, cost in zip(layers, plan_costs(layers, {}), strict=True):
-            work = known(cost)
-            if matched.role in LAUNCHING and matched.layer.outputs:
-                assert work.bytes_read > 0, (path.name, matched.layer.name)
-                assert work.bytes_written > 0, (path.name, matched.layer.name)
-                assert work.bytes == matched.layer.nbytes
-                moving += 1
-            elif matched.role == "idle":
-                assert work == Work()
-        assert moving >= 9
-
-
-@pytest.mark.skipif(not LAYER_INFO.is_dir(), reason="the captured layer information is not at hand")
 @pytest.mark.parametrize(
-    ("file", "name", "read", "written", "macs"),
+    ("engine", "moving"),
+    [("fp16", 8), ("int8", 9), (RESNET, 25), (RESNET_QAT, 35), (MOBILENET, 72), (RESIDUALS, 57), (MNIST, 9)],
+)
+def test_every_layer_that_moves_data_has_bytes(engine: str, moving: int, tmp_path: Path) -> None:
+    layers, _ = match_plan((), read_layer_info(layers_of(engine, tmp_path)))
+    for matched, cost in zip(layers, plan_costs(layers, {}), strict=True):
+        work = known(cost)
+        if matched.role in LAUNCHING and matched.layer.outputs:
+            assert work.bytes_read > 0, matched.layer.name
+            assert work.bytes_written > 0, matched.layer.name
+            assert work.bytes == matched.layer.nbytes
+            moving -= 1
+        elif matched.role == "idle":
+            assert work == Work()
+    assert moving == 0
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "read", "written", "macs"),
     [
+        # The same of the engines of the project itself, whose image has 65,536 pixels and whose batch is 8.
+        ("fp16", "Reformatting CopyNode for Input Tensor 0 to Conv_0", 4 * 3 * 65536, 2 * 4 * 65536, 0),
+        ("fp16", "Conv_0", 2 * 4 * 65536 + 2 * (32 * 147 + 32) / 8, 2 * 32 * 16384, 32 * 16384 * 147),
+        ("int8", "QuantizeLinear_2", 4 * 3 * 65536, 4 * 65536, 0),
+        ("int8", "conv1.weight", 4 * 65536 + 64 * 147 / 8 + 4 * 64 / 8, 4 * 64 * 16384, 64 * 16384 * 147),
+        ("int8", "conv3.weight", 64 * 4096 + 576 / 8 + 4 * 64 / 8, 64 * 4096, 64 * 4096 * 9),
+        ("int8", "conv4.weight", 64 * 4096 + 48 * 64 / 8 + 4 * 48 / 8, 2 * 64 * 4096, 48 * 4096 * 64),
         # fp32 to fp16 in NHWC with 3 channels padded to 4, then with 64.
-        ("*A100__fp16*.json", "Reformatting CopyNode for Input Tensor 0 to Conv_0", 4 * 3 * 50176, 2 * 4 * 50176, 0),
+        (RESNET, "Reformatting CopyNode for Input Tensor 0 to Conv_0", 4 * 3 * 50176, 2 * 4 * 50176, 0),
         (
-            "*A100__fp16*.json",
+            RESNET,
             "Conv_0 + Relu_1",
             2 * 4 * 50176 + 2 * 9408 / 32 + 2 * 64 / 32,
             2 * 64 * 12544,
             64 * 12544 * 147,
         ),
         # int8 in vectors of 4 channels, and fp32 behind it.
-        ("*A100__qat*.json", "QuantizeLinear_2", 4 * 3 * 50176, 4 * 50176, 0),
-        ("*A100__qat*.json", "conv1.weight", 4 * 50176 + 9408 / 32 + 4 * 64 / 32, 4 * 64 * 12544, 64 * 12544 * 147),
+        (RESNET_QAT, "QuantizeLinear_2", 4 * 3 * 50176, 4 * 50176, 0),
+        (RESNET_QAT, "conv1.weight", 4 * 50176 + 9408 / 32 + 4 * 64 / 32, 4 * 64 * 12544, 64 * 12544 * 147),
         # int8 in vectors of 32, batch 1: the 32 channels of a depthwise convolution.
-        ("*mobilenet.qat*.json", "features.1.conv.0.0.weight", 32 * 12544 + 288 + 4 * 32, 32 * 12544, 32 * 12544 * 9),
-        ("*mobilenet.qat*.json", "features.0.0.weight", 4 * 50176 + 864 + 4 * 32, 32 * 12544, 32 * 12544 * 27),
+        (MOBILENET, "features.1.conv.0.0.weight", 32 * 12544 + 288 + 4 * 32, 32 * 12544, 32 * 12544 * 9),
+        (MOBILENET, "features.0.0.weight", 4 * 50176 + 864 + 4 * 32, 32 * 12544, 32 * 12544 * 27),
     ],
 )
-def test_tensor_bytes_by_hand(file: str, name: str, read: float, written: int, macs: int) -> None:
+def test_tensor_bytes_by_hand(engine: str, name: str, read: float, written: int, macs: int, tmp_path: Path) -> None:
     """All per image; the batch of ResNet-18 is 32."""
-    (path,) = (path for path in captured() if path.match(file))
-    plan = read_layer_info(path)
-    layers, _ = match_plan((), plan)
-    images = 32 if "A100" in file else 1
+    layers, _ = match_plan((), read_layer_info(layers_of(engine, tmp_path)))
+    images = BATCH if engine in ENGINES else 32 if "A100" in engine else 1
     cost = next(
         cost
         for matched, cost in zip(layers, plan_costs(layers, {}), strict=True)
@@ -373,29 +372,31 @@ def test_tensor_bytes_by_hand(file: str, name: str, read: float, written: int, m
     assert (work.bytes_read, work.bytes_written) == (images * read, images * written)
     assert work.tensor_flops == 2 * images * macs
     if macs:
-        assert work.dtype == ("fp16" if "fp16" in file else "int8")
+        assert work.dtype == ("fp16" if "fp16" in engine else "int8")
 
 
-@pytest.mark.skipif(not LAYER_INFO.is_dir(), reason="the captured layer information is not at hand")
-def test_convolutions_multiply_each_weight_once_an_output_position() -> None:
+@pytest.mark.parametrize(
+    ("engine", "convolutions"),
+    [("fp16", 4), ("int8", 4), (RESNET, 21), (RESNET_QAT, 21), (MOBILENET, 53), (RESIDUALS, 53), (MNIST, 2)],
+)
+def test_convolutions_multiply_each_weight_once_an_output_position(
+    engine: str, convolutions: int, tmp_path: Path
+) -> None:
     """Held against the number of weights, which the attributes that are used do not contain."""
-    convolutions = 0
-    for path in captured():
-        layers, _ = match_plan((), read_layer_info(path))
-        for matched, cost in zip(layers, plan_costs(layers, {}), strict=True):
-            own = matched.layer
-            if own.weights is not None and own.parameter_type == "Convolution":
-                dims = own.outputs[0].dims
-                assert dims is not None
-                assert known(cost).tensor_flops == 2 * dims[0] * math.prod(dims[2:]) * own.weights.count
-                convolutions += 1
-    assert convolutions == 21 + 21 + 53 + 53 + 2
+    layers, _ = match_plan((), read_layer_info(layers_of(engine, tmp_path)))
+    for matched, cost in zip(layers, plan_costs(layers, {}), strict=True):
+        own = matched.layer
+        if own.weights is not None and own.parameter_type == "Convolution":
+            dims = own.outputs[0].dims
+            assert dims is not None
+            assert known(cost).tensor_flops == 2 * dims[0] * math.prod(dims[2:]) * own.weights.count
+            convolutions -= 1
+    assert convolutions == 0
 
 
-@pytest.mark.skipif(not LAYER_INFO.is_dir(), reason="the captured layer information is not at hand")
 def test_the_weights_of_a_perceptron_that_tensorrt_10_does_not_list() -> None:
     """Its two Gemm as a gemm with an epilogue, and as a product of a vector whose bias the softmax adds."""
-    plan = read_layer_info(LAYER_INFO / "trt10.16.0_ada__mnist.layers.json")
+    plan = read_layer_info(captured("layer_info", MNIST))
     hidden, scores = t("h", 1, 1024), t("y", 1, 10)
     ops = {
         "node_linear": op(

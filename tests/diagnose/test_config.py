@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.cpu import analyse
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.run_folder import Request, RunFolder
@@ -174,10 +173,10 @@ def copied(folder: Path, **options: str) -> RunFolder:
 def test_a_run_is_judged_by_what_it_kept_wherever_it_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = analyse(RunFolder(EXAMPLE))
+    plain = analysed(RunFolder(EXAMPLE))
     strict = copied(tmp_path / "run", thresholds='{"efficiency":0.7,"min-share":0.001}')
     cases: list[Case] = []
-    run = analyse(strict, cases.append)
+    run = analysed(strict, cases.append)
     assert [case.thresholds for case in cases] == [THRESHOLDS._replace(efficiency=0.7, min_share=0.001)]
     said = [note for note in run.assumptions if note not in plain.assumptions]
     assert said == [

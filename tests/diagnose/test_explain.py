@@ -232,17 +232,17 @@ def test_a_rule_sees_no_threshold_that_it_does_not_declare() -> None:
 
     case = make_case(BIG)
     try:
-        rule("XX001", "reads", silent=silent, thresholds=("tail", "efficiency"))(check)
-        rule("XX002", "reads more", silent=silent, thresholds=("tail",))(check)
+        rule("XX001", "reads", reason=silent, thresholds=("tail", "efficiency"))(check)
+        rule("XX002", "reads more", reason=silent, thresholds=("tail",))(check)
         reads, more = RULES.get("XX001"), RULES.get("XX002")
         assert reads is not None
         assert more is not None
         assert [claim.evidence for claim in reads.check(case)] == ["0.2, 0.5"]
         with pytest.raises(AttributeError, match="rule XX002 reads the threshold 'efficiency', which it does not"):
             more.check(case)
-        assert more.silent is not None
+        assert more.reason is not None
         with pytest.raises(AttributeError, match="'doubt'"):
-            more.silent(case, case.layers[0])
+            more.reason(case, case.layers[0])
     finally:
         for code in ("XX001", "XX002"):
             RULES._entries.pop(code, None)

@@ -105,9 +105,9 @@ WHY_SILENT = {
 def test_a_rule_says_why_it_is_silent(code: str) -> None:
     rule = RULES.get(code)
     assert rule is not None
-    assert rule.silent is not None
+    assert rule.reason is not None
     case = NEGATIVE[code]
-    assert WHY_SILENT[code] in rule.silent(case, case.layers[0])
+    assert WHY_SILENT[code] in rule.reason(case, case.layers[0])
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -116,8 +116,8 @@ def test_a_rule_says_nothing_of_a_cpu(code: str) -> None:
     assert found(case, code) == []
     rule = RULES.get(code)
     assert rule is not None
-    assert rule.silent is not None
-    assert "GPU" in rule.silent(case, case.layers[0])
+    assert rule.reason is not None
+    assert "GPU" in rule.reason(case, case.layers[0])
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -213,8 +213,8 @@ def test_an_old_kernel_that_explains_little_of_the_loss_hides_no_other_cause() -
     assert "KN701" not in codes(case)
     rule = RULES.get("KN701")
     assert rule is not None
-    assert rule.silent is not None
-    assert "less than 50.0 % of the" in rule.silent(case, case.layers[0])
+    assert rule.reason is not None
+    assert "less than 50.0 % of the" in rule.reason(case, case.layers[0])
 
 
 def test_layers_with_the_same_cause_are_one_finding() -> None:
@@ -521,8 +521,8 @@ def test_findings_of_any_product_claim_no_more_than_was_lost(
     for code in CODES:
         rule = RULES.get(code)
         assert rule is not None
-        assert rule.silent is not None
-        assert bool(rule.silent(case, result)) != bool(list(rule.check(case)))
+        assert rule.reason is not None
+        assert bool(rule.reason(case, result)) != bool(list(rule.check(case)))
 
 
 @given(slow=st.floats(0.95, 1.4), kernel=st.sampled_from([SM50_GEMV, SM80_SIMT, SM80_TENSOR, GEMV]))

@@ -25,7 +25,7 @@ from profiler.base.records import (
     PlanTensor,
 )
 from profiler.diagnose import RULES, THRESHOLDS, Case, Claim
-from profiler.diagnose.ledger import OUTSIDE, Around
+from profiler.diagnose.ledger import OUTSIDE, Overheads
 from profiler.diagnose.rank import diagnose
 from profiler.hardware.gpus import ceilings, find
 from tests.fakes.cases import CEILINGS, Timed, engine_case, layer, relu, tensor
@@ -152,7 +152,7 @@ def cases(
     names: st.SearchStrategy[str],
     *,
     dtypes: st.SearchStrategy[str] = dtypes,
-    around: st.SearchStrategy[Around] | None = None,
+    overheads: st.SearchStrategy[Overheads] | None = None,
     healthy: bool = False,
 ) -> Case:
     """An engine of some layers, each with kernels; where it is not healthy, reformats and unfused edges too."""
@@ -187,7 +187,7 @@ def cases(
     case = engine_case(
         *timed,
         ceilings=limits,
-        around=draw(around) if around is not None else Around(),
+        overheads=draw(overheads) if overheads is not None else Overheads(),
         spec=GPU,
         plan=plan,
         edges=tuple(edges),
@@ -201,8 +201,8 @@ def cases(
 
 
 some_ns = st.integers(0, 1_000_000)
-gaps = st.builds(Around, some_ns, some_ns, some_ns, st.just(0), some_ns, some_ns, some_ns, st.just(False))
-any_case = cases(st.floats(0.3, 30.0), st.sampled_from(NAMES), around=gaps)
+gaps = st.builds(Overheads, some_ns, some_ns, some_ns, st.just(0), some_ns, some_ns, some_ns, st.just(False))
+any_case = cases(st.floats(0.3, 30.0), st.sampled_from(NAMES), overheads=gaps)
 
 
 def claims(case: Case) -> list[tuple[str, Claim]]:

@@ -28,7 +28,7 @@ from profiler.diagnose.ledger import (
     UNEXPLAINED,
     UNPRICED,
     WAITING,
-    Around,
+    Overheads,
     build_ledger,
 )
 from tests.fakes.cases import CEILINGS
@@ -56,7 +56,7 @@ def ledger(
     median_ns: int,
     call_ns: float = 0.0,
     unattributed_ns: int = 0,
-    around: Around | None = None,
+    overheads: Overheads | None = None,
     partial: Sequence[str] = (),
 ) -> tuple[LedgerRow, ...]:
     return build_ledger(
@@ -65,7 +65,7 @@ def ledger(
         Latency(median_ns=median_ns, p99_ns=median_ns, cv=0.0, n=1),
         msgspec.structs.replace(CEILINGS, call_ns=call_ns),
         unattributed_ns,
-        around=around,
+        overheads=overheads,
         partial=partial,
     )
 
@@ -139,7 +139,7 @@ def test_control_flow_is_priced_like_any_layer(role: str) -> None:
 def test_copies_stand_between_the_layers_and_the_remainder_and_no_call_does() -> None:
     layers = [timed("a", 1000), timed("wait", 30, "sync"), timed("part", 500)]
     estimates = {"a": priced(400, 500, 600), "part": priced(50, 100, 200)}
-    rows = ledger(layers, estimates, 1700, call_ns=100, around=Around(200, 40), partial=["part"])
+    rows = ledger(layers, estimates, 1700, call_ns=100, overheads=Overheads(200, 40), partial=["part"])
     assert amounts(rows) == {
         IDEAL: 400 + 50,
         CEILING: 100 + 50,
@@ -171,33 +171,33 @@ ROWS = st.lists(
 
 
 @QUIET
-@given(ROWS, NS, st.floats(0, 1e12), NS, st.none() | st.builds(Around, NS, NS, NS, NS, NS, NS), st.booleans())
+@given(ROWS, NS, st.floats(0, 1e12), NS, st.none() | st.builds(Overheads, NS, NS, NS, NS, NS, NS), st.booleans())
 def test_the_ledger_closes(
     rows: list[tuple[int, str, Estimate | None]],
     median_ns: int,
     call_ns: float,
     unattributed_ns: int,
-    around: Around | None,
+    overheads: Overheads | None,
     partial: bool,
 ) -> None:
     """Whatever was measured, with ceilings that contradict each other too."""
     layers = [timed(f"layer{i}", measured_ns, role) for i, (measured_ns, role, _) in enumerate(rows)]
     estimates = {f"layer{i}": estimate for i, (_, _, estimate) in enumerate(rows)}
-    found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns, around, ["layer0"] * partial)
+    found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns, overheads, ["layer0"] * partial)
     assert sum(row.ns for row in found) == median_ns
     causes = [row.cause for row in found]
     assert causes == [cause for cause in ORDER if cause in causes]
     by_cause = amounts(found)
     # All but the host, copies, gaps and the remainder are the kernels, to the ns, once where they overlap.
     kernels = sum(ns for cause, ns in by_cause.items() if cause not in OUTSIDE)
-    overlap_ns = around.overlap_ns if around is not None else 0
+    overlap_ns = overheads.overlap_ns if overheads is not None else 0
     assert kernels == sum(layer.measured_ns for layer in layers) + unattributed_ns - overlap_ns
-    if around is not None:
+    if overheads is not None:
         outside = (
-            (COPIES, around.copies_ns),
-            (GAPS_INSIDE, around.gaps_inside_ns),
-            (GAPS_BETWEEN, around.gaps_between_ns),
-            (WAITING, around.waiting_ns),
+            (COPIES, overheads.copies_ns),
+            (GAPS_INSIDE, overheads.gaps_inside_ns),
+            (GAPS_BETWEEN, overheads.gaps_between_ns),
+            (WAITING, overheads.waiting_ns),
         )
         assert all(by_cause.get(cause, 0) == ns for cause, ns in outside)
     assert 0 <= by_cause.get(HOST, 0) <= median_ns

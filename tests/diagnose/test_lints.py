@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -18,15 +19,13 @@ from profiler.diagnose.products import PRODUCT_OPS, main_kernel, of_plan
 from profiler.engine.inspector import read_layer_info
 from profiler.kernel_names.parse import parse
 from tests.fakes.cases import Timed, gemv, make_case
-from tests.fakes.support import CAPTURES, ROOT
+from tests.fakes.engine_factory import MNIST, MOBILENET, RESNET, RESNET_QAT, layers_of
+from tests.fakes.support import ROOT, captured
 
 SIMT = (
     "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_warpsize1x2x1_g1_ffma_t1r5s5"
 )
 TENSOR = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f16_f16_nhwckrsc_nhwc_tilesize64x32x64_stage5_g1_tensor16x8x16_t1r1s1"
-LAYER_INFO = CAPTURES / "layer_info"
-
-needs_captures = pytest.mark.skipif(not LAYER_INFO.is_dir(), reason="no captures beside the project")
 
 
 def tensor(name: str, *dims: int, dtype: str = "fp16", **fields: Any) -> PlanTensor:
@@ -339,59 +338,56 @@ def test_layers_that_tell_nothing_are_no_reason_to_complain() -> None:
     assert lints(*empty) == []
 
 
-# --- real plans ---------------------------------------------------------------------------------
+# --- plans as TensorRT exports them -------------------------------------------------------------
 
 
-def real(name: str) -> list[PlanLint]:
-    path = LAYER_INFO / name
-    if not path.is_file():
-        pytest.skip(f"no {name} beside the project")
+def real(path: Path) -> list[PlanLint]:
     return list(price_plan(read_layer_info(path)).document.summary.lints)
 
 
-RESNET_QAT = "trex__examples__pytorch__resnet__A100__qat__resnet-qat.onnx.engine.graph.json"
-RESNET_FP16 = "trex__examples__pytorch__resnet__A100__fp16__resnet.onnx.engine.graph.json"
-MOBILENET_QAT = "trex__tests__inputs__mobilenet.qat.onnx.engine.graph.json"
-MNIST = "trt10.16.0_ada__mnist.layers.json"
-
-
-@needs_captures
-@pytest.mark.parametrize("name", [RESNET_QAT, RESNET_FP16, MOBILENET_QAT])
-def test_quantised_convolutions_with_float_outputs_are_those_in_the_file(name: str) -> None:
-    layers = json.loads((LAYER_INFO / name).read_text())["Layers"]
-    expected = [
+@pytest.mark.parametrize(
+    ("engine", "floats", "unfused"),
+    [("fp16", 0, 0), ("int8", 2, 2), (RESNET_QAT, 13, 10), (RESNET, 0, 0), (MOBILENET, 17, 17)],
+)
+def test_float_outputs_and_unfused_quantisation_are_those_in_the_file(
+    engine: str, floats: int, unfused: int, tmp_path: Path
+) -> None:
+    path = layers_of(engine, tmp_path)
+    layers = json.loads(path.read_text())["Layers"]
+    found = real(path)
+    written = [
         layer["Name"]
         for layer in layers
         if layer.get("ParameterType") == "Convolution"
         and "Int8" in layer["Inputs"][0]["Format/Datatype"]
         and "Int8" not in layer["Outputs"][0]["Format/Datatype"]
     ]
-    assert [each.layer for each in real(name) if each.code == "PR1"] == expected
-    assert len(expected) == {RESNET_QAT: 13, RESNET_FP16: 0, MOBILENET_QAT: 17}[name]
+    assert [each.layer for each in found if each.code == "PR1"] == written
+    assert len(written) == floats
+    alone = [layer["Name"] for layer in layers if layer.get("Origin") == "QDQ"]
+    assert [each.layer for each in found if each.code == "QD1"] == alone
+    assert len(alone) == unfused
 
 
-@needs_captures
-@pytest.mark.parametrize(("name", "count"), [(RESNET_QAT, 10), (RESNET_FP16, 0), (MOBILENET_QAT, 17)])
-def test_unfused_quantisation_is_every_reformat_of_that_origin(name: str, count: int) -> None:
-    layers = json.loads((LAYER_INFO / name).read_text())["Layers"]
-    expected = [layer["Name"] for layer in layers if layer.get("Origin") == "QDQ"]
-    assert [each.layer for each in real(name) if each.code == "QD1"] == expected
-    assert len(expected) == count
-
-
-@needs_captures
-def test_the_first_convolution_of_a_quantised_network_does_not_use_tensor_cores() -> None:
-    (found,) = [each for each in real(RESNET_QAT) if each.code == "TC1"]
-    assert found.layer == "conv1.weight + QuantizeLinear_7 + Conv_9"
+@pytest.mark.parametrize(
+    ("engine", "layer"),
+    [("int8", "conv1.weight + QuantizeLinear_4 + Conv_5"), (RESNET_QAT, "conv1.weight + QuantizeLinear_7 + Conv_9")],
+)
+def test_the_first_convolution_of_a_quantised_network_does_not_use_tensor_cores(
+    engine: str, layer: str, tmp_path: Path
+) -> None:
+    (found,) = [each for each in real(layers_of(engine, tmp_path)) if each.code == "TC1"]
+    assert found.layer == layer
     assert found.evidence.startswith("3 input channels; its tactic is one of the CUDA cores (icudnn)")
 
 
-@needs_captures
-def test_an_fp16_network_that_runs_on_tensor_cores_converts_at_both_ends_and_nothing_else() -> None:
-    assert Counter(each.code for each in real(RESNET_FP16)) == {"RF1": 2}
+@pytest.mark.parametrize("engine", ["fp16", RESNET])
+def test_an_fp16_network_that_runs_on_tensor_cores_converts_at_both_ends_and_nothing_else(
+    engine: str, tmp_path: Path
+) -> None:
+    assert Counter(each.code for each in real(layers_of(engine, tmp_path))) == {"RF1": 2}
 
 
-@needs_captures
 def test_fp32_convolutions_on_an_ada_gpu_are_found_whatever_xmma_suggests() -> None:
-    found = {each.code: each.layer for each in real(MNIST) if each.code.startswith("TC")}
+    found = {each.code: each.layer for each in real(captured("layer_info", MNIST)) if each.code.startswith("TC")}
     assert found == {"TC1": "node_conv2d + node_relu", "TC2": "node_conv2d_1 + node_relu_1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,8 @@ from profiler.base.records import MatchedLayer, NodeFate, PlanBinding, PlanLayer
 from profiler.diagnose.plan_summary import summarise
 from profiler.engine.inspector import read_layer_info
 from profiler.hardware.gpus import ceilings, find
-from tests.fakes.support import CAPTURES
+from tests.fakes.engine_factory import MOBILENET, RESNET, RESNET_QAT, layers_of
 
-LAYER_INFO = CAPTURES / "layer_info"
 INPUT = PlanBinding(name="in", mode="input")
 OUTPUT = PlanBinding(name="out", mode="output")
 
@@ -201,43 +201,45 @@ def test_an_empty_plan_has_empty_figures() -> None:
     assert (summary.layers, summary.launches, summary.by_kind, summary.reformats) == (0, 0, (), ())
 
 
-# --- real plans -----------------------------------------------------------------------------------
-
-
-def real(name: str) -> str:
-    path = LAYER_INFO / f"trex__{name}.onnx.engine.graph.json"
-    if not path.is_file():
-        pytest.skip(f"no {path.name} beside the project")
-    return str(path)
+# --- plans as TensorRT exports them ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "origins", "kinds"),
+    ("engine", "origins", "kinds"),
     [
         (
-            "examples__pytorch__resnet__A100__fp16__resnet",
+            "fp16",
+            {"REFORMAT": 2},
+            {"CaskConvolution": 4, "NoOp": 1, "Reformat": 2, "CudaPooling": 1, "CaskPooling": 1},
+        ),
+        (
+            "int8",
+            {"QDQ": 2, "REFORMAT": 1},
+            {"CaskConvolution": 3, "Reformat": 3, "CudaDepthwiseConvolution": 1, "TiledPooling": 2, "NoOp": 1},
+        ),
+        (
+            RESNET,
             {"REFORMAT": 2},
             {"CaskConvolution": 21, "NoOp": 11, "Reformat": 2, "CudaPooling": 1, "CaskPooling": 1},
         ),
         (
-            "examples__pytorch__resnet__A100__qat__resnet-qat",
+            RESNET_QAT,
             {"QDQ": 10, "REFORMAT": 2},
             {"CaskConvolution": 21, "Reformat": 12, "TiledPooling": 2, "NoOp": 2},
         ),
         (
-            "tests__inputs__mobilenet.qat",
+            MOBILENET,
             {"QDQ": 17, "REFORMAT": 1},
             {"CaskConvolution": 36, "Reformat": 18, "CudaDepthwiseConvolution": 17, "TiledPooling": 1, "NoOp": 1},
         ),
     ],
 )
-def test_reformats_and_kinds_of_real_plans(name: str, origins: dict[str, int], kinds: dict[str, int]) -> None:
-    path = real(name)
-    with open(path) as file:
-        raw = json.load(file)["Layers"]
-    plan = read_layer_info(CAPTURES / "layer_info" / path.rpartition("/")[2])
-    priced = price_plan(plan)
-    summary = on_device(priced, ceilings(find("a100-sxm4-80gb"))).summary
+def test_reformats_and_kinds_of_plans(
+    engine: str, origins: dict[str, int], kinds: dict[str, int], tmp_path: Path
+) -> None:
+    path = layers_of(engine, tmp_path)
+    raw = json.loads(path.read_text(encoding="utf-8"))["Layers"]
+    summary = on_device(price_plan(read_layer_info(path)), ceilings(find("a100-sxm4-80gb"))).summary
     counted = Counter(one["Origin"] for one in raw if one["LayerType"] == "Reformat")
     assert Counter(found.origin for found in summary.reformats) == counted == origins
     assert {share.what: share.layers for share in summary.by_kind} == kinds
@@ -266,11 +268,11 @@ def _nbytes(raw: dict[str, Any]) -> int:
     return count * width
 
 
-def test_the_quantised_resnet_computes_in_int8() -> None:
-    path = real("examples__pytorch__resnet__A100__qat__resnet-qat")
-    summary = price_plan(read_layer_info(CAPTURES / "layer_info" / path.rpartition("/")[2])).document.summary
+@pytest.mark.parametrize(("engine", "products"), [("int8", 4), (RESNET_QAT, 21)])
+def test_a_quantised_network_computes_in_int8(engine: str, products: int, tmp_path: Path) -> None:
+    summary = price_plan(read_layer_info(layers_of(engine, tmp_path))).document.summary
     precisions = {share.what: share.layers for share in summary.by_precision}
-    assert precisions["int8"] >= 21
+    assert precisions["int8"] >= products
     assert [found.change for found in summary.reformats[:2]] == [
         "fp32 Linear -> int8 NC/4HW4",
         "fp32 Linear -> fp16 NC/32HW32",

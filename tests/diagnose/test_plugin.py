@@ -36,7 +36,8 @@ from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
 from profiler.report import ReportOptions, get
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, relu, tensor
-from tests.fakes.support import CAPTURES, SAMPLES, one_unit
+from tests.fakes.engine_factory import ENGINES, MOBILENET, RESIDUALS, RESNET, RESNET_QAT, files_of
+from tests.fakes.support import SAMPLES, one_unit
 
 SM50 = "sm50_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4"
 NHWC8 = "Channel major FP16 format where channel % 8 == 0"
@@ -532,15 +533,12 @@ def check_laws(layers: Sequence[LayerResult], found: Sequence[PluginCandidate]) 
 
 # --- real engines ---------------------------------------------------------------------------------
 
-LAYER_INFO = CAPTURES / "layer_info"
 GEMV_LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_gemv.log"
-ENGINES = sorted(LAYER_INFO.glob("*.graph.json")) if LAYER_INFO.is_dir() else []
 
 
-def run_of(layers: Path) -> Run:
-    stem = layers.name.removesuffix(".graph.json")
-    profile = layers.with_name(f"{stem}.profile.json")
-    found = analyze(Files(layers=layers, profile=profile), [gpus.find("a100-pcie-80gb")], Settings())
+def run_of(engine: str, folder: Path) -> Run:
+    files = files_of(engine, folder)._replace(times=None)
+    found = analyze(files, [gpus.find("a100-pcie-80gb")], Settings())
     assert isinstance(found, Run)
     return found
 
@@ -562,21 +560,17 @@ def test_the_story_from_the_plan_of_an_engine_and_a_profile(tmp_path: Path) -> N
     check_laws(run.layers, run.candidates)
 
 
-@pytest.mark.skipif(not ENGINES, reason=f"no {LAYER_INFO}")
-def test_engines_of_others_keep_the_laws_and_are_shown() -> None:
-    for layers in ENGINES:
-        run = run_of(layers)
-        check_laws(run.layers, run.candidates)
-        text = get("text").render(run, ReportOptions())
-        assert ("layers weighed" in text or "layer weighed" in text) == bool(run.candidates)
+@pytest.mark.parametrize("engine", [*ENGINES, RESNET, RESNET_QAT, MOBILENET, RESIDUALS])
+def test_engines_keep_the_laws_and_are_shown(engine: str, tmp_path: Path) -> None:
+    run = run_of(engine, tmp_path)
+    check_laws(run.layers, run.candidates)
+    text = get("text").render(run, ReportOptions())
+    assert ("layers weighed" in text or "layer weighed" in text) == bool(run.candidates)
 
 
-@pytest.mark.skipif(not ENGINES, reason=f"no {LAYER_INFO}")
-def test_the_first_convolution_of_a_quantised_engine_writes_floats_and_needs_no_kernel() -> None:
-    first = run_of(next(path for path in ENGINES if "resnet-qat" in path.name)).candidates[0]
+def test_the_first_convolution_of_a_quantised_engine_writes_floats_and_needs_no_kernel(tmp_path: Path) -> None:
+    first = run_of(RESNET_QAT, tmp_path).candidates[0]
     assert first.nodes[-1] == "Conv_9"
     assert first.verdict == "try first"
-    assert (
-        first.why.startswith("a Q/DQ pair behind it, so that it writes int8, is predicted") or "Q/DQ pair" in first.why
-    )
+    assert "Q/DQ pair" in first.why
     assert "NeuSight" in first.basis

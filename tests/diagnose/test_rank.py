@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from profiler.base.records import Coverage, Estimate, Finding, Latency, Layer, LayerResult, Work
 from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Rule
-from profiler.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, UNEXPLAINED, Around, build_ledger
+from profiler.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, UNEXPLAINED, Overheads, build_ledger
 from profiler.diagnose.rank import diagnose, verdict
 from profiler.estimate.cache import Traffic
 from profiler.estimate.roofline import estimate
@@ -398,7 +398,7 @@ def test_confidence_is_lower_for_a_datasheet_and_for_a_profile_of_one_inference(
 
 
 def test_copies_are_time_that_one_finding_may_claim() -> None:
-    case = engine_case(Timed(relu("a", "x", "y")), around=Around(300_000, 200_000))
+    case = engine_case(Timed(relu("a", "x", "y")), overheads=Overheads(300_000, 200_000))
     rules = [claims("XX1", claim(other_ns=400_000), claim(where="there", other_ns=400_000))]
     assert sum(one.lost_ns for one in diagnose(case, rules)) == 500_000
     # The layers have the room that the copies leave.

@@ -14,7 +14,7 @@ import pytest
 from profiler.base.records import ClockSummary, Layer, PlanEdge, Spread
 from profiler.base.units import format_ns
 from profiler.diagnose import RULES, THRESHOLDS, rules
-from profiler.diagnose.ledger import Around
+from profiler.diagnose.ledger import Overheads
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
 from tests.fakes import kernel_rule_cases, plan_rule_cases
@@ -545,8 +545,8 @@ def test_gaps_of_an_engine_are_surer_where_the_host_is_slower_than_the_layers() 
 
 
 def test_gaps_in_which_the_gpu_waits_for_the_host_are_told_from_those_of_launches() -> None:
-    launches = engine_case(BIG, around=Around(gaps_between_ns=2_000_000, captured=True))
-    waits = engine_case(BIG, around=Around(gaps_between_ns=500_000, waiting_ns=1_500_000, captured=True))
+    launches = engine_case(BIG, overheads=Overheads(gaps_between_ns=2_000_000, captured=True))
+    waits = engine_case(BIG, overheads=Overheads(gaps_between_ns=500_000, waiting_ns=1_500_000, captured=True))
     assert only(launches, "HO501").confidence == 0.5
     found = only(waits._replace(enqueue_ns=3_000_000, graph_ns=8_100_000), "HO501")
     assert found.confidence == 0.8
@@ -556,6 +556,6 @@ def test_gaps_in_which_the_gpu_waits_for_the_host_are_told_from_those_of_launche
 
 
 def test_a_gpu_without_tensorrt_gets_no_options_of_trtexec() -> None:
-    waits = engine_case(BIG, around=Around(waiting_ns=2_000_000, captured=True))._replace(tensorrt=False)
+    waits = engine_case(BIG, overheads=Overheads(waiting_ns=2_000_000, captured=True))._replace(tensorrt=False)
     assert "CUDA graph" in only(waits, "HO501").try_
     assert "--useCudaGraph" not in only(waits, "HO501").try_

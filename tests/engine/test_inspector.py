@@ -17,13 +17,12 @@ from profiler.base.records import IDLE_KINDS, LayerTime, LayerTimes, Plan, PlanL
 from profiler.engine._plan_formats import parse_dtype, parse_format
 from profiler.engine._plan_names import layer_served, metadata_nodes, name_nodes
 from profiler.engine.inspector import join_profile, parse_one_line, read_layer_info, read_profile, read_times
-from tests.fakes.support import CAPTURES, refused
+from tests.fakes.support import CAPTURES, needs_captures, refused
 
 DATA = Path(__file__).parent / "data"
 LAYER_INFO = CAPTURES / "layer_info"
 LOGS = CAPTURES / "logs"
 
-needs_captures = pytest.mark.skipif(not LAYER_INFO.is_dir(), reason=f"no captures in {CAPTURES}")
 
 RESNET = "trex__examples__pytorch__resnet__A100__fp16__resnet.onnx.engine"
 RESNET_QAT = "trex__examples__pytorch__resnet__A100__qat__resnet-qat.onnx.engine"

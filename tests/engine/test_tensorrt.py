@@ -26,7 +26,7 @@ from profiler.engine._trt_build import plain, plan_text
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, ShapeRange, build, load_engine, trtexec_command
 from profiler.runtime import child
 from tests.fakes import stub_tensorrt
-from tests.fakes.support import CAPTURES, SAMPLES, refused
+from tests.fakes.support import SAMPLES, captured, refused
 
 VERSIONS = ("8.6.1", "10.0.1", "10.16.1.11", "11.4.0.106")
 STATIC: dict[str, tuple[int, ...]] = {"x": (2, 4)}
@@ -72,7 +72,7 @@ def stubbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.syspath_prepend(str(folder))
         monkeypatch.setenv("PYTHONPATH", str(folder))
         monkeypatch.setenv("STUB_TENSORRT", words)
-        monkeypatch.setattr("ctypes.util.find_library", lambda _name: "libcuda.so.1" if driver else None)
+        monkeypatch.setattr("profiler.engine.tensorrt.has_driver", lambda: driver)
 
     return install
 
@@ -732,9 +732,7 @@ def test_real_refusals_name_the_cause(tmp_path: Path) -> None:
 
 @needs_rtx
 def test_a_real_internal_error_names_the_control_flow(tmp_path: Path) -> None:
-    model = CAPTURES / "onnx" / "silero_vad_16k_op15.onnx"
-    if not model.is_file():
-        pytest.skip(f"{model.name} is not at hand")
+    model = captured("onnx", "silero_vad_16k_op15.onnx")
     with pytest.raises(BuildError) as caught:
         real(tmp_path, model, shapes={"input": (1, 576), "state": (2, 1, 128)})
     assert "Internal Error" in caught.value.why

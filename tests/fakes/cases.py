@@ -25,7 +25,7 @@ from profiler.base.records import (
 from profiler.cost import work_of
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import Case
-from profiler.diagnose.ledger import Around, build_ledger
+from profiler.diagnose.ledger import Overheads, build_ledger
 from profiler.diagnose.rank import diagnose
 from profiler.estimate.roofline import predict_layers
 from tests.fakes.support import one_unit
@@ -132,17 +132,17 @@ def make_case(
 def engine_case(
     *timed: Timed,
     ceilings: Ceilings = CEILINGS,
-    around: Around | None = None,
+    overheads: Overheads | None = None,
     gap_ns: int = 0,
     **changes: Any,
 ) -> Case:
-    """The same layers as those of a TensorRT engine: ``around`` and ``gap_ns`` are part of the latency, no call is."""
+    """The same layers as those of a TensorRT engine: the latency holds ``overheads`` and ``gap_ns``, and no call."""
     case = make_case(*timed, ceilings=ceilings, tensorrt=True, gpu=True, **changes)
-    around = around or Around()
-    median_ns = sum(one.measured_ns for one in case.layers) + sum(around) + gap_ns
+    overheads = overheads or Overheads()
+    median_ns = sum(one.measured_ns for one in case.layers) + sum(overheads) + gap_ns
     latency = msgspec.structs.replace(case.latency, median_ns=median_ns)
     estimates = predict_layers([one.layer for one in timed], {one.name: one.work for one in case.layers}, ceilings)
-    ledger = build_ledger(case.layers, estimates, latency, ceilings, around=around, partial=case.partial)
+    ledger = build_ledger(case.layers, estimates, latency, ceilings, overheads=overheads, partial=case.partial)
     return case._replace(latency=latency, ledger=ledger)
 
 

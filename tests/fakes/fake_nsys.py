@@ -184,6 +184,7 @@ class FakeNsys:
         """What the export is to give: a database with these tables."""
         path = self.folder / "export.sqlite"
         database = sqlite3.connect(path)
+        database.execute("PRAGMA synchronous = OFF")
         for table in tables:
             database.execute(f"CREATE TABLE {table} (name TEXT, value TEXT)")
         database.commit()
@@ -200,7 +201,7 @@ class FakeNsys:
 
 
 def _program(path: Path, text: str) -> None:
-    path.write_text(text.replace("{python}", sys.executable).replace("{{", "{").replace("}}", "}"))
+    path.write_text(text.replace("{python}", sys.executable).replace("{{", "{").replace("}}", "}"), encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -399,6 +400,7 @@ def all_unmatched() -> Run:
     )
 
 
+@functools.cache
 def many(count: int = 10_000) -> Run:
     """As many layers as large models have."""
     ops = ("Conv", "Gemm", "Add", "Softmax")

@@ -6,7 +6,7 @@ import msgspec
 
 from profiler.base.records import ClockSummary, Layer, Spread
 from profiler.diagnose import Case
-from profiler.diagnose.ledger import Around
+from profiler.diagnose.ledger import Overheads
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 BIG = Timed(relu("big", "x", "big_out", 10_000_000))
@@ -86,7 +86,7 @@ POSITIVE: dict[str, Case] = {
     "CN601": folded(constant=True),
     "FU301": chain(),
     "HO501": make_case(BIG, gap_ns=1_000_000),
-    "HO502": engine_case(BIG, around=Around(700_000, 300_000)),
+    "HO502": engine_case(BIG, overheads=Overheads(700_000, 300_000)),
     "LA401": launch_case(0.11),
     "LY201": reorder_case(0.02),
     "RL101": make_case(Timed(gemv(), 10.0), ceilings=RTX_4090),
@@ -104,7 +104,7 @@ NEGATIVE: dict[str, Case] = {
     "FU301": chain(second_reader=True),
     # The remainder is as large, but the profile shows no gaps: it is drift of the machine.
     "HO501": make_case(BIG, gap_ns=1_000_000, profiled_gap_ns=0),
-    "HO502": engine_case(BIG, around=Around(500_000, 300_000)),
+    "HO502": engine_case(BIG, overheads=Overheads(500_000, 300_000)),
     "LA401": launch_case(0.09),
     "LY201": reorder_case(0.009),
     "RL101": make_case(Timed(gemv(), 1 / 0.9), ceilings=RTX_4090),

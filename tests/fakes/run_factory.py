@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from profiler.base import run_folder
+from profiler.base.latency import latency_of
 from profiler.base.records import Capture
-from profiler.capture.statistics import latency_of
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest

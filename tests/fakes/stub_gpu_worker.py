@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from profiler.base.latency import latency_of
 from profiler.base.records import ModeTimes
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from profiler.base.trace_file import save_trace
@@ -31,7 +32,6 @@ from profiler.capture.gpu_record import (
     TensorrtRequest,
 )
 from profiler.capture.nsys.trace import read_trace
-from profiler.capture.statistics import latency_of
 from profiler.capture.workers import ort_cuda as cuda_worker
 from profiler.capture.workers.gpu_window import watching
 from profiler.capture.workers.inference import LATENCY_FILE, reported

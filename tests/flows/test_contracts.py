@@ -13,18 +13,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.analysis.cpu import analyse
 from profiler.base import run_folder
 from profiler.base.records import Capture, Ceilings, Engine, Run, Source, Work
 from profiler.base.run_folder import RunFolder
 from profiler.cost import COSTS, work_of
 from profiler.cost.fused import work_of_group
 from profiler.flows.options import RunOptions
-from profiler.flows.report import render
+from profiler.flows.report import analysed, render
 from profiler.flows.run import execute
-from profiler.report.json_ import schema
+from profiler.report.formats.json_ import schema
 from profiler.source.request import ModelRequest
-from tests.fakes.support import CAPTURES, fixed_ceilings, real_models
+from tests.fakes.support import fixed_ceilings, needs_captures, real_models
 
 QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
 
@@ -99,7 +98,7 @@ def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factor
             assert found.tensor_flops == result.work.tensor_flops, result.name
 
     # 5. Analysed again, the same bytes.
-    again = render(analyse(folder), "json")
+    again = render(analysed(folder), "json")
     assert again.encode() == folder.file(run_folder.REPORT).read_bytes()
 
     document = json.loads(again)
@@ -107,7 +106,7 @@ def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factor
     assert sum(row["ns"] for row in document["ledger"]) == document["latency"]["median_ns"]
 
 
-@pytest.mark.skipif(not CAPTURES.is_dir(), reason="the folder of captures made by others is not beside this checkout")
+@needs_captures
 def test_captures_are_among_the_models() -> None:
     names = {path.stem for path in real_models()}
     assert {"RFB-320_simplified", "silero_vad_16k_op15", "polygraphy__qdq_conv", "polygraphy__residual_block"} <= names
@@ -143,7 +142,7 @@ def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monke
     assert asked == [False, True]
     assert not [finding for finding in run.findings if finding.code == "TR901"]
     assert run.ceilings.best == fixed_ceilings(scale=100).best
-    again = render(analyse(RunFolder(tmp_path / "run")), "json")
+    again = render(analysed(RunFolder(tmp_path / "run")), "json")
     assert again.encode() == (tmp_path / "run" / run_folder.REPORT).read_bytes()
 
     asked.clear()
@@ -162,7 +161,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
     then = folder.report()
     half = msgspec.structs.replace(fixed_ceilings(), probe_ns=statistics.median(capture.probe_ns) / 2)
     folder.write(run_folder.CEILINGS, half)
-    now = analyse(folder)
+    now = analysed(folder)
     assert now.speed == pytest.approx(0.5)
     assert any(finding.code == "TR904" for finding in now.findings)
     assert any("50.0 % of the speed" in note for note in now.assumptions)
@@ -182,7 +181,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
             dram_out_of_place_bytes_per_s={"add": bandwidth / factor, "copy": 1e9},
         )
         folder.write(run_folder.CEILINGS, msgspec.structs.replace(fixed, attainable=roof))
-        streamed = analyse(folder)
+        streamed = analysed(folder)
         assert any(f"memory streamed at {100 * factor:.1f} % of the bandwidth" in note for note in streamed.assumptions)
         scaled = streamed.ceilings.attainable
         best = fixed.best.dram_bytes_per_s

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from profiler.base.records import OpForms, Polynomial, Sweep, WorkForms
 from profiler.flows.inspect import inspect
 from profiler.flows.model_sweep import sweep
-from profiler.report import sweep as report
+from profiler.report import render
+from profiler.report.content.model_sweep import polynomial_text
 from profiler.source.load import KnownTensors, LoadedModel, tensors_of
 from profiler.source.request import ModelRequest
-from tests.fakes.support import CAPTURES, SAMPLES
+from tests.fakes.support import SAMPLES, captured
 
 
 def written(folder: Path, text: str) -> str:
@@ -73,7 +74,7 @@ def form_of(found: Sweep, op_type: str, domain: str = "") -> OpForms:
 
 
 def text(form: Polynomial | None) -> str:
-    return report.polynomial_text(form)
+    return polynomial_text(form)
 
 
 # --- real models ----------------------------------------------------------------------------
@@ -117,9 +118,7 @@ def test_steps_of_an_lstm() -> None:
 
 
 def test_a_speech_model_with_branches() -> None:
-    model = CAPTURES / "onnx" / "silero_vad_16k_op15.onnx"
-    if not model.is_file():
-        pytest.skip(f"no {model.name} in ../shared/captures")
+    model = captured("onnx", "silero_vad_16k_op15.onnx")
     found = checked(
         str(model),
         ["sequence=512..1536:512", "batch=2"],
@@ -155,7 +154,7 @@ def test_sizes_that_no_stride_divides_are_exact_without_one(tmp_path: Path) -> N
     found = checked(written(tmp_path, CONVOLUTIONS), ["S=33..47"], images)
     assert found.forms_hold == "the points of the table"
     assert form_of(found, "Conv").work.macs is None
-    assert "no closed form" in report.render_text(found)
+    assert "no closed form" in render(found)
 
 
 @pytest.fixture
@@ -245,7 +244,7 @@ def test_what_data_decides_is_bounded_at_every_point(tmp_path: Path) -> None:
     )
     found = checked(model, ["N=1..12"], lambda n: [f"x:{n}x8"])
     assert {point.total.bound for point in found.points} == {"upper"}
-    shown = report.render_text(found)
+    shown = render(found)
     assert "data decides" in shown
     assert len([line for line in shown.splitlines() if line.split()[1:2] == ["<"]]) == 12
 
@@ -416,7 +415,7 @@ def resnet() -> Sweep:
 
 def test_the_text_has_a_row_a_point_and_fits(resnet: Sweep) -> None:
     for width in (60, 80, 120):
-        lines = report.render_text(resnet, width).splitlines()
+        lines = render(resnet, width=width).splitlines()
         assert max(map(len, lines)) <= width
         head = next(index for index, line in enumerate(lines) if line.split()[:2] == ["batch", "MAC"])
         assert [int(line.split()[0]) for line in lines[head + 1 : head + 8]] == [1, 2, 4, 8, 16, 32, 64]
@@ -424,14 +423,14 @@ def test_the_text_has_a_row_a_point_and_fits(resnet: Sweep) -> None:
 
 
 def test_the_csv_has_the_same_numbers(resnet: Sweep) -> None:
-    rows = list(csv.DictReader(io.StringIO(report.render_csv(resnet))))
+    rows = list(csv.DictReader(io.StringIO(render(resnet, "csv"))))
     assert [(int(row["batch"]), int(row["flops"]), int(row["bytes_read"])) for row in rows] == [
         (point.at["batch"], point.total.flops, point.total.bytes_read) for point in resnet.points
     ]
 
 
 def test_the_json_holds_everything(resnet: Sweep) -> None:
-    assert msgspec.json.decode(report.render_json(resnet), type=Sweep) == resnet
+    assert msgspec.json.decode(render(resnet, "json"), type=Sweep) == resnet
 
 
 @pytest.mark.parametrize(
@@ -447,4 +446,4 @@ def test_polynomials_as_text(terms: list[tuple[int, dict[str, int]]], divisor: i
     from profiler.base.records import Term
 
     form = Polynomial(terms=tuple(Term(coefficient=c, powers=powers) for c, powers in terms), divisor=divisor)
-    assert report.polynomial_text(form) == expected
+    assert polynomial_text(form) == expected

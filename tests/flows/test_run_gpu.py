@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from profiler.analysis import gpu as gpu_analysis
-from profiler.analysis.gpu import PlanArtefact
 from profiler.analysis.plan import price_plan
 from profiler.base import run_folder
 from profiler.base.errors import CaptureError, MissingError, UsageError
@@ -19,7 +18,7 @@ from profiler.base.records import EngineFacts, LiveGpu, Run
 from profiler.base.run_folder import Request, RunFolder
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from profiler.capture.cupti import activity as cupti
-from profiler.capture.gpu_record import ITERATION_RANGE, GpuCapture
+from profiler.capture.gpu_record import ITERATION_RANGE, GpuCapture, PlanArtefact
 from profiler.diagnose import THRESHOLDS
 from profiler.diagnose.config import KEPT
 from profiler.diagnose.explain import explain

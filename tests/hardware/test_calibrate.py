@@ -37,6 +37,7 @@ from profiler.hardware.calibrate import (
 from profiler.hardware.calibration import Failure, result_of
 from profiler.hardware.gpus import ridge_points
 from profiler.source.load import load_model, source_of
+from tests.fakes.measured import measured
 
 DEVICE = Device(
     name="Fake CPU",
@@ -46,17 +47,6 @@ DEVICE = Device(
     cache_bytes=64 << 20,
     detail={"llc": "L3 32768 KiB x 2 (sysfs)", "llc_instances": "2"},
 )
-
-
-def measured(threads: int, **changed: float) -> Measured:
-    values = {"tensor fp32": 100e9 * threads, "tensor int8": 400e9 * threads, "dram": 30e9, "cache": 90e9 * threads}
-    values |= {"gemm fp32 1024": 80e9 * threads, "gemm fp32 512": 100e9 * threads, "vector fp32": 40e9 * threads}
-    values |= {"special exp": 5e9 * threads, "dram read": 25e9}
-    values |= {"launch": 140.0 + threads, "call": 1600.0, "profiler": 1700.0, "profiler tensor": 80.0}
-    values |= {"profiler gap": 500.0, "probe": 500_000.0}
-    values |= {key.replace("_", " "): value for key, value in changed.items()}
-    readings = {key: Reading(value, 0.01 * threads, 3, f"winner of {key}") for key, value in values.items()}
-    return Measured(threads=threads, runtime="9.9", readings=readings, working_set=1 << 28, seconds=1.0)
 
 
 def measurement_spread(ceilings: Ceilings, name: str) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from profiler.base.records import Figure, GpuSpec
 from profiler.hardware import gpus, throughput
-from tests.fakes.support import CAPTURES
+from tests.fakes.support import CAPTURES, NO_CAPTURES
 
 SPECS = Path(gpus.__file__).with_name("specs")
 FILES = sorted(SPECS.glob("*.toml"))
@@ -180,7 +180,7 @@ def rows() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.skipif(not TABLE.exists(), reason="the table of GPUs is not in the folder beside the project")
+@pytest.mark.skipif(not TABLE.exists(), reason=NO_CAPTURES)
 def test_every_row_of_the_table_has_a_datasheet_that_agrees() -> None:
     assert len(rows()) >= 30
     for row in rows():

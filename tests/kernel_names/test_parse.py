@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from profiler.base.units import DTYPE_BITS
 from profiler.kernel_names.parse import MAX_LENGTH, UNKNOWN, KernelName, parse, parse_all
 from profiler.kernel_names.record import MMA_SHAPES, SM_VERSIONS
-from tests.fakes.support import CAPTURES
+from tests.fakes.support import H100, captured, needs_captures
 
 FOLDER = Path(__file__).parent
 LABELLED = ("family", "op", "arch", "unit", "in", "acc", "out")
@@ -59,19 +59,14 @@ def test_the_corpus_is_large_and_spread_wide() -> None:
 
 
 def test_the_captured_names_are_those_of_the_captures() -> None:
-    kept = CAPTURES / "kernel_names.csv"
-    if not kept.is_file():
-        pytest.skip(f"no captures in {CAPTURES}")
-    with kept.open(encoding="utf-8", newline="") as file:
+    with captured("kernel_names.csv").open(encoding="utf-8", newline="") as file:
         seen = {(row["name"], row["source"]) for row in csv.DictReader(file)}
     assert {(row["name"], row["source"]) for row in CAPTURED} <= seen
 
 
+@needs_captures
 def test_mangled_and_demangled_names_say_the_same() -> None:
-    trace = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
-    if not trace.is_file():
-        pytest.skip(f"no capture {trace}")
-    with sqlite3.connect(f"file:{trace}?mode=ro", uri=True) as rows:
+    with sqlite3.connect(f"file:{H100}?mode=ro", uri=True) as rows:
         pairs = rows.execute(
             "SELECT DISTINCT m.value, d.value FROM CUPTI_ACTIVITY_KIND_KERNEL k"
             " JOIN StringIds m ON m.id = k.mangledName JOIN StringIds d ON d.id = k.demangledName"
@@ -83,9 +78,7 @@ def test_mangled_and_demangled_names_say_the_same() -> None:
 
 
 def test_every_tactic_of_the_captures_has_a_unit_and_an_architecture() -> None:
-    files = sorted((CAPTURES / "layer_info").glob("*.json"))
-    if not files:
-        pytest.skip(f"no layer info in {CAPTURES}")
+    files = sorted(captured("layer_info").glob("*.json"))
     tactics = set()
     for file in files:
         document = json.loads(file.read_text(encoding="utf-8"))

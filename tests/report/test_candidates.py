@@ -11,8 +11,8 @@ import pytest
 from profiler.base.records import BarrierPart, LadderStep, PluginCandidate, Run
 from profiler.report import ReportOptions, get
 from profiler.report._cells import cells
-from profiler.report.html import FINDINGS_SHOWN
-from profiler.report.text import LINES
+from profiler.report.content.run import LINES
+from profiler.report.formats._run_page import FINDINGS_SHOWN
 from tests.fakes.report_factory import HOSTILE_NAMES, hostile, of_engine, typical
 
 FP16 = "trtprof run MODEL --fp16 -o reports/b"

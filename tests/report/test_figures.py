@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import struct
 import subprocess
@@ -17,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.base import units
-from profiler.base.errors import UsageError
+from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import LedgerRow, Run
-from profiler.report import ReportOptions, _style, for_path, get
-from profiler.report.figures import _Box, _Dot, _Frame
+from profiler.report import ReportOptions, for_path, get
+from profiler.report.formats import _style
 from tests.fakes.report_factory import (
     CASES,
     HOSTILE_NAMES,
@@ -177,24 +178,25 @@ def test_many_dots_are_one_image_and_the_picture_says_so() -> None:
     assert "drawn as one image" not in " ".join(words(few))
 
 
-@given(
-    st.lists(st.tuples(st.floats(110, 380), st.floats(90, 290), st.floats(1, 12), st.floats(5, 160)), max_size=7),
-)
-@settings(max_examples=25)
-def test_names_of_layers_never_overlap_and_stay_inside(asked: list[tuple[float, float, float, float]]) -> None:
-    frame = _Frame(_Box(70, 76, 390, 294), 0, 4, 0, 3)
-    dots = [_Dot(0, 0, x, y, radius, None) for x, y, radius, _ in asked]  # type: ignore[arg-type]
-    frame.cover(dots)
-    boxes = []
-    for dot, (_, _, _, width) in zip(dots, asked, strict=True):
-        place = frame.place(dot, width, 16)
-        if place is not None:
-            assert place.box.within(frame.box)
-            boxes.append(place.box)
-            frame.taken.append(place.box)
-            frame.named.append(place.box)
-    assert not any(a.overlaps(b) for at, a in enumerate(boxes) for b in boxes[:at])
-    assert not dots or boxes
+def test_a_number_at_a_dot_leads_to_a_name() -> None:
+    run = typical()
+    said = words(svg_of("typical"))
+    for at, one in enumerate(run.layers[:5], 1):
+        at_dots = [text for text in said if str(at) in text.split(", ")]
+        assert len(at_dots) >= 2, "at the dot, and before the name"
+        assert any(one.nodes[-1] in text for text in said if text.startswith(one.op_type))
+    assert "numbered: the 5 layers with most time lost" in " ".join(said)
+
+
+def test_without_matplotlib_pictures_are_refused_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else there(name))
+    for name in ("png", "svg"):
+        with pytest.raises(MissingError, match="matplotlib") as caught:
+            get(name).encode(one_layer(), ReportOptions())
+        assert caught.value.exit_code == 3
+        assert "trtprof[figures]" in caught.value.fix
+    assert get("html").render(one_layer(), ReportOptions())
 
 
 # --- the ledger -----------------------------------------------------------------------------

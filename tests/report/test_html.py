@@ -20,9 +20,9 @@ from profiler.base.records import (
 )
 from profiler.report import ReportOptions, get
 from profiler.report._format import perturbation
-from profiler.report._page import page_data
 from profiler.report._templates import asset, digest
-from profiler.report._terms import TERMS
+from profiler.report.formats._page import page_data
+from profiler.report.formats._terms import TERMS
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import (
     CASES,

@@ -11,10 +11,10 @@ from profiler.analysis.plan import price_plan
 from profiler.base.records import Inspection
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.inspect import inspect
-from profiler.report.inspection import render_json, render_text
 from profiler.source.load import load_model, source_of
 from profiler.source.request import ModelRequest
 from tests.fakes.plan_factory import hostile, typical
+from tests.fakes.rendering import render_json, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
 from tests.fakes.support import SAMPLES, columns
 
@@ -63,7 +63,7 @@ def test_the_json_is_the_inspection(planned: Inspection) -> None:
 def test_no_line_is_wider_than_asked_for(plain: Inspection, width: int, ascii_only: bool) -> None:
     for plan in (typical(), hostile()):
         found = msgspec.structs.replace(plain, plan=plan, notes=HOSTILE_NAMES)
-        text = render_text(found, width, ascii_only=ascii_only)
+        text = render_text(found, width, ascii=ascii_only)
         assert max(map(columns, text.splitlines())) <= width
         assert all(char.isprintable() or char == "\n" for char in text)
         assert not ascii_only or text.isascii()

@@ -15,7 +15,8 @@ import pytest
 from profiler.base.errors import UsageError
 from profiler.base.records import OpSweep, OpSweepDevice
 from profiler.flows.op_sweep import parse_options, sweep_op
-from profiler.report.op_sweep import COLUMNS, render_csv, render_image, render_json, render_markdown, render_text
+from profiler.report.tables import table_of
+from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
 from tests.fakes.support import fixed_ceilings, one_unit, refused
 
 ROOF = one_unit({"fp32": 30e12, "fp16": 60e12}, dram=750e9, cache=3e12)
@@ -143,7 +144,7 @@ def test_ten_lines_are_drawn_and_the_others_are_counted() -> None:
 def test_csv_has_a_row_a_point_and_device(found: OpSweep) -> None:
     table = list(csv.DictReader(io.StringIO(render_csv(found))))
     assert len(table) == len(found.points) * max(len(found.devices), 1)
-    assert list(table[0]) == [*(dim.name for dim in found.dims), *COLUMNS]
+    assert list(table[0]) == [column.name for column in table_of("points", OpSweep).columns(found)]
     for row, (point, index) in zip(
         table, ((p, i) for p in found.points for i in range(max(len(found.devices), 1))), strict=True
     ):
@@ -164,10 +165,10 @@ def test_json_is_the_record(found: OpSweep) -> None:
 @KINDS
 def test_markdown_is_one_table(found: OpSweep) -> None:
     lines = render_markdown(found).splitlines()
-    table = [line for line in lines if line.startswith("|")]
+    table = [line for line in lines if line.startswith("| ")]
     assert len(table) == 2 + len(found.points)
     assert len({line.count("|") for line in table}) == 1
-    assert lines[0].startswith(f"# {found.op}")
+    assert lines[0].startswith(f"### {found.op}")
 
 
 @pytest.mark.parametrize("name", [name for name in SWEEPS if "one " not in name])

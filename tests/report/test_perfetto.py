@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from profiler.base.records import Run, RunGraph, Timeline, TimelineLane
 from profiler.report import ReportOptions, for_path, get
-from profiler.report.perfetto import DEVICE, LAYERS, NODES
+from profiler.report.formats.perfetto import DEVICE, LAYERS, NODES
 from tests.fakes.report_factory import CASES, hostile, make_run, one_layer, typical
 from tests.fakes.timeline_factory import timed, timed_case
 

@@ -12,7 +12,7 @@ import pytest
 
 from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, for_path, get
-from profiler.report.sarif import model_uri
+from profiler.report.formats.sarif import model_uri
 from tests.fakes.report_factory import CASES, hostile, many, one_layer, typical
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,7 +10,7 @@ import pytest
 
 from profiler.base.records import Run
 from profiler.report import ReportOptions, for_path, get
-from profiler.report.speedscope import ALLOWED, LOST, NO_LAYER
+from profiler.report.formats.speedscope import ALLOWED, LOST, NO_LAYER
 from tests.fakes.report_factory import CASES, hostile, make_run, many, typical
 from tests.fakes.timeline_factory import timed, timed_case
 

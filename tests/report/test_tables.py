@@ -22,7 +22,7 @@ PYTHON = {"str": str, "int": int, "float": float, "bool": bool, "list": tuple}
 
 def rows(run: Run, name: str) -> list[dict[str, Cell]]:
     table = table_of(name)
-    columns = [column.name for column in table.columns]
+    columns = [column.name for column in table.columns(None)]
     return [dict(zip(columns, row, strict=True)) for row in table.rows(run)]
 
 
@@ -76,8 +76,8 @@ def test_rows_hold_what_the_columns_say(name: str, case: str) -> None:
     run = full() if case == "full" else CASES[case]()
     table = table_of(name)
     for row in table.rows(run):
-        assert len(row) == len(table.columns)
-        for cell, column in zip(row, table.columns, strict=True):
+        assert len(row) == len(table.columns(None))
+        for cell, column in zip(row, table.columns(None), strict=True):
             assert cell is None or type(cell) is PYTHON[column.type], column.name
 
 
@@ -86,9 +86,9 @@ def test_columns_are_documented_and_carry_their_unit(name: str) -> None:
     table = table_of(name)
     assert table.name == name
     assert table.meaning
-    names = [column.name for column in table.columns]
+    names = [column.name for column in table.columns(None)]
     assert len(set(names)) == len(names)
-    for column in table.columns:
+    for column in table.columns(None):
         assert column.meaning
         assert (column.unit == "ns") == (column.name.endswith("_ns") or column.name == "ns")
         assert (column.unit == "") == (column.type in ("str", "list", "bool") or name == "counters")
@@ -105,7 +105,7 @@ def test_an_unknown_table_names_the_known_ones() -> None:
 
 
 def test_the_columns_of_layers_are_those_that_others_read() -> None:
-    assert ",".join(column.name for column in TABLES["layers"].columns) == (
+    assert ",".join(column.name for column in TABLES["layers"].columns(None)) == (
         "rank,name,op_type,role,nodes,measured_ns,ideal_ns,attainable_ns,lost_ns,bound,runner_up,flops,bytes,dtype,"
         "shapes,match,reason,constant,kernels,launches,tensor_flops,vector_flops,special_flops,bytes_read,"
         "bytes_written,bytes_parameters,work_bound,work_note"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from profiler.base import units
 from profiler.base.records import Match, NodeResult, Run
 from profiler.report import ReportOptions, get
-from profiler.report._views import By, folded, kernel_words, view_of
+from profiler.report.content._views import By, folded, kernel_words, view_of
 from tests.fakes.report_factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_engine, on_gpu, typical
 
 GOLDEN = Path(__file__).parent / "golden"

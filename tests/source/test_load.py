@@ -40,7 +40,7 @@ from profiler.base.errors import MissingError, ModelError, TrtprofError, UsageEr
 from profiler.base.records import Node, Source, Tensor
 from profiler.source import wire
 from profiler.source.load import LoadedModel, load_model, source_of, unknown_shapes
-from tests.fakes.support import CAPTURES, LIGHT, SAMPLES, real_models, save_with_hole
+from tests.fakes.support import LIGHT, SAMPLES, captured, real_models, save_with_hole
 
 Entries = Mapping[str, str | int]
 OPSETS = [make_opsetid("", 17)]
@@ -722,24 +722,17 @@ def test_what_the_checker_rejects_is_refused_in_its_words(tmp_path: Path, damage
     assert "torch.onnx.export" in caught.value.fix
 
 
-def _captured(name: str) -> Path:
-    path = CAPTURES / "onnx" / name
-    if not path.is_file():
-        pytest.skip(f"no captures beside this checkout: {path}")
-    return path
-
-
 @pytest.mark.parametrize(
     "which",
     ["with_duplicate_node_names", "with_multi_level_errors", "with_no_name", "with_parallel_invalid_nodes"],
 )
 def test_the_invalid_graphs_of_polygraphy_are_refused(which: str) -> None:
     with pytest.raises(ModelError, match="fails the ONNX checker"):
-        load_model(_captured(f"polygraphy__bad_graph_{which}.onnx"))
+        load_model(captured("onnx", f"polygraphy__bad_graph_{which}.onnx"))
 
 
 def test_the_quantised_convolution_of_polygraphy_is_accepted() -> None:
-    source = source_of(load_model(_captured("polygraphy__qdq_conv.onnx")))
+    source = source_of(load_model(captured("onnx", "polygraphy__qdq_conv.onnx")))
     assert "QuantizeLinear" in {node.op.op_type for node in source.nodes}
     assert source.model.shape_coverage == 1.0
 

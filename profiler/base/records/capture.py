@@ -6,7 +6,17 @@ from typing import Literal
 
 import msgspec
 
-from profiler.base.records.common import Fraction, NonNegative, Record
+from profiler.base.records.common import (
+    DeviceDetail,
+    Fraction,
+    KernelName,
+    LayerName,
+    NonNegative,
+    Prose,
+    Record,
+    Safe,
+    TensorName,
+)
 from profiler.base.records.engine import MatchConfidence
 from profiler.base.records.model import InputTensor, Tensor
 
@@ -46,9 +56,9 @@ class ClockSummary(Record, frozen=True, kw_only=True):
     temperature_c: Spread | None = None
     energy_j: float | None = None
     """Used between the first sample and the last."""
-    reasons: dict[str, Fraction] | None = None
+    reasons: dict[Safe, Fraction] | None = None
     """What held the SM clock down, with its share of the time, largest first. Several may hold at once."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Prose, ...] = ()
     """What could not be read, and why."""
 
 
@@ -98,26 +108,26 @@ class TensorCheck(Record, frozen=True, kw_only=True):
     wrong. All are -1 where shapes or types differ, or values that are no numbers stand in different places.
     """
 
-    name: str
-    dtype: str
+    name: TensorName
+    dtype: Safe
     max_abs: float
     max_rel: float
     tolerance: float
     matches: bool
-    reason: str = ""
+    reason: Prose = ""
 
 
 class Match(Record, frozen=True, kw_only=True):
     """Kernels of one name attributed to one layer. A kernel's time is never split."""
 
-    layer: str | None
-    kernel: str = msgspec.field(name="name")
+    layer: LayerName | None
+    kernel: KernelName = msgspec.field(name="name")
     """Its name, which is what the document calls it: ``name``."""
     count: NonNegative
     median_ns: NonNegative
     total_ns: NonNegative
     confidence: MatchConfidence
-    reason: str
+    reason: Prose
     blocks: NonNegative = 0
     """Thread blocks of one launch, as its median; 0 where the capture does not tell, as of all that follow."""
     threads: NonNegative = 0
@@ -139,10 +149,10 @@ class Coverage(Record, frozen=True, kw_only=True):
 class Device(Record, frozen=True, kw_only=True):
     """The device that ran it."""
 
-    name: str
+    name: Safe
     kind: Literal["cpu", "gpu"]
     cores: NonNegative = 0
     memory_bytes: NonNegative = 0
     cache_bytes: NonNegative = 0
     clock_mhz: float | None = None
-    detail: dict[str, str] = {}
+    detail: dict[DeviceDetail, DeviceDetail] = {}

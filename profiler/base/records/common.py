@@ -16,7 +16,41 @@ NonNegative = Annotated[int, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
-Dim = int | str
+class Holds(msgspec.Struct, frozen=True):
+    """What a field of text holds, and so what becomes of it in a run without names (`profiler.report.redact`).
+
+    ``safe`` text stays. ``text`` is prose: names in it are replaced. ``place`` is a name or prose. ``kernel``, ``op``,
+    ``domain``, ``producer``, ``file`` and ``detail`` are names that stay where a vendor made them. Any other kind is a
+    name, which is replaced by that word and a number.
+    """
+
+    kind: str
+
+
+Safe = Annotated[str, Holds("safe")]
+Prose = Annotated[str, Holds("text")]
+Place = Annotated[str, Holds("place")]
+KernelName = Annotated[str, Holds("kernel")]
+OpName = Annotated[str, Holds("op")]
+DomainName = Annotated[str, Holds("domain")]
+ProducerName = Annotated[str, Holds("producer")]
+FileName = Annotated[str, Holds("file")]
+NodeName = Annotated[str, Holds("node")]
+LayerName = Annotated[str, Holds("layer")]
+TensorName = Annotated[str, Holds("tensor")]
+DimName = Annotated[str, Holds("dim")]
+GraphName = Annotated[str, Holds("graph")]
+DeviceDetail = Annotated[str, Holds("detail")]
+"""Of the key of a dict and its value: what tells what a device is stays."""
+ModelName = Annotated[str, Holds("model")]
+Command = Annotated[str, Holds("command")]
+Tag = Annotated[str, Holds("tag")]
+Digest = Annotated[str, Holds("digest")]
+Message = Annotated[str, Holds("message")]
+"""From the log of a library, which writes whatever it likes."""
+
+
+Dim = int | DimName
 
 
 WorkBound = Literal["exact", "upper", "lower", "mixed"]

@@ -8,7 +8,18 @@ from typing import Annotated, Literal
 import msgspec
 
 from profiler.base import units
-from profiler.base.records.common import Attribute, Fraction, NonNegative, Record
+from profiler.base.records.common import (
+    Attribute,
+    Fraction,
+    LayerName,
+    Message,
+    NonNegative,
+    Place,
+    Prose,
+    Record,
+    Safe,
+    TensorName,
+)
 from profiler.base.records.model import Op, Work
 
 MatchConfidence = Literal["exact", "inferred", "none"]
@@ -49,9 +60,9 @@ class NodeFate(Record, frozen=True, kw_only=True):
 class Backend(Record, frozen=True, kw_only=True):
     """Which backend ran and why it was chosen."""
 
-    name: str
-    reason: str
-    options: dict[str, str] = {}
+    name: Safe
+    reason: Prose
+    options: dict[Prose, Prose] = {}
 
 
 class Engine(Record, frozen=True, kw_only=True):
@@ -291,7 +302,7 @@ class PlanShare(Record, frozen=True, kw_only=True):
     ``fraction`` is of the time of all layers where times are known, else of their bytes.
     """
 
-    what: str
+    what: Place
     layers: NonNegative
     bytes: NonNegative
     ns: NonNegative | None = None
@@ -305,11 +316,11 @@ class PlanReformat(Record, frozen=True, kw_only=True):
     ``input``, ``output`` or ``between layers``.
     """
 
-    layer: str
-    origin: str
-    serves: str
+    layer: LayerName
+    origin: Prose
+    serves: Place
     """The layer, or the binding, that it is made for."""
-    change: str
+    change: Prose
     """In words: ``fp32 Linear -> fp16 NHWC8``."""
     bytes: NonNegative | None
     ns: NonNegative | None = None
@@ -323,13 +334,13 @@ class PlanEdge(Record, frozen=True, kw_only=True):
     ``layout`` (a reformat).
     """
 
-    tensor: str
-    maker: str
-    readers: tuple[str, ...]
+    tensor: TensorName
+    maker: LayerName
+    readers: tuple[LayerName, ...]
     kind: Literal["epilogue", "prologue", "pointwise", "products", "layout"]
     expected: bool
     """Whether engines fuse such nodes as a rule (`predict.fusion`)."""
-    reason: str = ""
+    reason: Prose = ""
     """In words, why it is expected, or what stands against it."""
     bytes: NonNegative
     """Written once and read by every reader."""
@@ -340,11 +351,11 @@ class PlanEdge(Record, frozen=True, kw_only=True):
 class PlanLint(Record, frozen=True, kw_only=True):
     """Something in a plan that is worth a look, found without any time: dims that a tensor core cannot use."""
 
-    code: str
-    layer: str
-    what: str
-    evidence: str
-    try_: str = msgspec.field(name="try")
+    code: Safe
+    layer: LayerName
+    what: Prose
+    evidence: Prose
+    try_: Prose = msgspec.field(name="try")
 
 
 class PlanSummary(Record, frozen=True, kw_only=True):
@@ -362,27 +373,27 @@ class PlanSummary(Record, frozen=True, kw_only=True):
     edges: tuple[PlanEdge, ...] = ()
     """Fusions that did not happen, those that would save most first."""
     lints: tuple[PlanLint, ...] = ()
-    fates: dict[str, NonNegative] = {}
+    fates: dict[Safe, NonNegative] = {}
     """ONNX nodes by what became of them (`NodeFate.fate`)."""
 
 
 class EngineFacts(Record, frozen=True, kw_only=True):
     """How an engine came about, as far as is known."""
 
-    backend: str = ""
-    versions: dict[str, str] = {}
-    device: str = ""
+    backend: Safe = ""
+    versions: dict[Prose, Safe] = {}
+    device: Safe = ""
     """The GPU that it was built on, or ``no GPU``."""
-    era: str = ""
+    era: Prose = ""
     """See `Plan.era`."""
-    precision: str = ""
+    precision: Prose = ""
     """In words: as in the file, or which converter made it fp16."""
     build_ns: NonNegative | None = None
     network_layers: NonNegative = 0
     """Before the builder fused them."""
     cached: bool = False
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[Message, ...] = ()
+    notes: tuple[Prose, ...] = ()
     """What is missing from the plan, and what was taken for granted."""
 
 

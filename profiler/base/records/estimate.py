@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from profiler.base.records.common import NonNegative, Record
+from profiler.base.records.common import NonNegative, Prose, Record, Safe
 
 
 class Roof(Record, frozen=True, kw_only=True):
@@ -14,16 +14,16 @@ class Roof(Record, frozen=True, kw_only=True):
     says by which.
     """
 
-    tensor_flops_per_s: dict[str, float]
+    tensor_flops_per_s: dict[Safe, float]
     """Multiply-accumulates, 2 FLOP each, by the dtype of what is multiplied: on the matrix units of a
     GPU where they take that dtype. ``tf32`` stands for fp32 rounded to TF32."""
-    vector_flops_per_s: dict[str, float]
+    vector_flops_per_s: dict[Safe, float]
     """All other arithmetic by dtype: the CUDA cores of a GPU."""
-    special_per_s: dict[str, float] = {}
+    special_per_s: dict[Safe, float] = {}
     """Evaluations by special function, a key of `units.SPECIAL_FLOPS`."""
     dram_bytes_per_s: float
     """Of any kernel."""
-    dram_out_of_place_bytes_per_s: dict[str, float] = {}
+    dram_out_of_place_bytes_per_s: dict[Safe, float] = {}
     """Of kernels that do not write where they read: a CPU reads a line of memory before it writes to it, which
     costs them bandwidth. By pattern: ``read`` writes nothing, ``add`` a third of its bytes, ``copy`` half.
     Empty where that makes no difference."""
@@ -40,7 +40,7 @@ class Measurement(Record, frozen=True, kw_only=True):
 
     value: float
     unit: Literal["FLOP/s", "B/s", "1/s", "ns"]
-    what: str
+    what: Safe
     repeats: NonNegative
     spread: float | None = None
     threads: NonNegative = 0
@@ -55,10 +55,10 @@ class Ceilings(Record, frozen=True, kw_only=True):
     run was made; of a GPU that is not at hand, the datasheet's again.
     """
 
-    device: str
-    source: str
+    device: Safe
+    source: Prose
     """In words, with the date: what was measured, or which datasheet."""
-    measured_at: str
+    measured_at: Safe
     origin: Literal["measured", "datasheet"] = "measured"
     """What ``attainable`` is."""
     best: Roof
@@ -66,7 +66,7 @@ class Ceilings(Record, frozen=True, kw_only=True):
     cache_bytes: NonNegative
     """Size of the last-level cache."""
     threads: NonNegative
-    fp32_flops_by_threads: dict[str, float] = {}
+    fp32_flops_by_threads: dict[Safe, float] = {}
     """Peak fp32 FLOP/s at each thread count that was tried."""
     launch_ns: float
     """Time that a kernel which does nothing adds to an inference, without a profiler."""
@@ -80,12 +80,25 @@ class Ceilings(Record, frozen=True, kw_only=True):
     """Time that the profiler adds behind the event of each kernel, so inside that of its parent."""
     probe_ns: float = 0.0
     """Time of the speed probe (`ort_probe`) when the ceilings were measured; 0 where there is none."""
-    measurements: dict[str, Measurement] = {}
+    measurements: dict[Safe, Measurement] = {}
     """All that was measured, ceilings that bound nothing included (``dram read``, ``h2d``)."""
-    clocks_mhz: dict[str, float] = {}
+    clocks_mhz: dict[Safe, float] = {}
     """Clock of the device ``before``, ``during`` and ``after`` the measurement, where it can be read; of a GPU also
     that of its ``memory`` meanwhile, as NVML counts it."""
     cached: bool = False
+
+
+class CeilingsDocument(Record, frozen=True, kw_only=True):
+    """The document of `trtprof calibrate --format json`."""
+
+    schema_version: int
+    ceilings: Ceilings
+    ridge_flop_per_byte: dict[str, float]
+    """By dtype, the FLOP per byte of DRAM traffic from which on multiply-accumulates bound the time."""
+    kept_in: str = ""
+    """The file that keeps them; empty where none could be written."""
+    age_days: NonNegative | None = None
+    """Whole days since they were measured, of kept ones."""
 
 
 Bound = Literal["tensor", "vector", "sfu", "dram", "l2", "launch", "none", "unknown"]

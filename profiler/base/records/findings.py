@@ -7,7 +7,20 @@ from typing import Literal
 import msgspec
 
 from profiler.base.records.capture import Match
-from profiler.base.records.common import Fraction, NonNegative, Record
+from profiler.base.records.common import (
+    Command,
+    DomainName,
+    Fraction,
+    KernelName,
+    LayerName,
+    NodeName,
+    NonNegative,
+    OpName,
+    Place,
+    Prose,
+    Record,
+    Safe,
+)
 from profiler.base.records.engine import MatchConfidence
 from profiler.base.records.estimate import Bound
 from profiler.base.records.model import Work
@@ -21,10 +34,10 @@ class LayerResult(Record, frozen=True, kw_only=True):
     attainable; it is negative when the layer ran faster than the ceilings of this device allow.
     """
 
-    name: str
-    op_type: str
-    role: str
-    nodes: tuple[str, ...]
+    name: LayerName
+    op_type: OpName
+    role: Safe
+    nodes: tuple[NodeName, ...]
     kernels: tuple[Match, ...]
     measured_ns: NonNegative
     ideal_ns: NonNegative | None
@@ -34,11 +47,11 @@ class LayerResult(Record, frozen=True, kw_only=True):
     runner_up: Bound = "none"
     flops: NonNegative | None
     bytes: NonNegative | None
-    dtype: str = ""
+    dtype: Safe = ""
     match: MatchConfidence = "none"
-    reason: str = ""
-    shapes: str = ""
-    terms: dict[str, int] = {}
+    reason: Prose = ""
+    shapes: Prose = ""
+    terms: dict[Safe, int] = {}
     work: Work | None = None
     constant: bool = False
 
@@ -46,10 +59,10 @@ class LayerResult(Record, frozen=True, kw_only=True):
 class LedgerRow(Record, frozen=True, kw_only=True):
     """One step from ideal to measured. ``kind`` says whether the ns are measured or computed."""
 
-    cause: str
+    cause: Prose
     ns: int
     kind: Literal["fact", "estimate", "remainder"]
-    meaning: str = ""
+    meaning: Prose = ""
 
 
 class Finding(Record, frozen=True, kw_only=True):
@@ -58,16 +71,16 @@ class Finding(Record, frozen=True, kw_only=True):
     ``lost_ns`` is claimed by this finding alone; ``layers`` are where it is claimed.
     """
 
-    code: str
-    title: str
+    code: Safe
+    title: Prose
     severity: Literal["info", "warning", "critical"]
-    where: str
-    evidence: str
+    where: Place
+    evidence: Prose
     lost_ns: NonNegative
     confidence: Fraction
-    try_: str = msgspec.field(name="try")
+    try_: Prose = msgspec.field(name="try")
     kind: Literal["hypothesis", "trust"] = "hypothesis"
-    layers: tuple[str, ...] = ()
+    layers: tuple[LayerName, ...] = ()
 
 
 class CounterCheck(Record, frozen=True, kw_only=True):
@@ -83,7 +96,7 @@ class CounterCheck(Record, frozen=True, kw_only=True):
     predicted_high: float | None = None
     counted_low: float | None = None
     counted_high: float | None = None
-    reason: str
+    reason: Prose
     """In words, with the numbers."""
 
 
@@ -93,16 +106,16 @@ class Confirmation(Record, frozen=True, kw_only=True):
     It is refuted where one of its checks is, confirmed where one is and none is refuted, else nothing is told.
     """
 
-    layer: str
+    layer: LayerName
     verdict: Literal["confirmed", "refuted", "not told"]
     checks: tuple[CounterCheck, ...]
     launches: NonNegative
     """That were counted."""
     match: MatchConfidence
     """How surely they are the layer's."""
-    reason: str
+    reason: Prose
     """By what they were led to it."""
-    uncounted: tuple[str, ...] = ()
+    uncounted: tuple[KernelName, ...] = ()
     """Kernels of the layer that were not counted."""
     counted_ns: NonNegative | None = None
     """Duration under ncu, at the clock that it held."""
@@ -116,11 +129,11 @@ class LadderStep(Record, frozen=True, kw_only=True):
     ``gain_ns`` of one inference is an estimate, None where nothing tells it.
     """
 
-    what: str
-    command: str
+    what: Prose
+    command: Command
     """How to measure it against the engine as it is."""
     gain_ns: NonNegative | None = None
-    basis: str = ""
+    basis: Prose = ""
     """Where the gain is from, in words."""
 
 
@@ -130,7 +143,7 @@ class BarrierPart(Record, frozen=True, kw_only=True):
     Tensors that newly cross DRAM, a lost epilogue, a reformat, a launch.
     """
 
-    what: str
+    what: Prose
     ns: NonNegative
     bytes: NonNegative = 0
 
@@ -142,12 +155,12 @@ class PluginCandidate(Record, frozen=True, kw_only=True):
     gain is that less the barrier, with an interval from the spread of what the class reaches.
     """
 
-    layer: str
-    nodes: tuple[str, ...]
-    kernel: str
+    layer: LayerName
+    nodes: tuple[NodeName, ...]
+    kernel: KernelName
     measured_ns: NonNegative
     reachable_ns: NonNegative
-    basis: str
+    basis: Prose
     """Where ``reachable_ns`` is from, in words: which healthy kernels, or which calibration."""
     recoverable_ns: NonNegative
     barrier: tuple[BarrierPart, ...]
@@ -155,16 +168,16 @@ class PluginCandidate(Record, frozen=True, kw_only=True):
     net_low_ns: int
     net_high_ns: int
     verdict: Literal["write it", "try first", "do not"]
-    why: str
+    why: Prose
     ladder: tuple[LadderStep, ...] = ()
 
 
 class Unsupported(Record, frozen=True, kw_only=True):
     """An op without a cost function, and its share of the kernel time."""
 
-    domain: str
-    op_type: str
+    domain: DomainName
+    op_type: OpName
     count: NonNegative
     measured_ns: NonNegative
     share: Fraction
-    reason: str = ""
+    reason: Prose = ""

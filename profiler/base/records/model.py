@@ -5,7 +5,22 @@ from __future__ import annotations
 from typing import Literal
 
 from profiler.base import units
-from profiler.base.records.common import Attribute, Dim, Fraction, NonNegative, Record, WorkBound
+from profiler.base.records.common import (
+    Attribute,
+    Digest,
+    Dim,
+    DomainName,
+    FileName,
+    Fraction,
+    ModelName,
+    NonNegative,
+    ProducerName,
+    Prose,
+    Record,
+    Safe,
+    TensorName,
+    WorkBound,
+)
 
 
 class Tensor(Record, frozen=True, kw_only=True):
@@ -18,8 +33,8 @@ class Tensor(Record, frozen=True, kw_only=True):
     hold; a map has neither.
     """
 
-    name: str
-    dtype: str
+    name: TensorName
+    dtype: Safe
     shape: tuple[Dim, ...] | None
     constant: bool = False
     value: tuple[int, ...] | None = None
@@ -80,13 +95,13 @@ class Work(Record, frozen=True, kw_only=True):
 
     tensor_flops: NonNegative = 0
     vector_flops: NonNegative = 0
-    special: dict[str, NonNegative] = {}
+    special: dict[Safe, NonNegative] = {}
     bytes_read: NonNegative = 0
     bytes_written: NonNegative = 0
     bytes_parameters: NonNegative = 0
-    dtype: str = ""
+    dtype: Safe = ""
     bound: WorkBound = "exact"
-    note: str = ""
+    note: Prose = ""
 
     @property
     def macs(self) -> int:
@@ -125,8 +140,8 @@ class Node(Record, frozen=True, kw_only=True):
 class InputTensor(Record, frozen=True, kw_only=True):
     """A graph input as bound for this run, and how its values were chosen."""
 
-    name: str
-    dtype: str
+    name: TensorName
+    dtype: Safe
     shape: tuple[int, ...] | None
     """None where nothing was bound: an unknown rank, a sequence, map or optional (`inspect` only)."""
     declared: tuple[Dim, ...] = ()
@@ -136,22 +151,22 @@ class InputTensor(Record, frozen=True, kw_only=True):
     low: float = -1.0
     high: float = 1.0
     """Values are drawn from ``low`` to ``high``: half open for floats, both ends for integers."""
-    file: str = ""
-    values: str = ""
+    file: FileName = ""
+    values: Prose = ""
     """In words: ``uniform -1..1``, ``integers 0..9 (indices of Gather_3)``, ``file x.npy``."""
 
 
 class ModelInfo(Record, frozen=True, kw_only=True):
     """The model as asked for."""
 
-    name: str
-    path: str
-    sha256: str
+    name: ModelName
+    path: FileName
+    sha256: Digest
     """Digest of the .onnx file itself; external data is told apart by name, size and time.
     Empty where the weights were not read (`inspect`)."""
     ir_version: int
-    opsets: dict[str, int]
-    producer: str = ""
+    opsets: dict[DomainName, int]
+    producer: ProducerName = ""
     inputs: tuple[InputTensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
     parameters: NonNegative = 0
@@ -161,7 +176,7 @@ class ModelInfo(Record, frozen=True, kw_only=True):
     """Nodes that got a unique name because theirs was empty or taken."""
     shape_coverage: Fraction = 1.0
     """Share of node outputs whose shape and dtype are known before the run."""
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[Prose, ...] = ()
     """What was filled in rather than given: default dims, random inputs."""
 
 

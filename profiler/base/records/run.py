@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Literal
 
 from profiler.base.records.capture import ClockSummary, Coverage, Device, Latency, Match, ModeTimes, TensorCheck
-from profiler.base.records.common import NonNegative, Record
+from profiler.base.records.common import (
+    GraphName,
+    KernelName,
+    LayerName,
+    NodeName,
+    NonNegative,
+    OpName,
+    Prose,
+    Record,
+    Safe,
+    Tag,
+    TensorName,
+)
 from profiler.base.records.engine import Backend, EngineFacts, PlanSummary
 from profiler.base.records.estimate import Ceilings
 from profiler.base.records.findings import Confirmation, Finding, LayerResult, LedgerRow, PluginCandidate, Unsupported
@@ -15,14 +27,14 @@ from profiler.base.records.model import ModelInfo
 class NodeResult(Record, frozen=True, kw_only=True):
     """An ONNX node with its work and its fate. Time belongs to layers and is never split."""
 
-    name: str
-    op_type: str
-    graph: str
-    fate: str
-    layers: tuple[str, ...]
+    name: NodeName
+    op_type: OpName
+    graph: GraphName
+    fate: Safe
+    layers: tuple[LayerName, ...]
     flops: NonNegative | None
     bytes: NonNegative | None
-    reason: str = ""
+    reason: Prose = ""
 
 
 class Timeline(Record, frozen=True, kw_only=True):
@@ -39,9 +51,9 @@ class Timeline(Record, frozen=True, kw_only=True):
     duration_ns: NonNegative
     """From the first event to the end of the last."""
     lanes: tuple[TimelineLane, ...]
-    layers: tuple[str, ...]
+    layers: tuple[LayerName, ...]
     """Names of `Run.layers`."""
-    names: tuple[str, ...]
+    names: tuple[KernelName, ...]
     """Of kernels, copies, calls of the host."""
     lane: tuple[int, ...]
     layer: tuple[int, ...]
@@ -49,7 +61,7 @@ class Timeline(Record, frozen=True, kw_only=True):
     start_ns: tuple[int, ...]
     """From the first event of the inference on."""
     dur_ns: tuple[int, ...]
-    note: str = ""
+    note: Prose = ""
     """In words, how it was chosen, and what was left out."""
 
 
@@ -59,7 +71,7 @@ class TimelineLane(Record, frozen=True, kw_only=True):
     ``depth`` counts lanes of the same name: 1 is for what runs inside events of 0, as the kernels of a loop do.
     """
 
-    name: str
+    name: Prose
     kind: Literal["kernels", "copies", "host"]
     depth: NonNegative = 0
 
@@ -72,11 +84,11 @@ class RunGraph(Record, frozen=True, kw_only=True):
     ``node_from`` and ``node_to`` are places in `Run.nodes`.
     """
 
-    layers: tuple[str, ...]
+    layers: tuple[LayerName, ...]
     """Names of layers in execution order: those of `Run.layers`, and others that took no time."""
     layer_from: tuple[int, ...] = ()
     layer_to: tuple[int, ...] = ()
-    tensor: tuple[str, ...] = ()
+    tensor: tuple[TensorName, ...] = ()
     nbytes: tuple[int, ...] = ()
     node_from: tuple[int, ...] = ()
     node_to: tuple[int, ...] = ()
@@ -89,12 +101,12 @@ class Run(Record, frozen=True, kw_only=True):
     model: ModelInfo
     backend: Backend
     device: Device
-    versions: dict[str, str]
+    versions: dict[Prose, Safe]
     ceilings: Ceilings
     latency: Latency
     profiled: Latency
     coverage: Coverage
-    verdict: str
+    verdict: Prose
     ledger: tuple[LedgerRow, ...]
     layers: tuple[LayerResult, ...]
     """Ranked by time lost, largest first."""
@@ -116,8 +128,8 @@ class Run(Record, frozen=True, kw_only=True):
     """Of a run on a GPU: its times without and with a CUDA graph, apart from copies."""
     checks: tuple[TensorCheck, ...] = ()
     """Outputs held against ONNX Runtime's (``--verify``), the worst first."""
-    assumptions: tuple[str, ...] = ()
-    created: str = ""
+    assumptions: tuple[Prose, ...] = ()
+    created: Safe = ""
     clocks: ClockSummary | None = None
     """Of a GPU, while the latency was measured; None where nobody looked, as for files made elsewhere."""
     clocks_profiled: ClockSummary | None = None
@@ -128,5 +140,5 @@ class Run(Record, frozen=True, kw_only=True):
     """One inference as captured; None where nobody saw when kernels ran (`nsys stats`, a profile of layers)."""
     graph: RunGraph | None = None
     """Who reads what from whom; None where neither a plan nor a model tells."""
-    tags: tuple[str, ...] = ()
+    tags: tuple[Tag, ...] = ()
     """What its owner calls it: words to find it by, kept beside the run and no part of its result."""

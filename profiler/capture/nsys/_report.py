@@ -7,15 +7,14 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.progress import Progress, unheard
 from profiler.base.units import format_bytes
 from profiler.capture.nsys._find import NSYS_VARIABLE, Nsys, Version, choice, dotted, parse_version
 from profiler.capture.nsys._process import NO_SPACE, Ended, ended_words, run, scratch_folder
-
-Progress = Callable[[str], None]
 
 TIMEOUT_S = 1800.0
 """How long a profile or an export may take unless it is said."""
@@ -71,7 +70,7 @@ def repair(
         for _ in range(_IMPORT_TRIES):
             shutil.copy(stream, copied)  # the importer writes into the file that it reads
             ended = run_tool(
-                nsys, command, log=log or beside(report.with_suffix(""), ".log"), timeout_s=timeout_s, on_line=silent,
+                nsys, command, log=log or beside(report.with_suffix(""), ".log"), timeout_s=timeout_s, on_line=unheard,
                 environment={**os.environ, "LD_LIBRARY_PATH": libraries, "TMPDIR": str(scratch)},
             )  # fmt: skip
             if ended.code == 0 and made.is_file() and made.stat().st_size:
@@ -136,7 +135,7 @@ def export_sqlite(
         MissingError: The file is not there, a newer nsys made it, or the folder cannot be written.
         CaptureError: nsys fails, is killed or does not end; the disk is full.
     """
-    say = progress or silent
+    say = progress or unheard
     if not report.is_file():
         raise MissingError(f"{report} is not there", why="there is no such file", fix="check the path of the report")
     output = (output or report.with_suffix(".sqlite")).absolute()
@@ -157,7 +156,7 @@ def export_sqlite(
             "-o", str(made), str(report.absolute()),
         ]  # fmt: skip
         ended = run_tool(
-            nsys, command, log=scratch / "export.log", timeout_s=timeout_s, on_line=silent,
+            nsys, command, log=scratch / "export.log", timeout_s=timeout_s, on_line=unheard,
             environment={**os.environ, "TMPDIR": str(scratch)},
         )  # fmt: skip
         broken = _broken_sqlite(made)
@@ -231,10 +230,6 @@ def run_tool(
             f"{command[0]} cannot be run", why=f"{error.strerror or error}",
             fix=f"install Nsight Systems again, or name another one by {NSYS_VARIABLE}{choice(nsys)}",
         ) from None  # fmt: skip
-
-
-def silent(text: str) -> None:
-    """Progress that nobody asked for."""
 
 
 def beside(output: Path, suffix: str) -> Path:

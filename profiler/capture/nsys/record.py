@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.progress import Progress, unheard
 from profiler.capture.nsys._find import (
     NSYS_VARIABLE,
     OPTIONS,
@@ -24,12 +25,10 @@ from profiler.capture.nsys._process import Ended, code_words, ended_words, expla
 from profiler.capture.nsys._report import (
     STREAM_SUFFIX,
     TIMEOUT_S,
-    Progress,
     beside,
     export_sqlite,
     repair,
     run_tool,
-    silent,
 )
 from profiler.runtime import child
 
@@ -195,7 +194,7 @@ def run_profile(
             command,
             log=log,
             timeout_s=timeout_s,
-            on_line=_worker_lines(progress or silent),
+            on_line=_worker_lines(progress or unheard),
             environment=variables,
         )
         report = next((path for path in _made(output) if path.stat().st_size), None)

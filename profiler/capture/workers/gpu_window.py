@@ -77,7 +77,7 @@ class InProcess(Watch):
         return system_to_collector_ns(self._collector)
 
 
-class Around(Watch):
+class ProfiledRange(Watch):
     """A profiler around this process, which records between the driver's cuProfilerStart and cuProfilerStop.
 
     They are what cudaProfilerStart and cudaProfilerStop are in the driver's API, and need no library besides it.
@@ -138,7 +138,7 @@ def watching(collector: CollectorName, *, nvtx: bool) -> Iterator[Watch]:
         with cupti.collecting(nvtx=nvtx) as collection:
             yield InProcess(collection)
     else:
-        yield Around() if collector == "nsys" else Watch()
+        yield ProfiledRange() if collector == "nsys" else Watch()
 
 
 class Seen(NamedTuple):

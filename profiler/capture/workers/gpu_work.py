@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.base.errors import BuildError, CaptureError, MissingError
+from profiler.base.latency import latency_of
 from profiler.base.records import ModeTimes, TensorCheck
 from profiler.capture.gpu_record import (
     CLEAN_FILE,
@@ -22,7 +23,6 @@ from profiler.capture.gpu_record import (
     GpuWorkerRequest,
     ProfiledTimes,
 )
-from profiler.capture.statistics import latency_of
 from profiler.capture.workers.inference import LATENCY_FILE, reported, say, warm_up
 from profiler.runtime.ort_session import clean_message
 

@@ -15,9 +15,9 @@ import msgspec
 import numpy.typing as npt
 import onnx
 
+from profiler.base.latency import latency_of
 from profiler.base.records import Capture, InputTensor
 from profiler.capture import ort_profile as ort
-from profiler.capture.statistics import latency_of
 from profiler.capture.workers.inference import (
     CAPTURE_FILE,
     EVENT_LIMIT,

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from profiler.base.latency import latency_of
 from profiler.base.records import TensorCheck
 from profiler.capture import ort_profile as ort
 from profiler.capture.gpu_record import (
@@ -30,7 +31,6 @@ from profiler.capture.gpu_record import (
     OrtCudaRequest,
     ProfiledTimes,
 )
-from profiler.capture.statistics import latency_of
 from profiler.capture.verify import check_outputs, is_array, ort_array, reference_outputs
 from profiler.capture.workers.gpu_window import Watching, profile_window, watching
 from profiler.capture.workers.gpu_work import (

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from profiler.base.latency import latency_of
 from profiler.base.records import TensorCheck
 from profiler.capture.gpu_record import PROFILED_FILE, ProfiledTimes, TensorrtRequest
-from profiler.capture.statistics import latency_of
 from profiler.capture.verify import check_outputs, reference_outputs
 from profiler.capture.workers.gpu_window import Watching, profile_window, watching
 from profiler.capture.workers.gpu_work import (

@@ -18,14 +18,10 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns
-from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.products import (
-    Product,
     aligned,
     beside_roof,
     explains,
@@ -41,18 +37,12 @@ from profiler.diagnose.products import (
     tensor_peak,
     too_little,
 )
-from profiler.diagnose.silence import bound_otherwise, judged, silent_by
+from profiler.diagnose.reasons import bound_otherwise
 
 
-class _Padding(NamedTuple):
-    product: Product
-    step: int
-    ns: int
-    """Attainable with padded dimensions."""
-
-
-def _judge(case: Case, layer: LayerResult) -> _Padding | str:
-    """What padding would give a layer, or why it is not worth speaking of."""
+@layer_rule("AL802", "misaligned dimensions", order=29, thresholds=("of_datasheet", "explains", "healthy"))
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A product that would take far less time with padded dimensions, at the least multiple that gives it."""
     if why := no_product(case, layer) or bound_otherwise(case, layer, "tensor", "dram", "l2"):
         return why
     dtype, product, kernel = product_dtype(layer), product_of(case, layer), main_kernel(case, layer)
@@ -66,48 +56,26 @@ def _judge(case: Case, layer: LayerResult) -> _Padding | str:
         return named_unit(kernel)
     gains = []
     for step in multiples(case, layer):
-        if product.misfits(step):
-            ns = padded_ns(layer, product, step)
-            gained = layer.measured_ns - ns
-            if ns < least_healthy(case) * layer.measured_ns and gained > case.clock_resolution_ns:
-                return _Padding(product, step, ns) if explains(case, layer, gained) else too_little(case, layer, gained)
+        if not (misfits := product.misfits(step)):
+            continue
+        ns = padded_ns(layer, product, step)
+        gained = layer.measured_ns - ns
+        if ns >= least_healthy(case) * layer.measured_ns or gained <= case.clock_resolution_ns:
             gains.append(f"padded to multiples of {step} it attains {format_ns(ns)}")
+            continue
+        if not explains(case, layer, gained):
+            return too_little(case, layer, gained)
+        named = " and ".join(f"{name} = {size:,}" for name, size in misfits)
+        padded = " and ".join(f"{-(-size // step) * step:,}" for _, size in misfits)
+        return Loss(
+            gained,
+            f"{named}: no multiple of {step} ({dtype}); padded to {padded}, the roofline allows {format_ns(ns)}; "
+            f"{beside_roof(case, layer)}" + (f"; in {shown(kernel.match.kernel)}" if kernel else ""),
+            f"pad {'channels' if product.convolution else 'K and N'} to a multiple of {step} with zeros in the model, "
+            "and measure both",
+            # That pieces of 16 bytes are not filled is felt by every kernel; that 128 are not, by some.
+            0.65 if step == aligned(dtype) else 0.5,
+        )
     if not gains:
         return f"it is {product.words}, all multiples of {multiples(case, layer)[-1]}"
     return f"{' and '.join(gains)}: no gain over the {format_ns(layer.measured_ns)} measured that is sure"
-
-
-@rule(
-    "AL802",
-    "misaligned dimensions",
-    order=29,
-    silent=silent_by(_judge),
-    thresholds=("of_datasheet", "explains", "healthy"),
-)
-def check(case: Case) -> Iterator[Claim]:
-    """Products that would take far less time with padded dimensions, by op type and multiple."""
-    layers, found = judged(case, _judge)
-    for remedy, group in by_cause(layers, lambda layer: _remedy(found[layer.name])):
-        worst = group[0]
-        product, step, ns = found[worst.name]
-        misfits = product.misfits(step)
-        named = " and ".join(f"{name} = {size:,}" for name, size in misfits)
-        padded = " and ".join(f"{-(-size // step) * step:,}" for _, size in misfits)
-        kernel = main_kernel(case, worst)
-        yield Claim(
-            where=place(group),
-            evidence=(
-                f"{named}: no multiple of {step} ({product_dtype(worst)}); padded to {padded}, the roofline allows "
-                f"{format_ns(ns)}; {beside_roof(case, worst)}"
-                + (f"; in {shown(kernel.match.kernel)}" if kernel else "")
-            ),
-            remedy=remedy,
-            layers={layer.name: layer.measured_ns - found[layer.name].ns for layer in group},
-            # That pieces of 16 bytes are not filled is felt by every kernel; that 128 are not, by some.
-            confidence=0.65 if step == aligned(product_dtype(worst)) else 0.5,
-        )
-
-
-def _remedy(padding: _Padding) -> str:
-    what = "channels" if padding.product.convolution else "K and N"
-    return f"pad {what} to a multiple of {padding.step} with zeros in the model, and measure both"

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from profiler.base.records import LayerResult, PlanTensor
 from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
-from profiler.diagnose.silence import bound_otherwise, no_work, unpriced
+from profiler.diagnose.reasons import bound_otherwise, no_work, unpriced
 
 
 class _Thrash(NamedTuple):
@@ -47,11 +47,7 @@ def _thrashing(case: Case) -> Iterator[_Thrash]:
     capacity = case.ceilings.cache_bytes
     if not case.gpu or not capacity:
         return
-    given_out = {binding.name for binding in case.bindings if binding.mode == "output"}
-    readers: dict[str, int] = {}
-    for matched in case.plan.values():
-        for name in {tensor.name for tensor in matched.layer.inputs}:
-            readers[name] = readers.get(name, 0) + 1
+    given_out, readers = case.bound_to("output"), case.readers
     for maker, reader in zip(case.layers, case.layers[1:], strict=False):
         one, other = case.plan.get(maker.name), case.plan.get(reader.name)
         if one is None or other is None or reader.role != "compute" or reader.bound != "dram":
@@ -63,11 +59,11 @@ def _thrashing(case: Case) -> Iterator[_Thrash]:
                 continue
             # Half of an odd batch is none, and what others read as well has more to it than these two layers.
             halves = bool(tensor.dims) and tensor.dims[0] % 2 == 0  # type: ignore[index]
-            if tensor.name in read and halves and readers[tensor.name] == 1 and tensor.name not in given_out:
+            if tensor.name in read and halves and len(readers[tensor.name]) == 1 and tensor.name not in given_out:
                 yield _Thrash(maker, reader, tensor, _saved_ns(case, reader, size))
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+def _reason(case: Case, layer: LayerResult) -> str:
     if why := no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, "dram"):
         return why
     capacity = case.ceilings.cache_bytes
@@ -86,7 +82,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("CA806", "tensor a little larger than the L2", order=66, silent=_silent, thresholds=("near_cache",))
+@rule("CA806", "tensor a little larger than the L2", order=66, reason=_reason, thresholds=("near_cache",))
 def check(case: Case) -> Iterator[Claim]:
     """All such tensors as one finding, which claims what their readers would take less."""
     free = {layer.name for layer in case.unclaimed}

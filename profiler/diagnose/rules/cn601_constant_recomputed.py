@@ -20,13 +20,13 @@ from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Claim, needless, rule
 
 
-def _silent(_case: Case, layer: LayerResult) -> str:
+def _reason(_case: Case, layer: LayerResult) -> str:
     if layer.role == "control":
         return "the layer is control flow: what its body computes is looked at layer by layer"
     return "" if layer.constant else "not all inputs of the layer are constants"
 
 
-@rule("CN601", "constant recomputed on every run", order=10, silent=_silent)
+@rule("CN601", "constant recomputed on every run", order=10, reason=_reason)
 def check(case: Case) -> Iterator[Claim]:
     """All layers with constant inputs only, as one finding."""
     layers = [layer for layer in case.unclaimed if layer.constant and layer.measured_ns and layer.role != "control"]

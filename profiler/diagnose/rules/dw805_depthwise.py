@@ -17,14 +17,11 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 from profiler.base.plan_words import layout, main_tensors
 from profiler.base.records import LayerResult
-from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.products import UNIT_WORDS, beside_roof, main_kernel, no_product, product_of, shown
-from profiler.diagnose.silence import judged, near_roof, silent_by
+from profiler.diagnose.reasons import near_roof
 
 _REMEDY = (
     "fp16 with channels last and a multiple of 8 channels (--fp16), or merge it with the pointwise convolution next "
@@ -32,13 +29,14 @@ _REMEDY = (
 )
 
 
-class _Hostile(NamedTuple):
-    words: str
-    """What does not suit the convolution."""
-
-
-def _judge(case: Case, layer: LayerResult) -> _Hostile | str:
-    """What of a depthwise convolution far from its roof does not suit it, or why nothing does not."""
+@layer_rule(
+    "DW805",
+    "depthwise convolution in a layout or kernel that does not suit it",
+    order=28,
+    thresholds=("efficiency", "of_datasheet"),
+)
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A depthwise convolution far from its roof with a layout or kernel to blame."""
     if why := no_product(case, layer) or near_roof(case, layer):
         return why
     product = product_of(case, layer)
@@ -55,27 +53,7 @@ def _judge(case: Case, layer: LayerResult) -> _Hostile | str:
     if kernel is not None and "depthwise" not in kernel.name.ops:
         unit = UNIT_WORDS[kernel.name.unit]
         reasons.append(f"{shown(kernel.match.kernel)} is no kernel for depthwise convolutions, on {unit}")
-    return _Hostile(" and ".join(reasons)) if reasons else "neither its layout nor its kernel is known to be a bad one"
-
-
-@rule(
-    "DW805",
-    "depthwise convolution in a layout or kernel that does not suit it",
-    order=28,
-    silent=silent_by(_judge),
-    thresholds=("efficiency", "of_datasheet"),
-)
-def check(case: Case) -> Iterator[Claim]:
-    """Depthwise convolutions far from their roof with a layout or kernel to blame, by op type."""
-    layers, found = judged(case, _judge)
-    for remedy, group in by_cause(layers, lambda _: _REMEDY):
-        worst = group[0]
-        product = product_of(case, worst)
-        groups = f"{product.batch:,} groups of one channel; " if product is not None else ""
-        yield Claim(
-            where=place(group),
-            evidence=f"{groups}{found[worst.name].words}; {beside_roof(case, worst)}",
-            remedy=remedy,
-            layers={layer.name: layer.lost_ns or 0 for layer in group},
-            confidence=0.7,
-        )
+    if not reasons:
+        return "neither its layout nor its kernel is known to be a bad one"
+    evidence = f"{product.batch:,} groups of one channel; {' and '.join(reasons)}; {beside_roof(case, layer)}"
+    return Loss(layer.lost_ns or 0, evidence, _REMEDY, 0.7)

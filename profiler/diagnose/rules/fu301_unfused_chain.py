@@ -30,9 +30,9 @@ _ABSORBED = {"epilogue": "reader", "prologue": "maker", "pointwise": "reader"}
 """Which of the two layers of an edge the other one would compute on the way, by kind of edge."""
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+def _reason(case: Case, layer: LayerResult) -> str:
     if case.tensorrt:
-        return _silent_edges(case, layer)
+        return _edges_reason(case, layer)
     op = case.engine[layer.name].op
     if not _pointwise(op):
         return f"{op.op_type} is no elementwise op"
@@ -43,7 +43,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-def _silent_edges(case: Case, layer: LayerResult) -> str:
+def _edges_reason(case: Case, layer: LayerResult) -> str:
     edges = [edge for edge in case.edges if layer.name in (edge.maker, *edge.readers)]
     if not edges:
         return "no tensor of the layer is left in memory for another layer that it could be one with"
@@ -60,7 +60,7 @@ def _silent_edges(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("FU301", "unfused pointwise chain", order=30, silent=_silent)
+@rule("FU301", "unfused pointwise chain", order=30, reason=_reason)
 def check(case: Case) -> Iterator[Claim]:
     """Maximal chains of pointwise layers joined by tensors with one reader; of an engine, its priced edges."""
     if case.tensorrt:

@@ -15,21 +15,9 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
-from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose import Case, Claim, run_rule
 from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED, WAITING
-
-
-def _silent(case: Case, _layer: LayerResult) -> str:
-    gaps = _gaps(case)
-    return (
-        f"the rule is about time outside layers: {format_ns(gaps)}, {format_percent(case.share(gaps))} of latency, "
-        f"where {format_percent(case.thresholds.host_share)} and more than a step of the clock "
-        f"({format_ns(case.clock_resolution_ns)}) count"
-    )
 
 
 def _gaps(case: Case) -> int:
@@ -39,17 +27,20 @@ def _gaps(case: Case) -> int:
     return case.row(HOST) + (captured or min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns))
 
 
-@rule("HO501", "host gaps", order=70, silent=_silent, thresholds=("host_share",))
-def check(case: Case) -> Iterator[Claim]:
+@run_rule("HO501", "host gaps", order=70, thresholds=("host_share",))
+def judge(case: Case) -> Claim | str:
     """The host rows of the ledger when they are large; a negative remainder is no gap."""
     call, gaps = case.row(HOST), _gaps(case)
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
-        return
+        return (
+            f"the rule is about time outside layers: {format_ns(gaps)}, {format_percent(case.share(gaps))} of latency, "
+            f"where {format_percent(case.thresholds.host_share)} and more than a step of the clock "
+            f"({format_ns(case.clock_resolution_ns)}) count"
+        )
     if case.gpu:
-        yield _on_gpu(case, gaps)
-        return
+        return _on_gpu(case, gaps)
     kernels = case.in_latency(sum(layer.measured_ns for layer in case.layers))
-    yield Claim(
+    return Claim(
         where="between and around the kernels",
         evidence=(
             f"kernels take {format_ns(kernels)} of {format_ns(case.latency.median_ns)}; "

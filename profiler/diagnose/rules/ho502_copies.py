@@ -16,34 +16,24 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
-from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose import Case, Claim, run_rule
 from profiler.diagnose.ledger import FROM_DEVICE, TO_DEVICE
 
 
-def _silent(case: Case, _layer: LayerResult) -> str:
-    ns = case.row(TO_DEVICE) + case.row(FROM_DEVICE)
-    return (
-        f"the rule is about copies of inputs and outputs: {format_ns(ns)}, {format_percent(case.share(ns))} of "
-        f"latency, where {format_percent(case.thresholds.host_share)} counts"
-    )
-
-
-@rule("HO502", "copies of inputs and outputs", order=70, silent=_silent, thresholds=("host_share",))
-def check(case: Case) -> Iterator[Claim]:
+@run_rule("HO502", "copies of inputs and outputs", order=70, thresholds=("host_share",))
+def judge(case: Case) -> Claim | str:
     """Both rows of copies as one finding, once they make up enough of the latency."""
     there, back = case.row(TO_DEVICE), case.row(FROM_DEVICE)
+    share = format_percent(case.share(there + back))
     if case.share(there + back) < case.thresholds.host_share:
-        return
-    yield Claim(
+        return (
+            f"the rule is about copies of inputs and outputs: {format_ns(there + back)}, {share} of latency, where "
+            f"{format_percent(case.thresholds.host_share)} counts"
+        )
+    return Claim(
         where="before and after the kernels",
-        evidence=(
-            f"{format_ns(there)} to the GPU and {format_ns(back)} from it are "
-            f"{format_percent(case.share(there + back))} of latency"
-        ),
+        evidence=(f"{format_ns(there)} to the GPU and {format_ns(back)} from it are {share} of latency"),
         remedy="keep data on the GPU, pin host memory, copy narrower dtypes, or overlap copies with inferences",
         other_ns=there + back,
         confidence=0.9,

@@ -17,11 +17,8 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 from profiler.base.records import LayerResult
-from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.products import (
     MainKernel,
     beside_roof,
@@ -39,17 +36,17 @@ from profiler.diagnose.products import (
     thin_remedy,
     too_little,
 )
-from profiler.diagnose.silence import judged, near_roof, silent_by
+from profiler.diagnose.reasons import near_roof
 
 
-class _Legacy(NamedTuple):
-    kernel: MainKernel
-    ns: int
-    """What the kernel may have lost: no more than it took."""
-
-
-def _judge(case: Case, layer: LayerResult) -> _Legacy | str:
-    """The old kernel of a layer that is far from its roof, or why there is none."""
+@layer_rule(
+    "KN701",
+    "legacy-architecture kernel",
+    order=24,
+    thresholds=("efficiency", "of_datasheet", "explains", "generations", "skinny"),
+)
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A product far from its roof in a kernel far older than the GPU and on a slower unit."""
     if why := no_product(case, layer) or near_roof(case, layer):
         return why
     if case.architecture is None:
@@ -64,35 +61,18 @@ def _judge(case: Case, layer: LayerResult) -> _Legacy | str:
     old = case.architecture // 10 - kernel.name.arch // 10 >= case.thresholds.generations
     if not old or not superseded(kernel.name):
         return f"{shown(kernel.match.kernel)} is for sm{kernel.name.arch}, which is not old on sm{case.architecture}"
+    # No more than the kernel took.
     ns = min(layer.lost_ns or 0, round(layer.measured_ns * kernel.share))
-    return _Legacy(kernel, ns) if explains(case, layer, ns) else too_little(case, layer, ns)
-
-
-@rule(
-    "KN701",
-    "legacy-architecture kernel",
-    order=24,
-    silent=silent_by(_judge),
-    thresholds=("efficiency", "of_datasheet", "explains", "generations", "skinny"),
-)
-def check(case: Case) -> Iterator[Claim]:
-    """Layers whose product runs in a kernel far older than the GPU and on a slower unit, by op type and remedy."""
-    layers, found = judged(case, _judge)
-    for remedy, group in by_cause(layers, lambda layer: _remedy(case, layer, found[layer.name].kernel)):
-        worst = group[0]
-        kernel = found[worst.name].kernel
-        dtype = product_dtype(worst)
-        yield Claim(
-            where=place(group),
-            evidence=(
-                f"{shown(kernel.match.kernel)} is written for sm{kernel.name.arch} and runs on sm{case.architecture}; "
-                f"it multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), where the tensor cores take "
-                f"{dtype}{' as TF32' if dtype == 'fp32' else ''}; {beside_roof(case, worst)}"
-            ),
-            remedy=remedy,
-            layers={layer.name: found[layer.name].ns for layer in group},
-            confidence=0.9,
-        )
+    if not explains(case, layer, ns):
+        return too_little(case, layer, ns)
+    return Loss(
+        ns,
+        f"{shown(kernel.match.kernel)} is written for sm{kernel.name.arch} and runs on sm{case.architecture}; "
+        f"it multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), where the tensor cores take "
+        f"{dtype}{' as TF32' if dtype == 'fp32' else ''}; {beside_roof(case, layer)}",
+        _remedy(case, layer, kernel),
+        0.9,
+    )
 
 
 def _remedy(case: Case, layer: LayerResult, kernel: MainKernel) -> str:

@@ -16,14 +16,10 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_rate
-from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.products import (
-    MainKernel,
     aligned,
     beside_roof,
     explains,
@@ -39,17 +35,11 @@ from profiler.diagnose.products import (
     tensor_peak,
     too_little,
 )
-from profiler.diagnose.silence import judged, silent_by
 
 
-class _Idle(NamedTuple):
-    kernel: MainKernel
-    ns: int
-    """What tensor cores would save."""
-
-
-def _judge(case: Case, layer: LayerResult) -> _Idle | str:
-    """The kernel of a layer that tensor cores would do in less time, or why there is none."""
+@layer_rule("KN702", "tensor cores possible but not used", order=26, thresholds=("of_datasheet", "explains", "healthy"))
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A product on the CUDA cores whose time is over that of the tensor cores' roof."""
     if why := no_product(case, layer):
         return why
     measured, dtype, kernel = layer.measured_ns, product_dtype(layer), main_kernel(case, layer)
@@ -69,36 +59,17 @@ def _judge(case: Case, layer: LayerResult) -> _Idle | str:
             f"{beside_roof(case, layer)}; tensor cores attain {format_ns(attainable)}, and healthy kernels lose as much"
         )
     ns = min(measured - attainable, round(measured * kernel.share))
-    return _Idle(kernel, ns) if explains(case, layer, ns) else too_little(case, layer, ns)
-
-
-@rule(
-    "KN702",
-    "tensor cores possible but not used",
-    order=26,
-    silent=silent_by(_judge),
-    thresholds=("of_datasheet", "explains", "healthy"),
-)
-def check(case: Case) -> Iterator[Claim]:
-    """Products on the CUDA cores whose time is over that of the tensor cores' roof, by op type and remedy."""
-    layers, found = judged(case, _judge)
-    for remedy, group in by_cause(layers, lambda layer: _remedy(case, layer)):
-        worst = group[0]
-        kernel = found[worst.name].kernel
-        dtype = product_dtype(worst)
-        yield Claim(
-            where=place(group),
-            evidence=(
-                f"{shown(kernel.match.kernel)} multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), "
-                f"which take {format_ns(_on_cuda_cores(case, worst))} at their peak; with tensor cores "
-                f"{format_ns(_on_tensor_cores(case, worst))} are attainable "
-                f"({format_rate(tensor_peak(case, dtype), 'FLOP/s')} of {dtype}); {beside_roof(case, worst)}; "
-                f"{_why(case, worst)}"
-            ),
-            remedy=remedy,
-            layers={layer.name: found[layer.name].ns for layer in group},
-            confidence=0.85,
-        )
+    if not explains(case, layer, ns):
+        return too_little(case, layer, ns)
+    return Loss(
+        ns,
+        f"{shown(kernel.match.kernel)} multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), "
+        f"which take {format_ns(scalar_ns)} at their peak; with tensor cores {format_ns(attainable)} are attainable "
+        f"({format_rate(tensor_peak(case, dtype), 'FLOP/s')} of {dtype}); {beside_roof(case, layer)}; "
+        f"{_why(case, layer)}",
+        _remedy(case, layer),
+        0.85,
+    )
 
 
 def _on_cuda_cores(case: Case, layer: LayerResult) -> float:

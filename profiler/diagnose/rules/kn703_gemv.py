@@ -19,23 +19,21 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 from profiler.base.records import LayerResult
-from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.products import Product, beside_roof, has_weights, no_product, product_of, shown, thin_remedy
-from profiler.diagnose.silence import bound_otherwise, judged, near_roof, silent_by
+from profiler.diagnose.reasons import bound_otherwise, near_roof
 from profiler.kernel_names.parse import KernelName
 
 
-class _Thin(NamedTuple):
-    words: str
-    """Which kernel does which thin product."""
-
-
-def _judge(case: Case, layer: LayerResult) -> _Thin | str:
-    """What kernel does which thin product far from its roof, or why there is none."""
+@layer_rule(
+    "KN703",
+    "gemv or skinny GEMM far from bandwidth",
+    order=25,
+    thresholds=("efficiency", "of_datasheet", "skinny", "launched"),
+)
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A thin product bound by bytes whose efficiency is under the threshold, and the kernel that does it."""
     if why := no_product(case, layer):
         return why
     if not _by_bytes(case, layer):
@@ -48,36 +46,19 @@ def _judge(case: Case, layer: LayerResult) -> _Thin | str:
     for match, name in case.kernel_names(layer):
         if reason := _unfit(name, product):
             size = f"{product.words} in " if product is not None else ""
-            return _Thin(f"{size}{shown(match.kernel)}, {reason}")
+            return _loss(case, layer, f"{size}{shown(match.kernel)}, {reason}")
     if product is None:
         return "the dimensions of its product are not known for sure, and no kernel of it is named a gemv"
     if layer.bound == "launch":
         times = layer.measured_ns / (layer.attainable_ns or 1)
-        return _Thin(
-            f"{product.words} takes {times:.0f} times as long as an empty kernel, whatever its kernel is called"
-        )
+        words = f"{product.words} takes {times:.0f} times as long as an empty kernel, whatever its kernel is called"
+        return _loss(case, layer, words)
     return f"it is {product.words}, but no name of its kernels tells one that is for other products"
 
 
-@rule(
-    "KN703",
-    "gemv or skinny GEMM far from bandwidth",
-    order=25,
-    silent=silent_by(_judge),
-    thresholds=("efficiency", "of_datasheet", "skinny", "launched"),
-)
-def check(case: Case) -> Iterator[Claim]:
-    """Thin products bound by bytes whose efficiency is under the threshold, by op type and remedy."""
-    layers, found = judged(case, _judge)
-    for remedy, group in by_cause(layers, lambda layer: thin_remedy(has_weights(case, layer))):
-        worst = group[0]
-        yield Claim(
-            where=place(group),
-            evidence=f"{found[worst.name].words}; {beside_roof(case, worst)}",
-            remedy=remedy,
-            layers={layer.name: layer.lost_ns or 0 for layer in group},
-            confidence=0.85,
-        )
+def _loss(case: Case, layer: LayerResult, words: str) -> Loss:
+    evidence = f"{words}; {beside_roof(case, layer)}"
+    return Loss(layer.lost_ns or 0, evidence, thin_remedy(has_weights(case, layer)), 0.85)
 
 
 def _by_bytes(case: Case, layer: LayerResult) -> bool:

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, rule
-from profiler.diagnose.silence import bound_otherwise, no_work
+from profiler.diagnose.reasons import bound_otherwise, no_work
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+def _reason(case: Case, layer: LayerResult) -> str:
     otherwise = no_work(case, layer) or bound_otherwise(case, layer, "launch")
     if otherwise or layer.bound != "launch":
         return otherwise
@@ -36,7 +36,7 @@ def _silent(case: Case, layer: LayerResult) -> str:
     )
 
 
-@rule("LA401", "launch-bound small ops", order=40, silent=_silent, thresholds=("launch_share",))
+@rule("LA401", "launch-bound small ops", order=40, reason=_reason, thresholds=("launch_share",))
 def check(case: Case) -> Iterator[Claim]:
     """All launch-bound layers as one finding, once they make up enough of the latency."""
     layers = [layer for layer in case.unclaimed if layer.bound == "launch" and layer.role == "compute"]

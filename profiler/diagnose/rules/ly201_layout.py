@@ -25,13 +25,13 @@ from profiler.base.units import format_ns
 from profiler.diagnose import Case, Claim, needless, rule
 
 
-def _silent(_case: Case, layer: LayerResult) -> str:
+def _reason(_case: Case, layer: LayerResult) -> str:
     if layer.role != "layout":
         return f"the layer does not only change a layout or a dtype: its role is {layer.role}"
     return "" if layer.measured_ns else "the layer took no time"
 
 
-@rule("LY201", "layout conversions", order=20, silent=_silent)
+@rule("LY201", "layout conversions", order=20, reason=_reason)
 def check(case: Case) -> Iterator[Claim]:
     """All layers whose role is layout, as one finding."""
     layers = [layer for layer in case.unclaimed if layer.role == "layout" and layer.measured_ns]
@@ -55,9 +55,7 @@ def check(case: Case) -> Iterator[Claim]:
 
 def _origins(case: Case, layers: Sequence[LayerResult]) -> str:
     """Why they are there, most time first, each with its largest conversion; empty where no plan tells."""
-    inputs, outputs = (
-        {binding.name for binding in case.bindings if binding.mode == mode} for mode in ("input", "output")
-    )
+    inputs, outputs = case.bound_to("input"), case.bound_to("output")
     groups: dict[str, list[LayerResult]] = {}
     for layer in layers:
         if layer.name in case.plan:

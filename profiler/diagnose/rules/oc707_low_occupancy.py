@@ -18,14 +18,14 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from profiler.base.records import LayerResult
 from profiler.base.units import format_bytes, format_ns, format_percent
-from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.launches import Launch, excess_ns, launches
-from profiler.diagnose.silence import near_roof, no_work, unpriced
+from profiler.diagnose.products import explains
+from profiler.diagnose.reasons import near_roof, no_work, unpriced
 
 _REMEDIES = {
     "grid": "give it more blocks: a larger batch, split-k, or a reduction in two steps",
@@ -60,7 +60,9 @@ def _price(case: Case, layer: LayerResult) -> _Price | None:
     return _Price(int(launch.ns * lacking), "grid" if few else launch.resident.limit, launch)
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+@layer_rule("OC707", "low occupancy", order=52, thresholds=("efficiency", "of_datasheet", "explains", "occupancy"))
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A layer far from its roof whose loss is mostly explained by missing warps."""
     if why := no_work(case, layer) or unpriced(case, layer) or near_roof(case, layer):
         return why
     if layer.bound == "launch":
@@ -68,41 +70,17 @@ def _silent(case: Case, layer: LayerResult) -> str:
     price = _price(case, layer)
     if price is None:
         return "how the kernel that takes most of it was launched, or what an SM of this GPU can hold, is not known"
-    return (
-        f"{_words(price.launch)}: what is missing costs {format_ns(price.ns)} at most, less than "
-        f"{format_percent(case.thresholds.explains)} of the {format_ns(max(layer.lost_ns or 0, 0))} that the layer lost"
-    )
-
-
-@rule(
-    "OC707",
-    "low occupancy",
-    order=52,
-    silent=_silent,
-    thresholds=("efficiency", "of_datasheet", "explains", "occupancy"),
-)
-def check(case: Case) -> Iterator[Claim]:
-    """Layers far from their roof whose loss is mostly explained by missing warps, by op type and limit."""
-    priced: dict[str, _Price] = {}
-    for layer in case.unclaimed:
-        # What is shorter than a launch has few blocks by its nature.
-        price = _price(case, layer) if case.far_from_roof(layer) and layer.bound != "launch" else None
-        if price is not None and price.ns >= case.thresholds.explains * (layer.lost_ns or 0):
-            priced[layer.name] = price._replace(ns=min(price.ns, excess_ns(case, layer)))
-    found = [layer for layer in case.unclaimed if layer.name in priced]
-    for remedy, layers in by_cause(found, lambda layer: _REMEDIES[priced[layer.name].limit]):
-        worst = layers[0]
-        price = priced[worst.name]
-        yield Claim(
-            where=place(layers),
-            evidence=(
-                f"{_words(price.launch)}, limited by {_limit(price)}; it takes {format_ns(worst.measured_ns)} where "
-                f"{format_ns(worst.attainable_ns or 0)} are attainable"
-            ),
-            remedy=remedy,
-            layers={layer.name: priced[layer.name].ns for layer in layers},
-            confidence=0.6,
+    if not case.far_from_roof(layer) or not explains(case, layer, price.ns):
+        return (
+            f"{_words(price.launch)}: what is missing costs {format_ns(price.ns)} at most, less than "
+            f"{format_percent(case.thresholds.explains)} of the {format_ns(max(layer.lost_ns or 0, 0))} that the layer "
+            "lost"
         )
+    evidence = (
+        f"{_words(price.launch)}, limited by {_limit(price)}; it takes {format_ns(layer.measured_ns)} where "
+        f"{format_ns(layer.attainable_ns or 0)} are attainable"
+    )
+    return Loss(min(price.ns, excess_ns(case, layer)), evidence, _REMEDIES[price.limit], 0.6)
 
 
 def _words(launch: Launch) -> str:

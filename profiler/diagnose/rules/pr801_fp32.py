@@ -21,10 +21,10 @@ from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Claim, rule
 from profiler.diagnose.products import multiplies, no_product, product_dtype, tf32_off
-from profiler.diagnose.silence import bound_otherwise, judged
+from profiler.diagnose.reasons import bound_otherwise
 
 
-def _judge(case: Case, layer: LayerResult) -> int | str:
+def _saved(case: Case, layer: LayerResult) -> int | str:
     """What fp16 would save in a layer, in ns, or why it would not."""
     if why := no_product(case, layer) or bound_otherwise(case, layer, "tensor", "vector"):
         return why
@@ -39,21 +39,23 @@ def _judge(case: Case, layer: LayerResult) -> int | str:
     return saving
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    found = _judge(case, layer)
-    if not isinstance(found, str) and not _is_fp32(case):
+def _reason(case: Case, layer: LayerResult) -> str:
+    saving = _saved(case, layer)
+    if not isinstance(saving, str) and not _is_fp32(case):
         return "most multiply-accumulates of the model are of another type than fp32"
-    return found if isinstance(found, str) else ""
+    return saving if isinstance(saving, str) else ""
 
 
-@rule("PR801", "fp32 where a narrower type is faster", order=65, silent=_silent)
+@rule("PR801", "fp32 where a narrower type is faster", order=65, reason=_reason)
 def check(case: Case) -> Iterator[Claim]:
     """The fp32 products of an fp32 model that arithmetic bounds, as one finding; silent where fp16 is no faster."""
     if not case.gpu or not _is_fp32(case):
         return
-    layers, savings = judged(case, _judge)
-    if not layers:
+    judged = ((layer, _saved(case, layer)) for layer in case.unclaimed)
+    savings = {layer.name: saving for layer, saving in judged if not isinstance(saving, str)}
+    if not savings:
         return
+    layers = [layer for layer in case.layers if layer.name in savings]
     half, full = _peak(case, "fp16"), case.ceilings.attainable.tensor_flops_per_s["fp32"]
     worst = max(layers, key=lambda layer: (savings[layer.name], layer.name))
     now = sum(layer.measured_ns for layer in layers)

@@ -40,13 +40,13 @@ def _is_alone(case: Case, layer: LayerResult) -> bool:
     return one is not None and one.op.op_type in _OPS and len(one.nodes) == 1 and matched is None
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+def _reason(case: Case, layer: LayerResult) -> str:
     if not _is_alone(case, layer):
         return "the layer does more than to quantise or dequantise, or nothing of it"
     return "" if layer.measured_ns else "the layer took no time"
 
 
-@rule("QD803", "Q/DQ left unfused", order=15, silent=_silent)
+@rule("QD803", "Q/DQ left unfused", order=15, reason=_reason)
 def check(case: Case) -> Iterator[Claim]:
     """All layers that only quantise or dequantise, by what would fuse them."""
     groups: dict[str, list[LayerResult]] = {}
@@ -68,7 +68,6 @@ def _remedy(case: Case, layer: LayerResult) -> str:
     if found is None or not found.quantises:
         return _ALONE
     name = found.source.name
-    if any(binding.mode == "input" and binding.name == name for binding in case.bindings):
+    if name in case.bound_to("input"):
         return _INPUT
-    readers = [other for other, one in case.plan.items() if any(tensor.name == name for tensor in one.layer.inputs)]
-    return _SHARED if len(readers) > 1 else _ALONE
+    return _SHARED if len(case.readers.get(name, ())) > 1 else _ALONE

@@ -52,9 +52,12 @@ def _wide(case: Case, name: str, matched: MatchedLayer, readers: Mapping[str, li
     narrow, tensor = layer.inputs[0].dtype, layer.outputs[0]
     if narrow not in NARROW or tensor.dtype not in _FLOAT or tensor.nbytes is None or tensor.elements is None:
         return None
-    given_out = any(binding.mode == "output" and binding.name == tensor.name for binding in case.bindings)
     reading = readers.get(tensor.name, [])
-    if given_out or not reading or not all(_takes(case.plan[reader].layer, tensor) for reader in reading):
+    if (
+        tensor.name in case.bound_to("output")
+        or not reading
+        or not all(_takes(case.plan[reader].layer, tensor) for reader in reading)
+    ):
         return None
     return _Wide(tensor, narrow, tensor.nbytes - units.dtype_bytes(narrow, tensor.elements), (name, *reading))
 
@@ -70,14 +73,6 @@ def _takes(reader: PlanLayer, tensor: PlanTensor) -> bool:
     return not is_reduction(reader) and bool(reader.outputs) and all(one.dtype in NARROW for one in reader.outputs)
 
 
-def _readers(case: Case) -> dict[str, list[str]]:
-    readers: dict[str, list[str]] = {}
-    for name, matched in case.plan.items():
-        for tensor in dict.fromkeys(tensor.name for tensor in matched.layer.inputs):
-            readers.setdefault(tensor, []).append(name)
-    return readers
-
-
 def _saved_ns(layer: LayerResult, extra: int) -> int:
     """What so many bytes less are worth by the roofline; 0 where bytes do not bound the layer."""
     if layer.role != "compute" or layer.bound not in ("dram", "l2") or not layer.bytes or not layer.terms:
@@ -87,24 +82,24 @@ def _saved_ns(layer: LayerResult, extra: int) -> int:
     return int(max(layer.terms.values()) - max(without.values()))
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+def _reason(case: Case, layer: LayerResult) -> str:
     matched = case.plan.get(layer.name)
     if matched is None or not is_product(matched.layer) or not matched.layer.inputs or not matched.layer.outputs:
         return "the plan has no product in this layer"
     source, target = matched.layer.inputs[0].dtype, matched.layer.outputs[0].dtype
     if source not in NARROW or target not in _FLOAT:
         return f"the layer reads {source or 'an unknown dtype'} and writes {target or 'an unknown dtype'}"
-    wide = _wide(case, layer.name, matched, _readers(case))
+    wide = _wide(case, layer.name, matched, case.readers)
     if wide is None:
         return f"its {target} output is one of the engine, or a reader needs it in {target}"
     return f"the {format_bytes(wide.extra)} more that it writes cost nothing by the roofline: {layer.bound} bounds it"
 
 
-@rule("QD804", "quantised layer with float output", order=65, silent=_silent)
+@rule("QD804", "quantised layer with float output", order=65, reason=_reason)
 def check(case: Case) -> Iterator[Claim]:
     """All such tensors as one finding, which claims what their makers and readers would take less."""
     layers = {layer.name: layer for layer in case.unclaimed}
-    readers = _readers(case)
+    readers = case.readers
     claims: dict[str, int] = {}
     found: list[tuple[int, _Wide]] = []
     for name, matched in case.plan.items():

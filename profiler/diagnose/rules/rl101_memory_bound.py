@@ -17,48 +17,27 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from profiler.base.op_kinds import op_kind
-from profiler.base.records import Bound, LayerResult
+from profiler.base.records import LayerResult
 from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
-from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.products import product_of
-from profiler.diagnose.silence import bound_otherwise, near_roof, no_work, unpriced
-
-_BOUNDS: tuple[Bound, ...] = ("dram", "l2")
-"""What bounds the layers that the rule is about."""
+from profiler.diagnose.reasons import not_far
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    return (
-        no_work(case, layer)
-        or unpriced(case, layer)
-        or bound_otherwise(case, layer, *_BOUNDS)
-        or near_roof(case, layer)
+@layer_rule("RL101", "memory-bound op far under bandwidth", order=60, thresholds=("efficiency", "of_datasheet"))
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A layer bound by DRAM or cache whose efficiency is under the threshold."""
+    if (why := not_far(case, layer, "dram", "l2")) is not None:
+        return why
+    moved, measured = layer.bytes or 0, layer.measured_ns
+    level = "DRAM" if layer.bound == "dram" else case.cache_name
+    evidence = (
+        f"{format_bytes(moved)} in {format_ns(measured)} is {format_rate(moved / measured * 1e9, 'B/s')}, "
+        f"{format_percent((layer.attainable_ns or 0) / measured)} of what {level} allows "
+        f"({format_ns(layer.attainable_ns or 0)}){case.tactic(layer)}"
     )
-
-
-@rule(
-    "RL101", "memory-bound op far under bandwidth", order=60, silent=_silent, thresholds=("efficiency", "of_datasheet")
-)
-def check(case: Case) -> Iterator[Claim]:
-    """Layers bound by DRAM or cache whose efficiency is under the threshold, by op type and remedy."""
-    far = [layer for layer in case.unclaimed if layer.bound in _BOUNDS and case.far_from_roof(layer)]
-    for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
-        worst = layers[0]
-        moved, measured = worst.bytes or 0, worst.measured_ns
-        level = "DRAM" if worst.bound == "dram" else case.cache_name
-        yield Claim(
-            where=place(layers),
-            evidence=(
-                f"{format_bytes(moved)} in {format_ns(measured)} is {format_rate(moved / measured * 1e9, 'B/s')}, "
-                f"{format_percent((worst.attainable_ns or 0) / measured)} of what {level} allows "
-                f"({format_ns(worst.attainable_ns or 0)}){case.tactic(worst)}"
-            ),
-            remedy=remedy,
-            layers={layer.name: layer.lost_ns or 0 for layer in layers},
-        )
+    return Loss(layer.lost_ns or 0, evidence, _remedy(layer, case))
 
 
 def _remedy(layer: LayerResult, case: Case) -> str:

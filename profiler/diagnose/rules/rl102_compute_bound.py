@@ -17,40 +17,19 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from profiler.base.op_kinds import op_kind
-from profiler.base.records import Bound, LayerResult
+from profiler.base.records import LayerResult
 from profiler.base.units import format_flops, format_ns, format_percent, format_rate
-from profiler.diagnose import Case, Claim, by_cause, place, rule
-from profiler.diagnose.silence import bound_otherwise, near_roof, no_work, unpriced
-
-_BOUNDS: tuple[Bound, ...] = ("tensor", "vector", "sfu")
-"""What bounds the layers that the rule is about."""
+from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.reasons import not_far
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
-    return (
-        no_work(case, layer)
-        or unpriced(case, layer)
-        or bound_otherwise(case, layer, *_BOUNDS)
-        or near_roof(case, layer)
-    )
-
-
-@rule("RL102", "compute-bound op far under peak", order=60, silent=_silent, thresholds=("efficiency", "of_datasheet"))
-def check(case: Case) -> Iterator[Claim]:
-    """Layers bound by arithmetic whose efficiency is under the threshold, by op type and remedy."""
-    far = [layer for layer in case.unclaimed if layer.bound in _BOUNDS and case.far_from_roof(layer)]
-    for remedy, layers in by_cause(far, lambda layer: _remedy(layer, case)):
-        worst = layers[0]
-        yield Claim(
-            where=place(layers),
-            evidence=_evidence(worst, case) + case.tactic(worst),
-            remedy=remedy,
-            layers={layer.name: layer.lost_ns or 0 for layer in layers},
-            confidence=0.7,
-        )
+@layer_rule("RL102", "compute-bound op far under peak", order=60, thresholds=("efficiency", "of_datasheet"))
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A layer bound by arithmetic whose efficiency is under the threshold."""
+    if (why := not_far(case, layer, "tensor", "vector", "sfu")) is not None:
+        return why
+    return Loss(layer.lost_ns or 0, _evidence(layer, case) + case.tactic(layer), _remedy(layer, case), 0.7)
 
 
 def _evidence(layer: LayerResult, case: Case) -> str:

@@ -14,38 +14,27 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from profiler.base.records import LayerResult
 from profiler.base.units import format_percent
-from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose import Case, Claim, doubt, run_rule
 
 
-def _silent(case: Case, _layer: LayerResult) -> str:
-    return (
-        f"the rule is about the whole run: {format_percent(case.coverage.exact + case.coverage.inferred)} of "
-        f"{case.time_of} time is attributed, {format_percent(case.thresholds.coverage)} are needed"
-    )
-
-
-@rule("TR902", "low coverage", order=0, silent=_silent, thresholds=("coverage",))
-def check(case: Case) -> Iterator[Claim]:
+@run_rule("TR902", "low coverage", order=0, thresholds=("coverage",))
+def judge(case: Case) -> Claim | str:
     """One finding when coverage is under the threshold."""
     attributed = case.coverage.exact + case.coverage.inferred
+    evidence = (
+        f"{format_percent(attributed)} of {case.time_of} time is attributed, "
+        f"{format_percent(case.thresholds.coverage)} are needed"
+    )
     if attributed >= case.thresholds.coverage:
-        return
-    yield Claim(
-        where="the whole run",
-        evidence=(
-            f"{format_percent(attributed)} of {case.time_of} time is attributed, "
-            f"{format_percent(case.thresholds.coverage)} are needed"
-        ),
-        remedy=(
+        return f"the rule is about the whole run: {evidence}"
+    return doubt(
+        evidence,
+        (
             "give the layers of the engine with --layers and the model that it was built from with --onnx, and build "
             "it with --profilingVerbosity=detailed"
             if case.tensorrt
             else "look at the layers with match none in --format json before trusting any share"
         ),
         confidence=1.0,
-        kind="trust",
     )

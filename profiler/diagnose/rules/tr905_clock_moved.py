@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profiler.base.records import LayerResult, Spread
+from profiler.base.records import Spread
 from profiler.base.units import format_percent
-from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose import Case, Claim, doubt, run_rule
 
 _CLOCKS = {
     "sm_clock_mhz": ("SM clock", "--lock-gpu-clocks"),
@@ -30,17 +30,8 @@ _CLOCKS = {
 """What each is called, and the option of nvidia-smi that locks it."""
 
 
-def _silent(case: Case, _layer: LayerResult) -> str:
-    if case.clocks is None:
-        return "the rule is about the whole run, in which no clock of a GPU was sampled"
-    return (
-        f"the rule is about the whole run: no clock moved by more than {format_percent(case.thresholds.clock_moved)}; "
-        f"{_samples(case)}"
-    )
-
-
-@rule("TR905", "GPU clocks moved", order=0, silent=_silent, thresholds=("clock_moved",))
-def check(case: Case) -> Iterator[Claim]:
+@run_rule("TR905", "GPU clocks moved", order=0, thresholds=("clock_moved",))
+def judge(case: Case) -> Claim | str:
     """One finding with all that moved by more than the threshold; silent where no clock was sampled."""
     evidence, locks = [], []
     for name, (words, option) in _CLOCKS.items():
@@ -54,13 +45,16 @@ def check(case: Case) -> Iterator[Claim]:
             # The lowest of both is one that the board can hold.
             locks.append(f"{option}={min(clean.median, profiled.median if profiled else clean.median):.0f}")
     if evidence:
-        yield Claim(
-            where="the whole run",
-            evidence=f"{'; '.join(evidence)}; {_samples(case)}",
-            remedy=f"lock the clocks while measuring (nvidia-smi {' '.join(locks)}), and warm up longer (--warmUp)",
-            confidence=0.9,
-            kind="trust",
+        return doubt(
+            f"{'; '.join(evidence)}; {_samples(case)}",
+            f"lock the clocks while measuring (nvidia-smi {' '.join(locks)}), and warm up longer (--warmUp)",
         )
+    if case.clocks is None:
+        return "the rule is about the whole run, in which no clock of a GPU was sampled"
+    return (
+        f"the rule is about the whole run: no clock moved by more than {format_percent(case.thresholds.clock_moved)}; "
+        f"{_samples(case)}"
+    )
 
 
 def _moved(words: str, clean: Spread, profiled: Spread | None, most: float) -> Iterator[str]:

@@ -19,11 +19,9 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from profiler.base.records import ClockSummary, LayerResult
+from profiler.base.records import ClockSummary
 from profiler.base.units import format_percent
-from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose import Case, Claim, doubt, run_rule
 
 _IDLE = "idle"
 """NVML's reason of a GPU that has nothing to do: it holds nothing down."""
@@ -47,44 +45,31 @@ REMEDIES = {
 """What to try by NVML's reason, in the words of `nvml_session.CLOCK_EVENTS`."""
 
 
-def _silent(case: Case, _layer: LayerResult) -> str:
-    windows = [window for window in (case.clocks, case.clocks_profiled) if window is not None]
-    if not any(window.reasons is not None for window in windows):
-        return "the rule is about the whole run, in which the driver told of nothing that held a clock down"
-    held: dict[str, float] = {}
-    for window in windows:
-        for reason, share in (window.reasons or {}).items():
-            if reason != _IDLE:
-                held[reason] = max(share, held.get(reason, 0.0))
-    return (
-        f"the rule is about the whole run: nothing held the clock down for "
-        f"{format_percent(case.thresholds.clock_held)} of the time while it was more than "
-        f"{format_percent(case.thresholds.clock_moved)} under its rating"
-        + (f"; held by {_reasons(held)}" if held else "")
-    )
-
-
-@rule("TR906", "GPU clock held down", order=0, silent=_silent, thresholds=("clock_moved", "clock_held"))
-def check(case: Case) -> Iterator[Claim]:
+@run_rule("TR906", "GPU clock held down", order=0, thresholds=("clock_moved", "clock_held"))
+def judge(case: Case) -> Claim | str:
     """One finding with every reason that held long enough; silent where the driver tells none, or the clock is high."""
+    least = case.thresholds.clock_held
+    most: dict[str, float] = {}
+    told = False
     for window, when in ((case.clocks, "while the latency was measured"), (case.clocks_profiled, "while profiled")):
         if window is None or window.reasons is None:
             continue
-        held = {
-            reason: share
-            for reason, share in window.reasons.items()
-            if reason != _IDLE and share >= case.thresholds.clock_held
-        }
+        told = True
+        reasons = {reason: share for reason, share in window.reasons.items() if reason != _IDLE}
+        most.update({reason: max(share, most.get(reason, 0.0)) for reason, share in reasons.items()})
+        held = {reason: share for reason, share in reasons.items() if share >= least}
         if held and _is_low(window, case):
-            longest = max(held, key=lambda reason: held[reason])
-            yield Claim(
-                where="the whole run",
-                evidence=f"{_facts(window, case)}, {when}; held down by {_reasons(held)}",
-                remedy=REMEDIES.get(longest, "nvidia-smi -q -d PERFORMANCE says more"),
-                confidence=0.9,
-                kind="trust",
+            return doubt(
+                f"{_facts(window, case)}, {when}; held down by {_reasons(held)}",
+                REMEDIES.get(max(held, key=lambda reason: held[reason]), "nvidia-smi -q -d PERFORMANCE says more"),
             )
-            return
+    if not told:
+        return "the rule is about the whole run, in which the driver told of nothing that held a clock down"
+    return (
+        f"the rule is about the whole run: nothing held the clock down for {format_percent(least)} of the time while "
+        f"it was more than {format_percent(case.thresholds.clock_moved)} under its rating"
+        + (f"; held by {_reasons(most)}" if most else "")
+    )
 
 
 def _is_low(window: ClockSummary, case: Case) -> bool:

@@ -17,14 +17,12 @@ Try:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
-from profiler.diagnose import Case, Claim, by_cause, place, rule
+from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.launches import Launch, excess_ns, launches
-from profiler.diagnose.products import least_healthy
-from profiler.diagnose.silence import no_work, unpriced
+from profiler.diagnose.products import explains, least_healthy
+from profiler.diagnose.reasons import no_work, unpriced
 
 _ARITHMETIC = ("tensor", "vector", "sfu")
 
@@ -43,7 +41,11 @@ def _price(case: Case, layer: LayerResult) -> tuple[int, Launch | None]:
     return sum(ns for ns, _ in found), None if worst is None else worst[1]
 
 
-def _silent(case: Case, layer: LayerResult) -> str:
+@layer_rule(
+    "WV706", "tail of waves", order=50, thresholds=("efficiency", "of_datasheet", "explains", "tail", "healthy")
+)
+def judge(case: Case, layer: LayerResult) -> Loss | str:
+    """A layer whose loss is mostly the tail of its kernels."""
     if why := no_work(case, layer) or unpriced(case, layer):
         return why
     tail, worst = _price(case, layer)
@@ -56,49 +58,21 @@ def _silent(case: Case, layer: LayerResult) -> str:
         return f"{head}, {share} of the layer's time, and from {format_percent(least)} on the tail is named"
     if (layer.attainable_ns or 0) >= least_healthy(case) * layer.measured_ns:
         return f"{head}, but the layer reaches {format_percent(least_healthy(case))} of its roof, as healthy ones do"
-    return (
-        f"{head}, which does not explain the {format_ns(max(layer.lost_ns or 0, 0))} that the layer lost: "
-        f"{format_percent(case.thresholds.explains)} of them at least, and not more than a healthy kernel would lose"
-    )
-
-
-@rule(
-    "WV706",
-    "tail of waves",
-    order=50,
-    silent=_silent,
-    thresholds=("efficiency", "of_datasheet", "explains", "tail", "healthy"),
-)
-def check(case: Case) -> Iterator[Claim]:
-    """Layers whose loss is mostly the tail of their kernels, by op type."""
-    priced = {}
-    for layer in case.unclaimed:
-        tail, worst = _price(case, layer)
-        if worst is None or tail < case.thresholds.tail * layer.measured_ns or tail <= case.clock_resolution_ns:
-            continue
-        if layer.bound not in _ARITHMETIC and not case.far_from_roof(layer):
-            continue
-        if (layer.attainable_ns or 0) >= least_healthy(case) * layer.measured_ns:
-            continue
-        # A kernel that lost less than its tail costs has no such tail.
-        if case.thresholds.explains * (layer.lost_ns or 0) <= tail <= excess_ns(case, layer):
-            priced[layer.name] = tail, worst
-    remedies = {layer.name: _remedy(priced[layer.name][1]) for layer in case.unclaimed if layer.name in priced}
-    found = [layer for layer in case.unclaimed if layer.name in priced]
-    for remedy, layers in by_cause(found, lambda layer: remedies[layer.name]):
-        first = layers[0]
-        tail, worst = priced[first.name]
-        yield Claim(
-            where=place(layers),
-            evidence=(
-                f"{worst.words}, {worst.resident.blocks_per_sm} at once on each: {_busy(worst)} in the last of "
-                f"{worst.rounds} rounds, {format_percent(float(1 - worst.grid.sm_efficiency))} of the SMs' time is "
-                f"idle, {format_ns(tail)} of {format_ns(first.measured_ns)}"
-            ),
-            remedy=remedy,
-            layers={layer.name: priced[layer.name][0] for layer in layers},
-            confidence=0.7 if first.bound in _ARITHMETIC else 0.5,
+    by_arithmetic = layer.bound in _ARITHMETIC
+    # A kernel that lost less than its tail costs has no such tail.
+    likely = explains(case, layer, tail) and case.clock_resolution_ns < tail <= excess_ns(case, layer)
+    if not likely or not (by_arithmetic or case.far_from_roof(layer)):
+        return (
+            f"{head}, which does not explain the {format_ns(max(layer.lost_ns or 0, 0))} that the layer lost: "
+            f"{format_percent(case.thresholds.explains)} of them at least, and not more than a healthy kernel would "
+            "lose"
         )
+    evidence = (
+        f"{worst.words}, {worst.resident.blocks_per_sm} at once on each: {_busy(worst)} in the last of "
+        f"{worst.rounds} rounds, {format_percent(float(1 - worst.grid.sm_efficiency))} of the SMs' time is "
+        f"idle, {format_ns(tail)} of {format_ns(layer.measured_ns)}"
+    )
+    return Loss(tail, evidence, _remedy(worst), 0.7 if by_arithmetic else 0.5)
 
 
 def _busy(launch: Launch) -> str:

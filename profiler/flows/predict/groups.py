@@ -28,6 +28,7 @@ from profiler.base.records import (
     Unsupported,
     Work,
 )
+from profiler.base.units import format_shape
 from profiler.cost import as_work, moved_bytes
 from profiler.cost.fused import group_cost
 from profiler.cost.precision import compute_dtype, compute_dtypes
@@ -412,7 +413,7 @@ def _shapes(kind: _Kind) -> str:
     given = {t.name: t for op in kind.ops for t in op.inputs if t is not None and t.name not in made}
 
     def text(tensors: Iterable[Tensor]) -> str:
-        return ", ".join("?" if t.shape is None else "x".join(map(str, t.shape)) or "scalar" for t in tensors)
+        return ", ".join(format_shape(tensor.shape) for tensor in tensors)
 
     return f"{text(given.values())} -> {text(t for name, t in made.items() if name in kind.outputs)}"
 

@@ -23,6 +23,7 @@ from profiler.base.records import (
     Source,
     Unsupported,
 )
+from profiler.base.units import format_shape
 from profiler.estimate.cache import Traffic
 from profiler.flows.predict import on_gpus
 from profiler.flows.predict.on_gpus import Settings, ceilings_of, has_unit
@@ -111,7 +112,7 @@ def _dims(tensors: Iterable[PlanTensor]) -> str:
 
 @functools.lru_cache(maxsize=1 << 12)
 def _dims_words(dims: tuple[int, ...] | None) -> str:
-    return "?" if dims is None else "x".join("?" if dim < 0 else str(dim) for dim in dims) or "scalar"
+    return format_shape(dims)
 
 
 def _memory(priced: PricedPlan, source: Source) -> int:

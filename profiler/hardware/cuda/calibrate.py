@@ -24,6 +24,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.progress import Progress, unheard
 from profiler.base.records import Ceilings, LiveGpu, Roof
 from profiler.base.units import format_bytes, format_percent
 from profiler.hardware import _fit, calibration, gpus, nvml
@@ -49,7 +50,7 @@ _ABOVE = 1.02
 def calibrate_gpu(
     index: int = 0,
     *,
-    progress: calibration.Progress | None = None,
+    progress: Progress | None = None,
     seconds: float = SECONDS,
     measure: Measure | None = None,
 ) -> Ceilings:
@@ -70,7 +71,7 @@ def calibrate_gpu(
         MissingError: There is no driver, no such GPU, or a package is not installed.
         CaptureError: The measuring process failed, hung, or a ceiling could not be resolved.
     """
-    say = progress or calibration.silent
+    say = progress or unheard
     gpu = find(index)
     say(f"measuring the ceilings of {gpu.name} (GPU {index}, about {seconds + 10:.0f} s)")
     result = (measure or measure_in_child)(request(gpu, seconds))

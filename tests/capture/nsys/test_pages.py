@@ -20,7 +20,7 @@ from profiler.capture.nsys import _pages as _trace_pages
 from profiler.capture.nsys._file import Column, Texts, TraceFile, open_trace
 from profiler.capture.nsys._pages import OddValueError, PageFile, UnusualError
 from profiler.capture.nsys.trace import read_trace
-from tests.fakes.support import CAPTURES
+from tests.fakes.support import captured
 from tests.fakes.trace_factory import CALLS, ENGINE, ERAS, KERNELS, NVTX, Process, write_trace
 
 NUMBERS = st.one_of(
@@ -72,6 +72,7 @@ def test_any_table_is_read_as_sqlite_reads_it(
     path = tmp_path / "any.sqlite"
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = OFF")  # nobody waits for the disk
         db.execute(f"PRAGMA page_size = {size}")
         db.execute("CREATE TABLE t (a, b, c)")
         db.execute("CREATE TABLE other (a)")
@@ -198,9 +199,7 @@ def test_every_schema_is_read_from_its_pages(
 
 @pytest.mark.parametrize("name", ["torch_h100_2gpu_2026.2.sqlite", "torch_rtx3080_2026.1.sqlite"])
 def test_real_captures_are_read_from_their_pages(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    path = CAPTURES / "nsys" / name
-    if not path.is_file():
-        pytest.skip(f"{CAPTURES} is not at hand")
+    path = captured("nsys", name)
     with monkeypatch.context() as patch:
         patch.setattr(PageFile, "rows", no_pages)
         fetched = read_trace(path)

@@ -14,11 +14,8 @@ from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WO
 from profiler.capture.nsys.stats import is_stats, read_report, read_stats_trace
 from profiler.capture.nsys.trace import KernelSums, kernel_summary, read_trace
 from tests.fakes.stats_factory import TRACE, write_stats
-from tests.fakes.support import CAPTURES, refused
+from tests.fakes.support import H100, needs_captures, refused
 from tests.fakes.trace_factory import ENGINE, Process, write_trace
-
-H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
-needs_captures = pytest.mark.skipif(not H100.is_file(), reason=f"{CAPTURES} is not at hand")
 
 ROWS = """\
 100,50,7,64,2,1,128,1,1,32,0.001,0.002,,,,,NVIDIA A100 (1),1,,7,"void f<int, (int)2>(T1, T2)"

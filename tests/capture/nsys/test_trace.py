@@ -25,7 +25,7 @@ from profiler.capture.nsys.trace import (
     read_stats,
     read_trace,
 )
-from tests.fakes.support import CAPTURES, ROOT, load_script, refused
+from tests.fakes.support import CAPTURES, H100, ROOT, load_script, needs_captures, refused
 from tests.fakes.trace_factory import (
     CALLS,
     COPIES,
@@ -46,9 +46,7 @@ from tests.fakes.trace_factory import (
 if TYPE_CHECKING:
     import pandas as pd
 
-H100 = CAPTURES / "nsys" / "torch_h100_2gpu_2026.2.sqlite"
 RTX3080 = CAPTURES / "nsys" / "torch_rtx3080_2026.1.sqlite"
-needs_captures = pytest.mark.skipif(not H100.is_file(), reason=f"{CAPTURES} is not at hand")
 
 STYLES = {"push_pop": "PushPop", "start_end": "StartEnd", "": ""}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import datetime as dt
 import functools
 import importlib.util
@@ -38,7 +40,7 @@ from tests.fakes.support import ROOT
 UUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 HAS_BINDINGS = importlib.util.find_spec("cuda") is not None
-WITHOUT_DRIVER = pytest.mark.skipif(bool(nvml.gpus()[0]), reason="there is an NVIDIA GPU here")
+WITHOUT_GPU = pytest.mark.skipif(bool(nvml.gpus()[0]), reason="there is an NVIDIA GPU here")
 
 PROPERTIES = Properties(
     name="Fake GPU",
@@ -579,7 +581,7 @@ def test_ceilings_are_kept_per_gpu_and_driver(tmp_path: Path) -> None:
 # --- the child ------------------------------------------------------------------------------
 
 
-@WITHOUT_DRIVER
+@WITHOUT_GPU
 def test_without_a_driver_it_is_said_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(MissingError, match="there is no GPU 0 to measure") as error:
         calibrate.calibrate_gpu()
@@ -589,13 +591,17 @@ def test_without_a_driver_it_is_said_what_is_missing(capsys: pytest.CaptureFixtu
     assert "there is no GPU 0" in capsys.readouterr().err
 
 
-@WITHOUT_DRIVER
+@WITHOUT_GPU
 @pytest.mark.skipif(not HAS_BINDINGS, reason="cuda-bindings is not installed")
-def test_the_child_says_that_there_is_no_driver() -> None:
+def test_the_child_says_what_is_missing() -> None:
+    lacking = "the CUDA driver is not installed here"
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libcuda.so.1")
+        lacking = "CUDA sees no device 0"  # the driver's library is there, and no GPU
     with pytest.raises(MissingError, match="GPU 0 could not be measured") as error:
         calibrate.measure_in_child(GpuRequest(ordinal=0, seconds=1.0))
-    assert "the CUDA driver is not installed here" in error.value.why
-    assert "driver" in error.value.fix
+    assert lacking in error.value.why
+    assert error.value.fix
 
 
 @pytest.mark.parametrize("module", ["driver", "nvrtc"])

@@ -1,0 +1,159 @@
+"""What any source knows of how an engine ran, and nothing that follows from it.
+
+A profile of ONNX Runtime, a run on a GPU, a capture, sums of kernels and a profile of layers each make one
+(`profiler.analysis.cpu`, ``gpu``, ``trace``, ``sums``, ``profile``); `profiler.analysis.run` does the rest for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from profiler import __version__
+from profiler.analysis.plan import PricedPlan, price_plan, without_model
+from profiler.base.kernel_counters import Counters
+from profiler.base.latency import latency_of, latency_of_sum, median_ns
+from profiler.base.records import (
+    Backend,
+    Ceilings,
+    ClockSummary,
+    Coverage,
+    Device,
+    GpuSpec,
+    InferenceTimes,
+    Latency,
+    Match,
+    MatchedLayer,
+    ModelInfo,
+    ModeTimes,
+    Plan,
+    Source,
+    TensorCheck,
+    Timeline,
+)
+from profiler.diagnose.ledger import Overheads
+
+Lack = tuple[str, str]
+"""What makes a result less sure: in a few words for the verdict, and in a sentence."""
+
+NO_LAYERS: Lack = (
+    "no layer information",
+    "without layer information (--layers) nothing is known of the work of a layer",
+)
+
+
+class Evidence(NamedTuple):
+    """What was measured of an engine, from whatever source.
+
+    Attributes:
+        engine: The layers that the times are of, with their work.
+        layers_ns: Time of each layer in one inference; None where it has none.
+        kernels: Of each layer, as far as they are known.
+        latency: Of one inference; of no sample (``n`` is 0) where it is not end-to-end.
+        profiled: The same while the layers were timed.
+        overheads: What lies outside of the layers in the latency; None where that is the host's call.
+        coverage: Shares of the time of all kernels; None to take those of the layers by how they were matched.
+        captured_ns: Time of all kernels that are in ``kernels`` or ``unattributed``.
+        unattributed: Kernels of no layer.
+        unattributed_ns: Their time in one inference.
+        resolution_ns: Step of the clock that timed the layers.
+        gap_ns: Time of a profiled inference in which no layer ran.
+        enqueue_ns: In which the host enqueued it; 0 where that is not known.
+        end_to_end: Whether the latency is one.
+        lacking: What makes the result less sure.
+        notes: What else is to be said.
+        versions: Of what measured it.
+        graph_ns: Latency of the same inference as a CUDA graph; 0 where it was not measured.
+        clocks: Of the GPU while the latency was measured; None where they were not sampled.
+        clocks_profiled: The same while the kernels were.
+        timeline: One inference of the capture; None where nobody saw when kernels ran.
+        speed: Of the device around the run over that when its ceilings were measured.
+        probes_ns: Times of the speed probe around the measurements.
+    """
+
+    engine: PricedPlan
+    layers_ns: Sequence[int | None]
+    kernels: Sequence[tuple[Match, ...]]
+    latency: Latency
+    profiled: Latency
+    overheads: Overheads | None = Overheads()
+    coverage: Coverage | None = None
+    captured_ns: int = 0
+    unattributed: tuple[Match, ...] = ()
+    unattributed_ns: int = 0
+    resolution_ns: int = 1
+    gap_ns: int = 0
+    enqueue_ns: int = 0
+    end_to_end: bool = True
+    lacking: tuple[Lack, ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = {}
+    graph_ns: int = 0
+    clocks: ClockSummary | None = None
+    clocks_profiled: ClockSummary | None = None
+    timeline: Timeline | None = None
+    speed: float = 1.0
+    probes_ns: tuple[float, ...] = ()
+
+
+class Subject(NamedTuple):
+    """What the evidence is about, beside the layers.
+
+    Attributes:
+        ceilings: Of the device that ran it, as they were during the run.
+        device: That device; None for the GPU of ``spec``.
+        spec: The datasheet of the GPU; None of a CPU.
+        source: The model that the engine was built from, with its shapes; None where it is not at hand.
+        model: What to say of the model where there is no source.
+        backend: What ran it, and why that; None to take what the engine tells.
+        files: What was read, by role, where there is no backend.
+        clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
+        version: Of trtprof, when it was measured.
+        created: When it was measured.
+        modes: Times of a run on a GPU without and with a CUDA graph.
+        checks: Its outputs held against those of ONNX Runtime.
+        counters: Hardware counters of its kernels, or why there are none; None where nobody asked for them.
+    """
+
+    ceilings: Ceilings
+    device: Device | None = None
+    spec: GpuSpec | None = None
+    source: Source | None = None
+    model: ModelInfo | None = None
+    backend: Backend | None = None
+    files: Mapping[str, str] = {}
+    clock_mhz: float | None = None
+    version: str = __version__
+    created: str = ""
+    modes: tuple[ModeTimes, ...] = ()
+    checks: tuple[TensorCheck, ...] = ()
+    counters: Counters | None = None
+
+
+def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason: str) -> PricedPlan:
+    """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work.
+
+    Args:
+        layers: As something was led to them.
+        era: Where the names are from.
+        note: To be said of them.
+        reason: Why a name does not tell the work.
+    """
+    plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(note,))
+    priced = without_model(price_plan(plan))
+    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
+    document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
+    return priced._replace(costs=costs, document=document)
+
+
+def latency_and_copies(times: InferenceTimes | None, otherwise_ns: int) -> tuple[Latency, Overheads, int]:
+    """The latency, the copies in it, and the time of an inference on the GPU.
+
+    Without times of inferences the latency is ``otherwise_ns``, of no sample.
+    """
+    if times is None or not times.latency_ns:
+        return latency_of_sum(otherwise_ns), Overheads(), otherwise_ns
+    copies = Overheads(median_ns(times.h2d_ns), median_ns(times.d2h_ns))
+    return latency_of(times.latency_ns), copies, median_ns(times.compute_ns)

@@ -1,0 +1,93 @@
+"""Why a rule passes a layer by, in sentences with their numbers: what several rules have in common.
+
+Each function says one possible reason, or nothing where that is not it; a rule joins those that fit it with ``or``.
+"""
+
+from __future__ import annotations
+
+from profiler.base.records import Bound, LayerResult
+from profiler.base.units import format_ns, format_percent
+from profiler.diagnose import Case
+
+_BOUNDS: dict[Bound, str] = {
+    "tensor": "multiply-accumulates",
+    "vector": "arithmetic",
+    "sfu": "special functions",
+    "dram": "DRAM",
+    "l2": "the last-level cache",
+    "launch": "the time of an empty kernel",
+    "none": "nothing",
+}
+_ROLES = {
+    "layout": "it only brings tensors into another layout or dtype",
+    "shape": "it computes shapes",
+    "sync": "it only makes streams wait for one another",
+    "idle": "it launches nothing",
+    "control": "it is control flow, whose time is that of the layers of its body",
+}
+
+
+def no_work(_case: Case, layer: LayerResult) -> str:
+    """It does none of the model's work."""
+    if layer.role == "compute":
+        return ""
+    return f"the layer does none of the model's work: {_ROLES.get(layer.role, f'its role is {layer.role}')}"
+
+
+def unpriced(case: Case, layer: LayerResult) -> str:
+    """What it could attain is not known."""
+    if layer.attainable_ns is None:
+        return "what the layer could attain is not known" + (f": {layer.reason}" if layer.reason else "")
+    if layer.name in case.partial:
+        return "only a part of the layer's work is known, so what it takes beyond that is not known to be lost" + (
+            f": {layer.reason}" if layer.reason else ""
+        )
+    return ""
+
+
+def near_roof(case: Case, layer: LayerResult) -> str:
+    """It is not far enough from its roof."""
+    if layer.attainable_ns is None or layer.lost_ns is None or case.far_from_roof(layer):
+        return ""
+    roof = "by the datasheet" if case.from_datasheet else "here"
+    times = f"{format_ns(layer.measured_ns)} measured, {format_ns(layer.attainable_ns)} attainable {roof}"
+    if not layer.measured_ns:
+        return "the layer took no time"
+    efficiency = layer.attainable_ns / layer.measured_ns
+    if efficiency >= case.least_efficiency:
+        return (
+            f"the layer is not far from its roof: {times} is {format_percent(efficiency)}, and under "
+            f"{format_percent(case.least_efficiency)} is far"
+        )
+    return (
+        f"{times}: the difference is within the step of the clock that timed it, {format_ns(case.clock_resolution_ns)}"
+    )
+
+
+def bound_otherwise(_case: Case, layer: LayerResult, *bounds: Bound) -> str:
+    """Something else bounds it than what the rule is about."""
+    if layer.bound in bounds or layer.bound == "unknown":
+        return ""
+    what = " or ".join(_BOUNDS[bound] for bound in bounds)
+    terms = {name: ns for name, ns in layer.terms.items() if ns}
+    sums = ", ".join(f"{name} {format_ns(ns)}" for name, ns in sorted(terms.items(), key=lambda term: -term[1]))
+    return f"the layer is bound by {_BOUNDS[layer.bound]}, not by {what}" + (f" ({sums})" if sums else "")
+
+
+def not_far(case: Case, layer: LayerResult, *bounds: Bound) -> str | None:
+    """It is not far from a roof of these bounds; None where it is."""
+    why = no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, *bounds)
+    why = why or near_roof(case, layer)
+    return None if not why and layer.bound in bounds and case.far_from_roof(layer) else why
+
+
+def little_time(case: Case, layer: LayerResult) -> str:
+    """Less is lost in it than is worth a finding."""
+    lost = max(layer.lost_ns or 0, 0)
+    share = case.share(case.in_latency(lost))
+    if layer.lost_ns is None or share >= case.thresholds.min_share:
+        return ""
+    return (
+        f"the layer loses {format_ns(lost)}, {format_percent(share)} of latency, and a finding of less than "
+        f"{format_percent(case.thresholds.min_share)} is not shown"
+    )

@@ -1,0 +1,1 @@
+"""One file a format; each renders every document (`profiler.report.document`), or says of which records it is."""

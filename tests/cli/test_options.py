@@ -1,0 +1,59 @@
+"""Groups of options: a command names the group, and gets what was given for each of its options."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from profiler.base.errors import UsageError
+from profiler.cli import options
+from profiler.cli.options import Export, NamedModel, Shapes, Types, command, model_request
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> tuple[typer.Typer, list[Any]]:
+    """A program with one command of two groups around an option of its own, and what it was given."""
+    app, given = typer.Typer(), list[Any]()
+    monkeypatch.setattr(options, "app", app)
+
+    @command
+    def try_it(
+        *, shapes: Shapes, loud: Annotated[bool, typer.Option("--loud", help="Loudly.")] = False, types: Types
+    ) -> None:
+        """Try it."""
+        given.append((shapes, loud, types))
+
+    return app, given
+
+
+def test_options_of_groups_reach_the_command(program: tuple[typer.Typer, list[Any]]) -> None:
+    app, given = program
+    arguments = ["--batch", "4", "--shapes", "x:1", "--shapes", "y:2", "--noTF32", "--loud"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert CliRunner().invoke(app, []).exit_code == 0
+    assert given == [(Shapes(["x:1", "y:2"], 4), True, Types(no_tf32=True)), (Shapes(), False, Types())]
+
+
+def test_the_help_has_the_options_in_the_order_of_the_parameters(program: tuple[typer.Typer, list[Any]]) -> None:
+    shown = CliRunner().invoke(program[0], ["--help"]).output
+    assert "Try it." in shown
+    order = [shown.index(name) for name in ("--shapes", "--batch", "--loud", "--fp16", "--noTF32")]
+    assert order == sorted(order)
+
+
+def test_a_model_is_named_once() -> None:
+    assert NamedModel("m.onnx").name == NamedModel(onnx="m.onnx").name == "m.onnx"
+    with pytest.raises(UsageError, match="twice"):
+        _ = NamedModel("m.onnx", "n.onnx").name
+    with pytest.raises(UsageError, match="no model is named"):
+        _ = NamedModel().name
+
+
+def test_a_request_has_what_the_groups_hold() -> None:
+    asked = model_request("a.b:c", Shapes(["x:1x3"], 2), Export(["x:fp16"], ["0=n"], ["w=1"]), opset=18)
+    assert (asked.model, asked.batch, asked.shapes) == ("a.b:c", 2, {"x": (1, 3)})
+    how = asked.export
+    assert (how.dtypes, how.dynamic, how.factory_args, how.opset) == (("x:fp16",), ("0=n",), ("w=1",), 18)
