@@ -270,7 +270,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _last(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1].strip()[:300] if lines else ""
 
 

@@ -86,7 +86,7 @@ def compare_text() -> str:
 def plan_text() -> str:
     """The plan of a real engine on a GPU that is not here: up to its shares."""
     files = Files(layers=ROOT / "tests/engine/data/rtx_resnet_tiny.log", onnx=ROOT / "sample_models/resnet_tiny.onnx")
-    found = analyze(files, [gpus.find("rtx-4090")], Settings(), batch=64)
+    found = analyze(files, [gpus.find("rtx-4090")], Settings(), ModelRequest.of("", batch=64))
     if not isinstance(found, Prediction):
         raise TypeError("without a profile a plan is predicted")
     return _until(render(found, top=3), "\nby kind")

@@ -9,7 +9,8 @@ beside it, through ``trtprof analyze``; and, with ``--samples``, a run of every 
 analysed again, and what ``inspect`` and ``predict`` say of it. What a revision refuses counts as a document too: its
 words are compared.
 
-``--keep`` leaves what the other revision made in a folder, so that the next comparison only makes what is ours.
+``--keep`` leaves what the other revision made in a folder, so that the next comparison only makes what is ours (empty
+it when that checkout moves on).
 ``--except latency.p99_ns`` leaves a field out that is meant to differ, and says of how many documents that is so.
 Exit code 1: something differs.
 """
@@ -172,17 +173,13 @@ def _environment(code: Path, keep: Path) -> dict[str, str]:
 def made_by(code: Path, jobs: list[Job], out: Path, keep: Path) -> None:
     """Make the documents with a checkout; those that are there are kept."""
     out.mkdir(parents=True, exist_ok=True)
-    listed = out / "jobs.json"
-    if listed.is_file() and json.loads(listed.read_text()) != [list(map(_plain, job)) for job in jobs]:
+    listed, wanted = out / "jobs.json", json.dumps({"code": str(code.resolve()), "jobs": jobs})
+    if listed.is_file() and listed.read_text() != wanted:
         for old in out.glob("*.json"):
             old.unlink()
-    listed.write_text(json.dumps(jobs))
+    listed.write_text(wanted)
     command = [sys.executable, __file__, "--make", str(listed), "--keep", str(out)]
     subprocess.run(command, env=_environment(code, keep), check=True)
-
-
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
 
 
 # --- what differs -----------------------------------------------------------------------------
@@ -247,7 +244,7 @@ def main() -> int:
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.make:
-        make([Job(*job) for job in json.loads(given.make.read_text())], given.keep)
+        make([Job(*job) for job in json.loads(given.make.read_text())["jobs"]], given.keep)
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         keep = (given.keep or Path(scratch)).resolve()

@@ -9,7 +9,7 @@ from profiler.diagnose import RULES
 from profiler.hardware.gpus import specs
 from tests.fakes.support import ROOT, load_script
 
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_commands_print_is_what_the_code_prints() -> None:

@@ -28,7 +28,7 @@ from tests.fakes.trace_factory import Layer, Process, Work, write_trace
 
 load_commands()
 
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
 QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
 

@@ -108,5 +108,5 @@ def _death(code: int, log: Path) -> str:
         if name == "SIGKILL":
             return "it was killed (SIGKILL): out of memory, or by hand"
         return f"it was ended by {name}"
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else f"exit code {code} without a word"

@@ -9,7 +9,7 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
-from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command
+from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
 from profiler.cli.output import (
     View,
     encoded,
@@ -152,7 +152,7 @@ def analyze(
         specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
         cases: list[Case] = []
         judge = Judge(config.load().thresholds, cases.append)
-        found = analyze_files.analyze(files, specs, how, shapes.shapes or (), shapes.batch, device, inferences, judge)
+        found = analyze_files.analyze(files, specs, how, model_request("", shapes), device, inferences, judge)
         if isinstance(found, Run):
             in_place = _explained(cases[0], explain, format_name) if explain else ""
             _show_run(found, paths, format_name, view, in_place, redact=redact)

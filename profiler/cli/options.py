@@ -51,6 +51,8 @@ def command(function: Command) -> Command:
         function(**given)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    # Those of the signature are read already; Typer would do it again.
+    call.__annotations__ = {}
     app.command()(call)
     return function
 

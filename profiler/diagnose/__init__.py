@@ -322,6 +322,11 @@ class Claim(NamedTuple):
     kind: Literal["hypothesis", "trust"] = "hypothesis"
 
 
+def doubt(evidence: str, remedy: str, *, where: str = "the whole run", confidence: float = 0.9) -> Claim:
+    """A claim about the numbers themselves; see `Claim`."""
+    return Claim(where, evidence, remedy, confidence=confidence, kind="trust")
+
+
 Check = Callable[[Case], Iterable[Claim]]
 Reason = Callable[[Case, LayerResult], str]
 """Why a rule has nothing to say of a layer, in a sentence with its numbers; empty where it cannot tell."""

@@ -21,6 +21,9 @@ class BackendStatus(NamedTuple):
 
 
 _NO_DRIVER = "no NVIDIA driver (libcuda) here"
+_NO_GPU = "the NVIDIA driver finds no GPU here"
+_NO_DEVICE = 100
+"""What cuInit says (CUDA_ERROR_NO_DEVICE) where the driver's library is installed without a GPU."""
 _INSTALL_ORT = "pip install --force-reinstall trtprof"
 _ON_CPU = "use --backend ort-cpu"
 _TIMER = "cuda.bindings"
@@ -28,40 +31,39 @@ _TIMER = "cuda.bindings"
 
 def backends() -> list[BackendStatus]:
     """Every backend in the order in which ``--backend auto`` tries them."""
-    driver = has_driver()
+    lacking = _lacking()
     return [
-        _tensorrt(PRODUCTS["tensorrt"], driver=driver),
-        _tensorrt(PRODUCTS["tensorrt-rtx"], driver=driver),
-        _ort_cuda(driver=driver),
+        _tensorrt(PRODUCTS["tensorrt"], lacking),
+        _tensorrt(PRODUCTS["tensorrt-rtx"], lacking),
+        _ort_cuda(lacking),
         _ort_cpu(),
     ]
 
 
-def _tensorrt(product: Product, *, driver: bool) -> BackendStatus:
+def _tensorrt(product: Product, lacking: str) -> BackendStatus:
     """What it can do here: TensorRT-RTX builds without a GPU, TensorRT does not, and neither runs without one."""
-    gpu = "" if driver else _NO_DRIVER
     version = installed_version(product)
     if version is None:
-        reason = "; ".join(filter(None, (f"the package {product.module} is not installed", gpu)))
+        reason = "; ".join(filter(None, (f"the package {product.module} is not installed", lacking)))
         use = "to build engines, which needs no GPU" if product.backend == "tensorrt-rtx" else "where there is a GPU"
         return BackendStatus(product.backend, False, reason, f"{_ON_CPU}; {use}: {product.install}")
     title = f"{product.title} {version}".strip()
-    if not driver:
+    if lacking:
         builds = product.backend == "tensorrt-rtx"
         can = "builds and shows the plan, cannot run here" if builds else "cannot build here"
         uses = "; `trtprof build` and `trtprof predict --level layers` use this one" if builds else ""
-        return BackendStatus(product.backend, False, f"{title} {can}: {gpu}", f"{_ON_CPU}{uses}")
+        return BackendStatus(product.backend, False, f"{title} {can}: {lacking}", f"{_ON_CPU}{uses}")
     if not _found(_TIMER):
         reason = f"{title} cannot be timed: the package cuda-bindings is not installed"
         return BackendStatus(product.backend, False, reason, "pip install cuda-bindings")
     return BackendStatus(product.backend, True, title)
 
 
-def _ort_cuda(*, driver: bool) -> BackendStatus:
+def _ort_cuda(lacking: str) -> BackendStatus:
     if not _found("onnxruntime"):
         return BackendStatus("ort-cuda", False, "the package onnxruntime-gpu is not installed", _INSTALL_ORT)
-    if not driver:
-        return BackendStatus("ort-cuda", False, _NO_DRIVER, _ON_CPU)
+    if lacking:
+        return BackendStatus("ort-cuda", False, lacking, _ON_CPU)
     from profiler.runtime.ort_session import no_cuda_provider, why_no_cuda_provider
 
     why = why_no_cuda_provider()
@@ -71,8 +73,24 @@ def _ort_cuda(*, driver: bool) -> BackendStatus:
 
 
 def has_driver() -> bool:
-    """Whether an NVIDIA driver is installed, without which TensorRT builds nothing."""
-    return ctypes.util.find_library("cuda") is not None
+    """Whether there are an NVIDIA driver and a GPU, without which TensorRT builds nothing."""
+    return not _lacking()
+
+
+def _lacking() -> str:
+    """What of a driver and a GPU is not here; empty where both are."""
+    library = ctypes.util.find_library("cuda")
+    if library is None:
+        return _NO_DRIVER
+    return _NO_GPU if _initialised(library) == _NO_DEVICE else ""
+
+
+def _initialised(library: str) -> int:
+    """What cuInit answers, zero where it cannot be asked."""
+    try:
+        return int(ctypes.CDLL(library).cuInit(0))
+    except (OSError, AttributeError):
+        return 0
 
 
 def choose_builder(asked: str = "auto") -> tuple[str, str]:
@@ -98,7 +116,7 @@ def choose_builder(asked: str = "auto") -> tuple[str, str]:
     if has_tensorrt:
         raise MissingError(
             "no engine can be built here",
-            why="TensorRT is installed, but no NVIDIA driver (libcuda)",
+            why=f"TensorRT is installed, but {_lacking()}",
             fix=f"{rtx.install}: TensorRT-RTX builds without a GPU",
         )
     raise MissingError(

@@ -9,7 +9,6 @@ TensorRT-RTX needs no GPU and no driver to build; to load an engine every versio
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import hashlib
 import re
 import shlex
@@ -40,6 +39,7 @@ from profiler.engine._trt_exchange import (
     Result,
     ShapeRange,
 )
+from profiler.engine.backends import has_driver
 from profiler.engine.dialect import Product, installed_version, parse_version, product_of
 from profiler.runtime import child
 
@@ -142,7 +142,7 @@ def build(
         options=options,
         model=str(model.absolute()),
         external_data=str(external_data.absolute()) if external_data else "",
-        inspect=_has_driver(),
+        inspect=has_driver(),
     )
     with _folder_beside(shelf) as (made, scratch):
         _run_child(msgspec.structs.replace(request, folder=str(made), scratch=str(scratch)), product, scratch, say)
@@ -174,7 +174,7 @@ def load_engine(
     made_by = _check_plan(path, product)
     _require(product)
     options = BuildOptions(backend=backend, static_plugins=static_plugins)
-    if not _has_driver():
+    if not has_driver():
         return _loaded(path, backend, Result(versions=made_by, warnings=(_NOT_HERE,)), "")
     with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
         request = Request(folder=scratch, scratch=scratch, options=options, plan=str(path.absolute()), inspect=True)
@@ -342,10 +342,6 @@ def _require(product: Product) -> str:
     return version
 
 
-def _has_driver() -> bool:
-    return ctypes.util.find_library("cuda") is not None
-
-
 # --- the child --------------------------------------------------------------------------------
 
 
@@ -402,7 +398,9 @@ def _death(code: int, log_file: Path, last: str) -> str:
         ended = f"it was ended by {signal.Signals(-code).name}"
     else:
         ended = f"exit code {code}"
-    lines = [line.strip() for line in log_file.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in log_file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
+    ]
     # faulthandler's stack is of our own code, and ends what the library said.
     own = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines))
     told = lines[max(own - 1, 0) : own]

@@ -26,6 +26,7 @@ from profiler.engine.inspector import read_layer_info, read_profile, read_times
 from profiler.flows.predict.layers import predict_plan
 from profiler.flows.predict.on_gpus import Settings, ceilings_of
 from profiler.runtime.gc_paused import gc_paused
+from profiler.source.request import ModelRequest
 
 if TYPE_CHECKING:
     from profiler.base.trace import GpuTrace, TraceGpu
@@ -72,6 +73,7 @@ class Files(NamedTuple):
 
 
 _NONE = Files()
+_AS_BUILT = ModelRequest("")
 
 
 def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
@@ -265,8 +267,7 @@ def analyze(
     files: Files,
     specs: Sequence[GpuSpec],
     how: Settings,
-    shapes: Iterable[str] = (),
-    batch: int | None = None,
+    model: ModelRequest = _AS_BUILT,
     device: int | None = None,
     inferences: int | None = None,
     judge: Judge = JUDGE,
@@ -277,8 +278,7 @@ def analyze(
         files: See `sort_files` and `exported`.
         specs: The GPU that ran the engine; where there is no profile, one or more to predict it for.
         how: The ceilings asked for; ``precision`` ``fp32`` multiplies fp32 on the CUDA cores.
-        shapes: ``--shapes`` values for the dynamic dimensions of the ONNX model.
-        batch: Value of ``--batch``.
+        model: The shapes of the ONNX model, whose file is among ``files``; by default those of the engine.
         device: Which GPU of a capture to look at; None for all that worked in it.
         inferences: How many inferences a CSV of sums is of; None for what it tells itself.
         judge: By what a run is judged.
@@ -298,11 +298,11 @@ def analyze(
         counters = Counters(version="", launches=launches)
     with gc_paused():
         if files.nsys is not None:
-            measured: _Measured | Prediction = _captured(files, files.nsys, specs, shapes, batch, device, inferences)
+            measured: _Measured | Prediction = _captured(files, files.nsys, specs, model, device, inferences)
         elif inferences is not None:
             raise _counted()
         else:
-            measured = _profiled(files, specs, how, shapes, batch)
+            measured = _profiled(files, specs, how, model)
         if isinstance(measured, Prediction):
             return measured
         spec = _one(specs)
@@ -318,14 +318,12 @@ def analyze(
         return analyse(measured.evidence, subject, judge)
 
 
-def _profiled(
-    files: Files, specs: Sequence[GpuSpec], how: Settings, shapes: Iterable[str], batch: int | None
-) -> _Measured | Prediction:
+def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: ModelRequest) -> _Measured | Prediction:
     """What a profile of layers tells; without one a prediction of them."""
     assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
     profile = read_profile(files.profile) if files.profile is not None else None
     times = read_times(files.times) if files.times is not None else None
-    engine = _engine(files, files.layers, None if profile is None else _timed(profile), shapes, batch)
+    engine = _engine(files, files.layers, None if profile is None else _timed(profile), model)
     if profile is None:
         if times is not None:
             raise UsageError(
@@ -360,10 +358,10 @@ class _Measured(NamedTuple):
     model: ModelInfo
 
 
-def _engine(files: Files, layers: Path, ran: _Ran | None, shapes: Iterable[str], batch: int | None) -> _Engine:
+def _engine(files: Files, layers: Path, ran: _Ran | None, model: ModelRequest) -> _Engine:
     """The plan with its work, and the model as far as it is at hand."""
     plan = _one_profile(read_layer_info(layers), ran)
-    source = _source(files.onnx, shapes, batch, plan)
+    source = _source(files.onnx, model, plan)
     priced = price_plan(plan, source, EngineFacts(backend=backend_of(EngineFacts(era=plan.era))))
     if source is not None:
         _check_model(priced, source, files)
@@ -375,8 +373,7 @@ def _captured(
     files: Files,
     nsys: Path,
     specs: Sequence[GpuSpec],
-    shapes: Iterable[str],
-    batch: int | None,
+    model: ModelRequest,
     device: int | None,
     inferences: int | None,
 ) -> _Measured:
@@ -390,7 +387,7 @@ def _captured(
     times = read_times(files.times) if files.times is not None else None
     engine = None
     if files.layers is not None:
-        engine = _engine(files, files.layers, _seen(capture), shapes, batch)
+        engine = _engine(files, files.layers, _seen(capture), model)
     elif files.onnx is not None:
         raise UsageError(
             f"{files.onnx} is of no use without layer information",
@@ -492,10 +489,9 @@ def _seen(found: KernelSums | GpuTrace) -> _Ran:
     return ran
 
 
-def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: Plan) -> Source | None:
-    given = list(shapes)
+def _source(onnx: Path | None, model: ModelRequest, plan: Plan) -> Source | None:
     if onnx is None:
-        for option, value in (("--shapes", given), ("--batch", batch)):
+        for option, value in (("--shapes", model.shapes), ("--batch", model.batch)):
             if value:
                 raise UsageError(
                     f"{option} is of no use without the ONNX model",
@@ -504,13 +500,11 @@ def _source(onnx: Path | None, shapes: Iterable[str], batch: int | None, plan: P
                 )
         return None
     from profiler.source.load import load_model
-    from profiler.source.request import ModelRequest
 
     loaded = load_model(onnx)
-    request = ModelRequest.of(onnx, given, batch)
-    if not given and batch is None:
-        request = request.at(_shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input]))
-    return request.bound(loaded)
+    if not model.shapes and model.batch is None:
+        model = model.at(_shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input]))
+    return msgspec.structs.replace(model, model=str(onnx)).bound(loaded)
 
 
 def _shapes_of_plan(plan: Plan, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -202,6 +202,38 @@ def _elements(tensor: TensorProto) -> Array | None:
         return None
 
 
+def of_integers(node: NodeProto, inputs: list[Array | None]) -> Array | None:
+    """What the ops make that exporters compute shapes with: the import of the reference takes longer than all of them.
+
+    None where it is another op, or a case of it in which that is not as plain as here.
+    """
+    arrays = [array for array in inputs if array is not None and array.dtype == np.int64]
+    if len(arrays) != len(inputs) or [attribute.name for attribute in node.attribute] not in ([], ["axis"]):
+        return None
+    axis = node.attribute[0].i if node.attribute else 0
+    match node.op_type, arrays:
+        case "Gather", [data, places] if -data.ndim <= axis < data.ndim and _within(places, data.shape[axis]):
+            return np.asarray(np.take(data, places, axis))
+        case "Unsqueeze", [data, axes] if axes.shape == (1,) and _within(axes, data.ndim + 1):
+            return np.expand_dims(data, int(axes[0]))
+        case "Concat", [first, *_] if axis == 0 and node.attribute and all(array.ndim == 1 for array in arrays):
+            return np.concatenate(arrays)
+        case "Add", [first, second] if first.shape == second.shape:
+            return np.asarray(first + second)
+        case "Mul", [first, second] if first.shape == second.shape:
+            return np.asarray(first * second)
+        # Of negative numbers ONNX does not say which way a quotient is cut.
+        case "Div", [first, second] if first.shape == second.shape and (first >= 0).all() and (second > 0).all():
+            return np.asarray(first // second)
+        case "Range", [first, end, step] if not (first.ndim or end.ndim or step.ndim) and step == 1:
+            return np.arange(int(first), int(end), dtype=np.int64) if end - first <= MAX_ELEMENTS else None
+    return None
+
+
+def _within(places: Array, length: int) -> bool:
+    return bool(((places >= -length) & (places < length)).all())
+
+
 class _Evaluator:
     """Runs single nodes; the same op on the same values only once."""
 
@@ -227,6 +259,8 @@ class _Evaluator:
         return self._done[key]
 
     def _evaluate(self, node: NodeProto, inputs: list[Array | None]) -> list[Array] | None:
+        if (plain := of_integers(node, inputs)) is not None:
+            return [plain] if plain.size <= MAX_ELEMENTS else None
         from onnx.reference import ReferenceEvaluator
 
         values = {name: value for name, value in zip(node.input, inputs, strict=True) if value is not None}

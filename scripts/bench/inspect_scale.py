@@ -6,7 +6,9 @@ Generates stacks of decoder layers (`decoder_stack.py`; weights embedded, batch 
 1,120, 28,000 and 112,000 nodes (13, 205 and 803 MB; the second holds 200 MB of weights) and runs, each as a
 whole process of its own and one after the other,
 
-* `trtprof inspect FILE --shapes=input_ids:1x128,attention_mask:1x128`, the median of ``--repeats`` runs;
+* `trtprof inspect FILE --no-engine --shapes=input_ids:1x128,attention_mask:1x128`, the median of ``--repeats`` runs;
+* ``onnx.load`` and ``onnx.shape_inference.infer_shapes`` of the same file, in turns with it at 28,000 nodes:
+  the work that is done at least by a tool that has no reader and no inference of its own;
 * onnx-tool doing the same job (`onnx_tool_profile.py`: load, infer shapes, profile) at the sizes of
   ``--peer-nodes``, by default the two smaller: the median of ``--repeats`` at the smallest, once at larger
   ones, each stopped after ``--timeout`` seconds.
@@ -28,8 +30,9 @@ MACs of MatMul nodes are compared with the sum in closed form (`decoder_stack.ma
 tool must give: speed is not bought by leaving nodes out. Those of trtprof come from one more run with
 ``--format json``, which lists every node and is shown as a row of its own.
 
-Exit code 1 if a target is missed: at 28,000 nodes 100 times as fast as onnx-tool, at most 4 s and 400 MB;
-per node at 112,000 at most 1.3 times that at 28,000; MACs as in closed form. A target that was not
+Exit code 1 if a target is missed: at 28,000 nodes 100 times as fast as onnx-tool, no more CPU time than onnx
+alone and at most 400 MB; at 112,000 at most 4.2 times the CPU time of that, and per node at most 1.3 times; MACs
+as in closed form. A target that was not
 measured is said to be so and fails nothing.
 """
 
@@ -58,7 +61,7 @@ MAX_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 TARGET_RATIO = 100.0
 TARGET_LINEARITY = 1.3
-TARGET_SECONDS = 4.0
+TARGET_GROWTH = 4.2
 TARGET_BYTES = 400_000_000
 
 READ_MACS = """
@@ -66,6 +69,7 @@ import json, sys
 found = json.load(open(sys.argv[1]))
 print(sum(op["work"]["tensor_flops"] // 2 for op in found["ops"] if op["op_type"] == "MatMul"))
 """
+ONNX_ALONE = "import onnx, sys; onnx.shape_inference.infer_shapes(onnx.load(sys.argv[1]))"
 CLOSED_FORM = "import decoder_stack as d; print(d.matmul_macs(d.layers_of({nodes}), {batch}, {sequence}))"
 WRITE_STACK = """
 import sys, decoder_stack as d
@@ -95,6 +99,11 @@ class Row:
     @property
     def wall_s(self) -> float:
         return statistics.median(run.wall_s for run in self.runs)
+
+    @property
+    def cpu_s(self) -> float:
+        """Other work on the machine changes it little, and the least of all the less."""
+        return min(run.cpu_s for run in self.runs)
 
     @property
     def peak_bytes(self) -> int:
@@ -160,17 +169,24 @@ def has_onnx_tool(interpreter: str) -> str:
         return ""
 
 
-def inspected(trtprof: str, file: Path, nodes: int, repeats: int) -> Row:
+def inspected(trtprof: str, file: Path, nodes: int, repeats: int) -> list[Row]:
     say(f"trtprof, {nodes:,} nodes, {repeats} times")
-    command = [trtprof, "inspect", str(file), "--shapes=" + ",".join(SHAPES)]
-    run(command, file.with_suffix(".txt"))  # the first one fills the file cache
-    return Row("trtprof", nodes, tuple(run(command, file.with_suffix(".txt")) for _ in range(repeats)))
+    commands = {"trtprof": [trtprof, "inspect", str(file), "--no-engine", "--shapes=" + ",".join(SHAPES)]}
+    if nodes == MIDDLE:
+        commands["onnx alone"] = [sys.executable, "-c", ONNX_ALONE, str(file)]
+    output = file.with_suffix(".txt")
+    for command in commands.values():
+        run(command, output)  # the first one fills the file cache
+    turns = [[run(command, output) for command in commands.values()] for _ in range(repeats)]
+    return [Row(tool, nodes, runs) for tool, runs in zip(commands, zip(*turns, strict=True), strict=True)]
 
 
 def inspected_as_json(trtprof: str, file: Path, nodes: int) -> Row:
     say(f"trtprof --format json, {nodes:,} nodes")
     printed = file.with_suffix(".json")
-    done = run([trtprof, "inspect", str(file), "--shapes=" + ",".join(SHAPES), "--format", "json"], printed)
+    done = run(
+        [trtprof, "inspect", str(file), "--no-engine", "--shapes=" + ",".join(SHAPES), "--format", "json"], printed
+    )
     return Row("trtprof json", nodes, (done,), int(python(READ_MACS, str(printed))))
 
 
@@ -217,6 +233,7 @@ def judge(rows: Sequence[Row], start_up_s: float, closed_form: dict[int, int]) -
         checks.append(
             (speed, f"{'> ' if peer.timed_out else ''}{ratio:.1f}x", enough or (None if peer.timed_out else False))
         )
+    alone, growth = by_key["onnx alone", MIDDLE].cpu_s, large.cpu_s / middle.cpu_s
     linear = ((large.wall_s - start_up_s) / LARGE) / ((middle.wall_s - start_up_s) / MIDDLE)
     checks += [
         (
@@ -225,9 +242,14 @@ def judge(rows: Sequence[Row], start_up_s: float, closed_form: dict[int, int]) -
             linear <= TARGET_LINEARITY,
         ),
         (
-            f"whole process at {MIDDLE:,} nodes at most {TARGET_SECONDS:.0f} s",
-            f"{middle.wall_s:.2f} s",
-            middle.wall_s <= TARGET_SECONDS,
+            f"whole process at {MIDDLE:,} nodes at most the CPU time of onnx.load and infer_shapes",
+            f"{middle.cpu_s:.2f} s of {alone:.2f} s",
+            middle.cpu_s <= alone,
+        ),
+        (
+            f"whole process at {LARGE:,} nodes at most {TARGET_GROWTH} times the CPU time of that at {MIDDLE:,}",
+            f"{growth:.2f}x",
+            growth <= TARGET_GROWTH,
         ),
         (
             f"peak memory at {MIDDLE:,} nodes at most {TARGET_BYTES / 1e6:.0f} MB",
@@ -270,7 +292,7 @@ def main() -> int:
             python(WRITE_STACK.format(nodes=nodes), str(file))
             say(f"wrote {nodes:,} nodes, {file.stat().st_size / 1e6:.0f} MB")
         for nodes, file in files.items():
-            rows.append(inspected(trtprof, file, nodes, options.repeats))
+            rows += inspected(trtprof, file, nodes, options.repeats)
         rows += [inspected_as_json(trtprof, files[nodes], nodes) for nodes in (SMALL, MIDDLE, LARGE)]
         if version:
             for nodes in options.peer_nodes:

@@ -137,7 +137,7 @@ def exporter(interpreter: str, log: Path, *arguments: str) -> Iterator[dict[str,
     Raises:
         RuntimeError: It failed.
     """
-    with log.open("w+") as errors:
+    with log.open("w+", encoding="utf-8") as errors:
         command = [interpreter, str(EXPORTER), *arguments]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         if child.stdout is None:

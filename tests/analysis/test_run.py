@@ -23,6 +23,7 @@ from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
 from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
 from profiler.report import render
+from profiler.source.request import ModelRequest
 from tests.fakes.engine_factory import (
     BATCH,
     ENGINES,
@@ -40,6 +41,8 @@ RTX_LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
 RESNET_TINY = SAMPLES / "resnet_tiny.onnx"
 
 A100, RTX_4090 = gpus.find("a100-pcie-80gb"), gpus.find("rtx-4090")
+TWO = ModelRequest.of("", batch=2)
+"""The model of the log at the batch that its engine was built for."""
 
 
 def run_of(files: Files, **how: object) -> Run:
@@ -60,7 +63,7 @@ def profile_of(layers: Path, path: Path, ms: Sequence[float] = (0.02,), **change
          "percentage": 1.0, **changes}
         for at, name in enumerate(names)
     ]  # fmt: skip
-    path.write_text(json.dumps([{"count": 100}, *rows]))
+    path.write_text(json.dumps([{"count": 100}, *rows]), encoding="utf-8")
     return path
 
 
@@ -70,7 +73,7 @@ def times_of(path: Path, *, compute: float, h2d: float = 0.0, d2h: float = 0.0, 
         "startEnqMs": 0.0, "endEnqMs": 0.01, "h2dMs": h2d, "computeMs": compute, "d2hMs": d2h,
         "latencyMs": h2d + compute + d2h,
     }  # fmt: skip
-    path.write_text(json.dumps([one] * n))
+    path.write_text(json.dumps([one] * n), encoding="utf-8")
     return path
 
 
@@ -230,7 +233,7 @@ def test_a_printed_profile_is_of_another_engine_than_the_log_beside_it() -> None
 
 
 def test_copies_overlap_and_layers_make_the_latency(rtx: Files) -> None:
-    run = run_of(rtx, batch=2)
+    run = run_of(rtx, model=TWO)
     layers = len(read_layer_info(RTX_LOG).layers)
     assert run.captured_ns == layers * 20_000
     assert run.latency.median_ns == 530_000
@@ -246,7 +249,7 @@ def test_copies_overlap_and_layers_make_the_latency(rtx: Files) -> None:
 
 
 def test_layers_that_launch_nothing_are_listed_with_their_role(rtx: Files) -> None:
-    run = run_of(rtx, batch=2)
+    run = run_of(rtx, model=TWO)
     waits = [layer for layer in run.layers if layer.role == "sync"]
     assert len(waits) == 8  # four signals and four waits
     for layer in waits:
@@ -257,7 +260,7 @@ def test_layers_that_launch_nothing_are_listed_with_their_role(rtx: Files) -> No
 def test_gaps_between_layers_are_the_hosts(rtx: Files, tmp_path: Path) -> None:
     quick = profile_of(RTX_LOG, tmp_path / "quick.json", (0.005,))
     slow = times_of(tmp_path / "slow.json", compute=1.0)
-    run = run_of(rtx._replace(profile=quick, times=slow), batch=2)
+    run = run_of(rtx._replace(profile=quick, times=slow), model=TWO)
     (gaps,) = [one for one in run.findings if one.code == "HO501"]
     assert gaps.lost_ns == 1_000_000 - run.captured_ns
     assert "CUDA graph" in gaps.try_
@@ -265,13 +268,13 @@ def test_gaps_between_layers_are_the_hosts(rtx: Files, tmp_path: Path) -> None:
 
 def test_copies_are_a_finding_where_they_are_a_tenth(rtx: Files, tmp_path: Path) -> None:
     slow = times_of(tmp_path / "slow.json", compute=0.5, h2d=0.3, d2h=0.2)
-    (copies,) = [one for one in run_of(rtx._replace(times=slow), batch=2).findings if one.code == "HO502"]
+    (copies,) = [one for one in run_of(rtx._replace(times=slow), model=TWO).findings if one.code == "HO502"]
     assert copies.lost_ns == 500_000
     assert "300 us to the GPU and 200 us from it are 50.0 % of latency" in copies.evidence
 
 
 def test_no_finding_speaks_of_a_cpu(rtx: Files) -> None:
-    run = run_of(rtx, batch=2)
+    run = run_of(rtx, model=TWO)
     assert run.findings
     for finding in run.findings:
         for text in (finding.evidence, finding.try_):
@@ -295,7 +298,7 @@ def test_layers_without_a_time_are_left_out_and_named(rtx: Files, tmp_path: Path
     dropped = next(one for one in rows[1:] if "Conv" in one["name"] or "Relu" in one["name"])
     less = tmp_path / "less.json"
     less.write_text(json.dumps([one for one in rows if one is not dropped]))
-    run = run_of(rtx._replace(profile=less), batch=2)
+    run = run_of(rtx._replace(profile=less), model=TWO)
     assert dropped["name"] not in {layer.name for layer in run.layers}
     assert "a layer without a time" in run.verdict
     assert any(dropped["name"] in one for one in run.assumptions)
@@ -313,7 +316,7 @@ def test_layers_of_one_name_stay_apart() -> None:
 
 
 def test_without_a_profile_the_layers_are_predicted(rtx: Files) -> None:
-    found = analyze(rtx._replace(profile=None, times=None), [A100, RTX_4090], Settings(), batch=2)
+    found = analyze(rtx._replace(profile=None, times=None), [A100, RTX_4090], Settings(), TWO)
     assert isinstance(found, Prediction)
     assert found.level == "layers"
     assert [gpu.gpu for gpu in found.gpus] == ["a100-pcie-80gb", "rtx-4090"]
@@ -353,7 +356,7 @@ def test_a_profile_of_another_engine_names_the_first_row(rtx: Files, tmp_path: P
     other = tmp_path / "other.json"
     other.write_text(json.dumps([{"count": 1}, {"name": "conv9", "averageMs": 0.1}]))
     with pytest.raises(UsageError) as error:
-        run_of(rtx._replace(profile=other), batch=2)
+        run_of(rtx._replace(profile=other), model=TWO)
     assert "another engine" in refused(error.value)
     assert "conv9" in refused(error.value)
 
@@ -364,13 +367,13 @@ def test_a_time_that_is_none_is_refused(rtx: Files, tmp_path: Path, value: str) 
     bad = tmp_path / "bad.json"
     bad.write_text(f'[{{"count": 1}}, {{"name": {json.dumps(name)}, "averageMs": {value}}}]')
     with pytest.raises(UsageError) as error:
-        run_of(rtx._replace(profile=bad), batch=2)
+        run_of(rtx._replace(profile=bad), model=TWO)
     assert str(bad) in refused(error.value)
 
 
 def test_a_profile_without_any_time_is_refused(rtx: Files, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no layer took any time"):
-        run_of(rtx._replace(profile=profile_of(RTX_LOG, tmp_path / "zero.json", (0.0,))), batch=2)
+        run_of(rtx._replace(profile=profile_of(RTX_LOG, tmp_path / "zero.json", (0.0,))), model=TWO)
 
 
 def test_the_model_of_another_engine_is_refused(rtx: Files) -> None:
@@ -381,17 +384,17 @@ def test_the_model_of_another_engine_is_refused(rtx: Files) -> None:
 
 def test_one_gpu_ran_it(rtx: Files) -> None:
     with pytest.raises(UsageError, match="one GPU must be named"):
-        analyze(rtx, [A100, RTX_4090], Settings(), batch=2)
+        analyze(rtx, [A100, RTX_4090], Settings(), TWO)
 
 
 def test_times_without_a_profile_are_of_no_use(rtx: Files) -> None:
     with pytest.raises(UsageError, match="of no use without times of layers"):
-        analyze(rtx._replace(profile=None), [A100], Settings(), batch=2)
+        analyze(rtx._replace(profile=None), [A100], Settings(), TWO)
 
 
 def test_shapes_need_the_model(rtx: Files) -> None:
     with pytest.raises(UsageError, match="--batch is of no use without the ONNX model"):
-        analyze(rtx._replace(onnx=None), [A100], Settings(), batch=2)
+        analyze(rtx._replace(onnx=None), [A100], Settings(), TWO)
 
 
 def test_files_are_told_apart_by_their_content(rtx: Files) -> None:

@@ -92,7 +92,7 @@ def test_layers_within_an_enqueue() -> None:
     enqueue, conv, relu = (9, 0, 100), (9, 10, 20), (9, 20, 40)
     other_thread = (8, 0, 100)
     found = nested([relu, conv, enqueue, other_thread]).innermost(
-        np.asarray([9, 9, 9, 9, 7]), np.asarray([12, 20, 50, 101, 12])
+        np.array([9, 9, 9, 9, 7], np.int64), np.array([12, 20, 50, 101, 12], np.int64)
     )
     # At 20 the convolution ends and the activation starts: what starts last is the inner one.
     assert found.tolist() == [1, 0, 2, -1, -1]
@@ -103,7 +103,7 @@ def test_deep_and_long() -> None:
     deep = [(0, depth, 10_000_000 - depth) for depth in range(1000)]
     brothers = [(0, 2000 + 2 * at, 2001 + 2 * at) for at in range(1000)]
     built = nested(deep + brothers)
-    assert built.innermost(np.asarray([0]), np.asarray([9_000_000])).tolist() == [999]
+    assert built.innermost(np.array([0], np.int64), np.array([9_000_000], np.int64)).tolist() == [999]
     assert built.depths()[-1] == 1000
 
 

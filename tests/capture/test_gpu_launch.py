@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import sys
@@ -258,7 +259,7 @@ def test_the_command_that_is_kept_is_the_one_that_ran(fake: FakeNsys, bench: Ben
     assert list(found.command) == [str(fake.path), *ran]
     assert found.command[-2:-1] == (WORKER,)
     assert str(bench.run / "nsys") in found.command
-    assert (bench.run / "nsys.log").read_text().startswith(f"$ {fake.path} profile ")
+    assert (bench.run / "nsys.log").read_text().startswith(f"$ {shlex.quote(str(fake.path))} profile ")
 
 
 def test_each_phase_is_asked_for_by_itself(fake: FakeNsys, bench: Bench) -> None:
@@ -745,7 +746,7 @@ def test_a_trace_of_before_is_not_taken_for_this_one(bench: Bench, with_cupti: N
 def gone(pid: int) -> bool:
     def alive() -> bool:
         try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
         except OSError:
             return False
 

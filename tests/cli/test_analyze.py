@@ -186,7 +186,7 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_the_log_may_name_the_gpu(profile: str, tmp_path: Path) -> None:
     log = tmp_path / "trtexec.log"
-    log.write_text("[I] Selected Device: NVIDIA L4\n" + Path(LOG).read_text())
+    log.write_text("[I] Selected Device: NVIDIA L4\n" + Path(LOG).read_text(encoding="utf-8"))
     done = trtprof(str(log), profile, "--format", "json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["device"]["name"] == "L4"

@@ -128,7 +128,7 @@ class _Terminal:
 def test_several_files_are_written_at_once(run: str) -> None:
     done = trtprof("report", run, "-o", "a.md", "-o", "b.json", "-o", "c.png", "--figure", "ledger")
     assert done.exit_code == 0, done.output
-    assert Path("b.json").read_text() == trtprof("report", run, "--format", "json").stdout
+    assert Path("b.json").read_text(encoding="utf-8") == trtprof("report", run, "--format", "json").stdout
     assert Path("c.png").read_bytes().startswith(b"\x89PNG")
     assert "wrote a.md, b.json, c.png" in done.stderr
 
@@ -153,7 +153,7 @@ def test_a_folder_takes_all_tables(run: str, name: str) -> None:
 def test_one_table_is_chosen_by_its_name(run: str) -> None:
     text = trtprof("report", run, "--format", "csv", "--table", "ledger").stdout
     assert text != trtprof("report", run, "--format", "csv").stdout
-    assert text.startswith(Path(_table(run, "ledger")).read_text()[:20])
+    assert text.startswith(Path(_table(run, "ledger")).read_text(encoding="utf-8")[:20])
 
 
 def _table(run: str, name: str) -> str:
@@ -244,7 +244,7 @@ def test_a_page_is_made_for_the_moment(run: str, opened: list[str], how: str) ->
     try:
         assert made != page
         assert opened == [made.as_uri()]
-        assert ("resnet_tiny" in made.read_text()) is (how != "redacted")
+        assert ("resnet_tiny" in made.read_text(encoding="utf-8")) is (how != "redacted")
     finally:
         made.unlink()
 
@@ -311,10 +311,10 @@ def test_names_are_replaced_and_kept_apart(run: str) -> None:
     done = trtprof("report", run, "--redact", "--redact-map", "map.json", "-o", "r.json", "-o", "r.html", "-o", "r.md")
     assert done.exit_code == 0, done.output
     for name in ("r.json", "r.html", "r.md"):
-        text = Path(name).read_text()
+        text = Path(name).read_text(encoding="utf-8")
         assert "resnet_tiny" not in text
         assert "/stem/conv" not in text
-    names = json.loads(Path("map.json").read_text())
+    names = json.loads(Path("map.json").read_text(encoding="utf-8"))
     assert names["model"] == "resnet_tiny"
     assert names["node_0001"] == "/stem/conv/Conv"
     assert "map.json" in done.stderr
@@ -369,7 +369,7 @@ def test_files_made_elsewhere_are_redacted_too(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert Path("r.png").read_bytes().startswith(b"\x89PNG")
     assert Path("r.parquet").read_bytes().startswith(b"PAR1")
-    for text in (done.stdout, Path("r.json").read_text()):
+    for text in (done.stdout, Path("r.json").read_text(encoding="utf-8")):
         assert "/stem/" not in text
         assert "resnet" not in text
     assert "a prediction" in refused(trtprof("analyze", str(log), "--gpu", "l4", "--redact"))

@@ -243,7 +243,7 @@ def test_nchwc_layout_counts_the_channels_it_pads(tmp_path: Path) -> None:
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     session.run(None, {"x": np.zeros((2, 3, 10, 10), dtype=np.float32)})
-    events = json.loads(Path(session.end_profiling()).read_text())
+    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     optimized = onnx.load(tmp_path / "optimized.onnx").graph
     if not any(node.domain == "com.microsoft.nchwc" for node in optimized.node):
         pytest.skip("this machine's ONNX Runtime does not block the channels")

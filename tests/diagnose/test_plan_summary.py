@@ -238,7 +238,7 @@ def test_reformats_and_kinds_of_plans(
     engine: str, origins: dict[str, int], kinds: dict[str, int], tmp_path: Path
 ) -> None:
     path = layers_of(engine, tmp_path)
-    raw = json.loads(path.read_text())["Layers"]
+    raw = json.loads(path.read_text(encoding="utf-8"))["Layers"]
     summary = on_device(price_plan(read_layer_info(path)), ceilings(find("a100-sxm4-80gb"))).summary
     counted = Counter(one["Origin"] for one in raw if one["LayerType"] == "Reformat")
     assert Counter(found.origin for found in summary.reformats) == counted == origins

@@ -12,6 +12,22 @@ from profiler.engine.dialect import Product
 from tests.fakes.support import hide_modules, refused
 
 
+@pytest.fixture(autouse=True)
+def with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a driver there is a GPU."""
+    monkeypatch.setattr("profiler.engine.backends._initialised", lambda _library: 0)
+
+
+def test_a_driver_without_a_gpu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.util.find_library", lambda _name: "libcuda.so.1")
+    monkeypatch.setattr("profiler.engine.backends._initialised", lambda _library: 100)
+    found = {status.name: status for status in backends()}
+    for name in ("tensorrt", "tensorrt-rtx", "ort-cuda"):
+        assert not found[name].available
+        assert "the NVIDIA driver finds no GPU here" in found[name].reason
+    assert found["ort-cpu"].available
+
+
 def test_the_cpu_is_available_and_says_which_onnxruntime() -> None:
     (cpu,) = (status for status in backends() if status.name == "ort-cpu")
     assert cpu.available

@@ -85,7 +85,7 @@ def test_every_member_that_the_code_takes_of_the_module_is_on_the_list() -> None
     used = set()
     for module in (dialect, _trt_build):
         assert module.__file__
-        for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
             text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
             for start in ("self.trt.", "dialect.trt.", "trt."):
                 if text.startswith(start):

@@ -201,7 +201,7 @@ class FakeNsys:
 
 
 def _program(path: Path, text: str) -> None:
-    path.write_text(text.replace("{python}", sys.executable).replace("{{", "{").replace("}}", "}"))
+    path.write_text(text.replace("{python}", sys.executable).replace("{{", "{").replace("}}", "}"), encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 

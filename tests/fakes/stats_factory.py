@@ -35,7 +35,7 @@ def write_stats(trace: GpuTrace, report: str, path: Path) -> Path:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header.split(","))
     writer.writerows(rows(trace))
-    path.write_text(text.getvalue())
+    path.write_text(text.getvalue(), encoding="utf-8")
     return path
 
 

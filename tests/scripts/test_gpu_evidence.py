@@ -110,7 +110,7 @@ def test_a_step_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, mon
     done = run({"hangs": HANGS, "family": FAMILY, "fine": OK}, tmp_path, budget=4.5, share=1.5)
     assert [one.outcome.status for one in done.values()] == ["failed", "failed", "ok"]
     assert "no end within 2 s; the last it said: waiting for the driver" in done["hangs"].outcome.headline
-    grandchild = int(Path(f"{evidence.outcome_file(tmp_path, 'family/step')}.pid").read_text())
+    grandchild = int(Path(f"{evidence.outcome_file(tmp_path, 'family/step')}.pid").read_text(encoding="utf-8"))
     for _ in range(100):
         if not alive(grandchild):
             break
@@ -128,7 +128,7 @@ def test_what_a_step_found_before_it_was_cut_short_is_kept(tmp_path: Path) -> No
 
 def alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 

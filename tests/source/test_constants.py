@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from profiler.base import onnx_graph
-from profiler.source.constants import MAX_ELEMENTS, SHAPE_INPUTS, Values
+from profiler.source.constants import MAX_ELEMENTS, SHAPE_INPUTS, Values, of_integers
 from profiler.source.load import load_model, source_of
 
 
@@ -164,12 +166,12 @@ def test_the_same_op_on_the_same_constants_is_evaluated_once(monkeypatch: pytest
         value = numpy_helper.from_array(np.array([index % 2], np.int64))
         nodes += [
             helper.make_node("Constant", [], [f"c{index}"], name=f"c{index}", value=value),
-            helper.make_node("Concat", [f"c{index}", "w"], [f"t{index}"], name=f"concat{index}", axis=0),
+            helper.make_node("Max", [f"c{index}", "w"], [f"t{index}"], name=f"max{index}"),
             helper.make_node("Reshape", ["x", f"t{index}"], [f"y{index}"], name=f"reshape{index}"),
         ]
-    values = computed(model(nodes, {"w": np.array([24], np.int64)}))[""]
-    assert runs == ["Concat", "Concat"]
-    assert [values[f"t{index}"].tolist() for index in range(4)] == [[0, 24], [1, 24], [0, 24], [1, 24]]
+    values = computed(model(nodes, {"w": np.array([-1], np.int64)}))[""]
+    assert runs == ["Max", "Max"]
+    assert [values[f"t{index}"].tolist() for index in range(4)] == [[0], [1], [0], [1]]
 
 
 def test_what_shape_inference_reads_by_itself_is_not_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,3 +213,35 @@ def test_an_input_of_a_body_hides_a_constant_of_the_same_name() -> None:
     )
     node = helper.make_node("Odd", [], ["y"], name="odd", domain="own", body=body)
     assert computed(model([node], {"w": np.array([-24], np.int64)})) == {"": {}, "odd/body": {}}
+
+
+@pytest.mark.parametrize(
+    ("op_type", "count", "axes"),
+    [
+        ("Add", 2, (None,)), ("Mul", 2, (None,)), ("Div", 2, (None,)), ("Gather", 2, (None, 0, 1, -1)),
+        ("Unsqueeze", 2, (None,)), ("Concat", 2, (0, 1)), ("Range", 3, (None,)),
+    ],
+)  # fmt: skip
+def test_integers_are_computed_as_the_reference_computes_them(
+    op_type: str, count: int, axes: tuple[int | None, ...]
+) -> None:
+    """On every mix of small operands that is not left to onnx's own implementation."""
+    numbers = [np.array(value, np.int64) for value in (0, 2, 1, -1, [1], [1, 2], [-2, 7], [[1, 2], [3, 4]])]
+    told = 0
+    for axis, given in itertools.product(axes, itertools.product(numbers, repeat=count)):
+        names = list("abc")[:count]
+        attributes: dict[str, Any] = {} if axis is None else {"axis": axis}
+        node = helper.make_node(op_type, names, ["y"], **attributes)
+        plain = of_integers(node, list(given))
+        if plain is None:
+            continue
+        told += 1
+        graph = helper.make_graph(
+            [node], "g", [helper.make_value_info(name, onnx_graph.ANY_TYPE) for name in names],
+            [helper.make_value_info("y", onnx_graph.ANY_TYPE)],
+        )  # fmt: skip
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+        (expected,) = ReferenceEvaluator(model).run(None, dict(zip(names, given, strict=True)))
+        expected = np.asarray(expected)
+        assert (plain.dtype, plain.shape, plain.tolist()) == (expected.dtype, expected.shape, expected.tolist())
+    assert told >= 4

@@ -640,7 +640,7 @@ def test_what_torch_cannot_export_is_a_failed_build(
 def test_files_that_cannot_be_imported(
     nets: ModuleType, source: str, kind: type[TrtprofError], what: str, why: str
 ) -> None:
-    Path("net.py").write_text(source)
+    Path("net.py").write_text(source, encoding="utf-8")
     with pytest.raises(kind, match=what) as caught:
         export_model(ModelSpec("net.py", "make"), ExportOptions(), Path("model.onnx"))
     assert type(caught.value) is kind
@@ -658,9 +658,9 @@ def test_modules_that_are_not_there(nets: ModuleType) -> None:
 def test_the_import_path_is_as_before(nets: ModuleType) -> None:
     before = list(sys.path)
     Path("folder").mkdir()
-    Path("folder/export_helper.py").write_text("WIDTH = 3")
+    Path("folder/export_helper.py").write_text("WIDTH = 3", encoding="utf-8")
     Path("folder/export_net.py").write_text(
-        "import torch, export_helper\ndef make(): return torch.nn.Linear(export_helper.WIDTH, 1)"
+        "import torch, export_helper\ndef make(): return torch.nn.Linear(export_helper.WIDTH, 1)", encoding="utf-8"
     )
     options = ExportOptions(shapes={"input": (1, 3)})
     export_model(ModelSpec("folder/export_net.py", "make"), options, Path("model.onnx"))

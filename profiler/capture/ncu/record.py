@@ -122,7 +122,7 @@ def require() -> Ncu:
 
 def _kept_to_administrators(parameters: Path) -> bool:
     try:
-        return re.search(r"^RmProfilingAdminOnly: 1$", parameters.read_text(), re.MULTILINE) is not None
+        return re.search(r"^RmProfilingAdminOnly: 1$", parameters.read_text(encoding="utf-8"), re.MULTILINE) is not None
     except OSError:
         return False
 
@@ -130,7 +130,7 @@ def _kept_to_administrators(parameters: Path) -> bool:
 def _administrator(status: Path) -> bool:
     """Whether this process has CAP_SYS_ADMIN, by what Linux says of it; not known elsewhere, so not denied."""
     try:
-        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         return True
     return found is None or bool(int(found[1], 16) >> _CAP_SYS_ADMIN & 1)

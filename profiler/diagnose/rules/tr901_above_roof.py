@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
-from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose import Case, Claim, doubt, rule
 from profiler.diagnose.reasons import unpriced
 
 
@@ -40,17 +40,15 @@ def check(case: Case) -> Iterator[Claim]:
             continue
         if layer.ideal_ns - layer.measured_ns <= case.clock_resolution_ns:
             continue
-        yield Claim(
-            where=layer.name,
-            evidence=(
+        yield doubt(
+            (
                 f"measured {format_ns(layer.measured_ns)}, ideal {format_ns(layer.ideal_ns)}: "
                 "a counting error or a cache effect"
             ),
-            remedy=(
+            (
                 "check that --gpu, --clock and the shapes are those of the measurement; if it stays, report the layer"
                 if case.tensorrt
                 else "measure the ceilings again with --recalibrate on a quiet machine; if it stays, report the op"
             ),
-            confidence=0.9,
-            kind="trust",
+            where=layer.name,
         )

@@ -15,7 +15,7 @@ Try:
 from __future__ import annotations
 
 from profiler.base.units import format_percent
-from profiler.diagnose import Case, Claim, run_rule
+from profiler.diagnose import Case, Claim, doubt, run_rule
 
 
 @run_rule("TR902", "low coverage", order=0, thresholds=("coverage",))
@@ -28,15 +28,13 @@ def judge(case: Case) -> Claim | str:
     )
     if attributed >= case.thresholds.coverage:
         return f"the rule is about the whole run: {evidence}"
-    return Claim(
-        where="the whole run",
-        evidence=evidence,
-        remedy=(
+    return doubt(
+        evidence,
+        (
             "give the layers of the engine with --layers and the model that it was built from with --onnx, and build "
             "it with --profilingVerbosity=detailed"
             if case.tensorrt
             else "look at the layers with match none in --format json before trusting any share"
         ),
         confidence=1.0,
-        kind="trust",
     )

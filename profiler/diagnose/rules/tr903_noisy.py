@@ -15,7 +15,7 @@ Try:
 from __future__ import annotations
 
 from profiler.base.units import format_ns, format_percent
-from profiler.diagnose import Case, Claim, run_rule
+from profiler.diagnose import Case, Claim, doubt, run_rule
 
 
 @run_rule("TR903", "noisy measurement", order=0, thresholds=("noise_cv",))
@@ -27,14 +27,12 @@ def judge(case: Case) -> Claim | str:
         if not latency.n:
             return "the rule is about the whole run, whose latency has no samples"
         return f"the rule is about the whole run: {varies}, and over {format_percent(most)} is noisy"
-    return Claim(
-        where="the whole run",
-        evidence=f"{varies}; median {format_ns(latency.median_ns)}, p99 {format_ns(latency.p99_ns)}",
-        remedy=(
+    return doubt(
+        f"{varies}; median {format_ns(latency.median_ns)}, p99 {format_ns(latency.p99_ns)}",
+        (
             "measure longer (--duration) with the GPU's clocks locked; medians still hold, small findings may not"
             if case.gpu
             else "measure longer (--duration) on a quiet machine; medians still hold, small findings may not"
         ),
         confidence=1.0,
-        kind="trust",
     )

@@ -16,7 +16,7 @@ Try:
 from __future__ import annotations
 
 from profiler.base.units import format_ns, format_percent
-from profiler.diagnose import Case, Claim, run_rule
+from profiler.diagnose import Case, Claim, doubt, run_rule
 
 
 @run_rule("TR904", "machine changed its speed", order=0, thresholds=("speed", "probe_drift"))
@@ -33,13 +33,10 @@ def judge(case: Case) -> Claim | str:
             f"fastest, and {most:g} counts"
         )
     times = ", ".join(format_ns(ns) for ns in case.probes_ns)
-    return Claim(
-        where="the whole run",
-        evidence=(
+    return doubt(
+        (
             f"a speed probe took {times} around the measurements: "
             f"{format_percent(case.speed)} of the speed at which the ceilings were measured"
         ),
-        remedy="run again on a quiet machine; if it stays at this speed, measure its ceilings with --recalibrate",
-        confidence=0.9,
-        kind="trust",
+        "run again on a quiet machine; if it stays at this speed, measure its ceilings with --recalibrate",
     )

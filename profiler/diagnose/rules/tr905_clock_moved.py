@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from profiler.base.records import Spread
 from profiler.base.units import format_percent
-from profiler.diagnose import Case, Claim, run_rule
+from profiler.diagnose import Case, Claim, doubt, run_rule
 
 _CLOCKS = {
     "sm_clock_mhz": ("SM clock", "--lock-gpu-clocks"),
@@ -45,12 +45,9 @@ def judge(case: Case) -> Claim | str:
             # The lowest of both is one that the board can hold.
             locks.append(f"{option}={min(clean.median, profiled.median if profiled else clean.median):.0f}")
     if evidence:
-        return Claim(
-            where="the whole run",
-            evidence=f"{'; '.join(evidence)}; {_samples(case)}",
-            remedy=f"lock the clocks while measuring (nvidia-smi {' '.join(locks)}), and warm up longer (--warmUp)",
-            confidence=0.9,
-            kind="trust",
+        return doubt(
+            f"{'; '.join(evidence)}; {_samples(case)}",
+            f"lock the clocks while measuring (nvidia-smi {' '.join(locks)}), and warm up longer (--warmUp)",
         )
     if case.clocks is None:
         return "the rule is about the whole run, in which no clock of a GPU was sampled"

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from profiler.base.records import ClockSummary
 from profiler.base.units import format_percent
-from profiler.diagnose import Case, Claim, run_rule
+from profiler.diagnose import Case, Claim, doubt, run_rule
 
 _IDLE = "idle"
 """NVML's reason of a GPU that has nothing to do: it holds nothing down."""
@@ -59,14 +59,9 @@ def judge(case: Case) -> Claim | str:
         most.update({reason: max(share, most.get(reason, 0.0)) for reason, share in reasons.items()})
         held = {reason: share for reason, share in reasons.items() if share >= least}
         if held and _is_low(window, case):
-            return Claim(
-                where="the whole run",
-                evidence=f"{_facts(window, case)}, {when}; held down by {_reasons(held)}",
-                remedy=REMEDIES.get(
-                    max(held, key=lambda reason: held[reason]), "nvidia-smi -q -d PERFORMANCE says more"
-                ),
-                confidence=0.9,
-                kind="trust",
+            return doubt(
+                f"{_facts(window, case)}, {when}; held down by {_reasons(held)}",
+                REMEDIES.get(max(held, key=lambda reason: held[reason]), "nvidia-smi -q -d PERFORMANCE says more"),
             )
     if not told:
         return "the rule is about the whole run, in which the driver told of nothing that held a clock down"

@@ -831,7 +831,7 @@ def used_names() -> set[str]:
     used |= {f"Result.{name}" for name in _cupti_errors._MEANINGS}
     for source in (cupti, _cupti_errors, _cupti_graphs, _cupti_records, _cupti_tables):
         assert source.__file__
-        for node in ast.walk(ast.parse(Path(source.__file__).read_text())):
+        for node in ast.walk(ast.parse(Path(source.__file__).read_text(encoding="utf-8"))):
             text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
             for start in ("self._module.", "module."):
                 if text.startswith(start):

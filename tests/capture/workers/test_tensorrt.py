@@ -624,7 +624,7 @@ def test_the_fake_library_has_just_the_names_that_are_held_against_the_real_ones
 
 
 def test_every_member_that_the_code_takes_of_the_module_is_on_the_list() -> None:
-    text = "".join(Path(str(module.__file__)).read_text() for module in (trt_runtime, trt_runner))
+    text = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (trt_runtime, trt_runner))
     known = {part for name in (*NAMES, *RTX_NAMES) for part in (name, name.partition(".")[0])}
     found = set(re.findall(r"\btrt\.([A-Za-z]\w*(?:\.[A-Z]+\b)?)", text))
     assert {"ILogger", "get_plugin_registry", "TensorLocation.HOST"} <= found
