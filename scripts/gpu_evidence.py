@@ -529,7 +529,7 @@ def opened(source: bytes) -> Gpu:
 
 def calibrated(work: Path) -> Outcome:
     """Measure the ceilings, keep them for the other steps, and hold them against the datasheet."""
-    from profiler.hardware import gpus, nvml
+    from profiler.hardware import calibration, gpus, nvml
     from profiler.hardware.cuda import calibrate
 
     gpu = calibrate.find(GPU_INDEX)
@@ -541,11 +541,11 @@ def calibrated(work: Path) -> Outcome:
         rows[key] = {**msgspec.to_builtins(one), **({"datasheet": sheet[key]} if key in sheet else {})}
         spread = "-" if one.spread is None else format_percent(one.spread)
         beside = f"{format_percent(one.value / sheet[key])} of the datasheet" if sheet.get(key) else "no datasheet"
-        print(f"{key:<28}{calibrate.rate(key, one.value):>16}  spread {spread:>7}  {beside:<28} {one.what}")
+        print(f"{key:<28}{calibration.rate(key, one.value):>16}  spread {spread:>7}  {beside:<28} {one.what}")
     print(found.source)
     shown = [key for key in ("dram", "tensor fp16", "tensor tf32", "vector fp32") if key in rows and sheet.get(key)]
     figures = [
-        f"{key} {calibrate.rate(key, found.measurements[key].value)} "
+        f"{key} {calibration.rate(key, found.measurements[key].value)} "
         f"({format_percent(found.measurements[key].value / sheet[key])})"
         for key in shown
     ]

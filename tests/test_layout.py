@@ -24,3 +24,10 @@ def test_folders_of_tests_are_those_of_the_package() -> None:
     # What is left at the top is about the repository.
     names = {path.name for path in TESTS.glob("test_*.py")}
     assert names == {"test_github_action.py", "test_layout.py", "test_readme.py", "test_readme_commands.py"}
+
+
+def test_a_file_is_named_like_its_module_or_says_what_it_tests() -> None:
+    for path in TESTS.rglob("test_*.py"):
+        folder, name = ROOT / "profiler" / path.parent.relative_to(TESTS), path.stem.removeprefix("test_")
+        modules = {file.stem.strip("_") for file in folder.glob("*.py")}
+        assert name in modules or path.read_text(encoding="utf-8").startswith('"""'), path.relative_to(ROOT)

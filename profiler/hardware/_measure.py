@@ -18,13 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from onnx import TensorProto, helper
 
-from profiler.base.errors import BuildError, MissingError, TrtprofError
+from profiler.base.errors import BuildError, MissingError
 from profiler.hardware import _fit
-from profiler.hardware._exchange import Failure, Measured, MeasureRequest
+from profiler.hardware._exchange import Measured, MeasureRequest
 from profiler.hardware._fit import Reading, Task
 from profiler.hardware._workloads import (
     Array,
@@ -38,6 +37,7 @@ from profiler.hardware._workloads import (
     special_workloads,
     vector_workloads,
 )
+from profiler.hardware.calibration import answer
 from profiler.hardware.device import busy_seconds, clock_mhz
 from profiler.runtime import child
 from profiler.runtime.ort_session import SessionRequest, make_session
@@ -72,19 +72,6 @@ FLOOR_REPEATS = 3
 
 PROBES = 3
 """Speed probes before the ceilings, and as many after them: their spread shows a clock that drifted."""
-
-
-def main(argv: list[str]) -> int:
-    """Entry point of the child; returns its exit code."""
-    request = msgspec.json.decode(argv[1], type=MeasureRequest)
-    try:
-        result: Measured | Failure = measure(request)
-        code = 0
-    except TrtprofError as error:
-        result = Failure(what=error.what, why=error.why, fix=error.fix)
-        code = error.exit_code
-    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
-    return code
 
 
 def measure(request: MeasureRequest) -> Measured:
@@ -364,4 +351,4 @@ class _Bench:
 
 if __name__ == "__main__":
     child.end_with_parent()
-    sys.exit(main(sys.argv))
+    sys.exit(answer(sys.argv, MeasureRequest, measure))

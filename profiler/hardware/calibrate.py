@@ -24,21 +24,15 @@ from __future__ import annotations
 
 import datetime as dt
 import statistics
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
-
-import msgspec
+from collections.abc import Callable, Mapping, Sequence
 
 from profiler.base.errors import CaptureError, UsageError
 from profiler.base.progress import Progress, unheard
-from profiler.base.records import Ceilings, Device, Measurement, Roof
-from profiler.base.units import format_bytes, format_ns, format_rate
-from profiler.hardware import _fit
-from profiler.hardware._exchange import Measured, MeasureRequest, result_of
+from profiler.base.records import Ceilings, Device, Roof
+from profiler.base.units import format_bytes, format_ns
+from profiler.hardware import _fit, calibration
+from profiler.hardware._exchange import Measured, MeasureRequest
 from profiler.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
-from profiler.runtime import child
 
 Measure = Callable[[MeasureRequest], Measured]
 
@@ -54,17 +48,10 @@ TIMEOUT_SECONDS = 600.0
 BUSY_SHARE = 0.05
 """Others that keep more than this share of the usable CPUs busy disturb the measurement."""
 
-Unit = Literal["FLOP/s", "B/s", "1/s", "ns"]
-
 _MEMORY = ("cache", "dram")
 _OUT_OF_PLACE = {"read": ("dram read",), "add": ("dram add", "dram cast"), "copy": ("dram copy",)}
 """Patterns by the share of their bytes that they write; see `Roof.dram_out_of_place_bytes_per_s`."""
 """Patterns whose kernels read, and write to other memory than they read."""
-_UNITS: dict[str, Unit] = {
-    "tensor": "FLOP/s", "gemm": "FLOP/s", "conv": "FLOP/s", "vector": "FLOP/s", "special": "1/s",
-    "dram": "B/s", "cache": "B/s",
-}  # fmt: skip
-"""Unit by the first word of a measurement's name; all others are times."""
 
 
 def calibrate(
@@ -146,10 +133,12 @@ def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now
         if _is_ceiling(key)
     }
     best = {key: measured[count].readings[key] for key, count in winners.items()}
-    measurements = {key: _measurement(key, own.readings[key], threads) for key in _ordered(own.readings)}
-    for key in _ordered(winners):
+    measurements = {
+        key: calibration.measurement(key, own.readings[key], threads) for key in calibration.ordered(own.readings)
+    }
+    for key in calibration.ordered(winners):
         if winners[key] != threads:
-            measurements[f"best {key}"] = _measurement(key, best[key], winners[key])
+            measurements[f"best {key}"] = calibration.measurement(key, best[key], winners[key])
     return Ceilings(
         device=device.name,
         source=_source(device, threads, measured, winners, now),
@@ -177,28 +166,14 @@ def measure_in_child(request: MeasureRequest) -> Measured:
         MissingError: The runtime is not installed or lacks a kernel.
         CaptureError: The process failed, hung or wrote something else than its result.
     """
-    command = child.command("profiler.hardware._measure", msgspec.json.encode(request).decode())
-    what = f"the ceilings of this host could not be measured with {_threads(request.threads)}"
-    fix = "try fewer threads, or report this with the output of `trtprof doctor`"
-    try:
-        # The folder is the parent's, so that it goes away even when the child is killed.
-        with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch, child.lifeline() as stdin:
-            done = subprocess.run(
-                command,
-                stdin=stdin,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env={**child.environment(), "TMPDIR": scratch, "TEMP": scratch},
-                timeout=TIMEOUT_SECONDS,
-                check=False,
-            )
-    except subprocess.TimeoutExpired:
-        raise CaptureError(what, why=f"no result after {TIMEOUT_SECONDS:.0f} s", fix=fix) from None
-    except OSError as error:
-        raise CaptureError(what, why=f"the process did not start: {error}", fix=fix) from None
-    return result_of(
-        done.returncode, done.stdout, done.stderr, Measured, what=what, fix=fix, install="pip install onnxruntime"
+    return calibration.ask_child(
+        "profiler.hardware._measure",
+        request,
+        Measured,
+        what=f"the ceilings of this host could not be measured with {_threads(request.threads)}",
+        fix="try fewer threads, or report this with the output of `trtprof doctor`",
+        install="pip install onnxruntime",
+        seconds=TIMEOUT_SECONDS,
     )
 
 
@@ -232,40 +207,20 @@ def _is_ceiling(key: str) -> bool:
     return key.startswith(("tensor ", "vector ", "special ")) or key in _MEMORY
 
 
-def _ordered(keys: Iterable[str]) -> list[str]:
-    """Names in the order in which they are shown: arithmetic, memory, floors; sizes by number."""
-    words = list(dict.fromkeys([*_UNITS, "launch", "call", "probe", "profiler"]))
-
-    def rank(key: str) -> tuple[int, list[tuple[int, str]]]:
-        first, *rest = key.split()
-        return (
-            words.index(first) if first in words else len(words),
-            [(int(word) if word.isdigit() else 0, word) for word in rest],
-        )
-
-    return sorted(keys, key=rank)
-
-
 def _value(measured: Measured, key: str) -> float:
     return measured.readings[key].value
 
 
 def _roof(readings: Mapping[str, _fit.Reading]) -> Roof:
-    rates = {
-        kind: {
-            key.removeprefix(kind): readings[key].value for key in sorted(readings) if key.startswith(kind)
-        }
-        for kind in ("tensor ", "vector ", "special ")
-    }  # fmt: skip
-    tensor = rates["tensor "]
-    vector = {dtype: max(tensor[dtype], rates["vector "].get(dtype, 0.0)) for dtype in tensor}
+    tensor, arithmetic = calibration.rates_of("tensor", readings), calibration.rates_of("vector", readings)
+    vector = {dtype: max(tensor[dtype], arithmetic.get(dtype, 0.0)) for dtype in tensor}
     for peaks in (tensor, vector):
         if "int8" in peaks:
             peaks["uint8"] = peaks["int8"]
     return Roof(
         tensor_flops_per_s=tensor,
         vector_flops_per_s=vector,
-        special_per_s=rates["special "],
+        special_per_s=calibration.rates_of("special", readings),
         dram_bytes_per_s=readings["dram"].value,
         dram_out_of_place_bytes_per_s={
             pattern: max(readings[key].value for key in keys if key in readings)
@@ -287,24 +242,9 @@ def _clocks(measured: Sequence[Measured]) -> dict[str, float]:
     }
 
 
-def _measurement(key: str, reading: _fit.Reading, threads: int) -> Measurement:
-    # One repeat has no spread, which is not the same as none.
-    spread = reading.spread if reading.repeats > 1 else None
-    return Measurement(
-        value=reading.value, unit=_unit(key), what=reading.what, repeats=reading.repeats, spread=spread, threads=threads
-    )
-
-
-def _unit(key: str) -> Unit:
-    return _UNITS.get(key.split(maxsplit=1)[0], "ns")
-
-
 def _summary(result: Measured) -> str:
     keys = {"fp32": "tensor fp32", "exp": "special exp", "dram": "dram", "cache": "cache"}
-    rates = [
-        f"{name} {format_rate(result.readings[key].value, _unit(key).replace('1/s', 'eval/s'))}"
-        for name, key in keys.items()
-    ]
+    rates = [f"{name} {calibration.rate(key, result.readings[key].value)}" for name, key in keys.items()]
     return f"{', '.join(rates)}, an empty node {format_ns(result.readings['launch'].value)}"
 
 
@@ -317,10 +257,10 @@ def _source(
 ) -> str:
     own = measured[threads]
     parts = []
-    for key in (key for key in _ordered(winners) if _is_named(key)):
+    for key in (key for key in calibration.ordered(winners) if _is_named(key)):
         reading = measured[winners[key]].readings[key]
         where = f"{reading.what}, {_threads(winners[key])}"
-        parts.append(f"{key.removeprefix('tensor ')} {format_rate(reading.value, _unit(key))} ({where})")
+        parts.append(f"{key.removeprefix('tensor ')} {calibration.rate(key, reading.value)} ({where})")
     text = (
         f"Measured on this host on {now:%Y-%m-%d} through ONNX Runtime {own.runtime} (CPU) with {_threads(threads)}. "
         f"A CPU has no datasheet here: ideal is the best ceiling measured on it, at {_list(sorted(measured))} threads: "
@@ -335,8 +275,8 @@ def _source(
         )
     loose = [
         key.removeprefix("tensor ")
-        for key in _ordered(own.readings)
-        if _is_named(key) and (own.readings[key].repeats < 2 or own.readings[key].spread > 2 * _fit.AGREEMENT)
+        for key in calibration.ordered(own.readings)
+        if _is_named(key) and calibration.is_loose(own.readings[key])
     ]
     if loose:
         named = _list(loose)

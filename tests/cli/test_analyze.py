@@ -6,25 +6,20 @@ import csv
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from profiler.cli import analyze as command
-from profiler.cli import app
 from profiler.engine.inspector import read_layer_info
+from tests.fakes import command_line
 from tests.fakes.engine_factory import RESNET, files_of
 from tests.fakes.support import ROOT, SAMPLES
 
-assert command.analyze is not None  # importing it registers the command
+trtprof = partial(command_line.trtprof, "analyze")
 
 LOG = str(ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log")
 RESNET_TINY = str(SAMPLES / "resnet_tiny.onnx")
-
-
-def trtprof(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["analyze", *arguments], env={"COLUMNS": "80", "NO_COLOR": "1"})
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ from profiler.capture.nsys.trace import read_trace
 from profiler.cli import analyze as command
 from profiler.cli import app
 from profiler.engine.inspector import read_layer_info
+from tests.fakes import command_line
+from tests.fakes.command_line import refused
 from tests.fakes.fake_nsys import FakeNsys
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import H100, ROOT, needs_captures
@@ -85,9 +87,8 @@ def report(tmp_path: Path) -> Path:
 
 
 def trtprof(*arguments: str | Path) -> Result:
-    """What a person sees; an error that is none of ours is raised."""
-    words = ["analyze", *map(str, arguments), *([] if "--gpu" in arguments else ["--gpu", "rtx-4090"])]
-    return CliRunner().invoke(app, words, env={"COLUMNS": "100", "NO_COLOR": "1"}, catch_exceptions=False)
+    gpu = [] if "--gpu" in arguments else ["--gpu", "rtx-4090"]
+    return command_line.trtprof("analyze", *arguments, *gpu, COLUMNS="100")
 
 
 def told(*arguments: str | Path) -> dict[str, Any]:
@@ -102,16 +103,6 @@ def told(*arguments: str | Path) -> dict[str, Any]:
 
 def kernels_of(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [*(kernel for layer in found["layers"] for kernel in layer["kernels"]), *found["kernels_unattributed"]]
-
-
-def refused(done: Result, code: int, words: str) -> None:
-    """One error, in words."""
-    assert done.exit_code == code, done.output
-    assert done.stdout == ""
-    assert words in done.stderr
-    assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1
-    assert "fix:" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @contextmanager

@@ -8,26 +8,26 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import onnx
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.base.errors import BuildError
 from profiler.base.records import EnginePlan
-from profiler.cli import app, load_commands
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange
 from profiler.flows.build import build
 from profiler.flows.predict import predict
 from profiler.flows.predict.groups import Settings
 from profiler.hardware import gpus
 from profiler.source.request import ModelRequest
+from tests.fakes import command_line
 from tests.fakes.support import ROOT, SAMPLES, hide_modules
 
-load_commands()
+trtprof = partial(command_line.trtprof, TRTPROF_NO_ENGINE="")
 
 GEMV, RESNET, QDQ = (str(SAMPLES / f"{name}.onnx") for name in ("gemv", "resnet_tiny", "qdq_cnn"))
 LOGS = ROOT / "tests" / "engine" / "data"
@@ -37,11 +37,6 @@ needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None,
     reason="the package tensorrt_rtx is not installed (scripts/test installs it where it has a wheel)",
 )
-
-
-def trtprof(*arguments: str, **environment: str) -> Result:
-    settings = {"COLUMNS": "80", "NO_COLOR": "1", "TRTPROF_NO_ENGINE": "", **environment}
-    return CliRunner().invoke(app, list(arguments), env=settings)
 
 
 @pytest.fixture

@@ -10,16 +10,13 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.base.records import SCHEMA_VERSION, Ceilings, CeilingsDocument, LiveGpu, Measurement
-from profiler.cli import app, load_commands
 from profiler.hardware import calibrate, nvml, store
 from profiler.report import render
+from tests.fakes.command_line import trtprof
 from tests.fakes.measured import measured
 from tests.fakes.support import fixed_ceilings
-
-load_commands()
 
 FIXED = msgspec.structs.replace(
     fixed_ceilings(),
@@ -39,10 +36,6 @@ GPU = LiveGpu(index=0, uuid="GPU-1", name="NVIDIA Fake 4090", driver="575.57")
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("TRTPROF_THREADS", raising=False)
-
-
-def trtprof(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "NO_COLOR": "1"})
 
 
 def keep(threads: int, ceilings: Ceilings = FIXED) -> Path:

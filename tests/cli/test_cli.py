@@ -11,23 +11,16 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.base import run_folder
-from profiler.cli import app, load_commands
 from profiler.cli.output import StageLines
 from profiler.report.formats.json_ import schema
+from tests.fakes.command_line import trtprof
 from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings
-
-load_commands()
 
 pytestmark = pytest.mark.usefixtures("no_calibration")
 QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
 RESNET = str(SAMPLES / "resnet_tiny.onnx")
-
-
-def trtprof(*arguments: str, **environment: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "NO_COLOR": "1", **environment})
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +184,8 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("profiler.flows.run.execute", broken)
-    done = trtprof("run", RESNET, "-o", str(tmp_path / "run"))
-    assert isinstance(done.exception, ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError):
+        trtprof("run", RESNET, "-o", tmp_path / "run")
 
 
 def test_ctrl_c_exits_130_and_says_what_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

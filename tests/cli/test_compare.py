@@ -8,21 +8,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from profiler.base.records import Comparisons
-from profiler.cli import app, load_commands
+from profiler.cli import app
 from profiler.compare import compare
 from profiler.report import formats_of
+from tests.fakes.command_line import trtprof
 from tests.fakes.run_factory import tiny_run
 
-load_commands()
-
 SUFFIXES = [each.suffix for each in formats_of(Comparisons)]
-
-
-def trtprof(*arguments: object, **environment: str) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "80", "NO_COLOR": "1", **environment})
 
 
 @pytest.fixture(scope="module")

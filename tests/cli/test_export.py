@@ -9,14 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.base import run_folder
-from profiler.cli import app, load_commands
 from profiler.source.load import graph_inputs, load_model
+from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
-
-load_commands()
 
 pytestmark = pytest.mark.usefixtures("no_calibration")
 needs_torch = pytest.mark.skipif(
@@ -68,20 +65,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delitem(sys.modules, "cli_nets", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def trtprof(*arguments: str, **environment: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "NO_COLOR": "1", **environment})
-
-
-def refused(done: Result, code: int) -> str:
-    """The one error that a command must have ended with."""
-    assert done.exit_code == code, done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    error = done.stderr[done.stderr.index("error: ") :]
-    assert [line[:7] for line in error.splitlines()] == ["error: ", "  why: ", "  fix: "]
-    return error
 
 
 @pytest.mark.parametrize("command", ["export", "run", "inspect"])

@@ -10,13 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.base.records import SCHEMA_VERSION, Figure, GpuListing, GpuSpec, LiveGpu
-from profiler.cli import app, load_commands
 from profiler.hardware import gpus, nvml
+from tests.fakes.command_line import trtprof
 
-load_commands()
 GIB = 1 << 30
 WHY = "no driver in this test"
 
@@ -51,10 +49,6 @@ def _given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "gpus", lambda: ((), WHY))
 
 
-def trtprof(*arguments: str, columns: int = 80) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns), "NO_COLOR": "1"})
-
-
 def listed(*arguments: str) -> list[str]:
     done = trtprof("gpus", "--format", "json", *arguments)
     assert done.exit_code == 0, done.output
@@ -62,7 +56,7 @@ def listed(*arguments: str) -> list[str]:
 
 
 def test_the_table_is_sorted_and_the_absence_of_a_gpu_is_talk() -> None:
-    done = trtprof("gpus", columns=120)
+    done = trtprof("gpus", COLUMNS="120")
     assert done.exit_code == 0
     assert done.stderr == f"gpus here: {WHY}\n"
     lines = done.stdout.splitlines()
@@ -82,7 +76,7 @@ def test_the_table_is_sorted_and_the_absence_of_a_gpu_is_talk() -> None:
 @pytest.mark.parametrize("names", [(), ("ampere",), ("ampere", "ada", "center")])
 def test_text_fits_the_terminal(columns: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "gpus", lambda: ((LIVE,), ""))
-    done = trtprof("gpus", *names, columns=columns)
+    done = trtprof("gpus", *names, COLUMNS=str(columns))
     assert done.exit_code == 0
     assert max(map(len, done.stdout.splitlines())) <= columns
     assert "..." not in done.stdout  # nothing is cut: columns are left out, prose is wrapped
@@ -90,8 +84,8 @@ def test_text_fits_the_terminal(columns: int, names: tuple[str, ...], monkeypatc
 
 
 def test_columns_left_out_are_named() -> None:
-    narrow = trtprof("gpus", columns=60).stdout
-    wide = trtprof("gpus", columns=120).stdout
+    narrow = trtprof("gpus", COLUMNS="60").stdout
+    wide = trtprof("gpus", COLUMNS="120").stdout
     hidden = " ".join(narrow.split()).split("not shown: ")[1].split(" (--format csv")[0].split(", ")
     shown = set(narrow.splitlines()[0].split())
     assert shown.isdisjoint(hidden)
@@ -164,7 +158,7 @@ def test_a_toml_path_is_a_name(tmp_path: Path) -> None:
     own = tmp_path / "my-gpu.toml"
     own.write_text(original.read_text(encoding="utf-8"), encoding="utf-8")
     assert listed(str(own)) == ["my-gpu"]
-    assert str(own) in trtprof("gpus", str(own), columns=120).stdout.replace("\n        ", "")
+    assert str(own) in trtprof("gpus", str(own), COLUMNS="120").stdout.replace("\n        ", "")
 
 
 def test_several_are_compared_with_the_first() -> None:
@@ -226,7 +220,7 @@ def test_markdown_tables_are_whole(names: tuple[str, ...]) -> None:
 def test_the_gpus_here_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = msgspec.structs.replace(LIVE, index=1, name="NVIDIA nobody", compute_capability="99.0", slice=2)
     monkeypatch.setattr(nvml, "gpus", lambda: ((LIVE, odd), "GPU 2 cannot be read: GPU is lost"))
-    done = trtprof("gpus", columns=120)
+    done = trtprof("gpus", COLUMNS="120")
     assert done.exit_code == 0
     assert done.stderr == "gpus here: GPU 2 cannot be read: GPU is lost\n"
     lines = done.stdout.splitlines()

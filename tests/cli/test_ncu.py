@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.align.counters import function
-from profiler.base.errors import MissingError
 from profiler.base.kernel_counters import COUNTERS_FILE
 from profiler.base.records import LiveGpu
 from profiler.base.run_folder import RunFolder
-from profiler.capture.cupti import activity as cupti
 from profiler.capture.ncu import record as ncu
-from profiler.cli import app, load_commands
-from profiler.engine import backends
 from profiler.engine.inspector import read_layer_info
 from profiler.flows import run_gpu
 from profiler.flows.report import analysed as analysed_again
-from profiler.hardware import nvml
+from tests.fakes.command_line import trtprof
 from tests.fakes.fake_ncu import FakeNcu
 from tests.fakes.ncu_factory import counted, ncu_csv
+from tests.fakes.seeming_gpu import seem
 from tests.fakes.support import ROOT, SAMPLES
 from tests.fakes.trace_factory import Layer, Process, Work, write_trace
 
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
 RESNET = SAMPLES / "resnet_tiny.onnx"
-load_commands()
-
 IDLE = ("signal", "wait", "shape_call")
 SLOW_NS = 400_000
 ADA = LiveGpu(
@@ -40,10 +33,6 @@ ADA = LiveGpu(
     memory_bytes=25_757_220_864, l2_bytes=75_497_472, bus_bits=384, max_sm_clock_mhz=3105, max_memory_clock_mhz=10501,
     driver="580.0",
 )  # fmt: skip
-
-
-def trtprof(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 # --- analyze --ncu --------------------------------------------------------------------------
@@ -156,22 +145,8 @@ def test_counters_alone_and_two_files_of_them_are_refused(capture: Path, tmp_pat
 
 @pytest.fixture
 def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine that seems to have a GPU, where a worker stands in for it (see ``stub_gpu_worker``)."""
-    monkeypatch.setattr(nvml, "gpus", lambda: ((ADA,), ""))
-    monkeypatch.setattr(backends, "backends", lambda: [backends.BackendStatus("ort-cuda", True, "here")])
-    monkeypatch.setattr(cupti, "require", lambda: None)
-
-    def measure(index: int, **_: object) -> None:
-        raise MissingError("the GPU cannot be measured", why="there is none", fix="get one")
-
-    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
-    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
-    monkeypatch.setitem(run_gpu.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setattr(ncu, "_PARAMETERS", tmp_path / "no parameters")
-    monkeypatch.setattr(ncu, "_USUAL_PLACES", ())
+    """A machine that seems to have an RTX 4090."""
+    seem(monkeypatch, tmp_path, ADA, ("ort-cuda",))
 
 
 RUN = (

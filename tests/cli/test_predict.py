@@ -8,18 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from profiler.cli import app, load_commands
+from tests.fakes.command_line import trtprof
 from tests.fakes.support import SAMPLES
 
-load_commands()
-
 GEMV, RESNET = str(SAMPLES / "gemv.onnx"), str(SAMPLES / "resnet_tiny.onnx")
-
-
-def trtprof(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "NO_COLOR": "1"})
 
 
 def test_the_story_in_one_line() -> None:

@@ -12,38 +12,14 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.base.run_folder import RunFolder
-from profiler.cli import app, load_commands
 from profiler.report import REPORTERS
 from profiler.report.tables import TABLES
+from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import ROOT
 
-load_commands()
-
 EXAMPLE = ROOT / "reports" / "example"
-
-
-def trtprof(*arguments: str) -> Result:
-    given = {
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-        "TRTPROF_CONFIG": "",
-        "DISPLAY": "",
-        "WAYLAND_DISPLAY": "",
-        "BROWSER": "",
-    }
-    return CliRunner().invoke(app, list(arguments), env=given)
-
-
-def refused(done: Result, code: int = 2) -> str:
-    assert done.exit_code == code, done.output
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert "fix:" in done.stderr
-    assert "Traceback" not in done.stderr
-    return " ".join(done.stderr.split())
 
 
 @pytest.fixture(autouse=True)

@@ -6,28 +6,20 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.base.run_folder import RunFolder
 from profiler.capture.nsys.trace import read_trace
-from profiler.cli import app, load_commands
 from profiler.diagnose import RULES, THRESHOLDS
 from profiler.engine.inspector import read_layer_info
+from tests.fakes.command_line import trtprof
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT, SAMPLES, captured
 from tests.fakes.trace_factory import Layer, Process, Work, write_trace
-
-load_commands()
 
 QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
 EXAMPLE = str(ROOT / "reports" / "example")
 LOG = str(ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log")
 RESNET = str(SAMPLES / "resnet_tiny.onnx")
-
-
-def trtprof(*arguments: str, **environment: str) -> Result:
-    given = {"COLUMNS": "80", "NO_COLOR": "1", "TRTPROF_CONFIG": "", **environment}
-    return CliRunner().invoke(app, list(arguments), env=given)
 
 
 def words(text: str) -> str:

@@ -6,30 +6,26 @@ import csv
 import io
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
 from profiler.base.errors import UsageError
 from profiler.base.records import OpSweep
-from profiler.cli import app, load_commands
 from profiler.cli.gpu_targets import ceilings_for, names, parse_ceilings
 from profiler.flows.op_sweep import ALL_PARAMETERS, FAMILIES
 from profiler.report import formats_of
+from tests.fakes import command_line
 from tests.fakes.support import fixed_ceilings, refused
 
-load_commands()
+trtprof = partial(command_line.trtprof, COLUMNS="100")
 
 SUFFIXES = [each.suffix for each in formats_of(OpSweep)]
 
 EXAMPLE = ("sweep", "conv", "--kernel", "1,3,5,7", "--cin", "64", "--cout", "64", "--hw", "56", "--gpu", "rtx-3080")
-
-
-def trtprof(*arguments: str, **environment: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "100", "NO_COLOR": "1", **environment})
 
 
 def document(*arguments: str) -> Any:

@@ -8,6 +8,7 @@ not do, and then the difference is named here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -21,8 +22,12 @@ from profiler.base import units
 from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import COSTS, Cost, CostError, MalformedOpError, UnknownShapeError, cost_of, functions, moved_bytes
 from profiler.cost.functions import body_cost, has_body, kernel_cost
+from tests.fakes import op_cases
 from tests.fakes.counting import tensor
 from tests.fakes.onnx_nodes import single_nodes
+from tests.fakes.op_cases import x
+
+record = partial(op_cases.record, opset=28)
 
 DOMAINS = ("", "ai.onnx.preview")
 FACTOR = 1.15
@@ -126,21 +131,6 @@ def test_a_body_costs_what_is_written_for_its_op(domain: str, op_type: str) -> N
 
 
 # --- how a call fills in its body ------------------------------------------------------------
-
-
-def x(*dims: int | str, name: str = "x", dtype: str = "fp32") -> Tensor:
-    return tensor(name, dtype, *dims)
-
-
-def record(
-    op_type: str,
-    *inputs: Tensor | None,
-    out: Sequence[Tensor | None],
-    opset: int = 28,
-    domain: str = "",
-    **attributes: Attribute,
-) -> Op:
-    return Op(op_type=op_type, domain=domain, opset=opset, attributes=attributes, inputs=inputs, outputs=tuple(out))
 
 
 def convolution(bias: bool, past: bool) -> Op:

@@ -14,10 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from profiler.base import onnx_graph
 from profiler.base.records import Op, Tensor, Work
-from profiler.cost import UnknownShapeError, work_of
+from profiler.cost import UnknownShapeError
 from profiler.flows.inspect import inspect
 from profiler.source.request import ModelRequest
-from tests.fakes.counting import DTYPES, Array, op_of, tensor, tensor_of
+from tests.fakes.counting import DTYPES, Array, op_of, tensor, tensor_of, work
 from tests.fakes.support import captured
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -60,12 +60,6 @@ def ops_of(path: Path) -> list[Op]:
         for name in [*node.input, *node.output]:
             tensors.setdefault(name, Tensor(name=name, dtype="unknown", shape=None))
     return [op_of(node, opset, tensors) for node in model.graph.node]
-
-
-def work(op: Op) -> Work:
-    found = work_of(op)
-    assert found is not None, f"no cost function for {op.domain}::{op.op_type}-{op.opset}"
-    return found
 
 
 def macs(name: str) -> int:

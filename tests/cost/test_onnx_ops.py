@@ -8,33 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from profiler.base.records import Attribute, Op, Tensor
+from profiler.base.records import Op, Tensor
 from profiler.cost import NoWidthError, UnknownShapeError, work_of
 from profiler.cost.fused import work_of_group
+from tests.fakes import op_cases
 from tests.fakes.counting import Array, Num, Tally, flops, largest, plain, tensor, total, work
 from tests.fakes.onnx_nodes import SingleNode, single_nodes
+from tests.fakes.op_cases import x
+
+record = partial(op_cases.record, opset=28)
 
 TRAINING = "ai.onnx.preview.training"
-
-
-def record(
-    op_type: str,
-    *inputs: Tensor | None,
-    out: Sequence[Tensor | None],
-    opset: int = 28,
-    domain: str = "",
-    **attributes: Attribute,
-) -> Op:
-    return Op(op_type=op_type, domain=domain, opset=opset, attributes=attributes, inputs=inputs, outputs=tuple(out))
-
-
-def x(*dims: int | str, name: str = "x", dtype: str = "fp32") -> Tensor:
-    return tensor(name, dtype, *dims)
 
 
 def cases_of(op_type: str, domain: str = "", dtype: str = "fp32") -> list[SingleNode]:

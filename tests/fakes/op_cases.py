@@ -542,7 +542,7 @@ CASES: dict[str, Case] = {
 }
 
 
-def x(*dims: int, dtype: str = "fp32", name: str = "x") -> Tensor:
+def x(*dims: int | str, dtype: str = "fp32", name: str = "x") -> Tensor:
     return tensor(name, dtype, *dims)
 
 

@@ -152,3 +152,11 @@ def columns(line: str) -> int:
         0 if unicodedata.category(c) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in line
     )
+
+
+def golden(path: Path, made: str) -> None:
+    """Hold a text against the file that keeps it; TRTPROF_UPDATE_GOLDEN=1 writes the file anew."""
+    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made, encoding="utf-8")
+    assert made == path.read_text(encoding="utf-8")

@@ -14,10 +14,9 @@ from profiler.analysis import gpu as gpu_analysis
 from profiler.analysis.plan import price_plan
 from profiler.base import run_folder
 from profiler.base.errors import CaptureError, MissingError, UsageError
-from profiler.base.records import EngineFacts, LiveGpu, Run
+from profiler.base.records import EngineFacts, Run
 from profiler.base.run_folder import Request, RunFolder
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.capture.cupti import activity as cupti
 from profiler.capture.gpu_record import ITERATION_RANGE, GpuCapture, PlanArtefact
 from profiler.diagnose import THRESHOLDS
 from profiler.diagnose.config import KEPT
@@ -33,38 +32,19 @@ from profiler.flows.run import choose_backend, execute
 from profiler.hardware import gpus, nvml
 from profiler.report import render
 from profiler.source.request import ModelRequest
+from tests.fakes.seeming_gpu import H100, NO_CUDA, seem
 from tests.fakes.stub_gpu_worker import frame
 from tests.fakes.support import ROOT, SAMPLES, refused
 
-H100 = LiveGpu(
-    index=0, uuid="GPU-1", name="NVIDIA H100 80GB HBM3", compute_capability="9.0", sms=132, memory_bytes=85_520_809_984,
-    l2_bytes=52_428_800, bus_bits=5120, max_sm_clock_mhz=1980, max_memory_clock_mhz=2619, driver="580.0",
-)  # fmt: skip
 RESNET = SAMPLES / "resnet_tiny.onnx"
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
 LATENCY = {"median_ns": 1, "p99_ns": 1, "cv": 0.0, "n": 1}
-NO_CUDA = MissingError("the GPU cannot be measured", why="there is none", fix="get one")
 
 
 @pytest.fixture(autouse=True)
 def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine that seems to have an H100."""
-    monkeypatch.setattr(nvml, "gpus", lambda: ((H100,), ""))
-    known = [backends.BackendStatus(name, True, "here") for name in ("tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu")]
-    monkeypatch.setattr(backends, "backends", lambda: known)
-    monkeypatch.setattr(cupti, "require", lambda: None)
-    monkeypatch.setattr(cupti, "injection_environment", dict)
-
-    def measure(index: int, **_: object) -> None:
-        raise NO_CUDA
-
-    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
-    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
-    for name in run_gpu.WORKERS:
-        monkeypatch.setitem(run_gpu.WORKERS, name, "tests.fakes.stub_gpu_worker")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    seem(monkeypatch, tmp_path, H100, ("tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu"))
 
 
 def options(out: Path, backend: str, model: Path = RESNET, **gpu: object) -> RunOptions:

@@ -1,3 +1,5 @@
+"""The page of a run in headless Chromium: what is shown, chosen and remembered, and that it asks for nothing."""
+
 from __future__ import annotations
 
 import csv

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,27 +25,13 @@ from profiler.report.formats.json_ import schema_text
 from tests.fakes.comparison_factory import CASES, change, document, faster, hostile, many, same, side, typical
 from tests.fakes.rendering import render_html, render_json, render_markdown, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
+from tests.fakes.support import columns, golden
 
 GOLDEN = Path(__file__).parent / "golden" / "comparison"
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("comparison.schema.json")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 COMMENT_LIMIT = 65_536
 """Characters that GitHub takes in a comment."""
-
-
-def columns(line: str) -> int:
-    return sum(
-        0 if unicodedata.category(c) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in line
-    )
-
-
-def golden(path: Path, made: str) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
 
 
 # --- numbers --------------------------------------------------------------------------------

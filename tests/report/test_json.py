@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from profiler.base.records import SCHEMA_VERSION, Run
 from profiler.report import ReportOptions, get
 from profiler.report.formats.json_ import schema, schema_text
 from tests.fakes.report_factory import CASES, on_gpu, one_layer, typical
+from tests.fakes.support import golden
 
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("run.schema.json")
 
@@ -74,10 +74,7 @@ def test_half_a_surrogate_pair_is_one_clear_error() -> None:
 
 
 def test_the_schema_file_is_up_to_date() -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the file anew."""
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")
-    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
+    golden(SCHEMA_FILE, schema_text())
 
 
 def validator() -> jsonschema.Draft202012Validator:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, for_path, get
 from tests.fakes.report_factory import CASES, hostile, of_engine, one_layer, typical
+from tests.fakes.support import golden
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -52,12 +52,8 @@ def with_findings(*findings: Finding) -> Run:
 
 
 def test_golden() -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the file anew."""
-    path = GOLDEN / "typical.junit.xml"
     made = get("junit").render(typical(), ReportOptions())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / "typical.junit.xml", made)
     assert for_path("out/trtprof.junit.xml").name == "junit"
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +16,7 @@ from profiler.report.content._views import By
 from profiler.report.content.run import FINDINGS, ROWS
 from profiler.report.formats.markdown import code, prose
 from tests.fakes.report_factory import CASES, hostile, many, of_engine, on_gpu, one_layer, typical
+from tests.fakes.support import golden
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMENT = 65_536
@@ -43,12 +43,8 @@ def open_rows(made: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["typical", "on_gpu"])
 def test_golden(name: str) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
-    path = GOLDEN / f"{name}.md"
     made = text(typical() if name == "typical" else on_gpu())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / f"{name}.md", made)
     assert for_path("comment.md").name == "markdown"
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from profiler.base.records import Run, RunGraph, Timeline, TimelineLane
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.formats.perfetto import DEVICE, LAYERS, NODES
 from tests.fakes.report_factory import CASES, hostile, make_run, one_layer, typical
+from tests.fakes.support import golden
 from tests.fakes.timeline_factory import timed, timed_case
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,13 +50,9 @@ def process_names(found: list[Event]) -> dict[int, str]:
 
 @pytest.mark.parametrize("name", ["typical", "timeline"])
 def test_golden(name: str) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
     run = typical() if name == "typical" else timed(make_run(typical().layers[:4]))
-    path = GOLDEN / f"{name}.perfetto.json"
     made = get("perfetto").render(run, ReportOptions())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / f"{name}.perfetto.json", made)
 
 
 def test_the_suffix_is_its_own() -> None:

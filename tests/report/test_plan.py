@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -41,7 +40,7 @@ from profiler.source.load import load_model, source_of
 from tests.fakes.plan_factory import CASES, hostile, many, plan_of, row, typical
 from tests.fakes.rendering import render_csv, render_json, render_markdown, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import SAMPLES, columns, fixed_ceilings
+from tests.fakes.support import SAMPLES, columns, fixed_ceilings, golden
 
 
 def _shown(parts: Iterable[Section], width: int, **options: Any) -> list[str]:
@@ -79,13 +78,8 @@ def real(name: str) -> EnginePlan:
 
 @pytest.mark.parametrize("case", CASES)
 def test_golden_at_80_columns(case: str) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
-    path = GOLDEN / f"{case}.txt"
     made = render_text(CASES[case]())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / f"{case}.txt", made)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from profiler.report.formats.json_ import schema_text
 from profiler.report.tables import table_of
 from profiler.source.load import load_model, source_of
 from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
-from tests.fakes.support import SAMPLES
+from tests.fakes.support import SAMPLES, golden
 
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("prediction.schema.json")
 COLUMNS = tuple(column.name for column in table_of("layers", Prediction).columns(None))
@@ -253,9 +252,7 @@ def test_the_json_is_the_prediction(many: Prediction) -> None:
 
 def test_the_schema_file_is_up_to_date() -> None:
     """TRTPROF_UPDATE_GOLDEN=1 writes the file anew."""
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        SCHEMA_FILE.write_text(schema_text("prediction"), encoding="utf-8")
-    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text("prediction")
+    golden(SCHEMA_FILE, schema_text("prediction"))
 
 
 def test_documents_fit_the_schema(many: Prediction) -> None:

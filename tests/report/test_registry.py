@@ -1,3 +1,5 @@
+"""The formats of `profiler.report` as a whole: how one is found, and that none loads what it does not need."""
+
 from __future__ import annotations
 
 import importlib.resources

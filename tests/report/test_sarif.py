@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.formats.sarif import model_uri
 from tests.fakes.report_factory import CASES, hostile, many, one_layer, typical
+from tests.fakes.support import golden
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
@@ -45,12 +45,8 @@ def with_findings(*findings: Finding, run: Run | None = None) -> Run:
 
 
 def test_golden() -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the file anew."""
-    path = GOLDEN / "typical.sarif"
     made = get("sarif").render(typical(), ReportOptions())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / "typical.sarif", made)
     assert for_path("trtprof.sarif").name == "sarif"
 
 

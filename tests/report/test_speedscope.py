@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from profiler.base.records import Run
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.formats.speedscope import ALLOWED, LOST, NO_LAYER
 from tests.fakes.report_factory import CASES, hostile, make_run, many, typical
+from tests.fakes.support import golden
 from tests.fakes.timeline_factory import timed, timed_case
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -33,13 +33,9 @@ def stacks(profile: dict[str, Any], frames: list[dict[str, str]]) -> list[tuple[
 
 @pytest.mark.parametrize("name", ["typical", "timeline"])
 def test_golden(name: str) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
     run = typical() if name == "typical" else timed(make_run(typical().layers[:4]))
-    path = GOLDEN / f"{name}.speedscope.json"
     made = get("speedscope").render(run, ReportOptions())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / f"{name}.speedscope.json", made)
 
 
 def test_the_suffix_is_its_own() -> None:

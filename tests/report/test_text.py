@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from tests.fakes.report_factory import (
     one_layer,
     typical,
 )
-from tests.fakes.support import columns
+from tests.fakes.support import columns, golden
 
 GOLDEN = Path(__file__).parent / "golden"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -37,12 +36,8 @@ def text(run: Run, **options: object) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_golden_at_80_columns(case: str) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
-    path = GOLDEN / f"{case}.txt"
     made = text(CASES[case]())
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / f"{case}.txt", made)
 
 
 @pytest.mark.parametrize("case", CASES)

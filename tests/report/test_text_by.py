@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import unicodedata
 from pathlib import Path
 from typing import get_args
 
@@ -18,6 +16,7 @@ from profiler.base.records import Match, NodeResult, Run
 from profiler.report import ReportOptions, get
 from profiler.report.content._views import By, folded, kernel_words, view_of
 from tests.fakes.report_factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_engine, on_gpu, typical
+from tests.fakes.support import columns, golden
 
 GOLDEN = Path(__file__).parent / "golden"
 ALL: tuple[By, ...] = get_args(By)
@@ -25,13 +24,6 @@ ALL: tuple[By, ...] = get_args(By)
 
 def text(run: Run, **options: object) -> str:
     return get("text").render(run, ReportOptions(**options))  # type: ignore[arg-type]
-
-
-def columns(line: str) -> int:
-    return sum(
-        0 if unicodedata.category(c) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in line
-    )
 
 
 def whole(run: Run, by: By) -> int:
@@ -192,12 +184,8 @@ def test_time_without_a_kernel_is_a_row_of_its_own() -> None:
 
 @pytest.mark.parametrize("by", [by for by in ALL if by != "layer"])
 def test_golden_by(by: By) -> None:
-    """TRTPROF_UPDATE_GOLDEN=1 writes the files anew."""
-    path = GOLDEN / f"by_{by}.txt"
     made = text(typical(), by=by, top=6)
-    if os.environ.get("TRTPROF_UPDATE_GOLDEN"):
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text(encoding="utf-8")
+    golden(GOLDEN / f"by_{by}.txt", made)
 
 
 @pytest.mark.parametrize("by", ALL)

@@ -1,3 +1,5 @@
+"""The sample models: what they are made of, and that making them again gives the same bytes."""
+
 from __future__ import annotations
 
 import os

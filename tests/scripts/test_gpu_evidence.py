@@ -20,26 +20,18 @@ import onnx
 import pytest
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import LiveGpu
 from profiler.base.run_folder import RunFolder
-from profiler.capture.cupti import activity as cupti
 from profiler.capture.ncu import record as ncu
 from profiler.capture.nsys import record as nsys
-from profiler.engine import backends
-from profiler.flows import run_gpu
 from profiler.flows.inspect import inspect
 from profiler.hardware import nvml
 from profiler.hardware.cuda import _driver, _measure
 from profiler.source.request import ModelRequest
+from tests.fakes.seeming_gpu import H100, seem
 from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 evidence = load_script(SCRIPT, "gpu_evidence")
-
-H100 = LiveGpu(
-    index=0, uuid="GPU-1", name="NVIDIA H100 80GB HBM3", compute_capability="9.0", sms=132, memory_bytes=85_520_809_984,
-    l2_bytes=52_428_800, bus_bits=5120, max_sm_clock_mhz=1980, max_memory_clock_mhz=2619, driver="580.0",
-)  # fmt: skip
 
 
 # --- steps -----------------------------------------------------------------------------------
@@ -622,24 +614,9 @@ def test_verdicts_are_counted_by_class() -> None:
 @pytest.fixture
 def seeming_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine that seems to have an H100, whose worker is the stand-in of the pipeline's tests."""
-    monkeypatch.setattr(ncu, "_PARAMETERS", tmp_path / "no parameters")
     monkeypatch.setattr(evidence, "DURATION_S", 0.05)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(nvml, "gpus", lambda: ((H100,), ""))
-    known = [backends.BackendStatus(name, True, "here") for name in ("ort-cuda", "ort-cpu")]
-    monkeypatch.setattr(backends, "backends", lambda: known)
-    monkeypatch.setattr(cupti, "require", lambda: None)
-    monkeypatch.setattr(cupti, "injection_environment", dict)
-
-    def measure(index: int, **_: object) -> None:
-        raise MissingError("the GPU cannot be measured", why="there is none", fix="get one")
-
-    monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
-    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
-    monkeypatch.setitem(run_gpu.WORKERS, "ort-cuda", "tests.fakes.stub_gpu_worker")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setenv("TRTPROF_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    seem(monkeypatch, tmp_path, H100, ("ort-cuda", "ort-cpu"))
 
 
 def test_a_run_on_a_seeming_gpu_is_summed_up_and_its_layers_are_classed(

@@ -496,7 +496,10 @@ def test_shapes_behind_large_weights_in_branches_are_known(tmp_path: Path) -> No
 
 def test_inspecting_imports_no_runtime_and_no_tables(tmp_path: Path) -> None:
     path = save(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
-    code = "import sys; from profiler.flows import run; run.inspect(sys.argv[1]); print(*sys.modules)"
+    code = (
+        "import sys; from profiler.flows.inspect import inspect; from profiler.source.request import ModelRequest;"
+        "inspect(ModelRequest(sys.argv[1])); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
     imported = set(done.stdout.split())
     assert "onnx" in imported

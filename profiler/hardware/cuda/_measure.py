@@ -18,15 +18,14 @@ from ctypes import c_uint32 as u32
 from ctypes import c_uint64 as u64
 from typing import NamedTuple, Protocol
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.errors import CaptureError, MissingError
 from profiler.base.units import format_bytes
 from profiler.hardware import _fit
-from profiler.hardware._exchange import Failure
 from profiler.hardware._fit import Reading, Task
+from profiler.hardware.calibration import answer
 from profiler.hardware.cuda import _cublas, _driver, _kernels, _workloads
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
 from profiler.hardware.cuda._kernels import THREADS, ComputeKernel
@@ -82,18 +81,14 @@ class Products(Protocol):
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-    request = msgspec.json.decode(argv[1], type=GpuRequest)
-    try:
-        result: GpuMeasured | Failure = measure(request)
-        code = 0
-    except _driver.CudaError as error:
-        result = Failure(what="a function of CUDA failed", why=str(error), fix="")
-        code = CaptureError.exit_code
-    except TrtprofError as error:
-        result = Failure(what=error.what, why=error.why, fix=error.fix)
-        code = error.exit_code
-    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
-    return code
+
+    def told(request: GpuRequest) -> GpuMeasured:
+        try:
+            return measure(request)
+        except _driver.CudaError as error:
+            raise CaptureError("a function of CUDA failed", why=str(error)) from error
+
+    return answer(argv, GpuRequest, told)
 
 
 def measure(request: GpuRequest) -> GpuMeasured:

@@ -21,21 +21,15 @@ At most a quarter of the free device memory is taken. All is done in a child pro
 from __future__ import annotations
 
 import datetime as dt
-import subprocess
 from collections.abc import Callable, Mapping
-from typing import Literal
-
-import msgspec
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.progress import Progress, unheard
-from profiler.base.records import Ceilings, LiveGpu, Measurement, Roof
-from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
-from profiler.hardware import _fit, gpus, nvml
-from profiler.hardware._exchange import result_of
+from profiler.base.records import Ceilings, LiveGpu, Roof
+from profiler.base.units import format_bytes, format_percent
+from profiler.hardware import _fit, calibration, gpus, nvml
 from profiler.hardware.cuda._driver import INSTALL
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
-from profiler.runtime import child
 
 Measure = Callable[[GpuRequest], GpuMeasured]
 
@@ -45,21 +39,12 @@ SECONDS = 20.0
 GRACE_SECONDS = 180.0
 """What the child may take beyond several times that: a slow GPU finishes its first round."""
 
-_KILLED_SECONDS = 10.0
 _NEEDED = ("vector fp32", "special exp", "dram", "cache", "launch graph")
 _LEAST_ROTATION = 8
 """A pool of fewer L2s, which could serve one byte in so many of what is read from DRAM, is said."""
 
 _ABOVE = 1.02
 """A measured ceiling above this multiple of the datasheet's is said."""
-
-_ORDER = ("tensor", "gemm", "mma", "vector", "special", "dram", "cache", "h2d", "d2h", "launch")
-Unit = Literal["FLOP/s", "B/s", "1/s", "ns"]
-_UNITS: dict[str, Unit] = {
-    "tensor": "FLOP/s", "gemm": "FLOP/s", "mma": "FLOP/s", "vector": "FLOP/s", "special": "1/s",
-    "dram": "B/s", "cache": "B/s", "h2d": "B/s", "d2h": "B/s", "launch": "ns",
-}  # fmt: skip
-"""Unit by the first word of a measurement's name."""
 
 
 def calibrate_gpu(
@@ -125,9 +110,8 @@ def request(gpu: LiveGpu, seconds: float) -> GpuRequest:
 
 
 def environment(wanted: GpuRequest) -> dict[str, str]:
-    """The child's environment: CUDA counts devices in another order than NVML, unless it sees but one."""
-    shown = {"CUDA_VISIBLE_DEVICES": wanted.uuid} if wanted.uuid else {}
-    return {**child.environment(), **shown}
+    """What the child's environment has besides: CUDA counts devices in another order than NVML, unless it sees one."""
+    return {"CUDA_VISIBLE_DEVICES": wanted.uuid} if wanted.uuid else {}
 
 
 def measure_in_child(wanted: GpuRequest) -> GpuMeasured:
@@ -137,41 +121,17 @@ def measure_in_child(wanted: GpuRequest) -> GpuMeasured:
         MissingError: A package, the driver or the device is missing.
         CaptureError: The process failed, hung or wrote something else than its result.
     """
-    command = child.command("profiler.hardware.cuda._measure", msgspec.json.encode(wanted).decode())
-    limit = 5 * wanted.seconds + GRACE_SECONDS
-    what = f"the ceilings of GPU {wanted.nvml_index} could not be measured"
-    with child.lifeline() as stdin:
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                env=environment(wanted),
-            )
-        except OSError as error:
-            raise CaptureError(what, why=f"the process did not start: {error}", fix=FIX) from None
-        try:
-            stdout, stderr = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            raise CaptureError(
-                what, why=f"no result after {limit:.0f} s", fix="nvidia-smi tells whether the GPU still answers"
-            ) from None
-        finally:
-            _end(process)
-    return result_of(process.returncode, stdout, stderr, GpuMeasured, what=what, fix=FIX, install=INSTALL)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Kill the child if it still runs. One that hangs in the driver may not die: it is left to the system."""
-    if process.poll() is None:
-        process.kill()
-        try:
-            process.communicate(timeout=_KILLED_SECONDS)
-        except subprocess.TimeoutExpired:
-            return
+    return calibration.ask_child(
+        "profiler.hardware.cuda._measure",
+        wanted,
+        GpuMeasured,
+        what=f"the ceilings of GPU {wanted.nvml_index} could not be measured",
+        fix=FIX,
+        install=INSTALL,
+        seconds=5 * wanted.seconds + GRACE_SECONDS,
+        hangs="nvidia-smi tells whether the GPU still answers",
+        environment=environment(wanted),
+    )
 
 
 FIX = "try again with nothing else on the GPU, or report this with the output of `trtprof doctor`"
@@ -208,7 +168,7 @@ def ceilings_of(gpu: LiveGpu, measured: GpuMeasured, *, now: dt.datetime) -> Cei
         threads=0,
         launch_ns=readings["launch graph"].value,
         call_ns=0.0,
-        measurements={key: _measurement(key, readings[key]) for key in _ordered(readings)},
+        measurements={key: calibration.measurement(key, readings[key]) for key in calibration.ordered(readings)},
         clocks_mhz=measured.clocks_mhz,
     )
 
@@ -234,13 +194,9 @@ def with_best_accumulators(readings: Mapping[str, _fit.Reading]) -> dict[str, _f
 
 
 def _roof(readings: Mapping[str, _fit.Reading]) -> Roof:
-    def rates(kind: str) -> dict[str, float]:
-        start = f"{kind} "
-        return {key.removeprefix(start): readings[key].value for key in sorted(readings) if key.startswith(start)}
-
-    vector = rates("vector")
+    vector = calibration.rates_of("vector", readings)
     tensor = dict(vector)
-    for key, value in rates("tensor").items():
+    for key, value in calibration.rates_of("tensor", readings).items():
         if " " not in key:
             tensor[key] = max(value, tensor.get(key, 0.0))
     if "tf32" in tensor:
@@ -253,7 +209,7 @@ def _roof(readings: Mapping[str, _fit.Reading]) -> Roof:
     return Roof(
         tensor_flops_per_s=tensor,
         vector_flops_per_s=vector,
-        special_per_s=rates("special"),
+        special_per_s=calibration.rates_of("special", readings),
         dram_bytes_per_s=readings["dram"].value,
         cache_bytes_per_s=readings["cache"].value,
     )
@@ -294,32 +250,6 @@ def flat(roof: Roof) -> dict[str, float]:
 # --- in words -------------------------------------------------------------------------------
 
 
-def _measurement(key: str, reading: _fit.Reading) -> Measurement:
-    # One repeat has no spread, which is not the same as none.
-    spread = reading.spread if reading.repeats > 1 else None
-    return Measurement(value=reading.value, unit=_unit(key), what=reading.what, repeats=reading.repeats, spread=spread)
-
-
-def _unit(key: str) -> Unit:
-    return _UNITS[key.split(maxsplit=1)[0]]
-
-
-def _ordered(readings: Mapping[str, _fit.Reading]) -> list[str]:
-    """Names in the order in which they are shown; sizes by number."""
-
-    def rank(key: str) -> tuple[int, list[tuple[int, str]]]:
-        first, *rest = key.split()
-        return _ORDER.index(first), [(int(word) if word.isdigit() else 0, word) for word in rest]
-
-    return sorted(readings, key=rank)
-
-
-def rate(key: str, value: float) -> str:
-    """A measured value with the unit that its name has."""
-    unit = _unit(key)
-    return format_ns(value) if unit == "ns" else format_rate(value, "eval/s" if unit == "1/s" else unit)
-
-
 def _is_named(key: str) -> bool:
     """Whether the source names it; all others are in the measurements."""
     return key in ("dram", "cache") or (key.startswith(("tensor ", "vector ")) and " acc " not in key)
@@ -327,7 +257,7 @@ def _is_named(key: str) -> bool:
 
 def _summary(found: Ceilings) -> str:
     keys = [key for key in ("tensor fp16", "vector fp32", "dram", "cache", "launch graph") if key in found.measurements]
-    return ", ".join(f"{key} {rate(key, found.measurements[key].value)}" for key in keys)
+    return ", ".join(f"{key} {calibration.rate(key, found.measurements[key].value)}" for key in keys)
 
 
 def _source(
@@ -338,8 +268,8 @@ def _source(
     sheet_words: str,
     now: dt.datetime,
 ) -> str:
-    named = [key for key in _ordered(readings) if _is_named(key)]
-    parts = [f"{key} {rate(key, readings[key].value)} ({readings[key].what})" for key in named]
+    named = [key for key in calibration.ordered(readings) if _is_named(key)]
+    parts = [f"{key} {calibration.rate(key, readings[key].value)} ({readings[key].what})" for key in named]
     library = f"cuBLASLt {measured.cublas}" if measured.cublas else "without cuBLASLt"
     kernels = f"kernels compiled for {measured.architecture} (NVRTC {measured.nvrtc})"
     sentences = [
@@ -367,7 +297,7 @@ def _source(
             f"{format_bytes(measured.l2_bytes) if measured.l2_bytes else 'unknown size'}: "
             "the DRAM bandwidth may hold some of the L2's"
         )
-    loose = [key for key in named if readings[key].repeats < 2 or readings[key].spread > 2 * _fit.AGREEMENT]
+    loose = [key for key in named if calibration.is_loose(readings[key])]
     if loose:
         sentences.append(
             f"Repeats lie more than {2 * _fit.AGREEMENT:.0%} apart, or there is but one, for {', '.join(loose)}"

@@ -14,6 +14,7 @@ import time
 from profiler.base.errors import CaptureError, TrtprofError
 from profiler.base.records import Ceilings
 from profiler.base.units import format_percent
+from profiler.hardware import calibration
 from profiler.hardware.cuda import _driver, _measure, calibrate
 from profiler.hardware.cuda._exchange import GpuMeasured
 
@@ -50,7 +51,7 @@ def table(found: Ceilings, measured: GpuMeasured, seconds: float) -> str:
         share = format_percent(one.value / ideal[key]) if ideal.get(key) else "-"
         spread = "-" if one.spread is None else format_percent(one.spread)
         lines.append(
-            f"{key:<{width}} {calibrate.rate(key, one.value):>14} {share:>8} {spread:>8} {one.repeats:>3}  {one.what}"
+            f"{key:<{width}} {calibration.rate(key, one.value):>14} {share:>8} {spread:>8} {one.repeats:>3}  {one.what}"
         )
     lines += [f"product {part}: error {error:.1e}" for part, error in sorted(measured.errors.items())]
     lines += [f"clock {when}: {mhz:.0f} MHz" for when, mhz in measured.clocks_mhz.items()]

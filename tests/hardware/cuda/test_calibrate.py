@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 from profiler.base.errors import CaptureError, MissingError
 from profiler.base.records import LiveGpu
 from profiler.hardware import gpus, nvml, store
-from profiler.hardware._exchange import Failure, result_of
 from profiler.hardware._fit import Reading
+from profiler.hardware.calibration import Failure, result_of
 from profiler.hardware.cuda import _cublas, _driver, _kernels, _measure, _workloads, calibrate, selfcheck
 from profiler.hardware.cuda._driver import Argument, Properties
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest

@@ -1,0 +1,207 @@
+"""What measuring a CPU and measuring a GPU have in common: a child process that answers, and readings by their names.
+
+The first word of a reading's name says what it is: ``tensor fp16``, ``gemm fp32 512``, ``dram read``, ``launch``. How
+repeats become a reading is in `_fit`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, TypeVar
+
+import msgspec
+
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.records import Measurement
+from profiler.base.units import format_ns, format_rate
+from profiler.hardware._fit import AGREEMENT, Reading
+from profiler.runtime import child
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Unit = Literal["FLOP/s", "B/s", "1/s", "ns"]
+
+_UNITS: dict[str, Unit] = {
+    "tensor": "FLOP/s", "gemm": "FLOP/s", "conv": "FLOP/s", "mma": "FLOP/s", "vector": "FLOP/s", "special": "1/s",
+    "dram": "B/s", "cache": "B/s", "h2d": "B/s", "d2h": "B/s", "launch": "ns", "call": "ns", "probe": "ns",
+    "profiler": "ns",
+}  # fmt: skip
+"""Unit by the first word of a name, in the order in which readings are shown."""
+_KILLED_SECONDS = 10.0
+
+
+def unit_of(key: str) -> Unit:
+    """The unit that the name of a reading has."""
+    return _UNITS.get(key.split(maxsplit=1)[0], "ns")
+
+
+def rate(key: str, value: float) -> str:
+    """A measured value with the unit that its name has."""
+    unit = unit_of(key)
+    return format_ns(value) if unit == "ns" else format_rate(value, "eval/s" if unit == "1/s" else unit)
+
+
+def ordered(keys: Iterable[str]) -> list[str]:
+    """Names in the order in which they are shown: arithmetic, memory, floors; sizes by number."""
+    words = list(_UNITS)
+
+    def rank(key: str) -> tuple[int, list[tuple[int, str]]]:
+        first, *rest = key.split()
+        return (
+            words.index(first) if first in words else len(words),
+            [(int(word) if word.isdigit() else 0, word) for word in rest],
+        )
+
+    return sorted(keys, key=rank)
+
+
+def rates_of(kind: str, readings: Mapping[str, Reading]) -> dict[str, float]:
+    """Values of the readings of one kind, by what follows it in their names."""
+    start = f"{kind} "
+    return {key.removeprefix(start): readings[key].value for key in sorted(readings) if key.startswith(start)}
+
+
+def measurement(key: str, reading: Reading, threads: int = 0) -> Measurement:
+    """A reading as it is kept; ``threads`` as in `Measurement`."""
+    # One repeat has no spread, which is not the same as none.
+    spread = reading.spread if reading.repeats > 1 else None
+    return Measurement(
+        value=reading.value,
+        unit=unit_of(key),
+        what=reading.what,
+        repeats=reading.repeats,
+        spread=spread,
+        threads=threads,
+    )
+
+
+def is_loose(reading: Reading) -> bool:
+    """Whether it has one repeat alone, or repeats that lie too far apart to be sure of it."""
+    return reading.repeats < 2 or reading.spread > 2 * AGREEMENT
+
+
+# --- the child ------------------------------------------------------------------------------
+
+
+def ask_child(
+    module: str,
+    request: msgspec.Struct,
+    kind: type[T],
+    *,
+    what: str,
+    fix: str,
+    install: str,
+    seconds: float,
+    hangs: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> T:
+    """The result of a measuring module in a fresh Python process.
+
+    Args:
+        module: It calls `answer`.
+        request: What it is asked.
+        kind: Of its result.
+        what: What was to be measured, for an error.
+        fix: What to do where the process does not say it.
+        install: What to do where it lacks a package.
+        seconds: After so long the process is given up.
+        hangs: What to do then; as ``fix`` where it is empty.
+        environment: Variables beside those of `child.environment`.
+
+    Raises:
+        MissingError: Something that it needs is missing.
+        CaptureError: The process failed, hung or wrote something else than its result.
+    """
+    command = child.command(module, msgspec.json.encode(request).decode())
+    # The folder is the parent's, so that it goes away even when the child is killed.
+    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch, child.lifeline() as stdin:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env={**child.environment(), **(environment or {}), "TMPDIR": scratch, "TEMP": scratch},
+            )
+        except OSError as error:
+            raise CaptureError(what, why=f"the process did not start: {error}", fix=fix) from None
+        try:
+            stdout, stderr = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise CaptureError(what, why=f"no result after {seconds:.0f} s", fix=hangs or fix) from None
+        finally:
+            _end(process)
+    return result_of(process.returncode, stdout, stderr, kind, what=what, fix=fix, install=install)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill the child if it still runs. One that hangs in a driver may not die: it is left to the system."""
+    if process.poll() is None:
+        process.kill()
+        try:
+            process.communicate(timeout=_KILLED_SECONDS)
+        except subprocess.TimeoutExpired:
+            return
+
+
+def answer(argv: list[str], kind: type[R], measure: Callable[[R], msgspec.Struct]) -> int:
+    """The child's side of `ask_child`: measures what it is asked, and prints the result. Returns its exit code."""
+    request = msgspec.json.decode(argv[1], type=kind)
+    try:
+        result: msgspec.Struct = measure(request)
+        code = 0
+    except TrtprofError as error:
+        result = Failure(what=error.what, why=error.why, fix=error.fix)
+        code = error.exit_code
+    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+    return code
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error on its way to the parent."""
+
+    what: str
+    why: str
+    fix: str
+
+
+def result_of(code: int, stdout: str, stderr: str, kind: type[T], *, what: str, fix: str, install: str) -> T:
+    """The result of a measuring process from its output, or the error that its output tells.
+
+    Args:
+        code: Its exit code.
+        stdout: The last line is its result, or a `Failure`.
+        stderr: The last line says why, where it ended in another way.
+        kind: Of the result.
+        what: What was to be measured, for the error.
+        fix: What to do where the process does not say it.
+        install: What to do where it lacks a package.
+
+    Raises:
+        MissingError: The process says that something is missing, or could not import a package.
+        CaptureError: It failed in another way.
+    """
+    lines = stdout.strip().splitlines()
+    result = lines[-1] if lines else ""
+    why = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
+    if code == 0:
+        try:
+            return msgspec.json.decode(result, type=kind)
+        except msgspec.DecodeError as error:
+            raise CaptureError(what, why=f"unreadable result: {error}", fix=fix) from None
+    try:
+        failure = msgspec.json.decode(result, type=Failure)
+    except msgspec.DecodeError:
+        if why.startswith(("ModuleNotFoundError", "ImportError")):
+            raise MissingError(what, why=why, fix=install) from None
+        ended = f"the process was ended by signal {-code}" if code < 0 else f"exit code {code}"
+        raise CaptureError(what, why=why or ended, fix=fix) from None
+    error_type = MissingError if code == MissingError.exit_code else CaptureError
+    reason = f"{failure.what}: {failure.why}" if failure.why else failure.what
+    raise error_type(what, why=reason, fix=failure.fix or fix)
