@@ -40,8 +40,8 @@ from profiler.engine._trt_exchange import (
     ShapeRange,
 )
 from profiler.engine.backends import has_driver
-from profiler.engine.dialect import Product, installed_version, parse_version, product_of
 from profiler.runtime import child
+from profiler.runtime.tensorrt_module import Product, installed_version, parse_version, product_of
 
 __all__ = [
     "BuildOptions",

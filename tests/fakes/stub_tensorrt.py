@@ -22,7 +22,8 @@ from typing import Any
 
 import onnx
 
-from profiler.engine.dialect import NAMES, parse_version
+from profiler.engine.dialect import NAMES
+from profiler.runtime.tensorrt_module import parse_version
 
 TAGS = {"tensorrt": b"ftrt", "tensorrt_rtx": b"vtrt"}
 

@@ -7,13 +7,13 @@ takes from the module; a test holds the list against the real bindings of each v
 from __future__ import annotations
 
 import functools
-import importlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.runtime.tensorrt_module import imported, load_plugins, logger, product_of
 
 NAMES = (
     "DataType", "ICudaEngine.create_execution_context", "ICudaEngine.get_tensor_components_per_element",
@@ -41,8 +41,6 @@ DTYPES = {
 }  # fmt: skip
 """The members of ``DataType`` by our names; versions have some of them."""
 
-_MODULES = {"tensorrt": ("tensorrt", "TensorRT"), "tensorrt-rtx": ("tensorrt_rtx", "TensorRT-RTX")}
-_INSTALL = {"tensorrt": "pip install 'trtprof[tensorrt]'", "tensorrt-rtx": "pip install 'trtprof[rtx]'"}
 _PLACE = re.compile(r"\s*\bIn \w+ at /\S+:\d+|\[?[\w.]+\.cpp::\w+::\d+\]? |^I\w+::\w+: |Error Code \d+: ")
 """Places in the library's own sources, which its messages carry."""
 _CUDA = re.compile(r"Cuda Runtime \(\s*\(cudaError \d+: ([^()]*)\)\)")
@@ -100,15 +98,10 @@ class Library(NamedTuple):
         Raises:
             MissingError: It is not installed, or does not load.
         """
-        name, title = _MODULES[backend]
-        try:
-            trt = importlib.import_module(name)
-        except (ImportError, OSError) as error:
-            raise MissingError(
-                f"{title} does not load", why=" ".join(str(error).split()), fix=_INSTALL[backend]
-            ) from None
+        product = product_of(backend)
+        trt = imported(product)
         log = Log()
-        return cls(trt, f"{title} {trt.__version__}", _logger_class(trt)(log), log, backend == "tensorrt-rtx")
+        return cls(trt, f"{product.title} {trt.__version__}", logger(trt, log.take), log, backend == "tensorrt-rtx")
 
     def load_plugins(self, libraries: Sequence[str]) -> None:
         """Make TensorRT's own plugins and those of the libraries known.
@@ -117,22 +110,7 @@ class Library(NamedTuple):
             UsageError: TensorRT-RTX is given any.
             CaptureError: A library cannot be loaded.
         """
-        if self.is_rtx:
-            if libraries:
-                raise UsageError(
-                    f"{self.title} has no plugins", why=f"{', '.join(libraries)} was given",
-                    fix="use --backend tensorrt, or an engine without plugins",
-                )  # fmt: skip
-            return
-        self.trt.init_libnvinfer_plugins(self.logger, "")
-        registry = self.trt.get_plugin_registry()
-        for library in libraries:
-            if registry.load_library(library) is None:
-                raise CaptureError(
-                    f"the plugin library {library} cannot be loaded",
-                    why="it is no library of TensorRT plugins, or needs another library that is not found",
-                    fix=f"ldd {library} lists what it needs; it must be built against {self.title}",
-                )
+        load_plugins(self.trt, self.title, self.logger, self.trt.get_plugin_registry, libraries, CaptureError)
 
     def deserialised(self, path: Path) -> tuple[Any, Any]:
         """The runtime and the engine of a file; the runtime must outlive the engine.
@@ -171,21 +149,6 @@ class Library(NamedTuple):
         if not started or _NO_DRIVER.search(" ".join(self.log.errors)):
             return MissingError(what, why=why, fix="it needs an NVIDIA GPU and driver: check it with nvidia-smi")
         return CaptureError(what, why=why, fix="build it again with this version, on this GPU")
-
-
-@functools.cache
-def _logger_class(trt: Any) -> Any:
-    class Logger(trt.ILogger):  # type: ignore[misc]
-        """Hands on what the library says."""
-
-        def __init__(self, log: Log) -> None:
-            trt.ILogger.__init__(self)
-            self._log = log
-
-        def log(self, severity: Any, message: str) -> None:
-            self._log.take(severity.name, message)
-
-    return Logger
 
 
 @functools.cache

@@ -37,6 +37,7 @@ from profiler.capture.workers.inference import make_inputs
 from profiler.capture.workers.tensorrt import clean, main, profiled
 from profiler.capture.workers.trt_runner import opened
 from profiler.capture.workers.trt_runtime import NAMES, RTX_NAMES
+from profiler.runtime import tensorrt_module
 from profiler.runtime.ort_session import SessionRequest
 from tests.fakes import fake_gpu
 from tests.fakes.fake_gpu import engine
@@ -624,7 +625,8 @@ def test_the_fake_library_has_just_the_names_that_are_held_against_the_real_ones
 
 
 def test_every_member_that_the_code_takes_of_the_module_is_on_the_list() -> None:
-    text = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (trt_runtime, trt_runner))
+    modules = (trt_runtime, trt_runner, tensorrt_module)
+    text = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in modules)
     known = {part for name in (*NAMES, *RTX_NAMES) for part in (name, name.partition(".")[0])}
     found = set(re.findall(r"\btrt\.([A-Za-z]\w*(?:\.[A-Z]+\b)?)", text))
     assert {"ILogger", "get_plugin_registry", "TensorLocation.HOST"} <= found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from profiler.engine.dialect import parse_version
+from profiler.runtime.tensorrt_module import parse_version
 from tests.fakes.other_versions import TENSORRT, asked_of, other_version, stub_libraries
 
 ASK = """
