@@ -13,10 +13,7 @@ import hashlib
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import tempfile
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -351,26 +348,17 @@ def _run_child(request: Request, product: Product, scratch: Path, say: Progress)
     request_file.write_bytes(msgspec.json.encode(request))
     command = child.command("profiler.engine._trt_build", str(request_file))
     environment = {**child.environment(), "TMPDIR": str(scratch), "TEMP": str(scratch)}
-    last: deque[str] = deque(maxlen=1)
-    with (
-        log_file.open("wb") as log,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace",
-            env=environment,
-        ) as worker,
-    ):  # fmt: skip
-        try:
-            assert worker.stdout is not None  # noqa: S101 - it was asked for
-            for line in worker.stdout:
-                last.append(line.strip())
-                say(line.rstrip())
-            code = worker.wait()
-        except BaseException:
-            worker.kill()
-            raise
+    last = "its start"
+
+    def heard(line: str) -> None:
+        nonlocal last
+        last = line.strip()
+        say(line)
+
+    code = child.run_telling(command, log_file, heard, environment)
     folder = Path(request.folder)
     result_file, failure_file = folder / RESULT_FILE, folder / FAILURE_FILE
-    why = "" if code == 0 else _death(code, log_file, last[-1] if last else "its start")
+    why = "" if code == 0 else _death(code, log_file, last)
     if result_file.is_file():
         result = msgspec.json.decode(result_file.read_bytes(), type=Result)
         if code == 0:
@@ -392,19 +380,15 @@ def _run_child(request: Request, product: Product, scratch: Path, say: Progress)
 
 
 def _death(code: int, log_file: Path, last: str) -> str:
-    if code == _KILLED:
-        ended = "it was killed (SIGKILL): out of memory, or by hand"
-    elif code < 0:
-        ended = f"it was ended by {signal.Signals(-code).name}"
-    else:
-        ended = f"exit code {code}"
     lines = [
         line.strip() for line in log_file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
     ]
     # faulthandler's stack is of our own code, and ends what the library said.
     own = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines))
     told = lines[max(own - 1, 0) : own]
-    return f"{ended}; the last it did was: {last}" + (f"; the last it said: {' '.join(told)}" if told else "")
+    return f"{child.exit_words(code)}; the last it did was: {last}" + (
+        f"; the last it said: {' '.join(told)}" if told else ""
+    )
 
 
 # --- engines that are kept ----------------------------------------------------------------------

@@ -200,8 +200,7 @@ def result_of(code: int, stdout: str, stderr: str, kind: type[T], *, what: str, 
     except msgspec.DecodeError:
         if why.startswith(("ModuleNotFoundError", "ImportError")):
             raise MissingError(what, why=why, fix=install) from None
-        ended = f"the process was ended by signal {-code}" if code < 0 else f"exit code {code}"
-        raise CaptureError(what, why=why or ended, fix=fix) from None
+        raise CaptureError(what, why=why or child.exit_words(code), fix=fix) from None
     error_type = MissingError if code == MissingError.exit_code else CaptureError
     reason = f"{failure.what}: {failure.why}" if failure.why else failure.what
     raise error_type(what, why=reason, fix=failure.fix or fix)

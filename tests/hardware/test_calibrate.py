@@ -197,7 +197,7 @@ def test_the_childs_failures_become_one_clear_error() -> None:
         read_result(0, "", "", what="w", fix="f")
     with pytest.raises(CaptureError, match="why: the last line"):
         read_result(1, "", "Traceback\nthe last line\n\n", what="w", fix="f")
-    with pytest.raises(CaptureError, match="signal 9"):
+    with pytest.raises(CaptureError, match="SIGKILL"):
         read_result(-9, "", "", what="w", fix="f")
     with pytest.raises(MissingError, match="onnxruntime"):
         read_result(1, "", "ModuleNotFoundError: No module named 'onnxruntime'", what="w", fix="f")

@@ -625,7 +625,7 @@ def test_the_childs_failures_become_one_clear_error() -> None:
         read(0, "", "")
     with pytest.raises(CaptureError, match="why: the last line"):
         read(1, "", "Traceback\nthe last line\n\n")
-    with pytest.raises(CaptureError, match="signal 11"):
+    with pytest.raises(CaptureError, match="SIGSEGV"):
         read(-11, "", "")
     with pytest.raises(MissingError, match="cuda"):
         read(1, "", "ModuleNotFoundError: No module named 'cuda'")
