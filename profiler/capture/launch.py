@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from profiler.base.errors import CaptureError, TrtprofError
-from profiler.capture.workers.inference import CAPTURE_FILE, ERROR_FILE, WorkerError
+from profiler.capture.workers.inference import CAPTURE_FILE, ERROR_FILE
 from profiler.runtime import child
 
 LOG_FILE = "worker.log"
@@ -50,7 +50,7 @@ def worker_error(scratch: str | Path) -> TrtprofError | None:
     failure = Path(scratch) / ERROR_FILE
     if not failure.is_file():
         return None
-    error = msgspec.json.decode(failure.read_bytes(), type=WorkerError)
+    error = msgspec.json.decode(failure.read_bytes(), type=child.Failure)
     raised: TrtprofError = CaptureError(error.what, why=error.why, fix=error.fix)
     raised.exit_code = error.exit_code
     return raised

@@ -30,7 +30,6 @@ from profiler.engine._trt_exchange import (
     PLAN_TEXT_FILE,
     RESULT_FILE,
     BuildOptions,
-    Failure,
     Precision,
     Request,
     Result,
@@ -64,8 +63,8 @@ _SIZE_AT, _VERSION_AT = slice(16, 24), slice(24, 28)
 _ERRORS: Mapping[int, type[TrtprofError]] = {kind.exit_code: kind for kind in (UsageError, MissingError, BuildError)}
 
 
-class BuiltEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine file and what is known of it.
+class BuiltEngine(Result, frozen=True, kw_only=True):
+    """An engine file and what is known of it; ``precision`` is None for one made elsewhere.
 
     Attributes:
         plan: The engine file.
@@ -73,11 +72,6 @@ class BuiltEngine(msgspec.Struct, frozen=True, kw_only=True):
             ``I/O Tensors:`` (``Bindings:`` before TensorRT 11); empty for an engine made elsewhere.
         layer_info: The inspector's JSON; empty where there is no driver to load the engine with.
         backend: ``tensorrt`` or ``tensorrt-rtx``.
-        versions: Version by package.
-        precision: How the precision came about; None for an engine made elsewhere.
-        build_ns: Time of parser and builder.
-        network_layers: Layers before the builder fused them.
-        warnings: Of the library and the converter, and what could not be had here.
         cached: Whether it was built by an earlier call.
     """
 
@@ -85,11 +79,6 @@ class BuiltEngine(msgspec.Struct, frozen=True, kw_only=True):
     plan_text: str
     layer_info: str
     backend: str
-    versions: dict[str, str]
-    precision: Precision | None
-    build_ns: int
-    network_layers: int
-    warnings: tuple[str, ...]
     cached: bool = False
 
 
@@ -203,9 +192,8 @@ _NOT_HERE = "the engine cannot be loaded here, so its layers are not known: no N
 
 def _loaded(path: Path, backend: str, result: Result, layer_info: str) -> BuiltEngine:
     return BuiltEngine(
-        plan=path, plan_text="", layer_info=layer_info, backend=backend, versions=result.versions, precision=None,
-        build_ns=0, network_layers=0, warnings=result.warnings,
-    )  # fmt: skip
+        **msgspec.structs.asdict(result), plan=path, plan_text="", layer_info=layer_info, backend=backend
+    )
 
 
 def precision_way(backend: str, version: str, *, strongly_typed: bool = False) -> Literal["builder flag", "converted"]:
@@ -367,7 +355,7 @@ def _run_child(request: Request, product: Product, scratch: Path, say: Progress)
         result_file.write_bytes(msgspec.json.encode(result))
         return result
     if failure_file.is_file():
-        failure = msgspec.json.decode(failure_file.read_bytes(), type=Failure)
+        failure = msgspec.json.decode(failure_file.read_bytes(), type=child.Failure)
         raise _ERRORS.get(failure.exit_code, BuildError)(failure.what, why=failure.why, fix=failure.fix)
     subject = Path(request.model or request.plan).name
     raise BuildError(
@@ -438,9 +426,8 @@ def _kept(folder: Path, backend: str, say: Progress) -> BuiltEngine | None:
         say(f"the engine kept in {folder} is damaged ({' '.join(str(error).split())}): building it again")
         return None
     return BuiltEngine(
-        plan=plan, plan_text=_text(folder / PLAN_TEXT_FILE), layer_info=_text(folder / LAYER_INFO_FILE),
-        backend=backend, versions=result.versions, precision=result.precision, build_ns=result.build_ns,
-        network_layers=result.network_layers, warnings=result.warnings, cached=True,
+        **msgspec.structs.asdict(result), plan=plan, plan_text=_text(folder / PLAN_TEXT_FILE),
+        layer_info=_text(folder / LAYER_INFO_FILE), backend=backend, cached=True,
     )  # fmt: skip
 
 

@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
+from profiler.base.errors import CaptureError, TrtprofError
+
 
 def command(module: str, *arguments: str) -> list[str]:
     """The command that runs a module of this package.
@@ -65,6 +69,20 @@ def run_telling(command: Sequence[str], log: Path, say: Callable[[str], None], e
         except BaseException:
             process.kill()
             raise
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error on its way from a child to its parent."""
+
+    exit_code: int = CaptureError.exit_code
+    what: str
+    why: str
+    fix: str
+
+    @classmethod
+    def of(cls, error: TrtprofError) -> Failure:
+        """The error as it travels."""
+        return cls(exit_code=error.exit_code, what=error.what, why=error.why, fix=error.fix)
 
 
 def exit_words(code: int) -> str:
