@@ -34,7 +34,6 @@ from profiler.engine._trt_exchange import (
     PLAN_TEXT_FILE,
     RESULT_FILE,
     BuildOptions,
-    Failure,
     Precision,
     Request,
     Result,
@@ -108,8 +107,7 @@ def main(argv: list[str]) -> int:
         try:
             result = _run(request, folder, _sayer(out))
         except TrtprofError as error:
-            failure = Failure(exit_code=error.exit_code, what=error.what, why=error.why, fix=error.fix)
-            (folder / FAILURE_FILE).write_bytes(msgspec.json.encode(failure))
+            (folder / FAILURE_FILE).write_bytes(msgspec.json.encode(child.Failure.of(error)))
             return error.exit_code
         _write_result(folder, result)
     return 0

@@ -25,6 +25,8 @@ class Headline(NamedTuple):
     """Attainable over measured latency."""
     unpriced: int
     """Layers without an estimate, which the sums leave out."""
+    unpriced_share: float
+    """Their share of the time of all layers."""
 
 
 def headline(run: Run) -> Headline:
@@ -36,12 +38,15 @@ def headline(run: Run) -> Headline:
     working = [layer for layer in run.layers if layer.role in ("compute", "control")]
     priced = [layer for layer in working if layer.attainable_ns is not None]
     unpriced = [layer for layer in working if layer.attainable_ns is None or layer.lost_ns is None]
+    unpriced_ns = sum(layer.measured_ns for layer in unpriced)
+    layers_ns = sum(layer.measured_ns for layer in run.layers)
+    share = unpriced_ns / layers_ns if layers_ns else 0.0
     if not priced:
-        return Headline(None, None, None, len(unpriced))
+        return Headline(None, None, None, len(unpriced), share)
     attainable = sum(layer.attainable_ns or 0 for layer in priced)
     ideal = sum(layer.ideal_ns or 0 for layer in priced)
     of_roof = attainable / run.latency.median_ns if run.latency.median_ns else None
-    return Headline(attainable, ideal, of_roof, len(unpriced))
+    return Headline(attainable, ideal, of_roof, len(unpriced), share)
 
 
 def time_of(run: Run) -> str:

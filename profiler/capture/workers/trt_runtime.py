@@ -1,7 +1,7 @@
 """TensorRT where it runs engines: the library, its plugins and its messages, in one way from 8.6 to 11 and for RTX.
 
-How it builds them, where versions differ, is the matter of the engine stage. `NAMES` lists every name that running
-takes from the module; a test holds the list against the real bindings of each version.
+How it builds them, where versions differ, is the matter of the engine stage. The tests list every name that running
+takes from the module, and hold the list against the real bindings of each version.
 """
 
 from __future__ import annotations
@@ -15,26 +15,6 @@ from typing import Any, NamedTuple
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.runtime.tensorrt_module import imported, load_plugins, logger, product_of
 
-NAMES = (
-    "DataType", "ICudaEngine.create_execution_context", "ICudaEngine.get_tensor_components_per_element",
-    "ICudaEngine.get_tensor_dtype", "ICudaEngine.get_tensor_location", "ICudaEngine.get_tensor_mode",
-    "ICudaEngine.get_tensor_name", "ICudaEngine.get_tensor_profile_shape", "ICudaEngine.get_tensor_shape",
-    "ICudaEngine.get_tensor_vectorized_dim", "ICudaEngine.num_aux_streams", "ICudaEngine.num_io_tensors",
-    "ICudaEngine.num_optimization_profiles", "ICudaEngine.profiling_verbosity", "IExecutionContext.execute_async_v3",
-    "IExecutionContext.get_tensor_shape", "IExecutionContext.infer_shapes", "IExecutionContext.nvtx_verbosity",
-    "IExecutionContext.set_input_shape", "IExecutionContext.set_optimization_profile_async",
-    "IExecutionContext.set_output_allocator", "IExecutionContext.set_tensor_address", "ILogger.__init__",
-    "IOutputAllocator.__init__", "IPluginRegistry.load_library", "ProfilingVerbosity.DETAILED",
-    "ProfilingVerbosity.LAYER_NAMES_ONLY", "ProfilingVerbosity.NONE", "Runtime.deserialize_cuda_engine",
-    "TensorIOMode.INPUT", "TensorLocation.HOST", "get_plugin_registry", "init_libnvinfer_plugins",
-)  # fmt: skip
-"""Of all versions."""
-RTX_NAMES = (
-    "DynamicShapesKernelSpecializationStrategy.EAGER",
-    "ICudaEngine.create_runtime_config",
-    "IRuntimeConfig.dynamic_shapes_kernel_specialization_strategy",
-)
-"""Of TensorRT-RTX alone."""
 DTYPES = {
     "FLOAT": "fp32", "HALF": "fp16", "BF16": "bf16", "FP8": "fp8e4m3fn", "FP4": "fp4e2m1", "E8M0": "fp8e8m0",
     "INT64": "int64", "INT32": "int32", "INT8": "int8", "INT4": "int4", "UINT8": "uint8", "BOOL": "bool",
