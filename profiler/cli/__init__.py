@@ -84,7 +84,7 @@ def load_commands() -> None:
 
 def main() -> None:
     """Entry point of the ``trtprof`` command."""
-    gc.set_threshold(300000)  # what is imported stays: at 700 it is searched for cycles a hundred times, in 0.1 s
+    gc.set_threshold(300_000)  # what is imported stays: at 700 it is searched for cycles a hundred times, in 0.1 s
     try:
         load_commands()
         app()
