@@ -26,10 +26,10 @@ from profiler.flows.op_sweep import parse_options, sweep_op
 from profiler.flows.options import RunOptions
 from profiler.flows.predict import predict
 from profiler.flows.predict.groups import Settings
-from profiler.flows.report import analysed, encode, save_report
+from profiler.flows.report import analysed, save_report
 from profiler.flows.run import execute
 from profiler.hardware import gpus
-from profiler.report import render
+from profiler.report import encode, render
 from profiler.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -43,20 +43,8 @@ def case_of(folder: RunFolder) -> Case:
 
 def save_report(folder: RunFolder, run: Run) -> None:
     """Write the document and the page of a finished run into its folder; its tags are kept beside them."""
+    from profiler.report import render
+
     run = msgspec.structs.replace(run, tags=())
     folder.write_bytes(run_folder.REPORT, render(run, "json").encode())
     folder.write_bytes(run_folder.PAGE, render(run, "html").encode())
-
-
-def render(run: Run, format_name: str, **options: object) -> str:
-    """A run in one of the report formats; see `profiler.report`."""
-    from profiler import report
-
-    return report.get(format_name).render(run, report.ReportOptions(**options))  # type: ignore[arg-type]
-
-
-def encode(run: Run, format_name: str, **options: object) -> bytes:
-    """The same as bytes, for formats that are no text as well."""
-    from profiler import report
-
-    return report.get(format_name).encode(run, report.ReportOptions(**options))  # type: ignore[arg-type]

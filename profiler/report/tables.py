@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, Literal, NamedTuple
 
 from profiler.base.errors import UsageError
@@ -22,7 +22,6 @@ from profiler.base.records import (
     GpuSheet,
     Inspection,
     OpSweep,
-    OpSweepTime,
     PlanTensor,
     PredictedLayer,
     Prediction,
@@ -99,15 +98,29 @@ def table_of(name: str, record: type[Record] = Run) -> Table:
 
 
 class _Field(NamedTuple):
-    """A column, and what it shows of an item of the table; by default the field of its name."""
+    """A column, and what it shows of an item of the table."""
 
     column: Column
     of: Callable[[Any], Any]
 
 
+def _of(path: str) -> Callable[[Any], Any]:
+    """What an item has at a path of fields, the last but one of which may not be there."""
+    inner, _, name = path.rpartition(".")
+    if not inner:
+        return attrgetter(name)
+    get = attrgetter(inner)
+
+    def of(item: Any) -> Any:
+        found = get(item)
+        return None if found is None else getattr(found, name)
+
+    return of
+
+
 def _field(name: str, type_: Literal["str", "int", "float", "bool", "list"], unit: str, kind: Kind, meaning: str,
            of: str | Callable[[Any], Any] = "") -> _Field:  # fmt: skip
-    return _Field(Column(name, type_, unit, kind, meaning), attrgetter(of or name) if isinstance(of, str) else of)
+    return _Field(Column(name, type_, unit, kind, meaning), _of(of or name) if isinstance(of, str) else of)
 
 
 def _text(name: str, meaning: str, kind: Kind = "name", of: str | Callable[[Any], Any] = "") -> _Field:
@@ -134,31 +147,35 @@ def _share(name: str, kind: Kind, meaning: str, of: str | Callable[[Any], Any] =
     return _number(name, kind, meaning, "1", of)
 
 
-Items = Callable[[Any], Iterable[Any]]
+def _table(
+    name: str,
+    meaning: str,
+    items: Callable[[Any], Iterable[Any]],
+    *fields: _Field,
+    record: type[Record] = Run,
+    swept: Callable[[Any], Iterable[_Field]] = lambda _: (),
+    plain: bool = False,
+) -> None:
+    """Add a table.
 
+    Args:
+        name: What it is called.
+        meaning: What a row is.
+        items: Gives what the rows are of, of a ``plain`` table the rows.
+        fields: Its columns.
+        record: What it is a table of.
+        swept: Gives the columns that depend on the record; they come first.
+        plain: Whether the items are rows already.
+    """
 
-def _table(record: type[Record], name: str, meaning: str, *fields: _Field) -> Callable[[Items], Items]:
-    """Decorator of a function that gives what the rows are of."""
+    def columns(found: Any) -> tuple[Column, ...]:
+        return tuple(field.column for field in (*swept(found), *fields))
 
-    def add(items: Items) -> Items:
-        columns = tuple(field.column for field in fields)
+    def rows(found: Any) -> Iterator[tuple[Cell, ...]]:
+        made = [field.of for field in (*swept(found), *fields)]
+        return (tuple(item) if plain else tuple(of(item) for of in made) for item in items(found))
 
-        def rows(found: Any) -> Iterator[tuple[Cell, ...]]:
-            for item in items(found):
-                yield tuple(field.of(item) for field in fields)
-
-        _TABLES.setdefault(record, {})[name] = Table(name, meaning, lambda _: columns, rows)
-        return items
-
-    return add
-
-
-def _of_work(prefix: str, names: str) -> tuple[_Field, ...]:
-    """Counts of the work of an item, which may be unknown."""
-    return tuple(
-        _count(each, "estimate", _WORK[each], "B" if each.startswith("bytes") else "FLOP", _known(prefix, each))
-        for each in names.split()
-    )
+    _TABLES.setdefault(record, {})[name] = Table(name, meaning, columns, rows)
 
 
 _WORK = {
@@ -171,67 +188,61 @@ _WORK = {
     "bytes_written": "for others",
     "bytes_parameters": "of those read: constant weights",
 }
-_UNITS = "tensor_flops vector_flops special_flops"
-_BYTES = "bytes_read bytes_written bytes_parameters"
 
 
-def _known(path: str, name: str) -> Callable[[Any], Any]:
-    """A field of a record that may not be there."""
-    inner = attrgetter(path)
-
-    def of(item: Any) -> Any:
-        found = inner(item)
-        return None if found is None else getattr(found, name)
-
-    return of
+def _of_work(path: str, *, sums: bool = False) -> Iterator[_Field]:
+    """Counts of the work of an item, which may be unknown; with the sums of them."""
+    for each, meaning in list(_WORK.items())[0 if sums else 2 :]:
+        yield _count(each, "estimate", meaning, "B" if each.startswith("bytes") else "FLOP", f"{path}.{each}")
 
 
-def _first(*fields: _Field) -> tuple[_Field, ...]:
-    """Fields of the first of two things that a row is about."""
-    return tuple(_Field(field.column, _inside(field.of, 0)) for field in fields)
+def _exactness(path: str, bound: str = "or a bound") -> tuple[_Field, ...]:
+    return (
+        _text("work_bound", f"whether the work is exact, {bound}", of=f"{path}.bound"),
+        _text("work_note", "why it is a bound", of=f"{path}.note"),
+    )
 
 
-def _second(*fields: _Field) -> tuple[_Field, ...]:
-    return tuple(_Field(field.column, _inside(field.of, 1)) for field in fields)
+def _part(place: int, *fields: _Field) -> tuple[_Field, ...]:
+    """Fields of one of the things that a row is about, which may not be there."""
+    return tuple(_Field(field.column, _inside(field.of, place)) for field in fields)
 
 
 def _inside(of: Callable[[Any], Any], place: int) -> Callable[[Any], Any]:
-    return lambda item: of(item[place])
+    return lambda item: None if item[place] is None else of(item[place])
 
 
-@_table(
-    Run,
+_table(
     "layers",
     "a layer of the engine, ranked by time lost",
-    _count("rank", "name", "place by time lost, 1 for the largest loss", of=lambda item: item[0]),
-    *_second(
-            _text("name", "of the layer"),
-            _text("op_type", "what the backend calls its kind"),
-            _text("role", "compute, layout, control, ..."),
-            _list("nodes", "ONNX nodes that it computes"),
-            _ns("measured_ns", "fact", "median time of one inference"),
-            _ns("ideal_ns", "estimate", "least time at the best ceilings of the device"),
-            _ns("attainable_ns", "estimate", "least time at the ceilings of this run"),
-            _ns("lost_ns", "estimate", "measured less attainable; negative where it was faster than the estimate"),
-            _text("bound", "what its time is bounded by", "estimate"),
-            _text("runner_up", "the bound that comes next", "estimate"),
-            _count("flops", "estimate", "work", "FLOP"),
-            _count("bytes", "estimate", "bytes that it must move", "B"),
-            _text("dtype", "what is multiplied, or computed with"),
-            _text("shapes", "of its tensors, in words"),
-            _text("match", "how surely it was led to its nodes: exact, inferred, none"),
-            _text("reason", "the evidence for that"),
-            _field("constant", "bool", "", "name", "its inputs are all constants, yet it runs on every inference"),
-            _list("kernels", "that it launches", of=lambda layer: tuple(match.kernel for match in layer.kernels)),
-            _count("launches", "fact", "of its kernels, in all profiled inferences",
-                   of=lambda layer: sum(match.count for match in layer.kernels)),
-            *_of_work("work", f"{_UNITS} {_BYTES}"),
-            _text("work_bound", "whether the work is exact, or an upper or lower bound", of=_known("work", "bound")),
-            _text("work_note", "why it is a bound", of=_known("work", "note")),
+    lambda run: enumerate(run.layers, 1),
+    _count("rank", "name", "place by time lost, 1 for the largest loss", of=itemgetter(0)),
+    *_part(
+        1,
+        _text("name", "of the layer"),
+        _text("op_type", "what the backend calls its kind"),
+        _text("role", "compute, layout, control, ..."),
+        _list("nodes", "ONNX nodes that it computes"),
+        _ns("measured_ns", "fact", "median time of one inference"),
+        _ns("ideal_ns", "estimate", "least time at the best ceilings of the device"),
+        _ns("attainable_ns", "estimate", "least time at the ceilings of this run"),
+        _ns("lost_ns", "estimate", "measured less attainable; negative where it was faster than the estimate"),
+        _text("bound", "what its time is bounded by", "estimate"),
+        _text("runner_up", "the bound that comes next", "estimate"),
+        _count("flops", "estimate", "work", "FLOP"),
+        _count("bytes", "estimate", "bytes that it must move", "B"),
+        _text("dtype", "what is multiplied, or computed with"),
+        _text("shapes", "of its tensors, in words"),
+        _text("match", "how surely it was led to its nodes: exact, inferred, none"),
+        _text("reason", "the evidence for that"),
+        _field("constant", "bool", "", "name", "its inputs are all constants, yet it runs on every inference"),
+        _list("kernels", "that it launches", of=lambda layer: tuple(match.kernel for match in layer.kernels)),
+        _count("launches", "fact", "of its kernels, in all profiled inferences",
+               of=lambda layer: sum(match.count for match in layer.kernels)),
+        *_of_work("work"),
+        *_exactness("work", "or an upper or lower bound"),
     ),
 )  # fmt: skip
-def _layers(run: Run) -> Iterable[Any]:
-    return enumerate(run.layers, 1)
 
 
 def _launch(name: str) -> Callable[[Any], Any]:
@@ -239,10 +250,10 @@ def _launch(name: str) -> Callable[[Any], Any]:
     return lambda match: getattr(match, name) if match.blocks else None
 
 
-@_table(
-    Run,
+_table(
     "kernels",
     "the kernels of one name in one layer, layers by time lost; those of no layer last",
+    lambda run: (*(match for layer in run.layers for match in layer.kernels), *run.kernels_unattributed),
     _text("layer", "that launches it; unknown where it was led to none"),
     _text("kernel", "its name"),
     _count("count", "fact", "launches in all profiled inferences"),
@@ -256,14 +267,10 @@ def _launch(name: str) -> Callable[[Any], Any]:
     _count("registers", "fact", "of a thread", of=_launch("registers")),
     _count("shared_bytes", "fact", "shared memory of a block", "B", of=_launch("shared_bytes")),
 )  # fmt: skip
-def _kernels(run: Run) -> Iterable[Any]:
-    return (*(match for layer in run.layers for match in layer.kernels), *run.kernels_unattributed)
-
-
-@_table(
-    Run,
+_table(
     "nodes",
     "a node of the ONNX model, in graph order; time belongs to layers and is never split over nodes",
+    lambda run: run.nodes,
     _text("name", "of the node"),
     _text("op_type", "of the node"),
     _text("graph", "path of the subgraph that holds it, empty for the main graph"),
@@ -273,30 +280,23 @@ def _kernels(run: Run) -> Iterable[Any]:
     _count("bytes", "estimate", "bytes that it must move on its own", "B"),
     _text("reason", "why that became of it"),
 )
-def _nodes(run: Run) -> Iterable[Any]:
-    return run.nodes
-
-
-@_table(
-    Run,
+_table(
     "ledger",
     "a step from ideal to the measured latency; the steps sum to it",
-    _count("step", "name", "from 1", of=lambda item: item[0]),
-    *_second(
+    lambda run: enumerate(run.ledger, 1),
+    _count("step", "name", "from 1", of=itemgetter(0)),
+    *_part(
+        1,
         _text("cause", "of the step"),
         _ns("ns", "mixed", "of the step"),
         _text("kind", "whether ns is a fact, an estimate, or the remainder"),
         _text("meaning", "in words"),
     ),
 )
-def _ledger(run: Run) -> Iterable[Any]:
-    return enumerate(run.ledger, 1)
-
-
-@_table(
-    Run,
+_table(
     "findings",
     "a likely cause, or a doubt about the measurement",
+    lambda run: run.findings,
     _text("code", "of the rule: `trtprof rules CODE` explains it"),
     _text("title", "of the rule", "hypothesis"),
     _text("severity", "info, warning, critical"),
@@ -308,14 +308,10 @@ def _ledger(run: Run) -> Iterable[Any]:
     _text("try", "the remedy", "hypothesis", of="try_"),
     _list("layers", "where time is claimed"),
 )
-def _findings(run: Run) -> Iterable[Any]:
-    return run.findings
-
-
-@_table(
-    Run,
+_table(
     "plugins",
     "a layer for which a hand-written kernel was weighed, most net gain first; times are of one inference",
+    lambda run: run.candidates,
     _text("layer", "to be replaced"),
     _list("nodes", "ONNX nodes that it computes"),
     _text("kernel", "that it launches now"),
@@ -334,25 +330,23 @@ def _findings(run: Run) -> Iterable[Any]:
     _list("ladder", "cheaper fixes to try first, each with its command", "hypothesis",
           of=lambda one: tuple(f"{step.what}: {step.command}" for step in one.ladder)),
 )  # fmt: skip
-def _plugins(run: Run) -> Iterable[Any]:
-    return run.candidates
 
 
-class _Event(NamedTuple):
-    iteration: int
-    lane: str
-    kind: str
-    depth: int
-    layer: str | None
-    name: str
-    start_ns: int
-    dur_ns: int
+def _timeline(run: Run) -> Iterator[Any]:
+    found = run.timeline
+    if found is None:
+        return
+    columns = zip(found.lane, found.layer, found.name, found.start_ns, found.dur_ns, strict=True)
+    for at, layer, name, start_ns, dur_ns in columns:
+        lane = found.lanes[at]
+        owner = found.layers[layer] if layer >= 0 else None
+        yield found.iteration, lane.name, lane.kind, lane.depth, owner, found.names[name], start_ns, dur_ns
 
 
-@_table(
-    Run,
+_table(
     "timeline",
     "an event of one inference as captured, by its start; no row where nobody saw when kernels ran",
+    _timeline,
     _count("iteration", "name", "which of the profiled inferences it is"),
     _text("lane", "where it ran: a stream, a thread"),
     _text("kind", "of the lane: kernels, copies, host"),
@@ -361,47 +355,33 @@ class _Event(NamedTuple):
     _text("name", "of the kernel, the copy, the call"),
     _ns("start_ns", "fact", "from the first event on"),
     _ns("dur_ns", "fact", "as captured, the profiler's own time included"),
+    plain=True,
 )
-def _timeline(run: Run) -> Iterable[Any]:
-    found = run.timeline
-    if found is None:
-        return
-    columns = zip(found.lane, found.layer, found.name, found.start_ns, found.dur_ns, strict=True)
-    for at, layer, name, start_ns, dur_ns in columns:
-        lane = found.lanes[at]
-        owner = found.layers[layer] if layer >= 0 else None
-        yield _Event(found.iteration, lane.name, lane.kind, lane.depth, owner, found.names[name], start_ns, dur_ns)
 
 
-class _Edge(NamedTuple):
-    layer_from: str
-    layer_to: str
-    tensor: str
-    nbytes: int | None
-
-
-@_table(
-    Run,
-    "edges",
-    "a tensor that one layer writes and another reads; no row where neither a plan nor a model tells",
-    _text("layer_from", "that writes it"),
-    _text("layer_to", "that reads it"),
-    _text("tensor", "its name"),
-    _count("nbytes", "estimate", "its size", "B"),
-)
-def _edges(run: Run) -> Iterable[Any]:
+def _edges(run: Run) -> Iterator[Any]:
     graph = run.graph
     if graph is None:
         return
     columns = zip(graph.layer_from, graph.layer_to, graph.tensor, graph.nbytes, strict=True)
     for source, target, tensor, nbytes in columns:
-        yield _Edge(graph.layers[source], graph.layers[target], tensor, None if nbytes < 0 else nbytes)
+        yield graph.layers[source], graph.layers[target], tensor, None if nbytes < 0 else nbytes
 
 
-@_table(
-    Run,
+_table(
+    "edges",
+    "a tensor that one layer writes and another reads; no row where neither a plan nor a model tells",
+    _edges,
+    _text("layer_from", "that writes it"),
+    _text("layer_to", "that reads it"),
+    _text("tensor", "its name"),
+    _count("nbytes", "estimate", "its size", "B"),
+    plain=True,
+)
+_table(
     "fusions",
     "a fusion of a TensorRT engine that did not happen, that which would save most first",
+    lambda run: run.plan.edges if run.plan is not None else (),
     _text("tensor", "that goes through memory"),
     _text("maker", "the layer that writes it"),
     _list("readers", "the layers that read it"),
@@ -411,14 +391,10 @@ def _edges(run: Run) -> Iterable[Any]:
     _count("bytes", "estimate", "written once and read by every reader", "B"),
     _ns("saved_ns", "estimate", "what the layers would take less as one"),
 )
-def _fusions(run: Run) -> Iterable[Any]:
-    return run.plan.edges if run.plan is not None else ()
-
-
-@_table(
-    Run,
+_table(
     "reformats",
     "a layer of a TensorRT engine that only brings a tensor into another dtype, order or padding",
+    lambda run: run.plan.reformats if run.plan is not None else (),
     _text("layer", "its name"),
     _text("origin", "why it is there"),
     _text("serves", "the layer or binding that it is made for"),
@@ -426,16 +402,13 @@ def _fusions(run: Run) -> Iterable[Any]:
     _count("bytes", "estimate", "that it moves", "B"),
     _ns("ns", "fact", "median time of one inference"),
 )
-def _reformats(run: Run) -> Iterable[Any]:
-    return run.plan.reformats if run.plan is not None else ()
-
-
-@_table(
-    Run,
+_table(
     "counters",
     "a prediction about a layer held against hardware counters",
-    _text("layer", "whose kernels were counted", of=lambda item: item[0]),
-    *_second(
+    lambda run: ((one.layer, check) for one in run.confirmations for check in one.checks),
+    _text("layer", "whose kernels were counted", of=itemgetter(0)),
+    *_part(
+        1,
         _text("what", "DRAM bytes, FLOP, math unit"),
         _text("verdict", "confirmed, refuted, not told"),
         _number("predicted_low", "estimate", "in B or FLOP; of the math unit 1 for tensor cores"),
@@ -445,14 +418,10 @@ def _reformats(run: Run) -> Iterable[Any]:
         _text("reason", "in words, with the numbers", "mixed"),
     ),
 )
-def _counters(run: Run) -> Iterable[Any]:
-    return ((one.layer, check) for one in run.confirmations for check in one.checks)
-
-
-@_table(
-    Run,
+_table(
     "unsupported",
     "ops without a cost function: what they need is unknown, not 0",
+    lambda run: run.unsupported,
     _text("domain", "empty for ai.onnx"),
     _text("op_type", "the op"),
     _count("count", "fact", "nodes or layers of it"),
@@ -460,18 +429,16 @@ def _counters(run: Run) -> Iterable[Any]:
     _share("share", "fact", "of the kernel time, 0 to 1"),
     _text("reason", "in words"),
 )
-def _unsupported(run: Run) -> Iterable[Any]:
-    return run.unsupported
 
 
 def _doubts(run: Run) -> int:
     return sum(one.kind == "trust" for one in run.findings)
 
 
-@_table(
-    Run,
+_table(
     "run",
     "the run itself: one row, to stack with those of other runs",
+    lambda run: (run,),
     _text("model", "its name", of="model.name"),
     _text("model_sha256", "digest of the .onnx file", of=lambda run: run.model.sha256 or None),
     _text("backend", "that ran it", of="backend.name"),
@@ -496,10 +463,6 @@ def _doubts(run: Run) -> int:
     _count("doubts", "name", "findings about the measurement", of=_doubts),
     _text("verdict", "in words", "mixed"),
 )  # fmt: skip
-def _run(run: Run) -> Iterable[Any]:
-    return (run,)
-
-
 TABLES = tables_of(Run)
 """All tables of a run by name."""
 
@@ -507,10 +470,16 @@ TABLES = tables_of(Run)
 # --- other documents ------------------------------------------------------------------------
 
 
-@_table(
-    EnginePlan,
+def _plan_layers(plan: EnginePlan) -> Iterator[Any]:
+    for index, (matched, work) in enumerate(zip(plan.layers, plan.works, strict=True)):
+        types = tuple(plan.op_types.get(node, "") for node in matched.nodes)
+        yield _PlanLayer(index, matched, matched.layer, work, types)
+
+
+_table(
     "layers",
     "a layer of the engine, in execution order",
+    _plan_layers,
     _count("index", "name", "its place", of="place"),
     _text("name", "of the layer", of="layer.name"),
     _text("kind", "what the engine calls it", of="layer.kind"),
@@ -522,19 +491,15 @@ TABLES = tables_of(Run)
     _text("match", "how surely it was led to its nodes", of="matched.match"),
     _text("reason", "the evidence for that", of="matched.reason"),
     _text("dtype", "what it computes with", of=lambda item: precision(item.matched, item.work).replace("unknown", "")),
-    *_of_work("work", f"{_UNITS} {_BYTES}"),
-    _text("work_bound", "whether the work is exact, or a bound", of=_known("work", "bound")),
-    _text("work_note", "why it is a bound", of=_known("work", "note")),
+    *_of_work("work"),
+    *_exactness("work"),
     _list("inputs", "its tensors", of=lambda item: tuple(map(_tensor, item.layer.inputs))),
     _list("outputs", "its tensors", of=lambda item: tuple(map(_tensor, item.layer.outputs))),
     *(_text(each, "as the plan has it", of=f"layer.{each}") for each in ("tactic", "stream", "profile")),
     _text("serves", "of a reformat: the layer that it is made for", of="layer.serves"),
     _text("origin", "of a reformat: why it is there", of="layer.origin"),
+    record=EnginePlan,
 )
-def _plan_layers(plan: EnginePlan) -> Iterable[Any]:
-    for index, (matched, work) in enumerate(zip(plan.layers, plan.works, strict=True)):
-        types = tuple(plan.op_types.get(node, "") for node in matched.nodes)
-        yield _PlanLayer(index, matched, matched.layer, work, types)
 
 
 class _PlanLayer(NamedTuple):
@@ -556,13 +521,25 @@ def _term(name: str) -> Callable[[Any], Any]:
     return lambda layer: None if layer.estimate is None else layer.estimate.terms.get(name)
 
 
-@_table(
-    Prediction,
+def _shortness(layer: PredictedLayer) -> int:
+    # What has no price comes last.
+    return 1 if layer.estimate is None else -layer.estimate.attainable_ns * layer.repeats
+
+
+def _predicted(found: Prediction) -> Iterator[Any]:
+    for gpu in found.gpus:
+        ordered = sorted(gpu.layers, key=_shortness)
+        yield from ((gpu, layer, rank) for rank, layer in enumerate(ordered, 1))
+
+
+_table(
     "layers",
     "a layer on a GPU, longest first; times are of one of its repeats",
+    _predicted,
     _text("gpu", "its slug", of=lambda item: item[0].gpu),
-    _count("rank", "name", "place by time", of=lambda item: item[2]),
-    *_second(
+    _count("rank", "name", "place by time", of=itemgetter(2)),
+    *_part(
+        1,
         _text("name", "of the layer"),
         _text("op_type", "types of its nodes"),
         _text("rule", "by which they are one layer"),
@@ -570,55 +547,45 @@ def _term(name: str) -> Callable[[Any], Any]:
         _list("nodes", "ONNX nodes that it computes"),
         _count("repeats", "estimate", "in an inference"),
         *(
-            _field(each, "int", "ns", "estimate", "of one", _known("estimate", each))
+            _field(each, "int", "ns", "estimate", "of one", f"estimate.{each}")
             for each in ("attainable_ns", "roofline_ns", "ideal_ns")
         ),
-        _text("bound", "what its time is bounded by", "estimate", _known("estimate", "bound")),
-        _text("runner_up", "the bound that comes next", "estimate", _known("estimate", "runner_up")),
+        _text("bound", "what its time is bounded by", "estimate", "estimate.bound"),
+        _text("runner_up", "the bound that comes next", "estimate", "estimate.runner_up"),
         *(_ns(f"{term}_ns", "estimate", "what that unit alone would take", _term(term)) for term in _TERMS),
-        _count("dram_bytes", "estimate", "that cross to DRAM", "B", _known("estimate", "dram_bytes")),
-        _count("cache_bytes", "estimate", "that the cache keeps", "B", _known("estimate", "cache_bytes")),
-        *_of_work("work", f"{_UNITS} {_BYTES}"),
-        _text("dtype", "what is multiplied, or computed with", of=_known("work", "dtype")),
-        _text("work_bound", "whether the work is exact, or a bound", of=_known("work", "bound")),
+        _count("dram_bytes", "estimate", "that cross to DRAM", "B", "estimate.dram_bytes"),
+        _count("cache_bytes", "estimate", "that the cache keeps", "B", "estimate.cache_bytes"),
+        *_of_work("work"),
+        _text("dtype", "what is multiplied, or computed with", of="work.dtype"),
+        _text("work_bound", "whether the work is exact, or a bound", of="work.bound"),
         _text("shapes", "of its tensors, in words"),
         _text("reason", "why it has no price"),
         _text("kind", "of a built engine: what it calls the layer"),
         _text("role", "of a built engine: compute, layout, control, ..."),
         _text("match", "of a built engine: how surely it was led to its nodes"),
     ),
+    record=Prediction,
 )
-def _predicted(found: Prediction) -> Iterable[Any]:
-    for gpu in found.gpus:
-        ordered = sorted(gpu.layers, key=lambda layer: (layer.estimate is None, -_whole_ns(layer)))
-        yield from ((gpu, layer, rank) for rank, layer in enumerate(ordered, 1))
 
 
-def _whole_ns(layer: PredictedLayer) -> int:
-    return 0 if layer.estimate is None else layer.estimate.attainable_ns * layer.repeats
-
-
-@_table(
-    Inspection,
+_table(
     "ops",
     "all nodes of one op type",
+    lambda found: found.ops,
     _text("domain", "empty for ai.onnx"),
     _text("op_type", "the op"),
     _count("count", "fact", "nodes of it"),
-    *_of_work("work", f"macs flops {_UNITS} {_BYTES}"),
-    _text("work_bound", "whether the work is exact, or a bound", of="work.bound"),
-    _text("work_note", "why it is a bound", of="work.note"),
+    *_of_work("work", sums=True),
+    *_exactness("work"),
+    record=Inspection,
 )
-def _ops(found: Inspection) -> Iterable[Any]:
-    return found.ops
-
-
-@_table(
-    CeilingsDocument,
+_table(
     "measurements",
     "a ceiling that was measured",
-    *_first(_text("name", "of the ceiling", of=str)),
-    *_second(
+    lambda found: found.ceilings.measurements.items(),
+    *_part(0, _text("name", "of the ceiling", of=str)),
+    *_part(
+        1,
         _number("value", "fact", "in its unit"),
         _text("unit", "of the value"),
         _share("spread", "fact", "of the repeats"),
@@ -626,19 +593,19 @@ def _ops(found: Inspection) -> Iterable[Any]:
         _count("threads", "fact", "that it was reached with"),
         _text("what", "reached it"),
     ),
+    record=CeilingsDocument,
 )
-def _measured(found: CeilingsDocument) -> Iterable[Any]:
-    return found.ceilings.measurements.items()
-
-
-@_table(
-    Comparisons,
+_table(
     "parts",
     "a part of the model in two runs, largest difference first",
-    *_first(
-        _text("before", "label of that run", of="before.label"), _text("after", "label of that run", of="after.label")
+    lambda found: ((one, part) for one in found.comparisons for part in one.regions),
+    *_part(
+        0,
+        _text("before", "label of that run", of="before.label"),
+        _text("after", "label of that run", of="after.label"),
     ),
-    *_second(
+    *_part(
+        1,
         _text("op_types", "of its nodes"),
         _text("name", "of the part"),
         _ns("before_ns", "fact", "its time before"),
@@ -647,25 +614,11 @@ def _measured(found: CeilingsDocument) -> Iterable[Any]:
         _text("answer", "whether that is significant"),
         _text("match", "on which sides it is"),
     ),
+    record=Comparisons,
 )
-def _parts(found: Comparisons) -> Iterable[Any]:
-    return ((one, part) for one in found.comparisons for part in one.regions)
 
 
 # --- sweeps, whose columns are what was swept ------------------------------------------------
-
-
-def _add(
-    record: type[Record], name: str, meaning: str, fields: Callable[[Any], Iterable[_Field]], items: Items
-) -> None:
-    def rows(found: Any) -> Iterator[tuple[Cell, ...]]:
-        made = [field.of for field in fields(found)]
-        for item in items(found):
-            yield tuple(of(item) for of in made)
-
-    _TABLES.setdefault(record, {})[name] = Table(
-        name, meaning, lambda found: tuple(field.column for field in fields(found)), rows
-    )
 
 
 def _of_dim(name: str, values: Iterable[Any]) -> _Field:
@@ -674,52 +627,45 @@ def _of_dim(name: str, values: Iterable[Any]) -> _Field:
     return _field(name, "int" if whole else "str", "", "name", "swept", of)
 
 
-def _sweep_fields(found: Sweep) -> Iterator[_Field]:
-    yield from (_of_dim(dim.name, dim.values) for dim in found.dims)
-    yield from _first(
-        *_of_work("total", f"macs flops {_UNITS} {_BYTES}"),
-        _text("work_bound", "whether the work is exact, or a bound", of="total.bound"),
-        _text("work_note", "why it is a bound", of="total.note"),
-    )
+def _dims(found: Sweep | OpSweep) -> Iterator[_Field]:
+    return (_of_dim(dim.name, dim.values) for dim in found.dims)
 
 
-_add(Sweep, "points", "a point of the sweep", _sweep_fields, lambda found: ((point,) for point in found.points))
-
-
-def _op_sweep_fields(found: OpSweep) -> Iterator[_Field]:
-    yield from (_of_dim(dim.name, dim.values) for dim in found.dims)
-    yield from _first(
-        _text("shapes", "of its tensors"),
-        _text("compute_dtype", "what is multiplied, or computed with", of="work.dtype"),
-        *_of_work("work", f"macs flops {_UNITS} {_BYTES}"),
-        _number("intensity", "estimate", "FLOP per byte"),
-    )
-    yield from _second(
-        _text("device", "its slug", of=_of_time("device")),
-        _ns("time_ns", "estimate", "least time at the ceilings", of=_of_time("estimate.attainable_ns")),
-        _ns("ideal_ns", "estimate", "at the best ceilings", of=_of_time("estimate.ideal_ns")),
-        _ns("roofline_ns", "estimate", "without the launch floor", of=_of_time("estimate.roofline_ns")),
-        _text("bound", "what its time is bounded by", "estimate", _of_time("estimate.bound")),
-        _text("runner_up", "the bound that comes next", "estimate", _of_time("estimate.runner_up")),
-        _field("bound_changed", "bool", "", "estimate", "from the point before", _of_time("changed")),
-        _share("of_peak", "estimate", "share of the peak", _of_time("of_peak")),
-        _number("ridge", "estimate", "FLOP per byte from which on arithmetic bounds", of=_of_time("ridge")),
-        _count("dram_bytes", "estimate", "that cross to DRAM", "B", _of_time("estimate.dram_bytes")),
-        _count("cache_bytes", "estimate", "that the cache keeps", "B", _of_time("estimate.cache_bytes")),
-    )
-
-
-def _of_time(path: str) -> Callable[[OpSweepTime | None], Any]:
-    inner = attrgetter(path)
-    return lambda time: None if time is None else inner(time)
-
-
-_add(
-    OpSweep,
+_table(
+    "points",
+    "a point of the sweep",
+    lambda found: ((point,) for point in found.points),
+    *_part(0, *_of_work("total", sums=True), *_exactness("total")),
+    record=Sweep,
+    swept=_dims,
+)
+_table(
     "points",
     "a point of the sweep on a device",
-    _op_sweep_fields,
     lambda found: ((point, time) for point in found.points for time in point.times or (None,)),
+    *_part(
+        0,
+        _text("shapes", "of its tensors"),
+        _text("compute_dtype", "what is multiplied, or computed with", of="work.dtype"),
+        *_of_work("work", sums=True),
+        _number("intensity", "estimate", "FLOP per byte"),
+    ),
+    *_part(
+        1,
+        _text("device", "its slug"),
+        _ns("time_ns", "estimate", "least time at the ceilings", of="estimate.attainable_ns"),
+        _ns("ideal_ns", "estimate", "at the best ceilings", of="estimate.ideal_ns"),
+        _ns("roofline_ns", "estimate", "without the launch floor", of="estimate.roofline_ns"),
+        _text("bound", "what its time is bounded by", "estimate", "estimate.bound"),
+        _text("runner_up", "the bound that comes next", "estimate", "estimate.runner_up"),
+        _field("bound_changed", "bool", "", "estimate", "from the point before", "changed"),
+        _share("of_peak", "estimate", "share of the peak"),
+        _number("ridge", "estimate", "FLOP per byte from which on arithmetic bounds"),
+        _count("dram_bytes", "estimate", "that cross to DRAM", "B", "estimate.dram_bytes"),
+        _count("cache_bytes", "estimate", "that the cache keeps", "B", "estimate.cache_bytes"),
+    ),
+    record=OpSweep,
+    swept=_dims,
 )
 
 
@@ -731,7 +677,7 @@ _GROUPS = (
 
 
 def _gpu_fields(found: GpuListing) -> Iterator[_Field]:
-    rows = [_gpu(sheet) for sheet in found.gpus]
+    rows = list(map(_gpu, found.gpus))
     names = list(dict.fromkeys(column for row in rows for column in row))
     # Not every GPU has every dtype: what only later rows have goes where it belongs.
     names.sort(key=lambda column: next((n for n, start in enumerate(_GROUPS, 1) if column.startswith(start)), 0))
@@ -739,11 +685,7 @@ def _gpu_fields(found: GpuListing) -> Iterator[_Field]:
         values = [row[name] for row in rows if row.get(name) is not None]
         type_: Any = "str" if any(isinstance(value, str) for value in values) else "int"
         type_ = "float" if any(isinstance(value, float) for value in values) else type_
-        yield _field(name, type_, "", "name", "SI base units", _gpu_cell(name))
-
-
-def _gpu_cell(name: str) -> Callable[[Any], Any]:
-    return lambda sheet: _gpu(sheet).get(name)
+        yield _field(name, type_, "", "name", "SI base units", methodcaller("get", name))
 
 
 def _gpu(sheet: GpuSheet) -> dict[str, str | int | float | None]:
@@ -777,5 +719,10 @@ def _exact(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
-_add(GpuListing, "gpus", "a GPU, in SI base units; what it has not, or nobody tells, is unknown", _gpu_fields,
-     lambda found: found.gpus)  # fmt: skip
+_table(
+    "gpus",
+    "a GPU, in SI base units; what it has not, or nobody tells, is unknown",
+    lambda found: map(_gpu, found.gpus),
+    record=GpuListing,
+    swept=_gpu_fields,
+)

@@ -21,8 +21,8 @@ from profiler.diagnose.ledger import FROM_DEVICE, LAYOUT, TO_DEVICE, UNEXPLAINED
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
 from profiler.flows.predict.on_gpus import Settings
-from profiler.flows.report import render
 from profiler.hardware import gpus
+from profiler.report import render
 from profiler.source.request import ModelRequest
 from tests.fakes.engine_factory import (
     BATCH,

@@ -13,8 +13,8 @@ from profiler.base.records import Plan, Run
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze, exported, gpu_in, sort_files
 from profiler.flows.predict.on_gpus import Settings
-from profiler.flows.report import render
 from profiler.hardware import gpus
+from profiler.report import render
 from tests.fakes.support import H100, ROOT, SAMPLES, needs_captures, refused
 from tests.fakes.trace_factory import ERAS, Layer, Process, Work, write_trace
 

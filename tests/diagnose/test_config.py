@@ -15,7 +15,8 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose import THRESHOLDS, AtLeastOne, Case, Thresholds, config
 from profiler.diagnose.config import KEPT, VARIABLE, Config, judge_of, kept, load, thresholds_of
-from profiler.flows.report import analysed, case_of, render
+from profiler.flows.report import analysed, case_of
+from profiler.report import render
 from tests.fakes.support import ROOT, refused
 
 EXAMPLE = ROOT / "reports" / "example"

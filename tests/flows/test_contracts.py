@@ -19,8 +19,9 @@ from profiler.base.run_folder import RunFolder
 from profiler.cost import COSTS, work_of
 from profiler.cost.fused import work_of_group
 from profiler.flows.options import RunOptions
-from profiler.flows.report import analysed, render
+from profiler.flows.report import analysed
 from profiler.flows.run import execute
+from profiler.report import render
 from profiler.report.formats.json_ import schema
 from profiler.source.request import ModelRequest
 from tests.fakes.support import fixed_ceilings, needs_captures, real_models

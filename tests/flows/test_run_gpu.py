@@ -27,9 +27,10 @@ from profiler.engine.tensorrt import BuildOptions, BuiltEngine
 from profiler.flows import run_gpu
 from profiler.flows.build import EngineBuild
 from profiler.flows.options import GpuOptions, RunOptions, changed_options
-from profiler.flows.report import analysed, case_of, render
+from profiler.flows.report import analysed, case_of
 from profiler.flows.run import choose_backend, execute
 from profiler.hardware import gpus, nvml
+from profiler.report import render
 from profiler.source.request import ModelRequest
 from tests.fakes.seeming_gpu import H100, NO_CUDA, seem
 from tests.fakes.stub_gpu_worker import frame

@@ -12,8 +12,21 @@ import msgspec
 import pytest
 
 from profiler.base.errors import UsageError
-from profiler.base.records import Run
-from profiler.report import REPORTERS, Reporter, ReportOptions, for_path, get, reporter
+from profiler.base.records import Record, Run
+from profiler.report import (
+    CONTENT,
+    REPORTERS,
+    Reporter,
+    ReportOptions,
+    document_of,
+    for_path,
+    formats_of,
+    get,
+    render,
+    reporter,
+)
+from profiler.report.tables import tables_of
+from tests.fakes import comparison_factory, plan_factory
 from tests.fakes.report_factory import CASES, on_gpu, typical
 from tests.fakes.timeline_factory import timed
 
@@ -62,14 +75,14 @@ def test_the_longest_suffix_wins_and_a_taken_name_is_refused() -> None:
     try:
 
         @reporter("longest-test", suffix=".longest.speedscope.json")
-        def render(run: Run, options: ReportOptions) -> str:
+        def none(run: Run, options: ReportOptions) -> str:
             return ""
 
         assert for_path("a.longest.speedscope.json").name == "longest-test"
         assert for_path("a.speedscope.json").name == "speedscope"
         assert for_path("a.json").name == "json"
         with pytest.raises(ValueError, match="twice"):
-            reporter("longest-test", suffix=".x")(render)
+            reporter("longest-test", suffix=".x")(none)
     finally:
         REPORTERS._entries = entries
 
@@ -129,3 +142,36 @@ def test_options_do_not_change_the_machine_formats() -> None:
     odd = ReportOptions(width=20, top=1, color=True, ascii=True)
     for name in ("json", "csv", "html", "perfetto", "speedscope", "sarif", "junit"):
         assert get(name).render(typical(), odd) == get(name).render(typical(), ReportOptions())
+
+
+def test_one_function_is_a_format_of_every_document() -> None:
+    """The exercise: a new format is one file with one decorator, and each kind of record can take it."""
+    REPORTERS.keys()
+    entries = dict(REPORTERS._entries)
+    try:
+
+        @reporter("outline", suffix=".outline")
+        def outline(found: Record, options: ReportOptions) -> str:
+            document = document_of(found, options)
+            blocks = [type(block).__name__ for section in document.sections for block in section.blocks]
+            return f"{type(found).__name__}: {', '.join(blocks)}\n"
+
+        records = (typical(), comparison_factory.CASES["typical"](), plan_factory.CASES["typical"]())
+        for record in records:
+            assert "outline" in [each.name for each in formats_of(type(record))]
+            assert for_path("x.outline", type(record)).name == "outline"
+            assert render(record, "outline").startswith(f"{type(record).__name__}: ")
+        assert {type(record) for record in records} < set(CONTENT.keys())
+    finally:
+        REPORTERS._entries = entries
+
+
+@pytest.mark.parametrize("record", CONTENT.keys())
+def test_every_record_takes_the_formats_for_people_and_for_machines(record: type[Record]) -> None:
+    found = {each.name for each in formats_of(record)}
+    assert {"text", "markdown", "html", "json", "csv", "parquet"} <= found
+    assert tables_of(record)
+    assert ("sarif" in found) == (record is Run)
+    if record is not Run:
+        with pytest.raises(UsageError, match="sarif is not for this report"):
+            get("sarif", record)

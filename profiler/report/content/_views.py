@@ -8,7 +8,6 @@ split: nodes that share a layer share one time, which stands at the node with mo
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 from profiler.base.records import LayerResult, Match, Run
@@ -18,8 +17,7 @@ K = TypeVar("K", bound=Hashable)
 By = Literal["layer", "node", "type", "kernel"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """What one row of a view sums up.
 
     Attributes:
@@ -167,7 +165,21 @@ def _layers_ns(run: Run) -> int:
 
 def _by_layer(run: Run) -> View:
     # The rank of the run stays.
-    rows = tuple(replace(_row(layer.name, [layer], layer.op_type), layer=layer) for layer in run.layers)
+    rows = tuple(
+        Row(
+            name=layer.name,
+            what=layer.op_type,
+            measured_ns=layer.measured_ns,
+            attainable_ns=layer.attainable_ns,
+            priced_ns=0 if layer.attainable_ns is None else layer.measured_ns,
+            lost_ns=layer.lost_ns,
+            bound=layer.bound,
+            layers=1,
+            unpriced=int(layer.lost_ns is None),
+            layer=layer,
+        )
+        for layer in run.layers
+    )
     return View("layer", "layer", "time of all layers", _layers_ns(run), rows)
 
 
@@ -208,11 +220,11 @@ def _by_node(run: Run) -> View:
     heads = []
     for home, layers in groups.items():
         if home is None:
-            heads.append(replace(_row("layers of no node", layers), nameless=True))
+            heads.append(_row("layers of no node", layers)._replace(nameless=True))
             continue
         others = {other for layer in layers for other in layer.nodes} - {home}
         inside = layers[0].name if len(layers) == 1 else ""
-        heads.append(replace(_row(home, layers, op_of(home)), sharing=len(others), inside=inside))
+        heads.append(_row(home, layers, op_of(home))._replace(sharing=len(others), inside=inside))
     rows: list[Row] = []
     for head in _ranked(heads):
         rows.append(head)

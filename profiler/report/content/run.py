@@ -404,11 +404,11 @@ class _Page:
     def roofline(self) -> Section:
         """The picture in characters, or why there is none; nothing where nobody asked for it."""
         asked = self.options.roofline
+        if asked is False or (asked is None and self.options.top is None):
+            return Section(blocks=())
         plot = _roofline.plot_of_run(self.run)
         blocks: tuple[Block, ...] = ()
-        if asked is False or (asked is None and self.options.top is None):
-            pass
-        elif plot is None and asked:
+        if plot is None and asked:
             text = "none: no layer has both arithmetic and a time" if self.run.layers else "none: no layer"
             blocks = (Heading("roofline", text, label=True),)
         elif plot is not None:
