@@ -73,7 +73,6 @@ class Transfer(NamedTuple):
         number: How many there are.
         total_ns: Their time.
         bytes: What they moved or set.
-        in_iterations: How many lie in an iteration.
         per_iteration_ns: Median over the kept iterations.
     """
 
@@ -81,7 +80,6 @@ class Transfer(NamedTuple):
     number: int
     total_ns: int
     bytes: int
-    in_iterations: int
     per_iteration_ns: int
 
 
@@ -134,7 +132,6 @@ class TraceAlignment(NamedTuple):
         node_coverage: The same by how surely it was led to ONNX nodes: the weaker of kernel -> layer -> nodes.
         shares: What each strategy found.
         per_iteration_ns: For each layer, the median over kept iterations of the time of its kernels in one.
-        without_kernel: Places of layers that have no kernel. Constants, views and the like need none.
         iterations: See `ITERATION_COLUMNS`.
         iteration_source: In words, what tells iterations apart; empty where nothing does.
         busy_ns: Time in which some counted work ran, over the whole capture.
@@ -154,7 +151,6 @@ class TraceAlignment(NamedTuple):
     node_coverage: Coverage
     shares: tuple[StrategyShare, ...]
     per_iteration_ns: tuple[int, ...]
-    without_kernel: tuple[int, ...]
     iterations: pd.DataFrame
     iteration_source: str
     busy_ns: int
@@ -279,7 +275,6 @@ class _Totals:
             ),
             shares=shares,
             per_iteration_ns=per_iteration,
-            without_kernel=tuple(index for index, found in enumerate(matches) if not found),
             iterations=iterations,
             iteration_source=self.iterations.source,
             busy_ns=busy_ns(work, counted),
@@ -421,7 +416,6 @@ class _Totals:
                     number=len(own),
                     total_ns=int(duration.sum()),
                     bytes=int(trace.work["bytes"].to_numpy()[self.work.row[own]].sum()),
-                    in_iterations=int((of_work >= 0).sum()),
                     per_iteration_ns=_median(sums[kept]),
                 )
             )

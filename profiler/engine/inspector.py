@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 
 from profiler.base.errors import UsageError
-from profiler.base.records import EnginePlan, Plan, PlanLayer
+from profiler.base.records import EnginePlan, Plan
 from profiler.base.text_file import read_text_file
 from profiler.engine._decode_json import decode_json
 from profiler.engine._plan_layers import make_plan
-from profiler.engine._plan_text import Text, parse_layer_line, read_text
+from profiler.engine._plan_text import Text, read_text
 from profiler.engine.profile_files import join_profile, read_profile, read_times
 
-__all__ = ["join_profile", "parse_layer_info", "parse_one_line", "read_layer_info", "read_profile", "read_times"]
+__all__ = ["join_profile", "parse_layer_info", "read_layer_info", "read_profile", "read_times"]
 
 REBUILD = (
     "build the engine again with --profilingVerbosity=detailed (in Python:"
@@ -93,18 +93,6 @@ def _nothing_in(path: Path, text: str) -> UsageError:
     elif "=== Profile (" in text:
         why = "it holds the times of layers, as trtexec --dumpProfile prints them, but not what the layers are"
     return UsageError(f"{path} holds no layer information", why=why, fix=fix)
-
-
-def parse_one_line(text: str) -> PlanLayer | None:
-    """One layer of a line ``Name: X, LayerType: Y, Inputs: [...], ...``, log prefixes before it ignored.
-
-    None for a line that is no layer.
-    """
-    start = text.find("Name: ")
-    raw = parse_layer_line(text[start:].rstrip("\r\n")) if start >= 0 else None
-    if raw is None:
-        return None
-    return make_plan([raw], (), found_in="", era="", notes=()).layers[0]
 
 
 class _NotOneDocumentError(Exception):

@@ -11,7 +11,7 @@ import msgspec
 
 from profiler.base import units
 from profiler.base.errors import TrtprofError
-from profiler.base.records import ClockSummary, InputTensor, Latency, LayerResult, Record, Run, Spread, Tensor
+from profiler.base.records import ClockSummary, InputTensor, Latency, Record, Run, Spread, Tensor
 
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 
@@ -61,13 +61,6 @@ def plan_names(run: Run) -> dict[str, str]:
         for layer in run.layers
         if layer.nodes
     }
-
-
-def efficiency(layer: LayerResult) -> float | None:
-    """Attainable over measured time of a layer, or None without an estimate or a time."""
-    if layer.attainable_ns is None or not layer.measured_ns:
-        return None
-    return layer.attainable_ns / layer.measured_ns
 
 
 def ledger_gap_ns(run: Run) -> int:

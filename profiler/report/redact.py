@@ -29,7 +29,7 @@ from profiler.base.records import Holds, LiveGpu, Run
 from profiler.kernel_names import mangled, symbols
 from profiler.kernel_names import parse as kernel_name
 
-__all__ = ["UNKNOWN", "Redaction", "redact", "redaction", "text_fields"]
+__all__ = ["UNKNOWN", "Redaction", "redact", "redaction"]
 
 
 UNKNOWN = Holds("text_")
@@ -184,33 +184,6 @@ def redaction(run: Run, private: Iterable[str] = ()) -> Redaction:
     changed = {field: rewrite(getattr(run, field), names.replaced) for field, rewrite in plan.items()}
     found = msgspec.structs.replace(run, **changed)
     return Redaction(found, {word: name for name, word in names.words.items()})
-
-
-def text_fields(record: type[msgspec.Struct] = Run) -> dict[str, Holds]:
-    """Every field of text that ``record`` and the records in it have, with what it is taken for."""
-    fields: dict[str, Holds] = {}
-    seen: set[type] = set()
-
-    def look(hint: Any, where: str) -> None:
-        rule, hint = _held(hint)
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-        if hint is str or hint is Any:
-            fields[where] = rule
-        elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            if hint not in seen:
-                seen.add(hint)
-                for name, kind in typing.get_type_hints(hint, include_extras=True).items():
-                    look(kind, f"{hint.__name__}.{name}")
-        elif origin is dict:
-            look(arguments[0], f"{where}:key")
-            look(arguments[1], where)
-        elif origin is not Literal:
-            for argument in arguments:
-                if argument is not ...:
-                    look(argument, where)
-
-    look(record, record.__name__)
-    return fields
 
 
 def _held(hint: Any) -> tuple[Holds, Any]:

@@ -272,7 +272,8 @@ def test_all_is_right_where_ranges_tell(tmp_path: Path, era: str, graph: bool, p
     assert aligned.iterations["kept"].all()
     assert len(aligned.iterations) == 7
     if plan:
-        assert [aligned.layers[at].layer.name for at in aligned.without_kernel] == ["constant_1"]
+        without = [at.layer.name for at, found in zip(aligned.layers, aligned.matches, strict=True) if not found]
+        assert without == ["constant_1"]
     names = {found.layer.name: ns for found, ns in zip(aligned.layers, aligned.per_iteration_ns, strict=True)}
     assert names["fc"] == 3700
     assert names["Identity_2"] == 900, "a layer made of a copy counts"

@@ -25,10 +25,10 @@ from profiler.base.records import (
     PlanTensor,
     Tensor,
 )
-from profiler.engine.inspector import parse_one_line, read_layer_info
+from profiler.engine.inspector import read_layer_info
 from profiler.source.load import load_model, source_of
 from tests.fakes.engine_factory import ENGINES, layers_of
-from tests.fakes.support import SAMPLES, captured
+from tests.fakes.support import SAMPLES, captured, layer_of_line
 
 LOGS = Path(__file__).parents[1] / "engine" / "data"
 PLANS = Path(__file__).parents[1] / "cost" / "data"
@@ -320,9 +320,7 @@ def test_what_myelin_made_of_a_node() -> None:
         "Name: __myl_FcAddRelu_myl0_44, LayerType: runtime_fusion, Inputs: [], Outputs: [], TacticName: , StreamId: 0,"
         " Metadata: [ONNX Layer: conv]\x1f[ONNX Layer: relu]__gemm_from_conv1x1"
     )
-    parsed = parse_one_line(line)
-    assert parsed is not None
-    (only,) = match(CHAIN[:2], [parsed]).layers.values()
+    (only,) = match(CHAIN[:2], [layer_of_line(line)]).layers.values()
     assert (only.nodes, only.match) == (("conv", "relu"), "exact")
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from profiler.base import run_folder
 from profiler.cli.output import StageLines
-from profiler.report.formats.json_ import schema
 from tests.fakes.command_line import trtprof
+from tests.fakes.schemas import schema
 from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings
 
 pytestmark = pytest.mark.usefixtures("no_calibration")

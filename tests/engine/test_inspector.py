@@ -16,8 +16,9 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import IDLE_KINDS, LayerTime, LayerTimes, Plan, PlanLayer, PlanTensor, PlanWeights
 from profiler.engine._plan_formats import parse_dtype, parse_format
 from profiler.engine._plan_names import layer_served, metadata_nodes, name_nodes
-from profiler.engine.inspector import join_profile, parse_one_line, read_layer_info, read_profile, read_times
-from tests.fakes.support import CAPTURES, needs_captures, refused
+from profiler.engine._plan_text import parse_layer_line
+from profiler.engine.inspector import join_profile, read_layer_info, read_profile, read_times
+from tests.fakes.support import CAPTURES, layer_of_line, needs_captures, refused
 
 DATA = Path(__file__).parent / "data"
 LAYER_INFO = CAPTURES / "layer_info"
@@ -642,8 +643,7 @@ def test_one_line_says_what_json_says(names: list[str], tensors: list[tuple[str,
         StreamId=3,
         Metadata="\x1e".join(f"[ONNX Layer: {name}]" for name in names),
     )
-    read = parse_one_line(one_line(raw))
-    assert read is not None
+    read = layer_of_line(one_line(raw))
     assert read.name == text
     assert [(one.name, list(one.dims or ()), one.format) for one in read.inputs] == [
         (name, dims, form) for name, dims in tensors
@@ -656,7 +656,7 @@ def test_one_line_says_what_json_says(names: list[str], tensors: list[tuple[str,
     "line", ["", "Name: a", "[V] Layers:", "LayerType: a", " Name: x, IOMode: Input, DataType: Float"]
 )
 def test_lines_that_are_no_layer(line: str) -> None:
-    assert parse_one_line(line) is None
+    assert parse_layer_line(line) is None
 
 
 # --- what is not layer information ----------------------------------------------------------

@@ -17,7 +17,9 @@ import onnx
 import pytest
 
 from profiler.base.errors import TrtprofError
-from profiler.base.records import Ceilings, Roof
+from profiler.base.records import Ceilings, PlanLayer, Roof
+from profiler.engine._plan_layers import make_plan
+from profiler.engine._plan_text import parse_layer_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_models"
@@ -160,3 +162,10 @@ def golden(path: Path, made: str) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(made, encoding="utf-8")
     assert made == path.read_text(encoding="utf-8")
+
+
+def layer_of_line(line: str) -> PlanLayer:
+    """The layer of a line ``Name: X, LayerType: Y, Inputs: [...], ...``, as in the plan that a build prints."""
+    raw = parse_layer_line(line)
+    assert raw is not None
+    return make_plan([raw], (), found_in="", era="", notes=()).layers[0]

@@ -22,8 +22,8 @@ from profiler.flows.options import RunOptions
 from profiler.flows.report import analysed
 from profiler.flows.run import execute
 from profiler.report import render
-from profiler.report.formats.json_ import schema
 from profiler.source.request import ModelRequest
+from tests.fakes.schemas import schema
 from tests.fakes.support import fixed_ceilings, needs_captures, real_models
 
 QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}

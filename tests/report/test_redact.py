@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
-from typing import Any
+import typing
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from profiler.base.records import (
     SCHEMA_VERSION,
     BarrierPart,
     Finding,
+    Holds,
     LadderStep,
     Match,
     PluginCandidate,
@@ -26,7 +28,7 @@ from profiler.base.records import (
 )
 from profiler.report import REPORTERS, ReportOptions
 from profiler.report import redact as module
-from profiler.report.redact import UNKNOWN, redact, redaction, text_fields
+from profiler.report.redact import UNKNOWN, redact, redaction
 from tests.fakes import report_factory as factory
 
 XMMA = (
@@ -341,6 +343,33 @@ def test_what_looks_like_a_name_is_replaced_too(text: str, replaced: str) -> Non
     run = factory.make_run(verdict=text)
     run = msgspec.structs.replace(run, model=msgspec.structs.replace(run.model, name="", path="", sha256=""))
     assert redact(run).verdict == replaced
+
+
+def text_fields(record: type[msgspec.Struct] = Run) -> dict[str, Holds]:
+    """Every field of text that ``record`` and the records in it have, with what it is taken for."""
+    fields: dict[str, Holds] = {}
+    seen: set[type] = set()
+
+    def look(hint: Any, where: str) -> None:
+        rule, hint = module._held(hint)
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if hint is str or hint is Any:
+            fields[where] = rule
+        elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            if hint not in seen:
+                seen.add(hint)
+                for name, kind in typing.get_type_hints(hint, include_extras=True).items():
+                    look(kind, f"{hint.__name__}.{name}")
+        elif origin is dict:
+            look(arguments[0], f"{where}:key")
+            look(arguments[1], where)
+        elif origin is not Literal:
+            for argument in arguments:
+                if argument is not ...:
+                    look(argument, where)
+
+    look(record, record.__name__)
+    return fields
 
 
 def test_every_field_of_text_has_its_rule() -> None:

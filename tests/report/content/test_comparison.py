@@ -21,10 +21,10 @@ from profiler.base.errors import TrtprofError
 from profiler.base.records import ChangeRow, Comparisons, Interval
 from profiler.report.content import _comparison as words
 from profiler.report.formats import _comparison_page
-from profiler.report.formats.json_ import schema_text
 from tests.fakes.comparison_factory import CASES, change, document, faster, hostile, many, same, side, typical
 from tests.fakes.rendering import render_html, render_json, render_markdown, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
+from tests.fakes.schemas import schema_text
 from tests.fakes.support import ROOT, columns, golden
 
 GOLDEN = ROOT / "tests/report/golden" / "comparison"

@@ -24,10 +24,10 @@ from profiler.flows.predict.layers import predict_plan
 from profiler.hardware import gpus
 from profiler.report import _roofline
 from profiler.report.content.prediction import longest
-from profiler.report.formats.json_ import schema_text
 from profiler.report.tables import table_of
 from profiler.source.load import load_model, source_of
 from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
+from tests.fakes.schemas import schema_text
 from tests.fakes.support import ROOT, SAMPLES, golden
 
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("prediction.schema.json")

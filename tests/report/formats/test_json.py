@@ -13,8 +13,8 @@ import profiler.report
 from profiler.base.errors import TrtprofError
 from profiler.base.records import SCHEMA_VERSION, Run
 from profiler.report import ReportOptions, get
-from profiler.report.formats.json_ import schema, schema_text
 from tests.fakes.report_factory import CASES, on_gpu, one_layer, typical
+from tests.fakes.schemas import schema, schema_text
 from tests.fakes.support import golden
 
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("run.schema.json")
