@@ -158,13 +158,6 @@ def runs(keys: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
 
 
-def run_of(firsts: npt.NDArray[np.intp], length: int) -> Codes:
-    """The run that each of ``length`` places belongs to, numbered from 0."""
-    marks = np.zeros(length, dtype=np.int32)
-    marks[firsts[1:]] = 1
-    return np.cumsum(marks, dtype=np.int32)
-
-
 def mixed(values: npt.NDArray[Any], salt: int) -> npt.NDArray[np.uint64]:
     """Numbers spread over 64 bits, so that sums of them differ where what is summed differs (splitmix64)."""
     spread = values.astype(np.int64).view(np.uint64).copy()

@@ -51,11 +51,6 @@ def table_file(table: str) -> str:
     return f"gpu_{table}.parquet"
 
 
-def has_trace(folder: Path) -> bool:
-    """Whether a whole trace lies in a folder."""
-    return (folder / FACTS_FILE).is_file()
-
-
 def save_trace(trace: GpuTrace, folder: Path) -> None:
     """Write a trace into a folder; one that lies there already is replaced.
 

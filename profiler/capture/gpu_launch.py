@@ -67,13 +67,15 @@ _SLOWER = 50.0
 # --- which collector ------------------------------------------------------------------------
 
 
-class _Choice(NamedTuple):
+class Choice(NamedTuple):
+    """A collector, why it is taken, and the nsys that it is, if it is that."""
+
     name: CollectorName
     reason: str
     nsys: nsys.Nsys | None = None
 
 
-def choose_collector(asked: AskedCollector) -> tuple[CollectorName, str]:
+def choose_collector(asked: AskedCollector) -> Choice:
     """Which collector watches the GPU, and why, in words.
 
     ``auto`` takes nsys where there is one that can, else CUPTI in the worker.
@@ -82,15 +84,10 @@ def choose_collector(asked: AskedCollector) -> tuple[CollectorName, str]:
         CaptureError: Another tool traces this process already; see `nsys.refuse_second_profiler`.
         MissingError: What was asked for cannot be used here; for ``auto``, neither can.
     """
-    choice = _choose(asked)
-    return choice.name, choice.reason
-
-
-def _choose(asked: AskedCollector) -> _Choice:
     # Not under nsys even with no collector of our own: the clean latency would be that under a profiler.
     nsys.refuse_second_profiler()
     if asked == "none":
-        return _Choice("none", "asked for: only times of inferences, no kernels")
+        return Choice("none", "asked for: only times of inferences, no kernels")
     no_nsys = None
     if asked in ("auto", "nsys"):
         try:
@@ -99,7 +96,7 @@ def _choose(asked: AskedCollector) -> _Choice:
             no_nsys = error
         else:
             why = found.why if asked == "auto" else f"asked for; {found.why}"
-            return _Choice("nsys", f"nsys {found.version_text} ({found.path}): {why}", found)
+            return Choice("nsys", f"nsys {found.version_text} ({found.path}): {why}", found)
     if asked == "nsys":
         assert no_nsys is not None  # noqa: S101 - it was looked for
         raise MissingError(
@@ -118,8 +115,8 @@ def _choose(asked: AskedCollector) -> _Choice:
             fix=f"for nsys: {no_nsys.fix}; for CUPTI: {error.fix}; {_ONLY_TIMES}",
         ) from None
     if no_nsys is None:
-        return _Choice("cupti", "asked for")
-    return _Choice("cupti", f"CUPTI in the process of the model, since nsys cannot be used: {no_nsys.what}")
+        return Choice("cupti", "asked for")
+    return Choice("cupti", f"CUPTI in the process of the model, since nsys cannot be used: {no_nsys.what}")
 
 
 def _usable_nsys() -> nsys.Nsys:
@@ -175,7 +172,7 @@ def capture_gpu(
             were written before are kept, the clean latency among them.
         TrtprofError: The worker's own error.
     """
-    choice = _choose(asked)
+    choice = choose_collector(asked)
     folder = RunFolder(Path(request.folder))
     clean, clocks_clean = _clean(request, module, folder, progress, gpu)
     progress(f"collector {choice.name}: {choice.reason}")
@@ -202,7 +199,7 @@ def capture_gpu(
 
 def _joined(
     request: Request,
-    choice: _Choice,
+    choice: Choice,
     clean: CleanTimes,
     clocks_clean: ClockSummary,
     found: _Profiled,
@@ -295,7 +292,7 @@ def _kept_clean(folder: RunFolder) -> tuple[CleanTimes, ClockSummary] | None:
 
 
 def _profiled(
-    choice: _Choice, request: Request, module: str, progress: Progress, gpu: int | str, clean: CleanTimes
+    choice: Choice, request: Request, module: str, progress: Progress, gpu: int | str, clean: CleanTimes
 ) -> _Profiled:
     asked = msgspec.structs.replace(request, phase="profiled", collector=choice.name)
     # A trace of a capture that failed must not be taken for this one's.
@@ -362,11 +359,11 @@ def _under_nsys(
     return _Profiled(times, clocks, trace, profile.command, profile.notes)
 
 
-def _second_choice(asked: AskedCollector, choice: _Choice, error: TrtprofError, request: Request) -> _Choice | None:
+def _second_choice(asked: AskedCollector, choice: Choice, error: TrtprofError, request: Request) -> Choice | None:
     """CUPTI, where nsys was not asked for by name and did not manage; not where the worker itself has failed."""
     if asked != "auto" or choice.name != "nsys" or worker_error(request.scratch) is not None or cupti.unavailable():
         return None
-    return _Choice(
+    return Choice(
         "cupti", f"CUPTI in the process of the model, since the capture with nsys failed: {error.what} ({error.why})"
     )
 

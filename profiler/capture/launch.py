@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from profiler.base.errors import CaptureError, TrtprofError
-from profiler.capture.workers.inference import CAPTURE_FILE, ERROR_FILE, WorkerError
+from profiler.capture.workers.inference import CAPTURE_FILE, ERROR_FILE
 from profiler.runtime import child
 
 LOG_FILE = "worker.log"
@@ -52,7 +50,7 @@ def worker_error(scratch: str | Path) -> TrtprofError | None:
     failure = Path(scratch) / ERROR_FILE
     if not failure.is_file():
         return None
-    error = msgspec.json.decode(failure.read_bytes(), type=WorkerError)
+    error = msgspec.json.decode(failure.read_bytes(), type=child.Failure)
     raised: TrtprofError = CaptureError(error.what, why=error.why, fix=error.fix)
     raised.exit_code = error.exit_code
     return raised
@@ -78,20 +76,7 @@ def run_worker(
     """
     command = worker_command(module, request)
     log_path = Path(request.folder) / LOG_FILE
-    with (
-        log_path.open("wb") as log,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=child.environment()
-        ) as worker,
-    ):
-        try:
-            assert worker.stdout is not None  # noqa: S101 - it was asked for
-            for line in worker.stdout:
-                progress(line.rstrip())
-            code = worker.wait()
-        except BaseException:
-            worker.kill()
-            raise
+    code = child.run_telling(command, log_path, progress, child.environment())
     if code == 0 and (done or Path(request.folder) / CAPTURE_FILE).is_file():
         log_path.unlink()
         return
@@ -104,9 +89,6 @@ def run_worker(
 
 def _death(code: int, log: Path) -> str:
     if code < 0:
-        name = signal.Signals(-code).name
-        if name == "SIGKILL":
-            return "it was killed (SIGKILL): out of memory, or by hand"
-        return f"it was ended by {name}"
+        return child.exit_words(code)
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else f"exit code {code} without a word"

@@ -59,10 +59,10 @@ def _left_out_lines() -> list[str]:
     from profiler.cost import COSTS
     from profiler.diagnose import RULES
     from profiler.hardware import gpus
-    from profiler.report import REPORTERS
+    from profiler.report import CONTENT, REPORTERS
     from profiler.source.shape_rules import RULES as SHAPE_RULES
 
-    for registry in (COSTS, SHAPE_RULES, RULES, REPORTERS):
+    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS):
         registry.load()
     gpus.specs()
     lines = []

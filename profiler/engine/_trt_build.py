@@ -8,7 +8,6 @@ of a build cost nothing else. Standard output is progress, a line a step, and no
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import os
 import re
 import signal
@@ -35,14 +34,15 @@ from profiler.engine._trt_exchange import (
     PLAN_TEXT_FILE,
     RESULT_FILE,
     BuildOptions,
-    Failure,
     Precision,
     Request,
     Result,
     ShapeRange,
 )
-from profiler.engine.dialect import Dialect, ParseFailure, product_of
+from profiler.engine.dialect import Dialect, ParseFailure
 from profiler.runtime import child
+from profiler.runtime.tensorrt_module import imported, product_of
+from profiler.runtime.tensorrt_module import logger as logger_of
 
 Say = Callable[[str], None]
 
@@ -107,8 +107,7 @@ def main(argv: list[str]) -> int:
         try:
             result = _run(request, folder, _sayer(out))
         except TrtprofError as error:
-            failure = Failure(exit_code=error.exit_code, what=error.what, why=error.why, fix=error.fix)
-            (folder / FAILURE_FILE).write_bytes(msgspec.json.encode(failure))
+            (folder / FAILURE_FILE).write_bytes(msgspec.json.encode(child.Failure.of(error)))
             return error.exit_code
         _write_result(folder, result)
     return 0
@@ -131,21 +130,10 @@ def _sayer(out: TextIO) -> Say:
 
 def _run(request: Request, folder: Path, say: Say) -> Result:
     log = Log()
-    dialect = _imported(request.options.backend)
+    dialect = Dialect.of(imported(product_of(request.options.backend)))
     if request.plan:
         return _look_into(dialect, request, folder, log)
     return build(dialect, request, folder, log, say)
-
-
-def _imported(backend: str) -> Dialect:
-    product = product_of(backend)
-    try:
-        module = importlib.import_module(product.module)
-    except (ImportError, OSError) as error:
-        raise MissingError(
-            f"{product.title} does not load", why=" ".join(str(error).split()), fix=product.install
-        ) from None
-    return Dialect.of(module)
 
 
 def build(dialect: Dialect, request: Request, folder: Path, log: Log, say: Say) -> Result:
@@ -161,7 +149,7 @@ def build(dialect: Dialect, request: Request, folder: Path, log: Log, say: Say) 
     external = Path(request.external_data) if request.external_data else original.parent
     model, precision, warned = _at_precision(dialect, options, original, external, Path(request.scratch), say)
     began = time.perf_counter_ns()
-    logger = dialect.logger(log.take)
+    logger = logger_of(dialect.trt, log.take)
     builder = _builder(dialect, logger, log)
     dialect.load_plugins(builder, logger, options.static_plugins)
     strongly_typed = options.strongly_typed or precision.way == "converted"
@@ -207,7 +195,7 @@ def build(dialect: Dialect, request: Request, folder: Path, log: Log, say: Say) 
 
 
 def _look_into(dialect: Dialect, request: Request, folder: Path, log: Log) -> Result:
-    logger = dialect.logger(log.take)
+    logger = logger_of(dialect.trt, log.take)
     dialect.load_plugins(_builder(dialect, logger, log), logger, request.options.static_plugins)
     problems = _inspected(dialect, logger, Path(request.plan).read_bytes(), folder, log)
     return Result(versions=_versions(dialect, None), warnings=(*problems, *log.warnings))

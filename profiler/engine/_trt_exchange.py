@@ -107,12 +107,3 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     build_ns: int = 0
     network_layers: int = 0
     warnings: tuple[str, ...] = ()
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """An error on its way to the parent."""
-
-    exit_code: int
-    what: str
-    why: str
-    fix: str

@@ -8,7 +8,7 @@ import importlib.util
 from typing import NamedTuple
 
 from profiler.base.errors import MissingError
-from profiler.engine.dialect import PRODUCTS, Product, installed_version, product_of
+from profiler.runtime.tensorrt_module import PRODUCTS, Product, installed_version, product_of
 
 
 class BackendStatus(NamedTuple):

@@ -1,180 +1,21 @@
 """What differs between TensorRT 8.6, 10, 11 and TensorRT-RTX: the only place that knows.
 
 A `Dialect` is made of the imported module and asks the module itself what it has: enum values moved
-between versions (``STRONGLY_TYPED`` is 1 in 10 and 0 in 11), flags and methods went. `NAMES` lists every
-name of the module that trtprof uses and the versions that have it; a test checks the list against the
-real bindings of each version, and that no build uses a name which is not on it.
+between versions (``STRONGLY_TYPED`` is 1 in 10 and 0 in 11), flags and methods went. The tests list every
+name of the module that trtprof uses and the versions that have it, check the list against the real bindings
+of each version, and that no build uses a name which is not on it.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from profiler.base.errors import BuildError, MissingError, UsageError
-
-Version = tuple[int, ...]
-
-
-class Product(NamedTuple):
-    """A library that builds engines, as it is packaged."""
-
-    backend: str
-    module: str
-    title: str
-    oldest: Version
-    packages: tuple[str, ...]
-    """Names under which it is distributed; the first that is installed tells the version."""
-    install: str
-    command_line: str
-    """Its own command line tool."""
-
-
-PRODUCTS: Mapping[str, Product] = {
-    product.backend: product
-    for product in (
-        Product(
-            "tensorrt", "tensorrt", "TensorRT", (8, 6), ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"),
-            "pip install 'trtprof[tensorrt]'", "trtexec",
-        ),
-        Product(
-            "tensorrt-rtx", "tensorrt_rtx", "TensorRT-RTX", (1, 5),
-            ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
-            "pip install 'trtprof[rtx]'", "tensorrt_rtx",
-        ),
-    )
-}  # fmt: skip
-"""By the name of the backend."""
-
-
-def product_of(backend: str) -> Product:
-    """The product that a backend is.
-
-    Raises:
-        UsageError: No such backend builds engines with TensorRT.
-    """
-    try:
-        return PRODUCTS[backend]
-    except KeyError:
-        raise UsageError(
-            f"the backend {backend!r} builds no TensorRT engine", why=f"those that do: {', '.join(PRODUCTS)}",
-            fix=f"--backend {next(iter(PRODUCTS))}",
-        ) from None  # fmt: skip
-
-
-def installed_version(product: Product) -> str | None:
-    """The version that the package metadata tells, without an import; ``""`` unknown, None not installed."""
-    if importlib.util.find_spec(product.module) is None:
-        return None
-    for name in product.packages:
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ""
-
-
-def parse_version(text: str) -> Version:
-    """The leading numbers of a version: ``10.16.1.11`` and ``10.0.0b6`` are (10, 16, 1, 11) and (10, 0, 0)."""
-    return tuple(int(number) for number in re.findall(r"(?:^|\.)(\d+)", text))
-
-
-class Name(NamedTuple):
-    """A name of the module, and which versions have it."""
-
-    path: str
-    """``Class.member``, or a name of the module itself."""
-    since: Version | None = (8, 6)
-    """First TensorRT that has it; None has none of them."""
-    until: Version | None = None
-    """First TensorRT that lacks it again."""
-    rtx: bool = True
-    """Whether TensorRT-RTX 1.5 and later have it."""
-
-    def expected(self, version: Version, *, rtx: bool) -> bool:
-        """Whether a version should have it."""
-        if rtx:
-            return self.rtx
-        return self.since is not None and self.since <= version and (self.until is None or version < self.until)
-
-
-_SEVERITIES = ("INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE")
-
-NAMES: tuple[Name, ...] = (
-    *(Name(f"ILogger.{name}") for name in _SEVERITIES),
-    Name("Builder.build_serialized_network"),
-    Name("Builder.create_builder_config"),
-    Name("Builder.create_network"),
-    Name("Builder.create_optimization_profile"),
-    Name("Builder.get_plugin_registry"),
-    Name("IPluginRegistry.load_library"),
-    Name("init_libnvinfer_plugins"),
-    Name("NetworkDefinitionCreationFlag.EXPLICIT_BATCH", until=(11,), rtx=False),
-    Name("NetworkDefinitionCreationFlag.STRONGLY_TYPED", since=(10,)),
-    Name("INetworkDefinition.get_input"),
-    Name("INetworkDefinition.num_inputs"),
-    Name("INetworkDefinition.num_layers"),
-    Name("ITensor.is_shape_tensor"),
-    Name("ITensor.name"),
-    Name("ITensor.shape"),
-    Name("OnnxParser.get_error"),
-    Name("OnnxParser.num_errors"),
-    Name("OnnxParser.parse"),
-    Name("OnnxParser.parse_from_file"),
-    Name("ParserError.code"),
-    Name("ParserError.desc"),
-    Name("ParserError.func"),
-    Name("ParserError.node"),
-    Name("ParserError.node_name", since=(10,)),
-    Name("ParserError.node_operator", since=(10,)),
-    Name("BuilderFlag.BF16", since=(10,), until=(11,), rtx=False),
-    Name("BuilderFlag.FP16", until=(11,), rtx=False),
-    Name("BuilderFlag.TF32"),
-    Name("MemoryPoolType.WORKSPACE"),
-    Name("ProfilingVerbosity.DETAILED"),
-    Name("IBuilderConfig.add_optimization_profile"),
-    Name("IBuilderConfig.builder_optimization_level"),
-    Name("IBuilderConfig.clear_flag"),
-    Name("IBuilderConfig.create_timing_cache"),
-    Name("IBuilderConfig.get_timing_cache"),
-    Name("IBuilderConfig.max_aux_streams"),
-    Name("IBuilderConfig.num_compute_capabilities", since=None),
-    Name("IBuilderConfig.profiling_verbosity"),
-    Name("IBuilderConfig.progress_monitor", since=(10,)),
-    Name("IBuilderConfig.set_compute_capability", since=None),
-    Name("IBuilderConfig.set_flag"),
-    Name("IBuilderConfig.set_memory_pool_limit"),
-    Name("IBuilderConfig.set_timing_cache"),
-    Name("ITimingCache.serialize"),
-    Name("IOptimizationProfile.set_shape"),
-    Name("IOptimizationProfile.set_shape_input"),
-    Name("IProgressMonitor.phase_finish", since=(10,)),
-    Name("IProgressMonitor.phase_start", since=(10,)),
-    Name("IProgressMonitor.step_complete", since=(10,)),
-    Name("ComputeCapability.CURRENT", since=None),
-    Name("ComputeCapability.NONE", since=None),
-    *(Name(f"ComputeCapability.SM{number}", since=None) for number in (75, 80, 86, 89, 120)),
-    Name("Runtime.deserialize_cuda_engine"),
-    Name("ICudaEngine.create_engine_inspector"),
-    Name("ICudaEngine.create_execution_context"),
-    Name("ICudaEngine.get_tensor_mode"),
-    Name("ICudaEngine.get_tensor_name"),
-    Name("ICudaEngine.get_tensor_profile_shape"),
-    Name("ICudaEngine.get_tensor_shape"),
-    Name("ICudaEngine.num_io_tensors"),
-    Name("TensorIOMode.INPUT"),
-    Name("IExecutionContext.set_input_shape"),
-    Name("EngineInspector.execution_context"),
-    Name("EngineInspector.get_engine_information"),
-    Name("LayerInformationFormat.JSON"),
-)  # fmt: skip
-"""Every name of the module that trtprof uses. Classes need no line of their own; ``__version__`` all have."""
-
+from profiler.runtime.tensorrt_module import PRODUCTS, Product, load_plugins, parse_version
 
 RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 """GPUs that TensorRT-RTX is made for: those of its documentation (architecture overview, 1.5: 7.5, 8.6, 8.9, 12.0 and
@@ -350,10 +191,6 @@ class Dialect:
         config.progress_monitor = monitor = _monitor_class(self.trt)(report)
         return monitor
 
-    def logger(self, sink: Callable[[str, str], None]) -> Any:
-        """A logger that hands ``sink`` every message, from VERBOSE on, with the name of its severity."""
-        return _logger_class(self.trt)(sink)
-
     def load_plugins(self, builder: Any, logger: Any, libraries: Sequence[str]) -> None:
         """Make TensorRT's own plugins and those of the libraries known.
 
@@ -361,22 +198,7 @@ class Dialect:
             UsageError: TensorRT-RTX is given any: its parser aborts at a plugin.
             BuildError: A library cannot be loaded or holds no plugin.
         """
-        if self.is_rtx:
-            if libraries:
-                raise UsageError(
-                    f"{self.title} has no plugins", why=f"--staticPlugins names {', '.join(libraries)}",
-                    fix="use --backend tensorrt, or replace the ops by ones that it knows",
-                )  # fmt: skip
-            return
-        self.trt.init_libnvinfer_plugins(logger, "")
-        registry = builder.get_plugin_registry()
-        for library in libraries:
-            if registry.load_library(library) is None:
-                raise BuildError(
-                    f"the plugin library {library} cannot be loaded",
-                    why="it is no library of TensorRT plugins, or needs another library that is not found",
-                    fix=f"ldd {library} lists what it needs; it must be built against {self.title}",
-                )
+        load_plugins(self.trt, self.title, logger, builder.get_plugin_registry, libraries, BuildError)
 
     def use_timing_cache(self, config: Any, stored: bytes) -> bool:
         """Attach a timing cache made of ``stored``; an empty one if that is of another version or device.
@@ -438,21 +260,6 @@ class Dialect:
                 context.set_input_shape(name, engine.get_tensor_profile_shape(name, 0)[1])
             inspector.execution_context = context
         return str(inspector.get_engine_information(self.trt.LayerInformationFormat.JSON))
-
-
-@functools.cache
-def _logger_class(trt: Any) -> Any:
-    class Logger(trt.ILogger):  # type: ignore[misc]
-        """Hands on what the library says."""
-
-        def __init__(self, sink: Callable[[str, str], None]) -> None:
-            trt.ILogger.__init__(self)
-            self._sink = sink
-
-        def log(self, severity: Any, message: str) -> None:
-            self._sink(severity.name, message)
-
-    return Logger
 
 
 @functools.cache

@@ -17,9 +17,10 @@ import msgspec
 
 from profiler.base.errors import UsageError
 from profiler.base.records import EnginePlan, Plan, PlanLayer
+from profiler.base.text_file import read_text_file
+from profiler.engine._decode_json import decode_json
 from profiler.engine._plan_layers import make_plan
 from profiler.engine._plan_text import Text, parse_layer_line, read_text
-from profiler.engine._read_file import decode_json, read_file
 from profiler.engine.profile_files import join_profile, read_profile, read_times
 
 __all__ = ["join_profile", "parse_layer_info", "parse_one_line", "read_layer_info", "read_profile", "read_times"]
@@ -57,7 +58,7 @@ def read_layer_info(path: Path) -> Plan:
         UsageError: It holds no layers, or only their names; or it is something else: an engine, a profile,
             JSON cut short.
     """
-    return parse_layer_info(read_file(path, what="layer information", fix=_EXPORT), path)
+    return parse_layer_info(read_text_file(path, what="layer information", fix=_EXPORT), path)
 
 
 def parse_layer_info(text: str, path: Path) -> Plan:

@@ -16,7 +16,8 @@ from typing import Any
 
 from profiler.base.errors import UsageError
 from profiler.base.records import InferenceTimes, LayerTime, LayerTimes, Plan
-from profiler.engine._read_file import decode_json, read_file
+from profiler.base.text_file import read_text_file
+from profiler.engine._decode_json import decode_json
 
 _NS_PER_MS = 1e6
 _EXPORT = "export it with trtexec --loadEngine=model.plan --dumpProfile --exportProfile=profile.json"
@@ -44,7 +45,7 @@ def read_profile(path: Path) -> LayerTimes:
         MissingError: The file does not exist or cannot be read.
         UsageError: It is no profile, is cut short, holds no layers, or a time is negative or no number.
     """
-    text = read_file(path, what="a profile", fix=_EXPORT)
+    text = read_text_file(path, what="a profile", fix=_EXPORT)
     if _DOCUMENT.match(text):
         return _profile_json(path, text)
     return _profile_table(path, text)
@@ -174,7 +175,7 @@ def read_times(path: Path) -> InferenceTimes:
         MissingError: The file does not exist or cannot be read.
         UsageError: It holds no such times, is cut short, or a time is negative or no number.
     """
-    text = read_file(path, what="times of inferences", fix=_EXPORT_TIMES)
+    text = read_text_file(path, what="times of inferences", fix=_EXPORT_TIMES)
     document, _ = decode_json(path, text, 0)
     if not isinstance(document, list) or not document or not all(_is_inference(one) for one in document):
         raise UsageError(

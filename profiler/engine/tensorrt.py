@@ -13,10 +13,7 @@ import hashlib
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import tempfile
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -33,15 +30,14 @@ from profiler.engine._trt_exchange import (
     PLAN_TEXT_FILE,
     RESULT_FILE,
     BuildOptions,
-    Failure,
     Precision,
     Request,
     Result,
     ShapeRange,
 )
 from profiler.engine.backends import has_driver
-from profiler.engine.dialect import Product, installed_version, parse_version, product_of
 from profiler.runtime import child
+from profiler.runtime.tensorrt_module import Product, installed_version, parse_version, product_of
 
 __all__ = [
     "BuildOptions",
@@ -67,8 +63,8 @@ _SIZE_AT, _VERSION_AT = slice(16, 24), slice(24, 28)
 _ERRORS: Mapping[int, type[TrtprofError]] = {kind.exit_code: kind for kind in (UsageError, MissingError, BuildError)}
 
 
-class BuiltEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine file and what is known of it.
+class BuiltEngine(Result, frozen=True, kw_only=True):
+    """An engine file and what is known of it; ``precision`` is None for one made elsewhere.
 
     Attributes:
         plan: The engine file.
@@ -76,11 +72,6 @@ class BuiltEngine(msgspec.Struct, frozen=True, kw_only=True):
             ``I/O Tensors:`` (``Bindings:`` before TensorRT 11); empty for an engine made elsewhere.
         layer_info: The inspector's JSON; empty where there is no driver to load the engine with.
         backend: ``tensorrt`` or ``tensorrt-rtx``.
-        versions: Version by package.
-        precision: How the precision came about; None for an engine made elsewhere.
-        build_ns: Time of parser and builder.
-        network_layers: Layers before the builder fused them.
-        warnings: Of the library and the converter, and what could not be had here.
         cached: Whether it was built by an earlier call.
     """
 
@@ -88,11 +79,6 @@ class BuiltEngine(msgspec.Struct, frozen=True, kw_only=True):
     plan_text: str
     layer_info: str
     backend: str
-    versions: dict[str, str]
-    precision: Precision | None
-    build_ns: int
-    network_layers: int
-    warnings: tuple[str, ...]
     cached: bool = False
 
 
@@ -206,9 +192,8 @@ _NOT_HERE = "the engine cannot be loaded here, so its layers are not known: no N
 
 def _loaded(path: Path, backend: str, result: Result, layer_info: str) -> BuiltEngine:
     return BuiltEngine(
-        plan=path, plan_text="", layer_info=layer_info, backend=backend, versions=result.versions, precision=None,
-        build_ns=0, network_layers=0, warnings=result.warnings,
-    )  # fmt: skip
+        **msgspec.structs.asdict(result), plan=path, plan_text="", layer_info=layer_info, backend=backend
+    )
 
 
 def precision_way(backend: str, version: str, *, strongly_typed: bool = False) -> Literal["builder flag", "converted"]:
@@ -351,26 +336,17 @@ def _run_child(request: Request, product: Product, scratch: Path, say: Progress)
     request_file.write_bytes(msgspec.json.encode(request))
     command = child.command("profiler.engine._trt_build", str(request_file))
     environment = {**child.environment(), "TMPDIR": str(scratch), "TEMP": str(scratch)}
-    last: deque[str] = deque(maxlen=1)
-    with (
-        log_file.open("wb") as log,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace",
-            env=environment,
-        ) as worker,
-    ):  # fmt: skip
-        try:
-            assert worker.stdout is not None  # noqa: S101 - it was asked for
-            for line in worker.stdout:
-                last.append(line.strip())
-                say(line.rstrip())
-            code = worker.wait()
-        except BaseException:
-            worker.kill()
-            raise
+    last = "its start"
+
+    def heard(line: str) -> None:
+        nonlocal last
+        last = line.strip()
+        say(line)
+
+    code = child.run_telling(command, log_file, heard, environment)
     folder = Path(request.folder)
     result_file, failure_file = folder / RESULT_FILE, folder / FAILURE_FILE
-    why = "" if code == 0 else _death(code, log_file, last[-1] if last else "its start")
+    why = "" if code == 0 else _death(code, log_file, last)
     if result_file.is_file():
         result = msgspec.json.decode(result_file.read_bytes(), type=Result)
         if code == 0:
@@ -379,7 +355,7 @@ def _run_child(request: Request, product: Product, scratch: Path, say: Progress)
         result_file.write_bytes(msgspec.json.encode(result))
         return result
     if failure_file.is_file():
-        failure = msgspec.json.decode(failure_file.read_bytes(), type=Failure)
+        failure = msgspec.json.decode(failure_file.read_bytes(), type=child.Failure)
         raise _ERRORS.get(failure.exit_code, BuildError)(failure.what, why=failure.why, fix=failure.fix)
     subject = Path(request.model or request.plan).name
     raise BuildError(
@@ -392,19 +368,15 @@ def _run_child(request: Request, product: Product, scratch: Path, say: Progress)
 
 
 def _death(code: int, log_file: Path, last: str) -> str:
-    if code == _KILLED:
-        ended = "it was killed (SIGKILL): out of memory, or by hand"
-    elif code < 0:
-        ended = f"it was ended by {signal.Signals(-code).name}"
-    else:
-        ended = f"exit code {code}"
     lines = [
         line.strip() for line in log_file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
     ]
     # faulthandler's stack is of our own code, and ends what the library said.
     own = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines))
     told = lines[max(own - 1, 0) : own]
-    return f"{ended}; the last it did was: {last}" + (f"; the last it said: {' '.join(told)}" if told else "")
+    return f"{child.exit_words(code)}; the last it did was: {last}" + (
+        f"; the last it said: {' '.join(told)}" if told else ""
+    )
 
 
 # --- engines that are kept ----------------------------------------------------------------------
@@ -454,9 +426,8 @@ def _kept(folder: Path, backend: str, say: Progress) -> BuiltEngine | None:
         say(f"the engine kept in {folder} is damaged ({' '.join(str(error).split())}): building it again")
         return None
     return BuiltEngine(
-        plan=plan, plan_text=_text(folder / PLAN_TEXT_FILE), layer_info=_text(folder / LAYER_INFO_FILE),
-        backend=backend, versions=result.versions, precision=result.precision, build_ns=result.build_ns,
-        network_layers=result.network_layers, warnings=result.warnings, cached=True,
+        **msgspec.structs.asdict(result), plan=plan, plan_text=_text(folder / PLAN_TEXT_FILE),
+        layer_info=_text(folder / LAYER_INFO_FILE), backend=backend, cached=True,
     )  # fmt: skip
 
 

@@ -148,16 +148,6 @@ def _graphs(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     return graphs
 
 
-def edges_of(nodes: Sequence[Node], outputs: Collection[str] = ()) -> dict[str, Edges]:
-    """What orders the nodes of each graph, without those that constants decide.
-
-    Args:
-        nodes: See `fuse`.
-        outputs: See `fuse`.
-    """
-    return _edges_of(_graphs(nodes), nodes, outputs)
-
-
 def _edges_of(
     graphs: Mapping[str, Sequence[Node]], nodes: Sequence[Node], outputs: Collection[str]
 ) -> dict[str, Edges]:

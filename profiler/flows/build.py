@@ -20,13 +20,13 @@ from profiler.base.records import EngineFacts, Source, Tensor
 from profiler.base.units import format_ns
 from profiler.engine import tensorrt
 from profiler.engine.backends import has_driver
-from profiler.engine.dialect import PRODUCTS, installed_version
 from profiler.engine.inspector import parse_layer_info
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange, check_options, trtexec_command
 from profiler.flows.progress import SILENT, Progress
 from profiler.hardware import nvml
 from profiler.hardware.store import default_cache_dir
 from profiler.runtime.gc_paused import gc_paused
+from profiler.runtime.tensorrt_module import PRODUCTS, installed_version
 from profiler.source.load import LoadedModel, graph_inputs, load_model
 from profiler.source.request import ModelRequest
 from profiler.source.shapes import chosen_shapes

@@ -157,18 +157,10 @@ def answer(argv: list[str], kind: type[R], measure: Callable[[R], msgspec.Struct
         result: msgspec.Struct = measure(request)
         code = 0
     except TrtprofError as error:
-        result = Failure(what=error.what, why=error.why, fix=error.fix)
+        result = child.Failure.of(error)
         code = error.exit_code
     sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
     return code
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """An error on its way to the parent."""
-
-    what: str
-    why: str
-    fix: str
 
 
 def result_of(code: int, stdout: str, stderr: str, kind: type[T], *, what: str, fix: str, install: str) -> T:
@@ -176,7 +168,7 @@ def result_of(code: int, stdout: str, stderr: str, kind: type[T], *, what: str, 
 
     Args:
         code: Its exit code.
-        stdout: The last line is its result, or a `Failure`.
+        stdout: The last line is its result, or a `child.Failure`.
         stderr: The last line says why, where it ended in another way.
         kind: Of the result.
         what: What was to be measured, for the error.
@@ -196,12 +188,11 @@ def result_of(code: int, stdout: str, stderr: str, kind: type[T], *, what: str, 
         except msgspec.DecodeError as error:
             raise CaptureError(what, why=f"unreadable result: {error}", fix=fix) from None
     try:
-        failure = msgspec.json.decode(result, type=Failure)
+        failure = msgspec.json.decode(result, type=child.Failure)
     except msgspec.DecodeError:
         if why.startswith(("ModuleNotFoundError", "ImportError")):
             raise MissingError(what, why=why, fix=install) from None
-        ended = f"the process was ended by signal {-code}" if code < 0 else f"exit code {code}"
-        raise CaptureError(what, why=why or ended, fix=fix) from None
+        raise CaptureError(what, why=why or child.exit_words(code), fix=fix) from None
     error_type = MissingError if code == MissingError.exit_code else CaptureError
     reason = f"{failure.what}: {failure.why}" if failure.why else failure.what
     raise error_type(what, why=reason, fix=failure.fix or fix)

@@ -8,7 +8,6 @@ from profiler.kernel_names.record import FIRST_TENSOR_CORES, SHORT_TYPES, Fields
 from profiler.kernel_names.symbols import Part, Term, dtype, walk
 from profiler.kernel_names.words import Words
 
-_TURING = 75
 _AMPERE = 80
 _FLASH_NAMES = frozenset(("flash_fwd_kernel", "flash_bwd_kernel", "flash_fwd_splitkv_kernel"))
 _SM90 = re.compile(

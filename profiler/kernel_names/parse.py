@@ -8,7 +8,6 @@ unknown, but never turns one into another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 
 from profiler.kernel_names import (
@@ -26,7 +25,7 @@ from profiler.kernel_names import (
 from profiler.kernel_names.record import UNKNOWN, Fields, KernelName, Unit
 from profiler.kernel_names.words import Words
 
-__all__ = ["UNKNOWN", "KernelName", "Unit", "parse", "parse_all"]
+__all__ = ["UNKNOWN", "KernelName", "Unit", "parse"]
 
 MAX_LENGTH = 16_384
 """Characters of a name that are read; what stands behind them is as if a profiler had cut it."""
@@ -50,11 +49,6 @@ def parse(name: str) -> KernelName:
     if not text:
         return KernelName(name)
     return KernelName(name, **_fields(text))
-
-
-def parse_all(names: Iterable[str]) -> dict[str, KernelName]:
-    """Each distinct name with what it says, in the order in which they first appear."""
-    return {name: parse(name) for name in dict.fromkeys(names)}
 
 
 def _fields(text: str) -> Fields:

@@ -1,13 +1,19 @@
-"""How a child process of our own is started: this interpreter, this package, nothing of the working folder."""
+"""How a child process of our own is started, heard and ended: this interpreter, this package, no working folder."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import msgspec
+
+from profiler.base.errors import CaptureError, TrtprofError
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -34,6 +40,58 @@ def lifeline() -> Iterator[int]:
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def run_telling(command: Sequence[str], log: Path, say: Callable[[str], None], environment: Mapping[str, str]) -> int:
+    """Run a command that calls `end_with_parent` to its end, or kill it when this process is interrupted.
+
+    Args:
+        command: What to run.
+        log: The file that its stderr goes to.
+        say: Told each line of its stdout.
+        environment: All of its environment.
+
+    Returns:
+        Its exit code; the negative number of a signal that ended it.
+    """
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace",
+            env=environment,
+        ) as process,
+    ):  # fmt: skip
+        try:
+            assert process.stdout is not None  # noqa: S101 - it was asked for
+            for line in process.stdout:
+                say(line.rstrip())
+            return process.wait()
+        except BaseException:
+            process.kill()
+            raise
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error on its way from a child to its parent."""
+
+    exit_code: int = CaptureError.exit_code
+    what: str
+    why: str
+    fix: str
+
+    @classmethod
+    def of(cls, error: TrtprofError) -> Failure:
+        """The error as it travels."""
+        return cls(exit_code=error.exit_code, what=error.what, why=error.why, fix=error.fix)
+
+
+def exit_words(code: int) -> str:
+    """An exit code in words; shells and nsys pass on a death by signal as 128 and its number."""
+    number = -code if code < 0 else code - 128
+    with suppress(ValueError):
+        name = signal.Signals(number).name
+        return f"it was killed ({name}): out of memory, or by hand" if name == "SIGKILL" else f"it was ended by {name}"
+    return f"exit code {code}"
 
 
 def end_with_parent() -> None:

@@ -530,13 +530,3 @@ def _made_weights(node: onnx_graph.GraphNode) -> Iterator[Tensor]:
 def _is_shaped(tensor: Tensor) -> bool:
     """Whether the shape is known; a map, and a sequence of maps, has none that could be."""
     return tensor.elements is not None or tensor.kind == "map" or (tensor.kind, tensor.dtype) == ("sequence", "unknown")
-
-
-def unknown_shapes(source: Source) -> list[str]:
-    """Node outputs whose shape stays unknown before the run, as ``node: tensor``."""
-    return [
-        f"{node.name}: {tensor.name}"
-        for node in source.nodes
-        for tensor in node.op.outputs
-        if tensor is not None and not _is_shaped(tensor)
-    ]

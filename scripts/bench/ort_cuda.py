@@ -19,7 +19,7 @@ from profiler.align.nodes import match_layers
 from profiler.align.ort_cuda import align_ort
 from profiler.base.errors import TrtprofError
 from profiler.base.records import Source
-from profiler.base.trace_file import has_trace, load_trace
+from profiler.base.trace_file import FACTS_FILE, load_trace
 from profiler.base.units import format_ns, format_percent
 from profiler.capture.gpu_record import (
     CLEAN_FILE,
@@ -93,7 +93,7 @@ def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
         print(f"{what}: {', '.join(names) or 'none'}")
     for note in (*clean.notes, *seen.notes):
         print(note)
-    if has_trace(folder):
+    if (folder / FACTS_FILE).is_file():
         aligned(source, folder, seen)
 
 

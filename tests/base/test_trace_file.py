@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
-from profiler.base.trace_file import FACTS_FILE, TABLES, has_trace, load_trace, save_trace, table_file
+from profiler.base.trace_file import FACTS_FILE, TABLES, load_trace, save_trace, table_file
 from profiler.capture.nsys.trace import read_trace as read_nsys
 from tests.fakes.support import H100, needs_captures, refused
 
@@ -81,7 +81,6 @@ def written(tmp_path: Path) -> Path:
 def test_whatever_is_written_comes_back(trace: GpuTrace, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("trace")
     save_trace(trace, folder)
-    assert has_trace(folder)
     assert_same(load_trace(folder), trace)
 
 
@@ -110,7 +109,6 @@ def test_the_same_trace_gives_the_same_bytes(tmp_path: Path, written: Path) -> N
 
 
 def test_a_folder_without_a_trace_is_said_to_have_none(tmp_path: Path) -> None:
-    assert not has_trace(tmp_path)
     with pytest.raises(MissingError) as caught:
         load_trace(tmp_path)
     assert FACTS_FILE in refused(caught.value)
@@ -121,7 +119,7 @@ def test_a_trace_that_was_not_finished_is_no_trace(written: Path) -> None:
     broken = load_trace(written)._replace(ranges=pd.DataFrame())
     with pytest.raises(ValueError, match="ranges lacks start_ns"):
         save_trace(broken, written)
-    assert not has_trace(written)
+    assert not (written / FACTS_FILE).exists()
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -22,7 +22,7 @@ import pytest
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.records import InputTensor, Spread
-from profiler.base.trace_file import has_trace, load_trace
+from profiler.base.trace_file import FACTS_FILE, load_trace
 from profiler.capture import clocks, gpu_launch
 from profiler.capture.cupti import activity as cupti
 from profiler.capture.gpu_launch import capture_gpu, choose_collector
@@ -167,20 +167,20 @@ def kernel_ns(folder: Path) -> int:
 
 
 def test_auto_takes_nsys_first(fake: FakeNsys, with_cupti: None) -> None:
-    name, reason = choose_collector("auto")
+    name, reason, _ = choose_collector("auto")
     assert name == "nsys"
     assert reason == f"nsys 2023.4.4.54 ({fake.path}): it is the first on the PATH"
 
 
 def test_auto_takes_cupti_where_nsys_is_absent_and_says_so(with_cupti: None) -> None:
-    name, reason = choose_collector("auto")
+    name, reason, _ = choose_collector("auto")
     assert name == "cupti"
     assert "nsys cannot be used: Nsight Systems (nsys) is not installed here" in reason
 
 
 def test_auto_takes_cupti_where_nsys_is_too_old(fake: FakeNsys, with_cupti: None) -> None:
     fake.behave(version="NVIDIA Nsight Systems version 2021.3.1.54-1", help="")
-    name, reason = choose_collector("auto")
+    name, reason, _ = choose_collector("auto")
     assert name == "cupti"
     assert "too old" in reason
 
@@ -195,8 +195,8 @@ def test_auto_with_neither_names_both_reasons_and_the_way_out() -> None:
 
 
 def test_what_is_asked_for_by_name_is_taken(fake: FakeNsys, with_cupti: None) -> None:
-    assert choose_collector("cupti") == ("cupti", "asked for")
-    name, reason = choose_collector("nsys")
+    assert choose_collector("cupti") == ("cupti", "asked for", None)
+    name, reason, _ = choose_collector("nsys")
     assert name == "nsys"
     assert "asked for" in reason
     assert choose_collector("none")[0] == "none"
@@ -392,7 +392,7 @@ def test_without_a_collector_there_are_times_alone(bench: Bench) -> None:
     found = bench.capture("none")
     assert (found.collector, found.latency, found.profiled) == ("none", CLEAN, UNDER)
     assert (found.iteration_range, found.command, found.versions) == (None, (), {})
-    assert not has_trace(bench.run)
+    assert not (bench.run / FACTS_FILE).exists()
     assert bench.files() == ["capture.json", "latency.parquet"]
 
 
@@ -648,7 +648,7 @@ def test_launches_without_kernels_point_to_the_driver(
     assert "too old for the driver" in message
     assert "--collector cupti" in message
     assert str(bench.run / "nsys.nsys-rep") in error.value.fix, "the report is kept"
-    assert not has_trace(bench.run)
+    assert not (bench.run / FACTS_FILE).exists()
 
 
 def test_a_run_that_never_calls_cuda_points_to_the_model(fake: FakeNsys, bench: Bench) -> None:
@@ -737,7 +737,7 @@ def test_a_trace_of_before_is_not_taken_for_this_one(bench: Bench, with_cupti: N
     bench.behave(profiled={"signal": "SIGSEGV"})
     with pytest.raises(CaptureError):
         bench.capture("cupti")
-    assert not has_trace(bench.run)
+    assert not (bench.run / FACTS_FILE).exists()
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------

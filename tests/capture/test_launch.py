@@ -31,7 +31,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[Any]]:
             super().__init__(*args, **named)
             started.append(self)
 
-    monkeypatch.setattr(launch.subprocess, "Popen", Recorded)  # type: ignore[attr-defined]
+    monkeypatch.setattr(launch.child.subprocess, "Popen", Recorded)  # type: ignore[attr-defined]
     return started
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.engine.backends import backends, choose_builder, onnxruntime_version
-from profiler.engine.dialect import Product
+from profiler.runtime.tensorrt_module import Product
 from tests.fakes.support import hide_modules, refused
 
 

@@ -16,13 +16,17 @@ import pytest
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.engine import _trt_build, dialect
-from profiler.engine.dialect import NAMES, PRODUCTS, Dialect, Name, installed_version, parse_version, product_of
+from profiler.engine.dialect import Dialect
+from profiler.runtime import tensorrt_module
+from profiler.runtime.tensorrt_module import PRODUCTS, installed_version, parse_version, product_of
 from tests.fakes.other_versions import TENSORRT, asked_of, other_version, stub_libraries
 from tests.fakes.support import refused
+from tests.fakes.tensorrt_names import NAMES, Name
 
 ASK = """
 import importlib, json, sys
-from profiler.engine.dialect import NAMES, Dialect
+from profiler.engine.dialect import Dialect
+from tests.fakes.tensorrt_names import NAMES
 from profiler.base.errors import UsageError
 trt = importlib.import_module(sys.argv[1])
 def has(path):
@@ -83,7 +87,7 @@ def test_every_member_that_the_code_takes_of_the_module_is_on_the_list() -> None
     """Attributes written as ``trt.X`` or ``trt.X.Y``; what hangs on objects is caught by the stub."""
     known = {part for name in NAMES for part in (name.path, name.path.partition(".")[0])}
     used = set()
-    for module in (dialect, _trt_build):
+    for module in (dialect, _trt_build, tensorrt_module):
         assert module.__file__
         for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
             text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""

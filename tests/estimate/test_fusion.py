@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.base.records import Attribute, Node, Op, Tensor
-from profiler.estimate.fusion import RULES, Group, edges_of, fuse
+from profiler.estimate import fusion
+from profiler.estimate.fusion import RULES, Edges, Group, fuse
 from profiler.source.load import load_model, source_of
 from tests.fakes.support import SAMPLES, real_models
 
@@ -262,6 +263,10 @@ def graphs(draw: st.DrawFn) -> tuple[list[Node], list[str]]:
         attributes: dict[str, Attribute] = {"axes": (-1,)} if op_type == "ReduceMean" else {}
         made.append(g.op(op_type, *inputs, shape=shape, dtype="fp32", **attributes))
     return g.nodes, draw(st.lists(st.sampled_from(made[2:]), min_size=1, unique=True))
+
+
+def edges_of(nodes: Sequence[Node], outputs: Sequence[str]) -> dict[str, Edges]:
+    return fusion._edges_of(fusion._graphs(nodes), nodes, outputs)
 
 
 def check(nodes: Sequence[Node], outputs: Sequence[str], groups: Sequence[Group]) -> None:

@@ -1,4 +1,4 @@
-"""A TensorRT that builds nothing: what its versions have is taken from `dialect.NAMES`.
+"""A TensorRT that builds nothing: what its versions have is taken from `tensorrt_names.NAMES`.
 
 TensorRT itself needs a GPU to build. The stub lets the way through a build be tested without: it refuses
 every name that the list denies the version, and the list is tested against the real bindings of each
@@ -22,7 +22,8 @@ from typing import Any
 
 import onnx
 
-from profiler.engine.dialect import NAMES, parse_version
+from profiler.runtime.tensorrt_module import parse_version
+from tests.fakes.tensorrt_names import NAMES
 
 TAGS = {"tensorrt": b"ftrt", "tensorrt_rtx": b"vtrt"}
 

@@ -34,8 +34,9 @@ from profiler.hardware.calibrate import (
     measure_in_child,
     merge,
 )
-from profiler.hardware.calibration import Failure, result_of
+from profiler.hardware.calibration import result_of
 from profiler.hardware.gpus import ridge_points
+from profiler.runtime.child import Failure
 from profiler.source.load import load_model, source_of
 from tests.fakes.measured import measured
 
@@ -197,7 +198,7 @@ def test_the_childs_failures_become_one_clear_error() -> None:
         read_result(0, "", "", what="w", fix="f")
     with pytest.raises(CaptureError, match="why: the last line"):
         read_result(1, "", "Traceback\nthe last line\n\n", what="w", fix="f")
-    with pytest.raises(CaptureError, match="signal 9"):
+    with pytest.raises(CaptureError, match="SIGKILL"):
         read_result(-9, "", "", what="w", fix="f")
     with pytest.raises(MissingError, match="onnxruntime"):
         read_result(1, "", "ModuleNotFoundError: No module named 'onnxruntime'", what="w", fix="f")

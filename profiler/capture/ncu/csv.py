@@ -28,12 +28,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from profiler.base.errors import MissingError, UsageError
+from profiler.base.errors import UsageError
 from profiler.base.kernel_counters import DURATION, GEOMETRY, OCCUPANCY, Counter, KernelCounters
+from profiler.base.text_file import MAX_BYTES, read_text_file
 from profiler.capture.ncu._words import no_kernels
 
-MAX_BYTES = 1 << 30
 FIX = "ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv"
+_REPORT = "it may be the report of ncu itself, which ncu prints as CSV"
 
 _HEADER = re.compile(r'^\W{0,3}"?ID"?,"?(?:Process ID|Kernel Name)', re.MULTILINE)
 _LABELS = {
@@ -77,7 +78,7 @@ def read_counters(path: Path) -> tuple[KernelCounters, ...]:
         UsageError: It is no CSV of ncu, or a broken one.
         CaptureError: In it ncu says why it counted nothing.
     """
-    return parse_counters(_text(path), str(path))
+    return parse_counters(read_text_file(path, what="a CSV of ncu", fix=FIX, binary=_REPORT), str(path))
 
 
 def parse_counters(text: str, where: str) -> tuple[KernelCounters, ...]:
@@ -103,26 +104,6 @@ def parse_counters(text: str, where: str) -> tuple[KernelCounters, ...]:
     if not launches:
         raise no_kernels(text, f"{where} holds no counters", f"profile again; {FIX}")
     return tuple(_record(launch) for launch in launches.values())
-
-
-def _text(path: Path) -> str:
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise UsageError(f"{path} is too large", why=f"{size} bytes; the limit is {MAX_BYTES}", fix=FIX)
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise MissingError(f"there is no file {path}", fix=FIX) from None
-    except OSError as error:
-        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix=FIX) from None
-    if not data:
-        raise UsageError(f"{path} is empty", why="0 bytes: its making was cut short", fix=FIX)
-    # PowerShell writes what is redirected as UTF-16.
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", errors="replace")
-    if b"\0" in data[: 1 << 16]:
-        raise UsageError(f"{path} is a binary file", why="a CSV of ncu was expected, not its report", fix=FIX)
-    return data.decode("utf-8-sig", errors="replace")
 
 
 # --- tables ---------------------------------------------------------------------------------

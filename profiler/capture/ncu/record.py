@@ -7,13 +7,9 @@ as users published it (2025); ``--kernel-name`` takes ``regex:`` since 2021.1 (i
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,13 +19,14 @@ from profiler.capture.ncu._words import NCU_VARIABLE, explained, no_kernels
 from profiler.capture.ncu.csv import FIX, parse_counters
 from profiler.capture.nsys._process import ended_words
 from profiler.capture.nsys._process import run as run_process
-from profiler.runtime import child
+from profiler.runtime import child, installed_tool
+from profiler.runtime.installed_tool import Found as Ncu
+from profiler.runtime.installed_tool import Version, answer
 
 __all__ = ["NCU_VARIABLE", "Ncu", "find", "known_metrics", "profile", "profile_command", "read_report", "require"]
 
 _SINCE = (2021, 1)
 """The first version whose ``--kernel-name`` takes a regular expression."""
-_ANSWER_S = 60.0
 _QUERY_S = 120.0
 _INSTALL = (
     "install Nsight Compute (developer.nvidia.com/nsight-compute; it is part of the CUDA toolkit), or give its path by "
@@ -55,54 +52,26 @@ _METRIC = re.compile(r"^([a-z]\w*__\w+)\s", re.MULTILINE)
 _FIX = "run the same without --confirm: all but the counters needs no ncu"
 
 
-class Ncu(NamedTuple):
-    """An ncu that answers.
-
-    Attributes:
-        path: The program.
-        version: For example ``(2022, 3, 0, 0)``.
-        why: Why this one, in words.
-    """
-
-    path: Path
-    version: tuple[int, ...]
-    why: str
-
-    @property
-    def version_text(self) -> str:
-        """For example ``2022.3.0.0``."""
-        return ".".join(map(str, self.version))
-
-
 def find() -> Ncu:
     """The ncu to use: that of ``TRTPROF_NCU``, else the one on the PATH, else the newest in the usual folders.
 
     Raises:
         MissingError: There is none that answers, or it is too old.
     """
-    asked = os.environ.get(NCU_VARIABLE)
-    if asked:
-        path = shutil.which(asked)
-        version, silent = _version(Path(path)) if path else ((), "it is not there, or not executable")
-        if path is None or not version:
-            raise MissingError(f"{NCU_VARIABLE}={asked} is no ncu that runs", why=silent, fix=_INSTALL)
-        return _new_enough(Ncu(Path(path), version, f"{NCU_VARIABLE} names it"))
-    on_path = shutil.which("ncu")
-    usual = [path for pattern in _USUAL_PLACES for path in sorted(glob(pattern)) if os.access(path, os.X_OK)]
-    found: list[Ncu] = []
-    silent_ones: list[str] = []
-    for place in dict.fromkeys([*([on_path] if on_path else []), *usual]):
-        version, silent = _version(Path(place))
-        if not version:
-            silent_ones.append(f"{place}: {silent}")
-        elif place == on_path:
-            return _new_enough(Ncu(Path(place), version, "it is the first on the PATH"))
-        else:
-            found.append(Ncu(Path(place), version, "it is the newest in the usual folders"))
-    if not found:
-        why = "; ".join(silent_ones) or f"there is none on the PATH, nor in {', '.join(_USUAL_PLACES)}"
-        raise MissingError("Nsight Compute (ncu) is not installed here", why=why, fix=_INSTALL)
-    return _new_enough(max(found, key=lambda one: one.version))
+    tool = installed_tool.Tool("ncu", "Nsight Compute", NCU_VARIABLE, _USUAL_PLACES, _INSTALL, _own_version)
+    found = installed_tool.find(tool)
+    if found.version < _SINCE:
+        raise MissingError(
+            f"ncu {found.version_text} ({found.path}) is too old",
+            why="its --kernel-name takes no regular expression: that came with 2021.1",
+            fix=_INSTALL,
+        )
+    return found
+
+
+def _own_version(told: str) -> Version:
+    found = re.search(r"\bVersion (\d{4}(?:\.\d+)+)", told) if "Nsight Compute" in told else None
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 def require() -> Ncu:
@@ -136,39 +105,6 @@ def _administrator(status: Path) -> bool:
     return found is None or bool(int(found[1], 16) >> _CAP_SYS_ADMIN & 1)
 
 
-def _new_enough(found: Ncu) -> Ncu:
-    if found.version < _SINCE:
-        raise MissingError(
-            f"ncu {found.version_text} ({found.path}) is too old",
-            why="its --kernel-name takes no regular expression: that came with 2021.1",
-            fix=_INSTALL,
-        )
-    return found
-
-
-def _version(path: Path) -> tuple[tuple[int, ...], str]:
-    """The version of a program that should be ncu, or why it has none."""
-    told, why = _answer([str(path), "--version"], _ANSWER_S)
-    found = re.search(r"\bVersion (\d{4}(?:\.\d+)+)", told) if "Nsight Compute" in told else None
-    version = tuple(int(part) for part in found[1].split(".")) if found else ()
-    return version, why or f"it answers --version with {' '.join(told.split())[:120]!r}"
-
-
-def _answer(command: Sequence[str], within_s: float) -> tuple[str, str]:
-    """What a command prints, or why it does not."""
-    try:
-        asked = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=within_s,
-            check=False,
-        )  # fmt: skip
-    except OSError as error:
-        return "", error.strerror or str(error)
-    except subprocess.TimeoutExpired:
-        return "", f"it does not answer within {within_s:g} s"
-    told = asked.stdout + asked.stderr
-    return told, "" if asked.returncode == 0 else " ".join(told.split())[:200] or f"exit code {asked.returncode}"
-
-
 # --- reports --------------------------------------------------------------------------------
 
 
@@ -187,7 +123,7 @@ def read_report(report: Path) -> tuple[KernelCounters, ...]:
     except MissingError as error:
         error.fix = f"print it where there is one: {FIX}; or {error.fix}"
         raise
-    told, why = _answer(
+    told, why = answer(
         [str(found.path), "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"], _QUERY_S
     )
     if why:
@@ -207,7 +143,7 @@ def known_metrics(ncu: Ncu) -> tuple[str, ...]:
 
     Names change with the architecture: what is not known would be printed as n/a, with a warning for each.
     """
-    told, why = _answer([str(ncu.path), "--query-metrics"], _QUERY_S)
+    told, why = answer([str(ncu.path), "--query-metrics"], _QUERY_S)
     names = set(_METRIC.findall(told))
     known = tuple(metric for metric in METRICS if metric.partition(".")[0] in names)
     return METRICS if why or not known else known

@@ -6,25 +6,17 @@ NVIDIA's release notes of 2025.6 and from files of 2026.1 and 2026.2.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from profiler.base.errors import MissingError
-from profiler.capture.nsys._process import code_words
-
-Version = tuple[int, ...]
+from profiler.runtime import installed_tool
+from profiler.runtime.installed_tool import Version, answer
 
 NSYS_VARIABLE = "TRTPROF_NSYS"
 
-_ANSWER_S = 60.0
-"""How long ``nsys --version`` and ``--help`` may take, on a slow network disk too."""
 _INSTALL = (
     "install Nsight Systems (developer.nvidia.com/nsight-systems; it is part of the CUDA toolkit; Debian and Ubuntu: "
     f"apt install nsight-systems), or give its path by {NSYS_VARIABLE}"
@@ -139,78 +131,18 @@ def find() -> Nsys:
     Raises:
         MissingError: There is none, the one of ``TRTPROF_NSYS`` does not answer, or none of them does.
     """
-    asked = os.environ.get(NSYS_VARIABLE)
-    if asked:
-        path = shutil.which(asked)
-        version, silent = _version(Path(path)) if path else ((), "it is not there, or not executable")
-        if path is None or not version:
-            raise MissingError(f"{NSYS_VARIABLE}={asked} is no nsys that runs", why=silent, fix=_INSTALL)
-        return _nsys(Path(path), version, f"{NSYS_VARIABLE} names it", ())
-    on_path = shutil.which("nsys")
-    places = list(dict.fromkeys([*([on_path] if on_path else []), *_usual()]))
-    found: list[tuple[Version, Path]] = []
-    silent_ones: list[str] = []
-    seen: set[str] = set()
-    for place in places:
-        if os.path.realpath(place) in seen:
-            continue
-        seen.add(os.path.realpath(place))
-        version, silent = _version(Path(place))
-        if version:
-            found.append((version, Path(place)))
-        else:
-            silent_ones.append(f"{place}: {silent}")
-    if not found:
-        why = "; ".join(silent_ones) or f"there is none on the PATH, nor in {', '.join(_USUAL_PLACES)}"
-        raise MissingError("Nsight Systems (nsys) is not installed here", why=why, fix=_INSTALL)
-    if on_path and str(found[0][1]) == on_path:
-        chosen, why = found[0], "it is the first on the PATH"
-    else:
-        chosen = max(found, key=lambda entry: entry[0])
-        why = "it is the only one in the usual folders" if len(found) == 1 else "it is the newest in the usual folders"
-        if silent_ones:
-            why += f" ({'; '.join(silent_ones)})"
-    others = tuple(f"{path} ({dotted(version)})" for version, path in found if path != chosen[1])
-    return _nsys(chosen[1], chosen[0], why, others)
-
-
-def _usual() -> list[str]:
-    return [path for pattern in _USUAL_PLACES for path in sorted(glob(pattern)) if os.access(path, os.X_OK)]
-
-
-def _nsys(path: Path, version: Version, why: str, others: tuple[str, ...]) -> Nsys:
-    told, _ = _answer(path, "profile", "--help")
+    tool = installed_tool.Tool("nsys", "Nsight Systems", NSYS_VARIABLE, _USUAL_PLACES, _INSTALL, _own_version)
+    found = installed_tool.find(tool)
+    told, _ = answer([str(found.path), "profile", "--help"])
     return Nsys(
-        path=path, version=version, version_text=dotted(version), why=why, others=others,
+        path=found.path, version=found.version, version_text=found.version_text, why=found.why, others=found.others,
         # A help that is not whole tells nothing of the options that it leaves out.
         help=told if "--capture-range-end" in told else "",
     )  # fmt: skip
 
 
-def _version(path: Path) -> tuple[Version, str]:
-    """The version of a program that should be nsys, or why it has none."""
-    told, why = _answer(path, "--version")
-    version = parse_version(told) if "Nsight Systems" in told else ()
-    return version, why or f"it answers --version with {' '.join(told.split())[:120]!r}"
-
-
-def _answer(path: Path, *arguments: str) -> tuple[str, str]:
-    """What it prints when asked, or why it does not."""
-    try:
-        asked = subprocess.run(
-            [str(path), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=_ANSWER_S, check=False,
-        )  # fmt: skip
-    except OSError as error:
-        return "", error.strerror or str(error)
-    except subprocess.TimeoutExpired:
-        return "", f"it does not answer within {_ANSWER_S:g} s"
-    told = asked.stdout + asked.stderr
-    return told, "" if asked.returncode == 0 else " ".join(told.split())[:200] or code_words(asked.returncode)
-
-
-def dotted(version: Version) -> str:
-    return ".".join(map(str, version))
+def _own_version(told: str) -> Version:
+    return parse_version(told) if "Nsight Systems" in told else ()
 
 
 def choice(nsys: Nsys) -> str:

@@ -329,17 +329,8 @@ def ended_words(what: str, ended: Ended, timeout_s: float) -> tuple[str, str, st
         said = ended.last()
         return what, f"it did not end within {timeout_s:g} s" + (f"; the last it said: {said}" if said else ""), ""
     if ended.code < 0:
-        return what, code_words(ended.code), "free memory" if ended.code == -signal.SIGKILL else ""
+        return what, child.exit_words(ended.code), "free memory" if ended.code == -signal.SIGKILL else ""
     explained = explanation(ended.said)
     if explained is not None:
         return f"{what}: {explained[0]}", explained[1], explained[2]
-    return what, ended.last() or code_words(ended.code), ""
-
-
-def code_words(code: int) -> str:
-    """An exit code in words; nsys passes on a program's death by signal as 128 and its number, as shells do."""
-    number = -code if code < 0 else code - 128
-    with contextlib.suppress(ValueError):
-        name = signal.Signals(number).name
-        return f"it was killed ({name}): out of memory, or by hand" if name == "SIGKILL" else f"it was ended by {name}"
-    return f"exit code {code}"
+    return what, ended.last() or child.exit_words(ended.code), ""

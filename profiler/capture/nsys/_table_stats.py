@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from profiler.base.errors import MissingError, UsageError
+from profiler.base.errors import UsageError
+from profiler.base.text_file import MAX_BYTES, read_text_file
 from profiler.capture.nsys._sums import KERNEL_SUMS, RANGE_SUMS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_BYTES = 1 << 30
 FIX = (
     "nsys stats --report nvtx_kern_sum,cuda_gpu_trace,cuda_gpu_kern_sum --format csv --output . FILE: the first leads "
     "kernels to layers, the second knows of gaps; better still is the sqlite file itself"
@@ -111,24 +111,8 @@ def _instead(lines: list[list[str]], text: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """What ``nsys stats`` wrote, as text.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It is too large, or no text.
-    """
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise UsageError(f"{path} is too large", why=f"{size} bytes; the limit is {MAX_BYTES}", fix=FIX)
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise MissingError(f"there is no file {path}", fix=FIX) from None
-    except OSError as error:
-        raise MissingError(f"{path} cannot be read", why=error.strerror or str(error), fix=FIX) from None
-    if b"\0" in data[: 1 << 16]:
-        raise UsageError(f"{path} is a binary file", why="a CSV of nsys stats was expected", fix=FIX)
-    return data.decode("utf-8-sig", errors="replace")
+    """What ``nsys stats`` wrote, as text; see `read_text_file`."""
+    return read_text_file(path, what="a CSV of nsys stats", fix=FIX, binary="it may be the capture itself")
 
 
 def _lines(path: Path, text: str) -> list[list[str]]:

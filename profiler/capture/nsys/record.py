@@ -21,7 +21,7 @@ from profiler.capture.nsys._find import (
     parse_version,
     report_name,
 )
-from profiler.capture.nsys._process import Ended, code_words, ended_words, explanation, scratch_folder
+from profiler.capture.nsys._process import Ended, ended_words, explanation, scratch_folder
 from profiler.capture.nsys._report import (
     STREAM_SUFFIX,
     TIMEOUT_S,
@@ -263,7 +263,7 @@ def _profile_failure(
             fix=f"{see}; run it again, give it more time, or record fewer iterations",
         )  # fmt: skip
     if ended.code < 0:
-        return CaptureError("nsys died", why=code_words(ended.code), fix=see)
+        return CaptureError("nsys died", why=child.exit_words(ended.code), fix=see)
     explained = explanation(ended.said)
     if explained is not None:
         what, why, fix = explained
@@ -271,7 +271,7 @@ def _profile_failure(
     if ended.code:
         return CaptureError(
             "the run of the model under nsys failed", why=f"{ended.last() or 'it said nothing'} "
-            f"({code_words(ended.code)})", fix=see,
+            f"({child.exit_words(ended.code)})", fix=see,
         )  # fmt: skip
     return CaptureError(
         "nsys recorded nothing",

@@ -1,6 +1,6 @@
 """What ``nsys stats`` printed as CSV, told apart by its header: sums of kernels, or a row for each kernel.
 
-It is a poorer source than the capture: see `KernelSums` and `read_stats_trace` for what each report leaves out.
+It is a poorer source than the capture: see `KernelSums` and `read_report` for what each report leaves out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["KernelSums", "is_stats", "read_report", "read_stats_trace"]
+__all__ = ["KernelSums", "is_stats", "read_report"]
 
 # The headers of cuda_gpu_trace (gputrace before 2023), without unit and case: what a column is called here.
 _HEADERS = {
@@ -58,6 +58,9 @@ def is_stats(text: str) -> bool:
 def read_report(path: Path) -> KernelSums | GpuTrace:
     """Read a CSV that ``nsys stats`` wrote: sums of kernels, or a trace of them.
 
+    The report ``cuda_gpu_trace`` (gputrace before 2023), of kernels, copies and memsets one by one, is a capture
+    without launches and NVTX ranges, whose work has no process. Sizes are as exact as they are printed.
+
     Raises:
         MissingError: There is no such file.
         UsageError: It holds neither, or a broken one.
@@ -66,23 +69,6 @@ def read_report(path: Path) -> KernelSums | GpuTrace:
     found = _trace_at(text)
     if found is None:
         return read_stats(path)
-    return _trace(path, text, *found)
-
-
-def read_stats_trace(path: Path) -> GpuTrace:
-    """Read the CSV of the report ``cuda_gpu_trace`` (gputrace before 2023): kernels, copies and memsets one by one.
-
-    Returns:
-        A capture without launches and NVTX ranges, whose work has no process. Sizes are as exact as they are printed.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It holds no such table, or a broken one.
-    """
-    text = read_text(path)
-    found = _trace_at(text)
-    if found is None:
-        raise UsageError(f"{path} is no trace of nsys stats", why="no header has Start, Duration and CorrId", fix=FIX)
     return _trace(path, text, *found)
 
 

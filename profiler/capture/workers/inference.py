@@ -15,6 +15,7 @@ import numpy.typing as npt
 from profiler.base.errors import CaptureError, TrtprofError
 from profiler.base.records import InputTensor
 from profiler.base.units import NUMPY_DTYPES
+from profiler.runtime import child
 from profiler.runtime.ort_session import clean_message
 
 LATENCY_FILE = "latency.parquet"
@@ -32,15 +33,6 @@ NARROW_DTYPES = {
 """Types of a byte or two that numpy has through ml_dtypes alone, by their names there."""
 
 
-class WorkerError(msgspec.Struct, frozen=True, kw_only=True):
-    """An error on its way to the parent."""
-
-    exit_code: int
-    what: str
-    why: str
-    fix: str
-
-
 class Runnable(Protocol):
     """One inference with everything bound."""
 
@@ -53,8 +45,7 @@ def reported(work: Callable[[], None], scratch: str) -> int:
     try:
         work()
     except TrtprofError as error:
-        failure = WorkerError(exit_code=error.exit_code, what=error.what, why=error.why, fix=error.fix)
-        (Path(scratch) / ERROR_FILE).write_bytes(msgspec.json.encode(failure))
+        (Path(scratch) / ERROR_FILE).write_bytes(msgspec.json.encode(child.Failure.of(error)))
         return error.exit_code
     return 0
 

@@ -1,48 +1,26 @@
 """TensorRT where it runs engines: the library, its plugins and its messages, in one way from 8.6 to 11 and for RTX.
 
-How it builds them, where versions differ, is the matter of the engine stage. `NAMES` lists every name that running
-takes from the module; a test holds the list against the real bindings of each version.
+How it builds them, where versions differ, is the matter of the engine stage. The tests list every name that running
+takes from the module, and hold the list against the real bindings of each version.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.runtime.tensorrt_module import imported, load_plugins, logger, product_of
 
-NAMES = (
-    "DataType", "ICudaEngine.create_execution_context", "ICudaEngine.get_tensor_components_per_element",
-    "ICudaEngine.get_tensor_dtype", "ICudaEngine.get_tensor_location", "ICudaEngine.get_tensor_mode",
-    "ICudaEngine.get_tensor_name", "ICudaEngine.get_tensor_profile_shape", "ICudaEngine.get_tensor_shape",
-    "ICudaEngine.get_tensor_vectorized_dim", "ICudaEngine.num_aux_streams", "ICudaEngine.num_io_tensors",
-    "ICudaEngine.num_optimization_profiles", "ICudaEngine.profiling_verbosity", "IExecutionContext.execute_async_v3",
-    "IExecutionContext.get_tensor_shape", "IExecutionContext.infer_shapes", "IExecutionContext.nvtx_verbosity",
-    "IExecutionContext.set_input_shape", "IExecutionContext.set_optimization_profile_async",
-    "IExecutionContext.set_output_allocator", "IExecutionContext.set_tensor_address", "ILogger.__init__",
-    "IOutputAllocator.__init__", "IPluginRegistry.load_library", "ProfilingVerbosity.DETAILED",
-    "ProfilingVerbosity.LAYER_NAMES_ONLY", "ProfilingVerbosity.NONE", "Runtime.deserialize_cuda_engine",
-    "TensorIOMode.INPUT", "TensorLocation.HOST", "get_plugin_registry", "init_libnvinfer_plugins",
-)  # fmt: skip
-"""Of all versions."""
-RTX_NAMES = (
-    "DynamicShapesKernelSpecializationStrategy.EAGER",
-    "ICudaEngine.create_runtime_config",
-    "IRuntimeConfig.dynamic_shapes_kernel_specialization_strategy",
-)
-"""Of TensorRT-RTX alone."""
 DTYPES = {
     "FLOAT": "fp32", "HALF": "fp16", "BF16": "bf16", "FP8": "fp8e4m3fn", "FP4": "fp4e2m1", "E8M0": "fp8e8m0",
     "INT64": "int64", "INT32": "int32", "INT8": "int8", "INT4": "int4", "UINT8": "uint8", "BOOL": "bool",
 }  # fmt: skip
 """The members of ``DataType`` by our names; versions have some of them."""
 
-_MODULES = {"tensorrt": ("tensorrt", "TensorRT"), "tensorrt-rtx": ("tensorrt_rtx", "TensorRT-RTX")}
-_INSTALL = {"tensorrt": "pip install 'trtprof[tensorrt]'", "tensorrt-rtx": "pip install 'trtprof[rtx]'"}
 _PLACE = re.compile(r"\s*\bIn \w+ at /\S+:\d+|\[?[\w.]+\.cpp::\w+::\d+\]? |^I\w+::\w+: |Error Code \d+: ")
 """Places in the library's own sources, which its messages carry."""
 _CUDA = re.compile(r"Cuda Runtime \(\s*\(cudaError \d+: ([^()]*)\)\)")
@@ -100,15 +78,10 @@ class Library(NamedTuple):
         Raises:
             MissingError: It is not installed, or does not load.
         """
-        name, title = _MODULES[backend]
-        try:
-            trt = importlib.import_module(name)
-        except (ImportError, OSError) as error:
-            raise MissingError(
-                f"{title} does not load", why=" ".join(str(error).split()), fix=_INSTALL[backend]
-            ) from None
+        product = product_of(backend)
+        trt = imported(product)
         log = Log()
-        return cls(trt, f"{title} {trt.__version__}", _logger_class(trt)(log), log, backend == "tensorrt-rtx")
+        return cls(trt, f"{product.title} {trt.__version__}", logger(trt, log.take), log, backend == "tensorrt-rtx")
 
     def load_plugins(self, libraries: Sequence[str]) -> None:
         """Make TensorRT's own plugins and those of the libraries known.
@@ -117,22 +90,7 @@ class Library(NamedTuple):
             UsageError: TensorRT-RTX is given any.
             CaptureError: A library cannot be loaded.
         """
-        if self.is_rtx:
-            if libraries:
-                raise UsageError(
-                    f"{self.title} has no plugins", why=f"{', '.join(libraries)} was given",
-                    fix="use --backend tensorrt, or an engine without plugins",
-                )  # fmt: skip
-            return
-        self.trt.init_libnvinfer_plugins(self.logger, "")
-        registry = self.trt.get_plugin_registry()
-        for library in libraries:
-            if registry.load_library(library) is None:
-                raise CaptureError(
-                    f"the plugin library {library} cannot be loaded",
-                    why="it is no library of TensorRT plugins, or needs another library that is not found",
-                    fix=f"ldd {library} lists what it needs; it must be built against {self.title}",
-                )
+        load_plugins(self.trt, self.title, self.logger, self.trt.get_plugin_registry, libraries, CaptureError)
 
     def deserialised(self, path: Path) -> tuple[Any, Any]:
         """The runtime and the engine of a file; the runtime must outlive the engine.
@@ -171,21 +129,6 @@ class Library(NamedTuple):
         if not started or _NO_DRIVER.search(" ".join(self.log.errors)):
             return MissingError(what, why=why, fix="it needs an NVIDIA GPU and driver: check it with nvidia-smi")
         return CaptureError(what, why=why, fix="build it again with this version, on this GPU")
-
-
-@functools.cache
-def _logger_class(trt: Any) -> Any:
-    class Logger(trt.ILogger):  # type: ignore[misc]
-        """Hands on what the library says."""
-
-        def __init__(self, log: Log) -> None:
-            trt.ILogger.__init__(self)
-            self._log = log
-
-        def log(self, severity: Any, message: str) -> None:
-            self._log.take(severity.name, message)
-
-    return Logger
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.capture.nsys.stats import is_stats, read_report, read_stats_trace
+from profiler.capture.nsys.stats import is_stats, read_report
 from profiler.capture.nsys.trace import KernelSums, kernel_summary, read_trace
 from tests.fakes.stats_factory import TRACE, write_stats
 from tests.fakes.support import H100, needs_captures, refused
@@ -30,11 +30,17 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
+def trace_of(path: Path) -> GpuTrace:
+    found = read_report(path)
+    assert isinstance(found, GpuTrace)
+    return found
+
+
 def test_a_trace_is_what_the_capture_has(tmp_path: Path) -> None:
     capture = tmp_path / "run.sqlite"
     write_trace(capture, [Process(pid=111, layers=ENGINE)])
     trace = read_trace(capture)
-    found = read_stats_trace(write_stats(trace, "cuda_gpu_trace", tmp_path / "run.csv"))
+    found = trace_of(write_stats(trace, "cuda_gpu_trace", tmp_path / "run.csv"))
     exact = ["start_ns", "end_ns", "device", "context", "stream", "correlation", "grid_x", "block_x", "registers"]
     for column in exact:
         assert found.work[column].tolist() == trace.work[column].tolist(), column
@@ -85,7 +91,7 @@ def test_columns_are_those_of_any_capture(tmp_path: Path) -> None:
 )
 def test_names_of_copies_are_those_of_a_capture(tmp_path: Path, printed: str, name: str) -> None:
     path = written(tmp_path, f"{TRACE}\n{ROWS.replace('[CUDA memcpy Host-to-Device]', printed)}")
-    assert read_stats_trace(path).work["name"].tolist()[-1] == name
+    assert trace_of(path).work["name"].tolist()[-1] == name
 
 
 def test_other_units_other_text_and_other_reports_around_it(tmp_path: Path) -> None:
@@ -94,7 +100,7 @@ def test_other_units_other_text_and_other_reports_around_it(tmp_path: Path) -> N
         "NOTICE: Existing SQLite export found: run.sqlite\n\nProcessing [run.sqlite] with [cuda_gpu_trace.py]... \n\n"
         f"{header}\n{ROWS.replace(',1,,', ',1,')}\nProcessing [run.sqlite] with [nvtx_sum.py]... \n\na,b\n1,2\n"
     )
-    trace = read_stats_trace(written(tmp_path, text))
+    trace = trace_of(written(tmp_path, text))
     assert trace.work["start_ns"].tolist() == [100_000, 200_000, 300_000]
     assert trace.work["stream"].tolist() == [7, 13, 13]
     assert any("printed in mb, us" in note for note in trace.notes)
@@ -102,7 +108,7 @@ def test_other_units_other_text_and_other_reports_around_it(tmp_path: Path) -> N
 
 def test_a_time_keeps_all_its_digits(tmp_path: Path) -> None:
     start = 1_763_731_200_123_456_789
-    trace = read_stats_trace(written(tmp_path, f"{TRACE}\n{ROWS.replace('100,50', f'{start},50')}"))
+    trace = trace_of(written(tmp_path, f"{TRACE}\n{ROWS.replace('100,50', f'{start},50')}"))
     assert trace.work["start_ns"].tolist()[-1] == start
 
 
@@ -128,8 +134,8 @@ def test_bad_traces(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_what_is_no_trace_or_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no trace of nsys stats") as error:
-        read_stats_trace(written(tmp_path, "a,b\n1,2\n"))
+    with pytest.raises(UsageError, match="is no kernel summary of nsys stats") as error:
+        read_report(written(tmp_path, "a,b\n1,2\n"))
     assert refused(error.value)
     with pytest.raises(MissingError):
         read_report(tmp_path / "none.csv")

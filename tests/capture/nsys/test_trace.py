@@ -733,7 +733,8 @@ def test_stats_in_other_units_and_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it holds no table"),
+        ("", "is empty"),
+        ("nothing\n", "it holds no table"),
         ("Time (%),Total Time (ns),Num Calls,Name\n1,2,3,x\n", "its header is Time (%), Total Time (ns)"),
         (OLD_STATS.split("75.0", maxsplit=1)[0], "holds no kernels"),
         (OLD_STATS[: OLD_STATS.index(",   1    1    1")], "line 6 has 8 of 11 columns"),

@@ -36,11 +36,12 @@ from profiler.capture.workers.gpu_window import Watch
 from profiler.capture.workers.inference import make_inputs
 from profiler.capture.workers.tensorrt import clean, main, profiled
 from profiler.capture.workers.trt_runner import opened
-from profiler.capture.workers.trt_runtime import NAMES, RTX_NAMES
+from profiler.runtime import tensorrt_module
 from profiler.runtime.ort_session import SessionRequest
 from tests.fakes import fake_gpu
 from tests.fakes.fake_gpu import engine
 from tests.fakes.support import refused
+from tests.fakes.tensorrt_names import RTX_NAMES, RUN_NAMES
 
 X = InputTensor(name="x", dtype="fp32", shape=(2, 3))
 
@@ -607,7 +608,7 @@ def test_an_error_reaches_the_parent_as_a_file(gpu: Gpu) -> None:
 def test_the_fake_library_has_just_the_names_that_are_held_against_the_real_ones(gpu: Gpu) -> None:
     """So that nothing but these can be used."""
     trt = fake_gpu.Tensorrt(gpu.runtime, "tensorrt_rtx")
-    known = {*NAMES, *RTX_NAMES}
+    known = {*RUN_NAMES, *RTX_NAMES}
     members = {
         "ICudaEngine": trt.ICudaEngine, "IExecutionContext": trt.IExecutionContext, "Runtime": trt.Runtime,
         "IPluginRegistry": trt.IPluginRegistry, "IRuntimeConfig": trt.IRuntimeConfig,
@@ -624,8 +625,9 @@ def test_the_fake_library_has_just_the_names_that_are_held_against_the_real_ones
 
 
 def test_every_member_that_the_code_takes_of_the_module_is_on_the_list() -> None:
-    text = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (trt_runtime, trt_runner))
-    known = {part for name in (*NAMES, *RTX_NAMES) for part in (name, name.partition(".")[0])}
+    modules = (trt_runtime, trt_runner, tensorrt_module)
+    text = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in modules)
+    known = {part for name in (*RUN_NAMES, *RTX_NAMES) for part in (name, name.partition(".")[0])}
     found = set(re.findall(r"\btrt\.([A-Za-z]\w*(?:\.[A-Z]+\b)?)", text))
     assert {"ILogger", "get_plugin_registry", "TensorLocation.HOST"} <= found
     assert found <= known

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from profiler.engine.dialect import parse_version
+from profiler.runtime.tensorrt_module import parse_version
 from tests.fakes.other_versions import TENSORRT, asked_of, other_version, stub_libraries
 
 ASK = """
 import importlib, json, sys
-from profiler.capture.workers.trt_runtime import NAMES, RTX_NAMES, DTYPES, allocator_class, Library
+from profiler.capture.workers.trt_runtime import DTYPES, allocator_class, Library
+from tests.fakes.tensorrt_names import RTX_NAMES, RUN_NAMES
 trt = importlib.import_module(sys.argv[1])
 def has(path):
     found = trt
@@ -26,7 +27,7 @@ allocator = allocator_class(trt)(lambda size: 1000 * size)
 addresses = [allocator.reallocate_output("y", 0, size, 256) for size in (8, 16, 4)]
 allocator.notify_shape("y", trt.Dims([2, 3]))
 print(json.dumps({
-    "lacks": [name for name in NAMES if not has(name)],
+    "lacks": [name for name in RUN_NAMES if not has(name)],
     "rtx_lacks": [name for name in RTX_NAMES if not has(name)],
     "types": sorted(trt.DataType.__members__),
     "known": sorted(DTYPES),

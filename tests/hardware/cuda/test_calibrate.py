@@ -27,7 +27,7 @@ from profiler.base.errors import CaptureError, MissingError
 from profiler.base.records import LiveGpu
 from profiler.hardware import gpus, nvml, store
 from profiler.hardware._fit import Reading
-from profiler.hardware.calibration import Failure, result_of
+from profiler.hardware.calibration import result_of
 from profiler.hardware.cuda import _cublas, _driver, _kernels, _measure, _workloads, calibrate, selfcheck
 from profiler.hardware.cuda._driver import Argument, Properties
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
@@ -35,6 +35,7 @@ from profiler.hardware.cuda._kernels import TILE
 from profiler.hardware.cuda._measure import Bench
 from profiler.hardware.cuda._workloads import Memory, Run
 from profiler.runtime import child
+from profiler.runtime.child import Failure
 from tests.fakes.support import ROOT
 
 UUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
@@ -625,7 +626,7 @@ def test_the_childs_failures_become_one_clear_error() -> None:
         read(0, "", "")
     with pytest.raises(CaptureError, match="why: the last line"):
         read(1, "", "Traceback\nthe last line\n\n")
-    with pytest.raises(CaptureError, match="signal 11"):
+    with pytest.raises(CaptureError, match="SIGSEGV"):
         read(-11, "", "")
     with pytest.raises(MissingError, match="cuda"):
         read(1, "", "ModuleNotFoundError: No module named 'cuda'")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -24,9 +23,9 @@ from tests.fakes.report_factory import (
     one_layer,
     typical,
 )
-from tests.fakes.support import columns, golden
+from tests.fakes.support import ROOT, columns, golden
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = ROOT / "tests/report/golden"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -16,11 +15,11 @@ from profiler.base.records import Run, RunGraph, Timeline, TimelineLane
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.formats.perfetto import DEVICE, LAYERS, NODES
 from tests.fakes.report_factory import CASES, hostile, make_run, one_layer, typical
-from tests.fakes.support import golden
+from tests.fakes.support import ROOT, golden
 from tests.fakes.timeline_factory import timed, timed_case
 
-GOLDEN = Path(__file__).parent / "golden"
-SCHEMA = json.loads((Path(__file__).parent / "schemas" / "chrome-trace.schema.json").read_text("utf-8"))
+GOLDEN = ROOT / "tests/report/golden"
+SCHEMA = json.loads((ROOT / "tests/report/schemas" / "chrome-trace.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 Event = dict[str, Any]

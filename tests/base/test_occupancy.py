@@ -1,4 +1,4 @@
-"""Occupancy, waves and tiles: published answers, laws, and NVIDIA's own calculator where a toolkit is at hand."""
+"""Occupancy and waves: published answers, laws, and NVIDIA's own calculator where a toolkit is at hand."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from profiler.base.occupancy import SM_LIMITS, occupancy, waves
-from profiler.estimate.waves import (
-    Launch,
-    Tiling,
-    launch_efficiency,
-    launch_term,
-    quantised_ns,
-    tile_efficiency,
-    tiles,
-)
 
 CAPABILITIES = st.sampled_from(list(SM_LIMITS))
 A100_SMS = 108
@@ -63,27 +54,13 @@ def test_published_waves() -> None:
     assert twelve.efficiency == twelve.sm_efficiency == Fraction(3, 4)
     # Matrix Multiplication Background User's Guide, 3.2: an A100 runs 108 tiles of 256x128 at once, so utilisation is
     # highest where their number is a multiple of 108 or just below; M = 2304 there.
-    full = Tiling(2304, 1536, 256, 128)
-    assert tiles(full) == A100_SMS
-    assert waves(tiles(full), 1, A100_SMS).efficiency == 1
-    one_column_more = Tiling(2304, 1537, 256, 128)
-    grid = waves(tiles(one_column_more), 1, A100_SMS)
-    assert (tiles(one_column_more), grid.full, grid.tail_blocks) == (117, 1, 9)
+    assert waves(A100_SMS, 1, A100_SMS).efficiency == 1  # N = 1536: 9 x 12 tiles
+    grid = waves(117, 1, A100_SMS)  # N = 1537: 9 x 13
+    assert (grid.full, grid.tail_blocks) == (1, 9)
     assert waves(A100_SMS + 1, 1, A100_SMS).efficiency == Fraction(109, 216)  # 50 %
-    # M. Osama et al., Stream-K (arXiv:2301.03598), figures 1 and 2: 384 x 384 x 128 on four SMs. Nine tiles reach 75 %;
-    # 18 of half the size 90 %, and so do nine that are split in two along k.
-    whole, halves, split = (Tiling(384, 384, 128, n, 128, 4, parts) for n, parts in ((128, 1), (64, 1), (128, 2)))
-    assert waves(tiles(whole), 1, 4).efficiency == Fraction(75, 100)
-    assert waves(tiles(halves), 1, 4).efficiency == waves(tiles(split), 1, 4).efficiency == Fraction(90, 100)
-    assert tile_efficiency(*whole) == tile_efficiency(*halves) == tile_efficiency(*split) == 1
-
-
-def test_published_tiles() -> None:
-    """Matrix Multiplication Background User's Guide, 3.1: one column more takes half as much arithmetic again."""
-    assert tiles(Tiling(256, 256, 128, 128)) == 4
-    assert tile_efficiency(256, 256, 128, 128) == 1
-    assert tiles(Tiling(256, 257, 128, 128)) == 6
-    assert 257 / 256 / tile_efficiency(256, 257, 128, 128) == 1.5  # for 0.39 % more useful work
+    # M. Osama et al., Stream-K (arXiv:2301.03598), figures 1 and 2: on four SMs nine tiles reach 75 %, 18 reach 90 %.
+    assert waves(9, 1, 4).efficiency == Fraction(75, 100)
+    assert waves(18, 1, 4).efficiency == Fraction(90, 100)
 
 
 def test_limits_of_the_programming_guide() -> None:
@@ -167,45 +144,6 @@ def test_clusters_start_together() -> None:
         waves(0, 1, 132)
 
 
-def test_padding_and_splitting_of_k() -> None:
-    # 100 of 128 in steps of 64; split in two, one step each; three parts of 5 steps are as long as 2 steps each.
-    assert tile_efficiency(128, 128, 128, 128, k=100, tile_k=64) == Fraction(100, 128)
-    assert tile_efficiency(128, 128, 128, 128, k=100, tile_k=64, split_k=2) == Fraction(100, 128)
-    assert tile_efficiency(128, 128, 128, 128, k=320, tile_k=64, split_k=3) == Fraction(320, 384)
-    assert tiles(Tiling(128, 128, 128, 128, 320, 64, 3)) == 3
-    with pytest.raises(ValueError, match="2 steps along k cannot be split into 3 parts"):
-        tile_efficiency(128, 128, 128, 128, k=100, tile_k=64, split_k=3)
-    with pytest.raises(ValueError, match="both k and tile_k"):
-        tile_efficiency(128, 128, 128, 128, k=100)
-    with pytest.raises(ValueError, match="not positive"):
-        tile_efficiency(0, 128, 128, 128)
-
-
-def test_the_term_of_a_launch() -> None:
-    """A GEMM of 2304 x 1537 in 117 tiles of 256 x 128 on an A100: two rounds for 1.0006 rounds of useful work."""
-    tiling = Tiling(2304, 1537, 256, 128)
-    launch = Launch(grid=(9, 13, 1), block=(256, 1, 1), registers=168, shared_bytes=96 * 1024)
-    term = launch_term(100_000, launch, compute_capability="8.0", sms=A100_SMS, tiling=tiling)
-    assert term.name == "waves"
-    assert term.occupancy == (1, 8, Fraction(1, 8), "registers")
-    assert term.tile == Fraction(1537, 13 * 128)
-    assert term.efficiency == Fraction(1537, 13 * 128) * Fraction(117, 216)
-    assert term.ns == 199_870  # 100,000 x 216 / 117 x 1664 / 1537 = 199,869.9
-    assert term.wave_ns == term.ns  # one block on each SM
-    assert term.reason == (
-        "117 blocks on 108 SMs, 1 at once on each (registers): 54% of the SMs' time used; "
-        "92% of the tiles' work is useful"
-    )
-    # As many blocks as SMs, with room for two on each: all SMs are busy, half of the slots are empty.
-    small = Launch(grid=(108, 1, 1), block=(256, 1, 1), registers=128, shared_bytes=0)
-    shared_sms = launch_term(100_000, small, compute_capability="8.0", sms=A100_SMS)
-    assert shared_sms.occupancy.blocks_per_sm == 2
-    assert (shared_sms.ns, shared_sms.wave_ns) == (100_000, 200_000)
-    # Without the tiling only the SMs count, and for 0 ns of work nothing does.
-    assert launch_term(100_000, launch, compute_capability="8.0", sms=A100_SMS).ns == 184_616
-    assert launch_term(0, launch, compute_capability="8.0", sms=A100_SMS, tiling=tiling).ns == 0
-
-
 # --- laws -----------------------------------------------------------------------------------
 
 
@@ -268,30 +206,6 @@ def test_a_cluster_never_helps(clusters: int, blocks_per_sm: int, sms: int, clus
     assume(cluster <= blocks_per_sm * sms)
     together = waves(clusters * cluster, blocks_per_sm, sms, cluster)
     assert 0 < together.efficiency <= waves(clusters * cluster, blocks_per_sm, sms).efficiency
-
-
-@given(POSITIVE, POSITIVE, st.integers(1, 512), st.integers(1, 512), POSITIVE, st.integers(1, 128), st.integers(1, 8))
-def test_efficiency_of_tiles(m: int, n: int, tile_m: int, tile_n: int, k: int, tile_k: int, split_k: int) -> None:
-    flat = tile_efficiency(m, n, tile_m, tile_n)
-    assert 0 < flat <= 1
-    assert (flat == 1) == (m % tile_m == 0 and n % tile_n == 0)
-    assert flat == Fraction(m * n, tiles(Tiling(m, n, tile_m, tile_n)) * tile_m * tile_n)
-    deep = tile_efficiency(m, n, tile_m, tile_n, k, tile_k)
-    assert 0 < deep <= flat
-    assume(split_k <= -(-k // tile_k))
-    assert 0 < tile_efficiency(m, n, tile_m, tile_n, k, tile_k, split_k) <= deep
-
-
-@given(st.integers(0, 10**12), POSITIVE, st.integers(1, 32), st.integers(1, 200), POSITIVE, st.integers(1, 256))
-def test_quantisation_only_lengthens(
-    ns: int, blocks: int, blocks_per_sm: int, sms: int, columns: int, tile: int
-) -> None:
-    efficiency = launch_efficiency(waves(blocks, blocks_per_sm, sms), tile_efficiency(columns, 1, tile, 1))
-    assert 0 < efficiency <= 1
-    assert quantised_ns(ns, efficiency) >= ns
-    assert quantised_ns(ns, Fraction(1)) == ns
-    # Exact but for rounding up.
-    assert 0 <= quantised_ns(ns, efficiency) - ns / efficiency < 1
 
 
 # --- NVIDIA's calculator --------------------------------------------------------------------

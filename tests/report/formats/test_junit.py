@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +11,9 @@ from hypothesis import strategies as st
 from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, for_path, get
 from tests.fakes.report_factory import CASES, hostile, of_engine, one_layer, typical
-from tests.fakes.support import golden
+from tests.fakes.support import ROOT, golden
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = ROOT / "tests/report/golden"
 
 
 def suite(run: Run, **options: Any) -> ET.Element:

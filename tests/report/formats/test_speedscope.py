@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -11,11 +10,11 @@ from profiler.base.records import Run
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.formats.speedscope import ALLOWED, LOST, NO_LAYER
 from tests.fakes.report_factory import CASES, hostile, make_run, many, typical
-from tests.fakes.support import golden
+from tests.fakes.support import ROOT, golden
 from tests.fakes.timeline_factory import timed, timed_case
 
-GOLDEN = Path(__file__).parent / "golden"
-SCHEMA = json.loads((Path(__file__).parent / "schemas" / "speedscope.schema.json").read_text("utf-8"))
+GOLDEN = ROOT / "tests/report/golden"
+SCHEMA = json.loads((ROOT / "tests/report/schemas" / "speedscope.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -16,9 +14,9 @@ from profiler.source.request import ModelRequest
 from tests.fakes.plan_factory import hostile, typical
 from tests.fakes.rendering import render_json, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import SAMPLES, columns
+from tests.fakes.support import ROOT, SAMPLES, columns
 
-LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
+LOG = ROOT / "tests/engine" / "data" / "rtx_resnet_tiny.log"
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,10 +12,10 @@ from profiler.base.records import Finding, Run
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.formats.sarif import model_uri
 from tests.fakes.report_factory import CASES, hostile, many, one_layer, typical
-from tests.fakes.support import golden
+from tests.fakes.support import ROOT, golden
 
-GOLDEN = Path(__file__).parent / "golden"
-SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
+GOLDEN = ROOT / "tests/report/golden"
+SCHEMA = json.loads((ROOT / "tests/report/schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
 
 

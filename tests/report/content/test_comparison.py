@@ -25,9 +25,9 @@ from profiler.report.formats.json_ import schema_text
 from tests.fakes.comparison_factory import CASES, change, document, faster, hostile, many, same, side, typical
 from tests.fakes.rendering import render_html, render_json, render_markdown, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import columns, golden
+from tests.fakes.support import ROOT, columns, golden
 
-GOLDEN = Path(__file__).parent / "golden" / "comparison"
+GOLDEN = ROOT / "tests/report/golden" / "comparison"
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("comparison.schema.json")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 COMMENT_LIMIT = 65_536
@@ -394,7 +394,7 @@ def test_jinja_is_not_needed_for_the_other_formats() -> None:
         "from tests.fakes.rendering import render_json, render_markdown, render_text\n"
         "[render(CASES['typical']()) for render in (render_json, render_markdown, render_text)]"
     )
-    root = Path(__file__).parents[2]
+    root = ROOT
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -7,7 +7,6 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -40,7 +39,7 @@ from profiler.source.load import load_model, source_of
 from tests.fakes.plan_factory import CASES, hostile, many, plan_of, row, typical
 from tests.fakes.rendering import render_csv, render_json, render_markdown, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import SAMPLES, columns, fixed_ceilings, golden
+from tests.fakes.support import ROOT, SAMPLES, columns, fixed_ceilings, golden
 
 
 def _shown(parts: Iterable[Section], width: int, **options: Any) -> list[str]:
@@ -63,8 +62,8 @@ def node_lines(nodes: Sequence[str], width: int, lines: int = 2, before: str = "
 
 
 COLUMNS = tuple(column.name for column in table_of("layers", EnginePlan).columns(None))
-GOLDEN = Path(__file__).parent / "golden" / "plan"
-LOGS = Path(__file__).parents[1] / "engine" / "data"
+GOLDEN = ROOT / "tests/report/golden" / "plan"
+LOGS = ROOT / "tests/engine" / "data"
 
 
 def real(name: str) -> EnginePlan:

@@ -28,7 +28,7 @@ from profiler.report.formats.json_ import schema_text
 from profiler.report.tables import table_of
 from profiler.source.load import load_model, source_of
 from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
-from tests.fakes.support import SAMPLES, golden
+from tests.fakes.support import ROOT, SAMPLES, golden
 
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("prediction.schema.json")
 COLUMNS = tuple(column.name for column in table_of("layers", Prediction).columns(None))
@@ -62,7 +62,7 @@ FACTS = EngineFacts(
 def built(name: str, *slugs: str) -> Prediction:
     """Of the plan in a log of a real build."""
     source = source_of(load_model(SAMPLES / f"{name}.onnx"), {}, feed=False)
-    log = Path(__file__).parents[1] / "engine" / "data" / f"rtx_{name}.log"
+    log = ROOT / "tests/engine" / "data" / f"rtx_{name}.log"
     priced = price_plan(read_layer_info(log), source, FACTS)
     return predict_plan(priced, source, [gpus.find(slug) for slug in slugs], Settings(level="layers"))
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -16,9 +15,9 @@ from profiler.report.content._views import By
 from profiler.report.content.run import FINDINGS, ROWS
 from profiler.report.formats.markdown import code, prose
 from tests.fakes.report_factory import CASES, hostile, many, of_engine, on_gpu, one_layer, typical
-from tests.fakes.support import golden
+from tests.fakes.support import ROOT, golden
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = ROOT / "tests/report/golden"
 COMMENT = 65_536
 """Characters that a comment of GitHub may hold."""
 
