@@ -11,7 +11,7 @@ import msgspec
 
 from profiler.base import units
 from profiler.base.errors import TrtprofError
-from profiler.base.records import ClockSummary, InputTensor, Latency, Record, Run, Spread, Tensor
+from profiler.base.records import ClockSummary, InputTensor, Latency, LedgerRow, Record, Run, Spread, Tensor
 
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 
@@ -54,18 +54,21 @@ def time_of(run: Run) -> str:
     return "layer" if run.plan is not None else "kernel"
 
 
-def plan_names(run: Run) -> dict[str, str]:
-    """What to call layers of an engine in a summary of it: the last of their ONNX nodes, and how many others."""
-    return {
-        layer.name: layer.nodes[-1] + (f" +{len(layer.nodes) - 1}" if len(layer.nodes) > 1 else "")
-        for layer in run.layers
-        if layer.nodes
-    }
-
-
 def ledger_gap_ns(run: Run) -> int:
     """Measured latency less the sum of the ledger: 0 when the ledger closes."""
     return run.latency.median_ns - sum(row.ns for row in run.ledger)
+
+
+def largest(rows: list[LedgerRow], most: int) -> list[LedgerRow]:
+    """At most ``most`` rows in their order; the smallest become one row, so that the sum stays."""
+    if len(rows) <= most:
+        return rows
+    kept = sorted(range(len(rows)), key=lambda index: -abs(rows[index].ns))[: most - 1]
+    small = [row for index, row in enumerate(rows) if index not in kept]
+    facts = all(row.kind == "fact" for row in small)
+    total = sum(row.ns for row in small)
+    rest = LedgerRow(cause=f"{len(small)} smaller rows", ns=total, kind="fact" if facts else "estimate")
+    return [*(rows[index] for index in sorted(kept)), rest]
 
 
 def perturbation(latency: Latency, profiled: Latency) -> float | None:

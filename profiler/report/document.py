@@ -212,6 +212,10 @@ class Table:
     after: tuple[str, ...] = ()
     headless: bool = False
 
+    def places(self, where: Literal["screen", "paper"]) -> list[int]:
+        """The columns that are shown there."""
+        return [at for at, column in enumerate(self.columns) if column.where in ("", where)]
+
     def folded(self, shown: int | None) -> list[Row]:
         """The first ``shown`` rows, and the sum of the others."""
         if shown is None or len(self.rows) <= shown:

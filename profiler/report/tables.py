@@ -23,7 +23,6 @@ from profiler.base.records import (
     Inspection,
     OpSweep,
     PlanTensor,
-    PredictedLayer,
     Prediction,
     Record,
     Run,
@@ -31,6 +30,7 @@ from profiler.base.records import (
     Work,
 )
 from profiler.report._format import dims_text, headline
+from profiler.report.content.prediction import longest
 
 __all__ = ["TABLES", "Cell", "Column", "Table", "table_of", "tables_of"]
 
@@ -521,21 +521,10 @@ def _term(name: str) -> Callable[[Any], Any]:
     return lambda layer: None if layer.estimate is None else layer.estimate.terms.get(name)
 
 
-def _shortness(layer: PredictedLayer) -> int:
-    # What has no price comes last.
-    return 1 if layer.estimate is None else -layer.estimate.attainable_ns * layer.repeats
-
-
-def _predicted(found: Prediction) -> Iterator[Any]:
-    for gpu in found.gpus:
-        ordered = sorted(gpu.layers, key=_shortness)
-        yield from ((gpu, layer, rank) for rank, layer in enumerate(ordered, 1))
-
-
 _table(
     "layers",
     "a layer on a GPU, longest first; times are of one of its repeats",
-    _predicted,
+    lambda found: ((gpu, layer, rank) for gpu in found.gpus for rank, layer in enumerate(longest(gpu), 1)),
     _text("gpu", "its slug", of=lambda item: item[0].gpu),
     _count("rank", "name", "place by time", of=itemgetter(2)),
     *_part(

@@ -94,6 +94,9 @@ def test_every_format_renders_every_case_the_same_twice(format_: str, case: str)
     found = get(format_)
     first = found.encode(CASES[case](), ReportOptions())
     assert first
+    if format_ in ("png", "svg") and case != "typical":
+        # Drawing takes a second: that pictures are the same twice is told of one.
+        return
     # A run that was read anew, so that nothing hangs on the order of a dict or on identity.
     again = msgspec.json.decode(msgspec.json.encode(CASES[case]()), type=Run)
     if found.binary:

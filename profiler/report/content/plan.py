@@ -13,6 +13,7 @@ from profiler.base.plan_words import LAUNCHING, precision
 from profiler.base.records import (
     EngineFacts,
     EnginePlan,
+    LayerResult,
     MatchedLayer,
     NodeFate,
     PlanBinding,
@@ -21,6 +22,7 @@ from profiler.base.records import (
     PlanReformat,
     PlanShare,
     PlanSummary,
+    PredictedLayer,
     Work,
 )
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent
@@ -109,6 +111,11 @@ def layer_names(plan: EnginePlan) -> dict[str, str]:
 def layer_title(name: str, nodes: Sequence[str]) -> str:
     """The last of the ONNX nodes of a layer and how many others there are; its own name where there is none."""
     return (nodes[-1] if nodes else name) + (f" +{len(nodes) - 1}" if len(nodes) > 1 else "")
+
+
+def titles(layers: Iterable[LayerResult | PredictedLayer]) -> dict[str, str]:
+    """What to call the layers of an engine, by their names in its plan."""
+    return {layer.name: layer_title(layer.name, layer.nodes) for layer in layers}
 
 
 def _heading(plan: EnginePlan, names: Mapping[str, str], bindings: Sequence[Pair]) -> Iterator[Pair]:

@@ -20,6 +20,7 @@ from profiler.report.content.plan import (
     nodes_of,
     op_runs,
     summary_of,
+    titles,
     worth_a_look,
 )
 from profiler.report.document import (
@@ -58,7 +59,7 @@ def document(found: Prediction, options: ReportOptions) -> Document:
     what = {"groups": "estimated groups, no engine built", "nodes": "node by node", "layers": "layers of the engine"}
     head = [f"  in   {input_text(tensor)}" for tensor in model.inputs]
     head += [f"  {label:<7}{text}" for label, text in _engine(found)]
-    looks = worth_a_look(first.plan, _names(first)) if first.plan is not None else []
+    looks = worth_a_look(first.plan, titles(first.layers)) if first.plan is not None else []
     look = Pairs(tuple(Pair("" if at else "look at", text, None, "") for at, text in enumerate(looks)))
     notes = [f"{gpu.name}: {note}" for gpu in found.gpus for note in gpu.notes] if many else list(first.notes)
     lost = [fate for fate in found.fates if fate.fate == "lost"]
@@ -67,7 +68,7 @@ def document(found: Prediction, options: ReportOptions) -> Document:
     engine: list[Section] = []
     if first.plan is not None:
         engine = [*sections([Heading(f"the engine on {first.name}")])]
-        engine += sections(*summary_of(first.plan, options.top, names=_names(first)))
+        engine += sections(*summary_of(first.plan, options.top, names=titles(first.layers)))
     return Document(
         title=prose(f"{model.name}   {count(model.nodes, 'node')}   precision {found.precision}   {what[found.level]}"),
         sections=sections(
@@ -108,11 +109,6 @@ def _engine(found: Prediction) -> Iterator[tuple[str, str]]:
             yield "layers", layers_text(found.engine, found.gpus[0].plan)
     if found.fates:
         yield "nodes", fates_text(fates_of(found.fates))
-
-
-def _names(gpu: GpuPrediction) -> dict[str, str]:
-    """What to call the layers of a built engine, by their names in its plan."""
-    return {layer.name: layer_title(layer.name, layer.nodes) for layer in gpu.layers}
 
 
 def _board(gpu: GpuPrediction) -> str:

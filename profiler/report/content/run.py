@@ -21,16 +21,15 @@ from profiler.report._format import (
     clock_text,
     count,
     headline,
+    largest,
     ledger_gap_ns,
     mode_text,
     perturbation,
-    plan_names,
     signed_percent,
     tensor_text,
     time_of,
 )
 from profiler.report.content import plan as plans
-from profiler.report.content._ledger import largest
 from profiler.report.content._views import Row as ViewRow
 from profiler.report.content._views import folded, kernel_words, view_of
 from profiler.report.document import (
@@ -500,7 +499,7 @@ class _Page:
         """What the plan shows; nothing where there is none."""
         if self.run.plan is None:
             return Section(blocks=())
-        parts = plans.summary_of(self.run.plan, self.options.top, measured=True, names=plan_names(self.run))
+        parts = plans.summary_of(self.run.plan, self.options.top, measured=True, names=plans.titles(self.run.layers))
         blocks = [block for at, part in enumerate(parts) for block in ([Notes(("",))] if at else []) + part]
         return Section(blocks=tuple(blocks), fold=True, title="The plan of the engine")
 

@@ -21,8 +21,7 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import LayerResult, LedgerRow, OpSweep, Prediction, Run, bound_name
 from profiler.report import ReportOptions, _roofline, binary_reporter, reporter
 from profiler.report._cells import elide
-from profiler.report._format import KIND_WORDS, clock_text, count, ledger_gap_ns, tensor_text, time_of, visible
-from profiler.report.content._ledger import largest
+from profiler.report._format import KIND_WORDS, clock_text, count, largest, ledger_gap_ns, tensor_text, time_of, visible
 from profiler.report.formats import _op_pictures
 from profiler.report.formats import _style as style
 
@@ -560,14 +559,9 @@ class _Page:
         self._time_ticks(axes)
         axes.grid(visible=True, axis="x", color=style.GRID, linewidth=0.5)
         self._kinds({row.kind for row in rows}, whole)
-        words = []
-        if gap := ledger_gap_ns(run):
-            words.append(
-                f"the rows miss {'the sum of the layers' if layers_only else 'the median'} by {units.format_ns(gap)}"
-            )
-        else:
-            words.append(f"the rows add up to {'the sum of the layers' if layers_only else 'the median'}")
-        self.caption(*words)
+        total = "the sum of the layers" if layers_only else "the median"
+        gap = ledger_gap_ns(run)
+        self.caption(f"the rows miss {total} by {units.format_ns(gap)}" if gap else f"the rows add up to {total}")
 
     def _value(self, row: LedgerRow) -> str:
         median = self.run.latency.median_ns

@@ -68,11 +68,11 @@ def _words(words: Words) -> list[tuple[str, str, bool]]:
 
 
 def _columns(table: Table) -> list[Column]:
-    return [column for column in table.columns if column.where != "screen"]
+    return [table.columns[at] for at in table.places("paper")]
 
 
 def _rows(table: Table) -> Iterator[tuple[list[Cell], list[object], Words]]:
-    kept = [at for at, column in enumerate(table.columns) if column.where != "screen"]
+    kept = table.places("paper")
     for row in table.folded(table.shown if table.paper is None else table.paper):
         cells = [row.cells[at] if not isinstance(row.cells[at], Bar) else "" for at in kept] if row.cells else []
         yield cells, list(row.under), row.across

@@ -117,7 +117,7 @@ def _of_table(table: Table, options: ReportOptions) -> Iterator[list[str]]:
 
 
 def _rows(table: Table, rows: Sequence[Row]) -> Iterator[str]:
-    kept = [at for at, column in enumerate(table.columns) if column.where != "screen"]
+    kept = table.places("paper")
     columns = [table.columns[at] for at in kept]
     heads = [
         prose(" ".join(filter(None, (column.title, f"({column.unit})" if column.unit else "", column.group))))

@@ -152,9 +152,8 @@ class _Page:
             return elide(text, width, self.dots)
         keep = max(width - len(self.dots), 0)
         if how == "start":
-            return (self.dots + head(text[::-1], keep)[::-1])[: max(width, 0)] if width < 4 else (
-                self.dots + head(text[::-1], keep)[::-1]
-            )  # fmt: skip
+            end = self.dots + head(text[::-1], keep)[::-1]
+            return end[: max(width, 0)] if width < 4 else end
         if how == "numbered" and text.startswith("#"):
             number, _, path = text.partition(" ")
             return f"{number} {self.cut(path, width - len(number) - 1, 'start')}"
@@ -165,9 +164,7 @@ class _Page:
     def fit(self, words: Line, width: int | None = None) -> Line:
         """The spans in at most ``width`` columns, as far as they may be cut; the last gives first."""
         room = self.width if width is None else width
-        spans = [
-            span if span.items else span._replace(text=self.safe(span.text)) for span in words
-        ]  # fmt: skip
+        spans = [span if span.items else span._replace(text=self.safe(span.text)) for span in words]
         fixed = sum(cells(span.text) for span in spans if not span.items)
         for at, span in enumerate(spans):
             if span.items:
@@ -248,21 +245,17 @@ class _Page:
                     yield ()
                 yield from self.grid(table, columns, rows, self.width)
         elif not table.headless:
-            yield from self.grid(table, self.on_screen(table), rows, self.width)
+            yield from self.grid(table, table.places("screen"), rows, self.width)
         if hidden and table.hidden:
             yield from self.wrapped((Span(table.hidden.format(", ".join(hidden))),), self.width, None)
         for text in table.after:
             yield from self.wrapped((Span(text),), self.width, None)
 
-    @staticmethod
-    def on_screen(table: Table) -> list[int]:
-        return [at for at, each in enumerate(table.columns) if each.where != "paper"]
-
     def beside(self, table: Table, rows: list[Row]) -> Iterator[Line]:
         width = (self.width - 2) // 2
         half = -(-len(rows) // 2)
-        left = list(self.grid(table, self.on_screen(table), rows[:half], width))
-        right = list(self.grid(table, self.on_screen(table), rows[half:], width))
+        left = list(self.grid(table, table.places("screen"), rows[:half], width))
+        right = list(self.grid(table, table.places("screen"), rows[half:], width))
         for one, other in itertools.zip_longest(left, right, fillvalue=()):
             gap = width - sum(cells(span.text) for span in one)
             yield (*one, Span(" " * (gap + 2)), *other)
@@ -295,7 +288,7 @@ class _Page:
         ]
         width = [need + each.gap for need, each in zip(needs, columns, strict=True)]
         if not table.stack:
-            kept = [at for at, each in enumerate(columns) if each.where != "paper"]
+            kept = table.places("screen")
             while sum(width[at] for at in kept) - columns[kept[0]].gap > self.width:
                 last = max(kept, key=lambda at: columns[at].drop)
                 if not columns[last].drop:
