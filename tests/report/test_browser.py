@@ -347,7 +347,7 @@ def test_the_keys_are_listed_and_move_the_selection(open_page: Open) -> None:
     assert selected(page) == run.layers[0].name
     page.keyboard.press("End")
     assert selected(page) == run.layers[-1].name
-    assert page.locator(f"#layer-{len(run.layers)}").is_visible()
+    page.locator(f"#layer-{len(run.layers)}").wait_for()  # rows are made when they scroll into view
 
 
 def test_a_definition_opens_by_mouse_and_by_key(open_page: Open) -> None:
