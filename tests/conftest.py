@@ -27,13 +27,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["TRTPROF_NO_ENGINE"] = "1"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A browser on a busy machine loses a click now and then: a test of a page is tried twice, which the end says."""
-    for item in items:
-        if item.get_closest_marker("browser") is not None:
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many tests need files that the project does not have; what they prove is proven on files of its own too."""
     skipped = sum(NO_CAPTURES in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
@@ -90,8 +83,6 @@ def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         page.on("request", lambda r: None if r.url.split("#")[0] == own or r.url == "data:," else bad.append(r.url))
         page.goto(own + fragment)
         page.locator("html[data-ready]").wait_for()
-        # What is laid out late moves rows away under the pointer.
-        page.evaluate("new Promise((done) => requestIdleCallback(done, {timeout: 2000}))")
         return page
 
     yield open_

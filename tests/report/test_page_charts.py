@@ -214,6 +214,27 @@ def test_ten_thousand_layers_are_drawn_and_merging_is_said(open_page: Open) -> N
     assert "merged" not in words(page, "timeline")
 
 
+# --- when they are drawn ------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1360, 360])
+@pytest.mark.parametrize("away", [800, 500, 20, -200])
+def test_rows_stay_where_they_are_when_the_charts_above_are_drawn(open_page: Open, width: int, away: int) -> None:
+    """A row that moves between the press of the pointer and its release is not clicked."""
+    page = open_page(typical(), viewport={"width": width, "height": 900})
+    assert page.locator("#chart-roofline canvas").count() == 0
+    at = """(away) => {
+      window.rows = () => document.querySelector("#layers-table").getBoundingClientRect().top;
+      scrollTo(0, scrollY + rows() - away);
+      return rows();
+    }"""
+    before = page.evaluate(at, away)
+    page.locator("#chart-roofline canvas").first.wait_for()
+    settle(page)
+    assert abs(page.evaluate("rows()") - before) <= 1
+
+
 # --- what they say ----------------------------------------------------------------------------
 
 

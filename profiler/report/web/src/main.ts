@@ -112,11 +112,17 @@ document.addEventListener("toggle", (event) => {
   box.style.left = `${Math.max(8, Math.min(from.left - 12, innerWidth - box.offsetWidth - 8))}px`;
   box.style.top = `${from.bottom + 8 + box.offsetHeight > innerHeight ? Math.max(8, from.top - box.offsetHeight - 8) : from.bottom + 8}px`;
 }, true);
-let lastHelp: Element | null = null;
-document.addEventListener("click", (event) => { lastHelp = (event.target as Element).closest(".q") ?? lastHelp; }, true);
+let lastHelp: Element | null = null, helpAt: DOMRect | null = null;
+document.addEventListener("click", (event) => {
+  lastHelp = (event.target as Element).closest(".q") ?? lastHelp;
+  helpAt = lastHelp?.getBoundingClientRect() ?? null;
+}, true);
 for (const scroll of ["scroll", "resize"]) {
   addEventListener(scroll, (event) => {
     if (event.target instanceof Element && event.target.closest(".term")) return;
+    // What it explains may stand still while the page scrolls: a chart was drawn above it.
+    const now = lastHelp?.getBoundingClientRect();
+    if (now && helpAt && Math.hypot(now.left - helpAt.left, now.top - helpAt.top) < 2) return;
     for (const box of document.querySelectorAll<HTMLElement>(".term:popover-open")) box.hidePopover();
   }, { capture: true, passive: true });
 }

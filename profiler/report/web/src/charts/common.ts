@@ -287,8 +287,13 @@ export function whenNear(panel: HTMLElement, height: number, start: () => void):
     if (started) return;
     started = true;
     near.disconnect();
+    const bottom = (): number => panel.getBoundingClientRect().bottom;
+    const top = panel.getBoundingClientRect().top, before = bottom();
     panel.style.minHeight = "";
     start();
+    // Legends and sentences wrap: the panel is seldom as high as the room that was kept for it. What lies below it and
+    // is seen already, such as a row under the pointer, stays where it is.
+    queueMicrotask(() => { if (scrollY > 0 && (top < 0 || before < innerHeight)) scrollBy(0, bottom() - before); });
   };
   const near = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) run(); }, { rootMargin: "500px" });
   near.observe(panel);
