@@ -31,12 +31,15 @@ from profiler.base.records import (
     PlanSummary,
     Source,
     Tensor,
+    Work,
 )
 from profiler.cost.plan import PlanCost, plan_costs
 from profiler.diagnose.plan_summary import summarise
 from profiler.estimate.cache import Access, Traffic, never_read, traffic_of_accesses
 from profiler.estimate.edges import Edge, plan_edges, priced_edges
 from profiler.estimate.roofline import estimate, predict_layers
+from profiler.kernel_names.algorithm import is_fast_convolution
+from profiler.kernel_names.parse import parse
 
 
 class PricedPlan(NamedTuple):
@@ -95,7 +98,68 @@ def price_plan(
         },
         summary=summarise(layers, works, fates, edges=[edge.edge for edge in edges], bindings=plan.bindings),
     )
-    return PricedPlan(document, tuple(costs), tuple(accesses), outputs, edges)
+    return told_by_names(PricedPlan(document, tuple(costs), tuple(accesses), outputs, edges), [()] * len(costs))
+
+
+_ASSUMED = "ideal leaves out products that a fast algorithm (Winograd) would save: no name says how it convolves"
+_FAST = "ideal leaves out products that a fast algorithm saves: its name says Winograd or FFT"
+_WHOLE = "all products counted: by its name it is no fast algorithm"
+
+
+def told_by_names(priced: PricedPlan, kernels: Sequence[Sequence[str]]) -> PricedPlan:
+    """The plan with what names tell of its products: how they are convolved, and what they are added up in.
+
+    Args:
+        priced: The plan.
+        kernels: Of each layer the names of its kernels; where there are none the tactic's name counts.
+    """
+    costs, works = list(priced.costs), list(priced.document.works)
+    for at, (matched, cost, names) in enumerate(zip(priced.document.layers, priced.costs, kernels, strict=True)):
+        if cost.work is None or not cost.work.tensor_flops:
+            continue
+        told = _told(cost.work, tuple(names) or tuple(filter(None, (matched.layer.tactic,))))
+        if told is not cost.work:
+            costs[at] = cost._replace(work=told)
+            works[at] = scaled(told, cost.runs)
+    return priced._replace(costs=tuple(costs), document=msgspec.structs.replace(priced.document, works=tuple(works)))
+
+
+def _told(work: Work, names: Sequence[str]) -> Work:
+    products = [found for found in map(parse, names) if found.op in ("conv", "gemm", "gemv", "attention")]
+    accumulators = {found.dtype_acc for found in products if found.dtype_acc in ("fp16", "fp32")}
+    accumulator = work.accumulator
+    if accumulators:
+        # Of several kernels the slower one holds for none of them alone: the faster is the bound.
+        accumulator = min(accumulators, key=("fp16", "fp32").index)
+    fast, note = work.fast_flops, ""
+    if fast:
+        algorithms = [is_fast_convolution(name) for name in names]
+        note = _FAST if True in algorithms else _WHOLE if False in algorithms else _ASSUMED
+        fast = 0 if note == _WHOLE else fast
+    if (accumulator, fast, bool(note)) == (work.accumulator, work.fast_flops, False):
+        return work
+    notes = [each for each in work.note.split("; ") if each and each not in (_ASSUMED, _FAST, _WHOLE)]
+    return msgspec.structs.replace(
+        work, accumulator=accumulator, fast_flops=fast, note="; ".join([*notes, *filter(None, [note])])
+    )
+
+
+def not_told(priced: PricedPlan, ceilings: Ceilings) -> Iterator[str]:
+    """What no name tells of the products of a plan, and what is taken for it, in sentences."""
+    works = [work for work in priced.document.works if work is not None and work.tensor_flops]
+    assumed = sum(_ASSUMED in work.note for work in works)
+    if assumed:
+        yield (
+            f"no name says how {assumed} of {len(works)} layers with products convolve: products that a fast algorithm "
+            "(Winograd) saves are left out of their bounds"
+        )
+    slower = ceilings.attainable.fp32_accumulate_flops_per_s
+    open_ = sum(not work.accumulator and work.dtype in slower for work in works)
+    if open_:
+        yield (
+            f"no name says what {open_} of {len(works)} layers with products add up in: the faster accumulator is "
+            "taken (--accumulate)"
+        )
 
 
 def without_model(priced: PricedPlan) -> PricedPlan:
@@ -198,7 +262,9 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
             estimates.append(None)
             continue
         arithmetic = work.tensor_flops, work.vector_flops, work.dtype, *work.special.items()
-        place = work.bytes_read, work.bytes_written, moved, *arithmetic
+        sparing = work.fast_flops, work.accumulator, work.unsure.bytes, work.unsure.tensor_flops
+        spared = work.unsure.vector_flops, tuple(work.unsure.special.items())
+        place = work.bytes_read, work.bytes_written, moved, *arithmetic, sparing, spared
         if place not in known:
             known[place] = estimate(work, moved, ceilings)
         estimates.append(known[place])

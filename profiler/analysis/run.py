@@ -14,7 +14,7 @@ import msgspec
 from profiler.analysis.counters import confirmed
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
-from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device
+from profiler.analysis.plan import backend_of, layer_names, model_of_plan, not_told, on_device, told_by_names
 from profiler.analysis.work import scaled, work_of_nodes
 from profiler.base.kernel_counters import Counters
 from profiler.base.op_kinds import MULTIPLYING
@@ -77,7 +77,9 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     Returns:
         Its layers are those that time was measured of.
     """
-    engine, ceilings, spec, source = evidence.engine, subject.ceilings, subject.spec, subject.source
+    ceilings, spec, source = subject.ceilings, subject.spec, subject.source
+    engine = told_by_names(evidence.engine, [[match.kernel for match in own] for own in evidence.kernels])
+    evidence = evidence._replace(engine=engine)
     document = engine.document
     backend = subject.backend or Backend(name=backend_of(document.facts), reason=_read(subject.files))
     expected = on_device(engine, ceilings, evidence.layers_ns)
@@ -172,6 +174,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         assumptions=(
             *info.assumptions,
             *_counted(spec, ceilings),
+            *(not_told(engine, ceilings) if spec is not None else ()),
             *(sentence for _, sentence in lacking),
             *evidence.notes,
             *document.facts.notes,

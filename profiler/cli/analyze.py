@@ -100,7 +100,7 @@ def analyze(
     gpu: GpuOption = None,
     ceiling: CeilingOption = None,
     clock: ClockOption = None,
-    accumulate: AccumulateOption = "fp32",
+    accumulate: AccumulateOption = "auto",
     tf32: Tf32Option = True,
     output: Annotated[
         list[str] | None,

@@ -14,6 +14,7 @@ import msgspec
 from profiler.base.errors import UsageError
 from profiler.base.records import (
     SCHEMA_VERSION,
+    Accumulate,
     Ceilings,
     EngineFacts,
     GpuPrediction,
@@ -51,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     level: Level = "groups"
     precision: str = "model"
-    accumulate: Literal["fp32", "fp16"] = "fp32"
+    accumulate: Accumulate = "auto"
     clock_mhz: float | None = None
     overrides: dict[str, float] = {}
     cold: bool = False
@@ -214,5 +215,6 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
         yield "every byte comes from DRAM"
     else:
         yield "inferences follow one another: the last-level cache holds what the one before left there"
+    yield "convolutions may leave out products as Winograd does, so that none is faster than its time"
     yield "energy is time at the power limit of the board, an upper estimate"
     yield "memory is the weights and the most that lives between layers, without what the runtime itself takes"
