@@ -201,6 +201,45 @@ _ATOM_TYPES = {
 }  # fmt: skip
 
 
+_SCALED_MM = re.compile(r"cutlass_3x_gemm(?:_sm(\d{2,3})(?:_\w+)?)?", re.ASCII)
+_FP4 = re.compile(r"DeviceGemmFp4GemmSm(\d{2,3})(?:_\w+)?", re.ASCII)
+
+
+def wrapped(term: Term, *, complete: bool) -> Fields | None:  # noqa: ARG001
+    """Products of CUTLASS that a library configures in a class of its own.
+
+    vLLM's ``cutlass_3x_gemm_sm100<operands, result, epilogue, tile, cluster, ...>``, and FlashInfer's and
+    TensorRT-LLM's ``DeviceGemmFp4GemmSm100_half_128_128_256_...``: both ask for the operator class of tensor cores.
+    """
+    for part in walk(term):
+        args = part.args or ()
+        if found := _FP4.fullmatch(part.name):
+            arch = sm_version(found[1])
+            fields = fact("cutlass", "gemm", "tensor", "DeviceGemmFp4Gemm") | {"dtype_in": "fp4e2m1"}
+            return fields | ({"arch": arch} if arch else {})
+        if (found := _SCALED_MM.fullmatch(part.name)) and "vllm" in term.names + tuple(
+            name for arg in term.last.args or () for name in arg.names
+        ):
+            fields = fact("cutlass", "gemm", "tensor", "cutlass_3x_gemm")
+            arch = sm_version(found[1]) if found[1] else None
+            kinds = leading_types(args)
+            if kinds:
+                fields |= {"dtype_in": kinds[0], "dtype_acc": "int32" if kinds[0] == "int8" else "fp32"}
+            if len(kinds) > 1:
+                fields["dtype_out"] = kinds[1]
+            if len(args) > 4 and (tile := _constants(args[3])) and (cluster := _constants(args[4])):
+                fields |= {"tile": tile, "cluster": cluster}
+            return fields | ({"arch": arch} if arch else {})
+    return None
+
+
+def deepgemm(term: Term, *, complete: bool) -> Fields | None:
+    """DeepGEMM's templates, whose identifiers are names of words."""
+    if "deep_gemm" not in term.names[:-1]:
+        return None
+    return {"family": "deepgemm"} | (blas.parse_deepgemm(Words(term.last.name, closed=complete)) or {})
+
+
 def cutlass(term: Term, *, complete: bool) -> Fields | None:
     """CUTLASS 2 and 3: a procedural name as template argument, or the whole configuration as types."""
     name = term.last.name
