@@ -219,6 +219,8 @@ def _flash(name: str, parts: list[Part], *, complete: bool) -> Fields:
     if name != "device_kernel":
         # FlashAttention 2 begins with Ampere's copies and instructions; the third version has its own kernels.
         fields["arch"] = _AMPERE
+        if "splitkv" in name:
+            fields["split_k"] = True
     for part in parts:
         found = _SM90.fullmatch(part.name)
         if found and (arch := sm_version(found[1] or found[2])):

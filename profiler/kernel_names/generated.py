@@ -157,10 +157,10 @@ def parse_cute(words: Words) -> Fields | None:
     class is a Python name and may be anything: only its words count, and those of the instruction among the arguments.
     """
     if words.all[0] in _CUTE_BARE and len(words) == 1:
-        return {"family": "cutlass"} | _cute_class(words.all[0])
+        return {"family": "cute"} | _cute_class(words.all[0])
     if words.all[:2] != ["kernel", "cutlass"] or len(words) < 3:
         return None
-    fields: Fields = {"family": "cutlass"}
+    fields: Fields = {"family": "cute"}
     end = words.first("object", start=3)
     found = _CUTE_CLASS.search(words.at(end - 1)) if end > 0 and words.get(2) == "kernel" else None
     if found is None:

@@ -21,9 +21,9 @@ class KernelName:
 
     Attributes:
         name: As given.
-        family: Whose kernel it is: ``xmma``, ``cublas``, ``nvjet``, ``cutlass``, ``trtllm``, ``deepgemm``, ``cudnn``,
-            ``cutensor``, ``myelin``, ``attention``, ``tensorrt``, ``triton``, ``onnxruntime``, ``pytorch``, ``cub``,
-            ``thrust``, ``nccl``.
+        family: Whose kernel it is: ``xmma``, ``cublas``, ``nvjet``, ``cutlass``, ``cute`` (its DSL, whose users name
+            the kernels), ``trtllm``, ``deepgemm``, ``cudnn``, ``cutensor``, ``myelin``, ``attention``, ``tensorrt``,
+            ``triton``, ``onnxruntime``, ``pytorch``, ``cub``, ``thrust``, ``nccl``.
         op: What it computes: ``gemm``, ``gemv``, ``conv``, ``attention``, ``softmax``, ``elementwise``, ``reformat``...
         arch: The least SM version it was written for, as 80; not the GPU it runs on.
         unit: Where its products are done.
