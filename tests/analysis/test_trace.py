@@ -251,6 +251,7 @@ def test_a_capture_of_pytorch_alone_tells_who_ran_it_what_it_copied_and_on_which
     assert any(note.startswith("PyTorch launched the kernels") for note in run.assumptions)
     assert render(run, "text").splitlines()[1].startswith("pytorch on H100")
     findings = {finding.code: finding for finding in run.findings}
+    assert "emit_nvtx" in findings["TR902"].try_
     assert {"HO502", "KN702", "KN705"} <= findings.keys()
     assert "memcpy HtoD: 5 of 125 MB in all at 27.8 GB/s" in findings["HO502"].evidence
     assert findings["HO502"].lost_ns == pytest.approx(900_000, rel=0.01)
