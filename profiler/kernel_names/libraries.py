@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from profiler.kernel_names import blas
+from profiler.kernel_names import blas, identifiers
 from profiler.kernel_names.identifiers import op_of
 from profiler.kernel_names.record import ARCH_WORDS, FIRST_TENSOR_CORES, SM_VERSIONS, Fields, Unit, sm_version
 from profiler.kernel_names.signatures import fact, leading_types, pointer_types
@@ -211,15 +211,14 @@ def wrapped(term: Term, *, complete: bool) -> Fields | None:  # noqa: ARG001
     vLLM's ``cutlass_3x_gemm_sm100<operands, result, epilogue, tile, cluster, ...>``, and FlashInfer's and
     TensorRT-LLM's ``DeviceGemmFp4GemmSm100_half_128_128_256_...``: both ask for the operator class of tensor cores.
     """
-    for part in walk(term):
+    parts = list(walk(term))
+    for part in parts:
         args = part.args or ()
         if found := _FP4.fullmatch(part.name):
             arch = sm_version(found[1])
             fields = fact("cutlass", "gemm", "tensor", "DeviceGemmFp4Gemm") | {"dtype_in": "fp4e2m1"}
             return fields | ({"arch": arch} if arch else {})
-        if (found := _SCALED_MM.fullmatch(part.name)) and "vllm" in term.names + tuple(
-            name for arg in term.last.args or () for name in arg.names
-        ):
+        if (found := _SCALED_MM.fullmatch(part.name)) and any(each.name == "vllm" for each in parts):
             fields = fact("cutlass", "gemm", "tensor", "cutlass_3x_gemm")
             arch = sm_version(found[1]) if found[1] else None
             kinds = leading_types(args)
@@ -237,7 +236,8 @@ def deepgemm(term: Term, *, complete: bool) -> Fields | None:
     """DeepGEMM's templates, whose identifiers are names of words."""
     if "deep_gemm" not in term.names[:-1]:
         return None
-    return {"family": "deepgemm"} | (blas.parse_deepgemm(Words(term.last.name, closed=complete)) or {})
+    product = blas.parse_deepgemm(Words(term.last.name, closed=complete))
+    return {"family": "deepgemm"} | (product or identifiers.parse(term, complete=complete))
 
 
 def cutlass(term: Term, *, complete: bool) -> Fields | None:
