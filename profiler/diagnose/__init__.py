@@ -542,7 +542,7 @@ def _by_loss(layer: LayerResult) -> tuple[int, str]:
 def place(layers: Sequence[LayerResult]) -> str:
     """Where a group of layers is: the last ONNX node of the worst one, and how many more of its kind."""
     worst = layers[0]
-    more = f" and {len(layers) - 1} more {worst.op_type}" if len(layers) > 1 else ""
+    more = f" and {len(layers) - 1} more {worst.op_type}".rstrip() if len(layers) > 1 else ""
     return (worst.nodes[-1] if worst.nodes else worst.name) + more
 
 

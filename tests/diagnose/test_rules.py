@@ -578,7 +578,7 @@ def test_copies_over_the_bus_are_found_in_a_capture_with_their_bytes_and_their_s
     case = captured_copies(WEIGHTS)
     finding = only(case, "HO502")
     assert finding.lost_ns == 9_000_000
-    assert "memcpy HtoD: 10 of 2.50 GB in all at 27.8 GB/s" in finding.evidence
+    assert "memcpy HtoD: 10 of no layer, 2.50 GB in all at 27.8 GB/s" in finding.evidence
     assert format_percent(9_000_000 / case.latency.median_ns) in finding.evidence
     assert "weights too" in finding.try_
 
