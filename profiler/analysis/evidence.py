@@ -13,6 +13,7 @@ import msgspec
 
 from profiler import __version__
 from profiler.analysis.plan import PricedPlan, price_plan, without_model
+from profiler.analysis.producer import Producer
 from profiler.base.kernel_counters import Counters
 from profiler.base.latency import latency_of, latency_of_sum, median_ns
 from profiler.base.records import (
@@ -21,6 +22,7 @@ from profiler.base.records import (
     ClockSummary,
     Coverage,
     Device,
+    EngineFacts,
     GpuSpec,
     InferenceTimes,
     Latency,
@@ -33,6 +35,7 @@ from profiler.base.records import (
     TensorCheck,
     Timeline,
 )
+from profiler.base.trace import Transfer
 from profiler.diagnose.ledger import Overheads
 
 Lack = tuple[str, str]
@@ -69,6 +72,7 @@ class Evidence(NamedTuple):
         clocks: Of the GPU while the latency was measured; None where they were not sampled.
         clocks_profiled: The same while the kernels were.
         timeline: One inference of the capture; None where nobody saw when kernels ran.
+        transfers: Copies and memsets of no layer, by direction.
         speed: Of the device around the run over that when its ceilings were measured.
         probes_ns: Times of the speed probe around the measurements.
     """
@@ -94,6 +98,7 @@ class Evidence(NamedTuple):
     clocks: ClockSummary | None = None
     clocks_profiled: ClockSummary | None = None
     timeline: Timeline | None = None
+    transfers: tuple[Transfer, ...] = ()
     speed: float = 1.0
     probes_ns: tuple[float, ...] = ()
 
@@ -132,7 +137,7 @@ class Subject(NamedTuple):
     counters: Counters | None = None
 
 
-def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason: str) -> PricedPlan:
+def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason: str, producer: Producer) -> PricedPlan:
     """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work.
 
     Args:
@@ -140,9 +145,10 @@ def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason:
         era: Where the names are from.
         note: To be said of them.
         reason: Why a name does not tell the work.
+        producer: What launched them.
     """
-    plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(note,))
-    priced = without_model(price_plan(plan))
+    plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(producer.note, note))
+    priced = without_model(price_plan(plan, facts=EngineFacts(backend=producer.backend)))
     costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
     document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
     return priced._replace(costs=costs, document=document)

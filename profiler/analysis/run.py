@@ -119,13 +119,15 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         tactics={row.result.name: row.matched.layer.tactic for row in rows if row.matched.layer.tactic},
         end_to_end=evidence.end_to_end,
         enqueue_ns=evidence.enqueue_ns,
+        backend=backend.name,
+        transfers=evidence.transfers,
         lacking=tuple(short for short, _ in lacking),
         clocks=evidence.clocks,
         clocks_profiled=evidence.clocks_profiled,
     )
     if spec is not None:
         case = case._replace(
-            tensorrt=backend.name != "ort-cuda",
+            tensorrt=backend.name.startswith("tensorrt"),
             gpu=True,
             rated_mhz=spec.boost_mhz.value,
             spec=spec,

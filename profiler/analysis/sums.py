@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from profiler.align.kernel_sums import SumsAlignment, align_sums
 from profiler.analysis.evidence import NO_LAYERS, Evidence, Lack, latency_and_copies, layers_of_names
 from profiler.analysis.plan import PricedPlan
+from profiler.analysis.producer import producer_of
 from profiler.base.latency import latency_of_sum
 from profiler.base.records import InferenceTimes, Match
 
@@ -42,7 +43,7 @@ def evidence_of_sums(
     """
     if priced is None:
         alignment = align_sums(sums, None)
-        engine = _layers_of_sums(alignment)
+        engine = _layers_of_sums(alignment, sums)
     else:
         alignment = align_sums(sums, priced.document.layers, [cost.runs for cost in priced.costs])
         engine = priced
@@ -69,12 +70,19 @@ def evidence_of_sums(
     )
 
 
-def _layers_of_sums(alignment: SumsAlignment) -> PricedPlan:
+def _layers_of_sums(alignment: SumsAlignment, sums: pd.DataFrame) -> PricedPlan:
     what, reason = "NVTX ranges", "an NVTX range does not tell its work"
     if alignment.from_kernels:
         what, reason = "kernels", "the name of a kernel does not tell its work"
     note = f"no layer information was given: what is listed as layers are {what}, and their work is not known"
-    return layers_of_names(alignment.layers, f"the {what} of nsys stats", note, reason)
+    # Printed as ``domain:name``, or as the name alone.
+    ranges = [str(name) for name in sums["range"].unique()] if "range" in sums else []
+    producer = producer_of(
+        (match for own in (*alignment.matches, alignment.unattributed) for match in own),
+        [name.removeprefix(":") for name in ranges],
+        [name.partition(":")[0] for name in ranges if ":" in name],
+    )
+    return layers_of_names(alignment.layers, f"the {what} of nsys stats", note, reason, producer)
 
 
 def _in_one(matches: Iterable[Match], inferences: int) -> int:

@@ -14,16 +14,16 @@ import pandas as pd
 from profiler.align.gpu_kernels import TraceAlignment, align_trace
 from profiler.analysis.evidence import NO_LAYERS, Evidence, Lack, latency_and_copies, layers_of_names
 from profiler.analysis.plan import PricedPlan, layer_names
+from profiler.analysis.producer import producer_of
 from profiler.analysis.timeline import timeline_of_trace
 from profiler.base.latency import latency_of, latency_of_sum, median_ns
 from profiler.base.records import InferenceTimes, Match, MatchedLayer, PlanLayer
-from profiler.base.trace import GpuTrace
+from profiler.base.trace import FROM_DEVICE, TO_DEVICE, GpuTrace
 from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose.ledger import Overheads
 
 _PARTS = ("copy_ns", "overlap_ns", "gap_inside_ns", "gap_between_ns", "gap_host_ns")
 """Columns of the iterations that the ledger has rows for."""
-_TO_DEVICE, _FROM_DEVICE = "memcpy HtoD", "memcpy DtoH"
 
 
 def evidence_of_trace(
@@ -54,6 +54,11 @@ def evidence_of_trace(
         f"the {what} of the capture",
         f"no layer information was given: the layers are {what}, and their work is not known",
         "the name of a kernel or of an NVTX range does not tell its work",
+        producer_of(
+            (match for own in (*alignment.matches, alignment.unattributed) for match in own),
+            trace.ranges["name"].cat.categories,
+            trace.ranges["domain"].cat.categories,
+        ),
     )
     return evidence_of_alignment(trace, engine, alignment, times, planned=False)
 
@@ -110,7 +115,7 @@ def evidence_of_alignment(
     medians = {name: median_ns(kept[name]) for name in _PARTS}
     if copies.to_device_ns or copies.from_device_ns:
         # Of these the clean run tells; what is left are copies that the engine makes.
-        known = (_TO_DEVICE, _FROM_DEVICE)
+        known = (TO_DEVICE, FROM_DEVICE)
         counted = sum(transfer.per_iteration_ns for transfer in alignment.transfers if transfer.name in known)
         medians["copy_ns"] = max(medians["copy_ns"] - counted, 0)
     return Evidence(
@@ -140,6 +145,7 @@ def evidence_of_alignment(
         lacking=tuple(_lacking(trace, alignment, times, planned=planned)),
         notes=(*trace.notes, *_facts(alignment), *alignment.notes),
         versions={trace.collector: trace.version} if trace.version else {},
+        transfers=alignment.transfers,
         timeline=timeline_of_trace(trace, alignment, layer_names(alignment.layers)),
     )
 

@@ -40,6 +40,7 @@ from profiler.base.records import (
     PlanLint,
 )
 from profiler.base.registry import Registry
+from profiler.base.trace import Transfer
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
 from profiler.diagnose.plans import PlanView
@@ -95,6 +96,8 @@ class Thresholds(NamedTuple):
             ``of_datasheet`` multiplies it too.
         generations: Major versions of the compute capability that a kernel is behind its GPU from which it is an old
             one: one behind is normal (code of sm80 runs on sm89 and sm90 as a rule).
+        attention_gain: How many times as fast as one of the generation before fused attention is at the least that is
+            written for the GPU: FlashAttention 3 over 2 on an H100, 1.5 to 2 times (Shah et al., 2024).
         skinny: Smaller side of the result of a product up to which it is a thin one: the narrowest result of a
             tensor-core instruction, 16 x 8 (PTX ISA, mma shapes), is not filled by less.
         helper_share: Share of a layer's time in kernels that only help it from which they count, as for the other
@@ -125,6 +128,7 @@ class Thresholds(NamedTuple):
     near_cache: AtLeastOne = 1.5
     healthy: Fraction = 0.7
     generations: Count = 2
+    attention_gain: AtLeastOne = 1.5
     skinny: Count = 8
     helper_share: Fraction = 0.1
     launched: Fraction = 0.1
@@ -183,6 +187,10 @@ class Case(NamedTuple):
     """Layers as the plan of an engine has them, by the name that they have here."""
     bindings: tuple[PlanBinding, ...] = ()
     """Inputs and outputs of that engine."""
+    backend: str = ""
+    """What ran the layers, as `records.Backend` names it; ``pytorch`` or ``unknown`` of a capture without a plan."""
+    transfers: tuple[Transfer, ...] = ()
+    """Copies and memsets of no layer in a capture."""
 
     def kernel_names(self, layer: LayerResult) -> tuple[tuple[Match, KernelName], ...]:
         """The kernels of a layer with what their names say, most time first."""
@@ -523,13 +531,18 @@ def by_cause(
     for layer in layers:
         groups.setdefault((layer.op_type, remedy(layer)), []).append(layer)
     for (_, text), found in groups.items():
-        yield text, sorted(found, key=lambda layer: (-(layer.lost_ns or 0), layer.name))
+        yield text, sorted(found, key=_by_loss)
+
+
+def _by_loss(layer: LayerResult) -> tuple[int, str]:
+    """Largest loss first; without a price all may be lost."""
+    return (-(layer.measured_ns if layer.lost_ns is None else layer.lost_ns), layer.name)
 
 
 def place(layers: Sequence[LayerResult]) -> str:
     """Where a group of layers is: the last ONNX node of the worst one, and how many more of its kind."""
     worst = layers[0]
-    more = f" and {len(layers) - 1} more {worst.op_type}" if len(layers) > 1 else ""
+    more = f" and {len(layers) - 1} more {worst.op_type}".rstrip() if len(layers) > 1 else ""
     return (worst.nodes[-1] if worst.nodes else worst.name) + more
 
 

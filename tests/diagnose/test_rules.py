@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from profiler.base.records import ClockSummary, Layer, PlanEdge, Spread
-from profiler.base.units import format_ns
-from profiler.diagnose import RULES, THRESHOLDS, rules
+from profiler.base.trace import Transfer
+from profiler.base.units import format_ns, format_percent
+from profiler.diagnose import RULES, THRESHOLDS, Case, rules
 from profiler.diagnose.ledger import Overheads
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
@@ -559,3 +560,35 @@ def test_a_gpu_without_tensorrt_gets_no_options_of_trtexec() -> None:
     waits = engine_case(BIG, overheads=Overheads(waiting_ns=2_000_000, captured=True))._replace(tensorrt=False)
     assert "CUDA graph" in only(waits, "HO501").try_
     assert "--useCudaGraph" not in only(waits, "HO501").try_
+
+
+# --- copies that a capture shows -----------------------------------------------------------------
+
+
+def captured_copies(*transfers: Transfer, copies_ns: int = 9_000_000) -> Case:
+    overheads = Overheads(copies_ns=copies_ns, captured=True)
+    return engine_case(BIG, overheads=overheads, transfers=transfers)
+
+
+WEIGHTS = Transfer("memcpy HtoD", number=10, total_ns=90_000_000, bytes=2_500_000_000, per_iteration_ns=9_000_000)
+MOVES = Transfer("memcpy DtoD", number=10, total_ns=90_000_000, bytes=2_500_000_000, per_iteration_ns=9_000_000)
+
+
+def test_copies_over_the_bus_are_found_in_a_capture_with_their_bytes_and_their_speed() -> None:
+    case = captured_copies(WEIGHTS)
+    finding = only(case, "HO502")
+    assert finding.lost_ns == 9_000_000
+    assert "memcpy HtoD: 10 of no layer, 2.50 GB in all at 27.8 GB/s" in finding.evidence
+    assert format_percent(9_000_000 / case.latency.median_ns) in finding.evidence
+    assert "weights too" in finding.try_
+
+
+def test_copies_on_the_gpu_are_none_over_the_bus() -> None:
+    assert found(captured_copies(MOVES), "HO502") == []
+    # What may have been copies on the GPU is not claimed: at least 4 of 9 ms went over the bus.
+    both = captured_copies(WEIGHTS, MOVES._replace(per_iteration_ns=5_000_000))
+    assert only(both, "HO502").lost_ns == 4_000_000
+
+
+def test_copies_beside_kernels_cost_nothing() -> None:
+    assert found(captured_copies(WEIGHTS, copies_ns=0), "HO502") == []
