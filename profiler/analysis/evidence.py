@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from profiler import __version__
-from profiler.analysis.plan import PricedPlan, price_plan, without_model
+from profiler.analysis.plan import PricedPlan, price_plan, unpriced, without_model
 from profiler.base.kernel_counters import Counters
 from profiler.base.latency import latency_of, latency_of_sum, median_ns
 from profiler.base.records import (
@@ -142,10 +140,7 @@ def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason:
         reason: Why a name does not tell the work.
     """
     plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(note,))
-    priced = without_model(price_plan(plan))
-    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
-    document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
-    return priced._replace(costs=costs, document=document)
+    return unpriced(without_model(price_plan(plan)), reason)
 
 
 def latency_and_copies(times: InferenceTimes | None, otherwise_ns: int) -> tuple[Latency, Overheads, int]:
