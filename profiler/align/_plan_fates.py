@@ -102,6 +102,8 @@ class Leftovers:
                 self.fates[node.name] = fate
                 return
         reason = "no name, tensor or neighbour leads from a layer to it"
+        if self._names_only:
+            reason = "no layer is named after it: it runs in none, or as a part of one"
         self.fates[node.name] = NodeFate(node=node.name, fate="lost", reason=reason)
 
     # --- rules, first come first served -------------------------------------------------------

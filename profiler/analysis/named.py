@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from profiler.align.plan import match_plan
+from profiler.analysis.evidence import Lack
 from profiler.analysis.plan import PricedPlan, price_matched
 from profiler.base.errors import UsageError
 from profiler.base.op_kinds import CONVOLUTIONS, MULTIPLYING, OPERANDS
@@ -42,6 +43,8 @@ from profiler.kernel_names.parse import parse
 
 _STORED = {"tf32": "fp32", "fp8": "fp8e4m3fn", "fp4": "fp4e2m1"}
 """Dtypes of kernel names that are no dtype of memory, or leave the kind open -> what they take in memory."""
+_BY_NAME = "layers are known by their names alone: what they read, write and compute is that of their ONNX nodes"
+_NARROW = "tensors whose dtype no kernel tells may be wider than they are taken for: more would be allowed for them"
 _MOST_KINDS = 4
 """Op types that are spelt out in the kind of a layer."""
 
@@ -53,6 +56,13 @@ class NamedPlan(NamedTuple):
     layers: tuple[MatchedLayer, ...]
     fates: tuple[NodeFate, ...]
     source: Source
+
+
+class PricedNames(NamedTuple):
+    """Layers by name with their work, and what makes that less sure."""
+
+    plan: PricedPlan
+    lacking: tuple[Lack, ...]
 
 
 class Stored(NamedTuple):
@@ -127,7 +137,7 @@ def without_shapes(source: Source, assumed: Collection[str]) -> Source:
     return msgspec.structs.replace(source, model=model, nodes=nodes)
 
 
-def price_named(named: NamedPlan, kernels: Sequence[Sequence[Match]] = ()) -> PricedPlan:
+def price_named(named: NamedPlan, kernels: Sequence[Sequence[Match]] = ()) -> PricedNames:
     """Count the work of layers by their nodes.
 
     Args:
@@ -139,10 +149,10 @@ def price_named(named: NamedPlan, kernels: Sequence[Sequence[Match]] = ()) -> Pr
     layers = tuple(
         msgspec.structs.replace(matched, layer=tensors.described(at)) for at, matched in enumerate(named.layers)
     )
-    plan = msgspec.structs.replace(
-        named.plan, layers=tuple(matched.layer for matched in layers), notes=(*named.plan.notes, *tensors.notes())
-    )
-    return price_matched(plan, layers, named.fates, named.source, EngineFacts(backend="tensorrt"))
+    notes = (*named.plan.notes, _BY_NAME, tensors.told())
+    plan = msgspec.structs.replace(named.plan, layers=tuple(matched.layer for matched in layers), notes=notes)
+    priced = price_matched(plan, layers, named.fates, named.source, EngineFacts(backend="tensorrt"))
+    return PricedNames(priced, tuple(tensors.lacking()))
 
 
 def _stored(matches: Iterable[Match]) -> Stored:
@@ -261,15 +271,26 @@ class _Tensors:
             dtype = self.dtypes.get(self._root(tensor.name), self._narrowest or dtype)
         return PlanTensor(name=self._root(tensor.name), dims=dims, dtype=dtype)
 
-    def notes(self) -> Iterable[str]:
-        """How the layers came to their tensors, in sentences."""
-        yield "layers are known by their names alone: what they read, write and compute is that of their ONNX nodes"
-        if not self.dtypes:
-            yield "no name of a kernel tells a dtype: tensors are taken as they are in the model"
-            return
+    def told(self) -> str:
+        """Where the dtypes are from, in a sentence."""
         total = self._known + len(self._open)
         others = f"; the others are taken as {self._narrowest}, the narrowest of them" if self._open else ""
-        yield f"names of kernels tell the dtypes of {self._known} of {total} floating-point tensors{others}"
+        if not self.dtypes:
+            return "no name of a kernel tells a dtype: tensors are taken as they are in the model"
+        return f"names of kernels tell the dtypes of {self._known} of {total} floating-point tensors{others}"
+
+    def lacking(self) -> Iterable[Lack]:
+        """What makes the work less sure."""
+        if not self._open:
+            return
+        if self.dtypes:
+            number = len(self._open)
+            yield f"{number} tensors of unknown dtype" if number > 1 else "a tensor of unknown dtype", _NARROW
+        else:
+            yield (
+                "dtypes of the model",
+                "an engine of another precision than the model's moves and multiplies less than is counted",
+            )
 
 
 def _views(named: NamedPlan) -> dict[str, str]:

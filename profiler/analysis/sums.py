@@ -51,12 +51,13 @@ def evidence_of_sums(
         UsageError: The sums do not tell layers from the ranges around them.
         CaptureError: Attribution did not conserve the captured time.
     """
+    unsure: tuple[Lack, ...] = ()
     if engine is None:
         alignment = align_sums(sums, None)
         priced = _layers_of_sums(alignment)
     elif isinstance(engine, NamedPlan):
         alignment = align_sums(sums, engine.layers)
-        priced = price_named(engine, alignment.matches)
+        priced, unsure = price_named(engine, alignment.matches)
     else:
         alignment = align_sums(sums, engine.document.layers, [cost.runs for cost in engine.costs])
         priced = engine
@@ -78,7 +79,7 @@ def evidence_of_sums(
         unattributed=alignment.unattributed,
         unattributed_ns=unattributed_ns,
         end_to_end=times is not None,
-        lacking=tuple(_lacking(alignment, times, inferences, number, planned=engine is not None)),
+        lacking=(*_lacking(alignment, times, inferences, number, planned=engine is not None), *unsure),
         notes=(*notes, *_facts(alignment, inferences), *alignment.notes),
     )
 

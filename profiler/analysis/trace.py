@@ -54,11 +54,14 @@ def evidence_of_trace(
         CaptureError: No kernel ran, or attribution did not conserve the captured time.
         UsageError: The device did no work in this capture, but others did.
     """
+    if isinstance(engine, NamedPlan):
+        alignment = align_trace(trace, engine.layers, device=device)
+        priced = price_named(engine, alignment.matches)
+        evidence = evidence_of_alignment(trace, priced.plan, alignment, times)
+        return evidence._replace(lacking=(*evidence.lacking, *priced.lacking))
     if engine is not None:
-        layers = engine.layers if isinstance(engine, NamedPlan) else engine.document.layers
-        alignment = align_trace(trace, layers, device=device)
-        priced = price_named(engine, alignment.matches) if isinstance(engine, NamedPlan) else engine
-        return evidence_of_alignment(trace, priced, alignment, times)
+        alignment = align_trace(trace, engine.document.layers, device=device)
+        return evidence_of_alignment(trace, engine, alignment, times)
     alignment = align_trace(trace, None, device=device)
     what = "NVTX ranges"
     if not alignment.layers:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from profiler.analysis.batches import possible_batches
-from profiler.analysis.evidence import Evidence, Subject
+from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.named import NamedPlan, in_graph_order, named_plan, price_named, without_shapes
 from profiler.analysis.plan import PricedPlan, backend_of, model_of_plan, price_plan, unpriced, without_model
 from profiler.analysis.profile import evidence_of_profile
@@ -355,7 +355,8 @@ def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: Mode
         return predict_plan(engine.priced, source, specs, msgspec.structs.replace(how, level="layers"))
     _one(specs)
     assert engine.measured is not None  # noqa: S101 - there is layer information
-    return _Measured(evidence_of_profile(engine.measured, profile, times), engine)
+    evidence = evidence_of_profile(engine.measured, profile, times)
+    return _Measured(evidence._replace(lacking=(*evidence.lacking, *engine.unsure)), engine)
 
 
 _Ran = Callable[[PlanLayer], bool]
@@ -371,6 +372,7 @@ class _Engine(NamedTuple):
         model: What to say of it there.
         named: The layers where only their names are known.
         open: What is not known of the model's shapes, of such layers.
+        unsure: What makes their work less sure without kernels.
     """
 
     priced: PricedPlan | None
@@ -378,6 +380,7 @@ class _Engine(NamedTuple):
     model: ModelInfo
     named: NamedPlan | None = None
     open: _Open | None = None
+    unsure: tuple[Lack, ...] = ()
 
     @property
     def measured(self) -> PricedPlan | None:
@@ -417,7 +420,8 @@ def _engine(files: Files, plan: Plan | None, found_in: Path, model: ModelRequest
         request = msgspec.structs.replace(model, model=str(files.onnx))
         source = request.bound(loaded)
         named = named_plan(plan, source, str(found_in))
-        return _Engine(price_named(named), source, info, named, _open(loaded, request))
+        priced, unsure = price_named(named)
+        return _Engine(priced, source, info, named, _open(loaded, request), unsure)
     if not model.shapes and model.batch is None:
         model = model.at(_shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input]))
     source = msgspec.structs.replace(model, model=str(files.onnx)).bound(loaded)
@@ -456,7 +460,7 @@ def _as_far_as_shaped(measured: _Measured, ceilings: Ceilings) -> _Measured:
         words = "the shapes are not known, --shapes decides"
         return _without_prices(measured, named, open_, words, f"no layer has a price: {words}")
     bracket = possible_batches(
-        lambda batch: price_named(named._replace(source=open_.at(batch)), evidence.kernels), evidence, ceilings
+        lambda batch: price_named(named._replace(source=open_.at(batch)), evidence.kernels).plan, evidence, ceilings
     )
     ruled_out = ""
     if bracket.layer:
@@ -477,7 +481,7 @@ def _as_far_as_shaped(measured: _Measured, ceilings: Ceilings) -> _Measured:
 def _without_prices(measured: _Measured, named: NamedPlan, open_: _Open, words: str, sentence: str) -> _Measured:
     evidence, engine = measured
     source = without_shapes(named.source, open_.assumed)
-    priced = unpriced(price_named(named._replace(source=source), evidence.kernels), words)
+    priced = unpriced(price_named(named._replace(source=source), evidence.kernels).plan, words)
     lacking = ((words, sentence), *evidence.lacking)
     return _Measured(evidence._replace(engine=priced, lacking=lacking), engine._replace(source=source))
 
@@ -503,7 +507,7 @@ def _captured(
         read = read_layer_info(files.layers, names=files.onnx is not None)
         plan, found_in = _one_profile(read, _seen(capture)), files.layers
     elif files.onnx is not None:
-        plan = _one_profile(_plan_of_ranges(capture, nsys, device), _seen(capture))
+        plan = _plan_of_ranges(capture, nsys, device)
     engine = _engine(files, plan, found_in, model)
     if engine.named is not None and isinstance(capture, KernelSums) and files.layers is None:
         engine = engine._replace(named=in_graph_order(engine.named))

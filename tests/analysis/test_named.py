@@ -32,6 +32,7 @@ from tests.fakes.support import ROOT, SAMPLES, captured, refused
 from tests.fakes.trace_factory import Layer, Work
 
 BATCH = 8
+INT8_KERNEL = "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8_i8i32_f32_nchw_vect_c_32kcrs_vect_c_32_kernel"
 FULL_KERNEL = "ampere_sgemm_128x64_tn"
 MIXED_KERNEL = "sm80_xmma_gemm_f16f32_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel"
 
@@ -215,7 +216,12 @@ def chain(tmp_path: Path, *op_types: str) -> Path:
     """MatMuls of 64 by 64 and pointwise ops, one behind the other."""
     weights = helper.make_tensor("w", TensorProto.FLOAT, [64, 64], [0.0] * 4096)
     nodes = [
-        helper.make_node(kind, [f"t{at}", *(["w"] if kind == "MatMul" else [])], [f"t{at + 1}"], name=f"/{kind}_{at}")
+        helper.make_node(
+            kind,
+            [f"t{at}", *(["w"] if kind == "MatMul" else ["t2"] if kind == "Mul" else [])],
+            [f"t{at + 1}"],
+            name=f"/{kind}_{at}",
+        )
         for at, kind in enumerate(op_types)
     ]
     ends = [helper.make_tensor_value_info(f"t{at}", TensorProto.FLOAT, [512, 64]) for at in (0, len(op_types))]
@@ -250,6 +256,7 @@ def test_a_kernel_tells_the_dtype_of_what_it_multiplies(tmp_path: Path, kernel: 
     run, moved = chained(tmp_path, MatMul=kernel)
     assert moved == [size * (2 * TENSOR + WEIGHTS)]
     assert run.layers[0].dtype == dtype
+    assert "unknown dtype" not in run.verdict
 
 
 def test_a_tensor_is_stored_as_its_writer_says(tmp_path: Path) -> None:
@@ -265,12 +272,48 @@ def test_what_no_kernel_tells_is_taken_as_the_narrowest(tmp_path: Path) -> None:
     assert moved == [2 * (2 * TENSOR + WEIGHTS), 2 * 2 * TENSOR, 2 * 2 * TENSOR]
     told = "names of kernels tell the dtypes of 2 of 4 floating-point tensors; the others are taken as fp16"
     assert any(told in sentence for sentence in run.assumptions)
+    assert "2 tensors of unknown dtype" in run.verdict
 
 
 def test_where_no_kernel_tells_any_the_model_is_believed_and_that_is_said(tmp_path: Path) -> None:
     run, moved = chained(tmp_path, Relu="generatedNativePointwise")
     assert moved == [4 * 2 * TENSOR]
+    assert "dtypes of the model" in run.verdict
     assert any("no name of a kernel tells a dtype" in sentence for sentence in run.assumptions)
+
+
+def test_kernels_of_int8_tell_what_a_quantised_model_multiplies(tmp_path: Path) -> None:
+    model, nsys = SAMPLES / "qdq_cnn.onnx", tmp_path / "run.sqlite"
+    write_capture(nsys, (Layer("/stage1/conv1/Conv + /stage1/conv1/Relu", (Work(INT8_KERNEL, 9000),)),))
+    (layer,) = run_of(nsys, model, batch=4).layers
+    pixels, weights = 4 * 16 * 32 * 32, 16 * 16 * 9
+    assert layer.work is not None
+    assert (layer.dtype, layer.work.dtype, layer.work.tensor_flops) == ("int8", "int8", 2 * pixels * 16 * 9)
+    # What the quantised weights and the bias of the model take, and a byte for each of the others.
+    assert layer.bytes == 2 * pixels + weights + 16 * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("/MatMul_0 + /Relu_1", ("/MatMul_0", "/Relu_1")),
+        ("/MatMul_0 || /Relu_1", ("/MatMul_0", "/Relu_1")),
+        ("PWN(/Relu_1)", ("/Relu_1",)),
+        ("PWN(PWN(/Sigmoid_2), /Mul_3)", ("/Sigmoid_2", "/Mul_3")),
+        ("/MatMul_0 + PWN(/Relu_1) [profile 1]", ("/MatMul_0", "/Relu_1")),
+        ("w + /MatMul_0", ("/MatMul_0",)),
+        ("(Unnamed Layer* 3) [Shuffle] + /MatMul_0", ("/MatMul_0",)),
+        ("{ForeignNode[/Relu_1.../Mul_3]}", ("/Relu_1", "/Sigmoid_2", "/Mul_3")),
+        ("Reformatting CopyNode for Output Tensor 0 to /MatMul_0", ()),
+        ("[trainStation1]", ()),
+    ],
+)
+def test_ranges_are_read_by_the_grammar_of_plans(tmp_path: Path, name: str, nodes: tuple[str, ...]) -> None:
+    model, nsys = chain(tmp_path, "MatMul", "Relu", "Sigmoid", "Mul", "Exp"), tmp_path / "run.sqlite"
+    write_capture(nsys, (Layer(name, (Work("kernel", 9000),)), Layer("/Exp_4", (Work("kernel", 100),))))
+    run = run_of(nsys, model)
+    assert tuple(node.name for node in run.nodes if name in node.layers) == nodes
+    assert (by_name(run)[name].work is not None) == bool(nodes)
 
 
 # --- the batch --------------------------------------------------------------------------------
@@ -401,7 +444,7 @@ def test_a_file_of_names_is_enough_beside_a_profile(tmp_path: Path, names: Path,
     # No kernel tells the dtype, so that the model's stands.
     assert layer.bytes == 2 * (by_kernel.bytes or 0)
     assert layer.flops == by_kernel.flops
-    assert any("no name of a kernel tells a dtype" in sentence for sentence in run.assumptions)
+    assert "dtypes of the model" in run.verdict
     without = analyze(files, [gpus.find("a100-pcie-80gb")], Settings())
     assert isinstance(without, Run)
     assert "--batch decides" in without.verdict
