@@ -6,7 +6,7 @@ from above, and a batch is a positive integer. `ideal` is what no correct kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from profiler.analysis.evidence import Evidence
@@ -59,6 +59,20 @@ def possible_batches(price: Callable[[int], PricedPlan], evidence: Evidence, cei
         else:
             high, above = middle, found
     return above._replace(largest=low)
+
+
+def batches_copied(inputs: Sequence[Mapping[str, int]], copied: Collection[int]) -> tuple[int, ...]:
+    """The batches at which each input is as large as some copy to the device.
+
+    Args:
+        inputs: Bytes by input at a batch of 1, and at one of 2.
+        copied: Sizes of copies, in bytes.
+    """
+    one, two = inputs
+    # What does not grow with the batch tells nothing of it.
+    sizes = [size for name, size in one.items() if size and two[name] == 2 * size]
+    found = [{bytes_ // size for bytes_ in copied if bytes_ % size == 0} for size in sizes]
+    return tuple(sorted(set.intersection(*found) - {0})) if found else ()
 
 
 def _above(priced: PricedPlan, evidence: Evidence, ceilings: Ceilings) -> Bracket | None:

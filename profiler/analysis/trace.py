@@ -37,6 +37,13 @@ def ranges_of_trace(trace: GpuTrace, device: int | None = None) -> tuple[PlanLay
     return tuple(matched.layer for matched in align_trace(trace, None, device=device).layers)
 
 
+def sizes_copied(trace: GpuTrace) -> frozenset[int]:
+    """Bytes of copies to the device, of those that come more than once: weights come once, inputs with each run."""
+    rows = (trace.work["name"] == _TO_DEVICE).to_numpy()
+    sizes = trace.work["bytes"].to_numpy()[rows]
+    return frozenset(int(size) for size, count in zip(*np.unique(sizes, return_counts=True), strict=True) if count > 1)
+
+
 def evidence_of_trace(
     trace: GpuTrace, engine: PricedPlan | NamedPlan | None, times: InferenceTimes | None, *, device: int | None = None
 ) -> Evidence:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from profiler.analysis.batches import possible_batches
+from profiler.analysis.batches import batches_copied, possible_batches
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.named import NamedPlan, in_graph_order, named_plan, price_named, without_shapes
 from profiler.analysis.plan import PricedPlan, backend_of, model_of_plan, price_plan, unpriced, without_model
@@ -27,6 +28,7 @@ from profiler.base.records import (
     Ceilings,
     EngineFacts,
     GpuSpec,
+    InputTensor,
     LayerTimes,
     ModelInfo,
     Plan,
@@ -35,7 +37,7 @@ from profiler.base.records import (
     Run,
     Source,
 )
-from profiler.base.units import format_ns
+from profiler.base.units import DTYPE_BITS, dtype_bytes, format_names, format_ns
 from profiler.diagnose import JUDGE, Judge
 from profiler.engine.inspector import plan_of_names, read_layer_info, read_profile, read_times
 from profiler.flows.predict.layers import predict_plan
@@ -323,7 +325,7 @@ def analyze(
             return measured
         spec = _one(specs)
         ceilings = ceilings_of(spec, how, how.precision)
-        evidence, engine = _as_far_as_shaped(measured, ceilings)
+        evidence, engine, _ = _as_far_as_shaped(measured, ceilings)
         subject = Subject(
             ceilings=ceilings,
             spec=spec,
@@ -403,8 +405,11 @@ class _Open(NamedTuple):
 
 
 class _Measured(NamedTuple):
+    """What was measured of an engine, and the sizes of copies to the GPU that came again and again."""
+
     evidence: Evidence
     engine: _Engine
+    copied: frozenset[int] = frozenset()
 
 
 def _engine(files: Files, plan: Plan | None, found_in: Path, model: ModelRequest) -> _Engine:
@@ -452,7 +457,7 @@ def _open(loaded: LoadedModel, model: ModelRequest) -> _Open | None:
 
 def _as_far_as_shaped(measured: _Measured, ceilings: Ceilings) -> _Measured:
     """What was measured, without prices where the shapes that ran are not known."""
-    evidence, engine = measured
+    evidence, engine, copied = measured
     named, open_ = engine.named, engine.open
     if named is None or open_ is None:
         return measured
@@ -474,12 +479,25 @@ def _as_far_as_shaped(measured: _Measured, ceilings: Ceilings) -> _Measured:
     if not bracket.largest:
         none = "no batch is possible", f"not even a batch of 1 is possible{ruled_out}: another model, or another GPU"
         return measured._replace(evidence=evidence._replace(lacking=(none, *evidence.lacking)))
-    words = f"the batch is not known, 1 to {bracket.largest} are possible, --batch decides"
+    sizes = [{tensor.name: _nbytes(tensor) for tensor in open_.at(batch).model.inputs} for batch in (1, 2)]
+    fitting = [batch for batch in batches_copied(sizes, copied) if batch <= bracket.largest]
+    hint = (
+        f" (copies to the GPU are as large as the inputs of {format_names([str(batch) for batch in fitting])})"
+        if fitting
+        else ""
+    )
+    words = f"the batch is not known, 1 to {bracket.largest} are possible{hint}, --batch decides"
     return _without_prices(measured, named, open_, words, f"no layer has a price: {words}{ruled_out}")
 
 
+def _nbytes(tensor: InputTensor) -> int:
+    """Bytes of an input as the model has it; 0 where they are not known."""
+    known = tensor.shape is not None and tensor.dtype in DTYPE_BITS
+    return dtype_bytes(tensor.dtype, math.prod(tensor.shape or ())) if known else 0
+
+
 def _without_prices(measured: _Measured, named: NamedPlan, open_: _Open, words: str, sentence: str) -> _Measured:
-    evidence, engine = measured
+    evidence, engine, _ = measured
     source = without_shapes(named.source, open_.assumed)
     priced = unpriced(price_named(named._replace(source=source), evidence.kernels).plan, words)
     lacking = ((words, sentence), *evidence.lacking)
@@ -496,7 +514,7 @@ def _captured(
 ) -> _Measured:
     """What a capture tells."""
     from profiler.analysis.sums import evidence_of_sums
-    from profiler.analysis.trace import evidence_of_trace
+    from profiler.analysis.trace import evidence_of_trace, sizes_copied
     from profiler.capture.nsys.stats import KernelSums
 
     _one(specs)
@@ -524,6 +542,7 @@ def _captured(
         raise _counted()
     else:
         evidence = evidence_of_trace(capture, known, times, device=device)
+        return _Measured(evidence, engine, sizes_copied(capture))
     return _Measured(evidence, engine)
 
 

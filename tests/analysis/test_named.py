@@ -29,7 +29,7 @@ from tests.fakes.resnet_factory import (
 )
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT, SAMPLES, captured, refused
-from tests.fakes.trace_factory import Layer, Work
+from tests.fakes.trace_factory import COPIES, Layer, Rows, Work, global_tid
 
 BATCH = 8
 INT8_KERNEL = "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8_i8i32_f32_nchw_vect_c_32kcrs_vect_c_32_kernel"
@@ -360,6 +360,18 @@ def test_an_open_batch_is_bracketed_by_the_roofs(tmp_path: Path) -> None:
     assert "--batch decides" in run.verdict
     assert any("alone would take at least" in sentence for sentence in run.assumptions)
     assert f"1 to {largest} are possible" in " ".join(render(run, "text").split())
+
+
+def test_copies_to_the_gpu_hint_at_the_batch(tmp_path: Path, model: Path) -> None:
+    """Inputs are copied for each inference: of three sizes one is that of whole images, and comes again."""
+    image, rows, path = 3 * 64 * 64 * 4, Rows(), tmp_path / "run.sqlite"
+    for at, size in enumerate((8 * image, 8 * image, 2 * image, 8 * image + 4, 8 * image + 4)):
+        rows.add(
+            COPIES, start=1000 * at, end=1000 * at + 500, deviceId=0, contextId=1, streamId=7, correlationId=at + 1,
+            globalPid=global_tid(111, 0), bytes=size, copyKind=1,
+        )  # fmt: skip
+    write_capture(path, engine_of(onnx.load(model)), rows=rows)
+    assert "(copies to the GPU are as large as the inputs of 8), --batch decides" in run_of(path, model).verdict
 
 
 def test_a_batch_that_is_given_decides(capture: Path, model: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.fakes.trace_factory import NVTX, Layer, Process, Work, write_trace
+from tests.fakes.trace_factory import NVTX, Layer, Process, Rows, Work, write_trace
 
 REFORMAT = "Reformatting CopyNode for Input Tensor 0 to "
 HALF = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f16_f16_nhwckrsc_nhwc_tilesize128x128x32_stage4_warpsize2x2x1_g1_tensor"
@@ -126,7 +126,7 @@ def engine_of(proto: onnx.ModelProto, ns: int = 50_000) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def write_capture(path: Path, layers: tuple[Layer, ...], *, ranges: bool = True) -> int:
+def write_capture(path: Path, layers: tuple[Layer, ...], *, ranges: bool = True, rows: Rows | None = None) -> int:
     """Write a capture of an engine, with or without NVTX ranges, and return the time of its kernels."""
     process = Process(pid=111, layers=layers, iterations=5)
-    return write_trace(path, [process], without=() if ranges else (NVTX,)).kernel_ns
+    return write_trace(path, [process], rows=rows, without=() if ranges else (NVTX,)).kernel_ns
