@@ -103,8 +103,8 @@ def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
 
     Raises:
         MissingError: A file does not exist or cannot be read.
-        UsageError: A file is none of them, two have one role, there is neither layer information nor a capture,
-            or both a profile and a capture.
+        UsageError: A file is none of them, two have one role, nothing tells of layers (layer information, a capture,
+            or a profile beside a model), or there are both a profile and a capture.
     """
     found: dict[str, Path | None] = named._asdict()
     said = named.named().keys()
@@ -133,11 +133,12 @@ def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
             why="counters are held against layers whose time was measured",
             fix=f"give a capture of nsys too, or the profile: {_EXPORT}",
         )
-    if found["layers"] is None and found["nsys"] is None:
+    by_names = found["profile"] is not None and found["onnx"] is not None
+    if found["layers"] is None and found["nsys"] is None and not by_names:
         raise UsageError(
             "there is no layer information among the files" if any(found.values()) else "no file is named",
             why="what the layers of the engine are is needed; times alone do not tell it",
-            fix=f"give the file of {_EXPORT}",
+            fix=f"give the file of {_EXPORT}; beside a profile the ONNX model will do",
         )
     return Files(**found)
 
@@ -340,11 +341,16 @@ def analyze(
 
 def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: ModelRequest) -> _Measured | Prediction:
     """What a profile of layers tells; without one a prediction of them."""
-    assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
     profile = read_profile(files.profile) if files.profile is not None else None
     times = read_times(files.times) if files.times is not None else None
-    plan = read_layer_info(files.layers, names=files.onnx is not None)
-    engine = _engine(files, _one_profile(plan, None if profile is None else _timed(profile)), files.layers, model)
+    if files.layers is not None:
+        plan, found_in = read_layer_info(files.layers, names=files.onnx is not None), files.layers
+        plan = _one_profile(plan, None if profile is None else _timed(profile))
+    else:
+        assert profile is not None and files.profile is not None  # noqa: S101, PT018 - `sort_files` sees to it
+        plan = plan_of_names(((layer.name, "") for layer in profile.layers), "the profile: names of layers alone")
+        found_in = files.profile
+    engine = _engine(files, plan, found_in, model)
     if profile is None:
         if times is not None:
             raise UsageError(

@@ -14,7 +14,7 @@ from profiler.base.errors import UsageError
 from profiler.base.records import LayerResult, Prediction, Run
 from profiler.capture.nsys.trace import read_trace
 from profiler.engine.inspector import read_layer_info
-from profiler.flows.analyze import Files, analyze
+from profiler.flows.analyze import Files, analyze, sort_files
 from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
 from profiler.report import render
@@ -460,6 +460,22 @@ def test_a_file_of_names_is_enough_beside_a_profile(tmp_path: Path, names: Path,
     without = analyze(files, [gpus.find("a100-pcie-80gb")], Settings())
     assert isinstance(without, Run)
     assert "--batch decides" in without.verdict
+
+
+def test_a_profile_names_its_layers_too(tmp_path: Path, names: Path, model: Path) -> None:
+    profile = tmp_path / "profile.json"
+    found = json.loads(names.read_text())["Layers"]
+    rows = [{"name": name, "timeMs": 0.5, "averageMs": 0.05, "medianMs": 0.05, "percentage": 4.0} for name in found]
+    profile.write_text(json.dumps([{"count": 10}, *rows]))
+    request, a100 = ModelRequest.of("", (), BATCH), [gpus.find("a100-pcie-80gb")]
+    alone = analyze(sort_files([profile, model]), a100, Settings(), request)
+    beside = analyze(sort_files([profile, model, names]), a100, Settings(), request)
+    assert isinstance(alone, Run)
+    assert isinstance(beside, Run)
+    assert alone.layers == beside.layers
+    with pytest.raises(UsageError) as caught:
+        sort_files([profile])
+    assert "beside a profile the ONNX model will do" in refused(caught.value)
 
 
 def test_a_file_of_names_predicts(names: Path, model: Path) -> None:
