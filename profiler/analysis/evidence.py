@@ -38,7 +38,7 @@ Lack = tuple[str, str]
 
 NO_LAYERS: Lack = (
     "no layer information",
-    "without layer information (--layers) nothing is known of the work of a layer",
+    "without layer information (--layers), or the model (--onnx) beside NVTX ranges, no layer has a price",
 )
 
 

@@ -658,7 +658,7 @@ def _loaded(onnx: Path | None, model: ModelRequest) -> LoadedModel | None:
             if value:
                 raise UsageError(
                     f"{option} is of no use without the ONNX model",
-                    why="the plan has the dimensions of its engine",
+                    why="shapes are those of the inputs of a model, and a plan has the dimensions of its engine",
                     fix=f"leave {option} away, or name the model with --onnx",
                 )
         return None

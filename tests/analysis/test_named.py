@@ -19,6 +19,8 @@ from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
 from profiler.report import render
 from profiler.source.request import ModelRequest
+from tests.fakes import command_line
+from tests.fakes.command_line import trtprof
 from tests.fakes.resnet_factory import (
     HALF_KERNEL,
     REFORMAT,
@@ -95,6 +97,15 @@ def test_a_bare_capture_and_a_model_give_a_priced_ranking(tmp_path: Path, model:
     assert {fate.fate for fate in run.nodes} <= {"layer", "folded", "eliminated"}
     assert "no verdict" not in run.verdict
     assert "coverage  exact 100.0 %" in render(run, "text")
+
+
+def test_a_command_of_two_files_prints_the_ranking_and_the_coverage(capture: Path, model: Path) -> None:
+    done = trtprof("analyze", "--nsys", capture, "--onnx", model, "--batch", BATCH, "--gpu", "a100-pcie-80gb")
+    assert done.exit_code == 0, done.output
+    for words in ("coverage  exact 100.0 %", "layers, by time lost", "% of what the datasheet"):
+        assert words in " ".join(done.stdout.split()) or words in done.stdout
+    without = command_line.refused(trtprof("analyze", capture, "--batch", BATCH, "--gpu", "l4"))
+    assert "--batch is of no use without the ONNX model" in without
 
 
 def test_the_same_files_give_the_same_bytes(capture: Path, model: Path) -> None:
