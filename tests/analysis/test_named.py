@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import msgspec
 import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from profiler.base.errors import UsageError
@@ -94,7 +97,9 @@ def test_a_bare_capture_and_a_model_give_a_priced_ranking(tmp_path: Path, model:
     assert conv.bytes == 2 * (2 * pixels * 16 + 16 * 16 * 9 + 16)
     assert conv.dtype == "fp16"
     assert [layer.name for layer in run.layers] == sorted(layers, key=lambda name: (-(layers[name].lost_ns or 0), name))
-    assert {fate.fate for fate in run.nodes} <= {"layer", "folded", "eliminated"}
+    assert {node.fate for node in run.nodes} <= {"layer", "folded", "eliminated"}
+    # What layers compute is what their nodes do, each once.
+    assert sum(layer.flops or 0 for layer in run.layers) == sum(node.flops or 0 for node in run.nodes)
     assert "no verdict" not in run.verdict
     assert "coverage  exact 100.0 %" in render(run, "text")
 
@@ -325,6 +330,32 @@ def test_ranges_are_read_by_the_grammar_of_plans(tmp_path: Path, name: str, node
     run = run_of(nsys, model)
     assert tuple(node.name for node in run.nodes if name in node.layers) == nodes
     assert (by_name(run)[name].work is not None) == bool(nodes)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.sets(st.integers(1, 5)), junk=st.sets(st.integers(0, 6)))
+def test_however_nodes_are_fused_the_work_is_theirs_and_no_time_is_lost(
+    tmp_path: Path, cuts: set[int], junk: set[int]
+) -> None:
+    """Layers of neighbouring nodes, and ranges between them that name none."""
+    kinds = ("MatMul", "Relu", "MatMul", "Sigmoid", "Exp", "MatMul")
+    model, nsys = chain(tmp_path, *kinds), tmp_path / "run.sqlite"
+    ends = [0, *sorted(cuts), len(kinds)]
+    named = [" + ".join(f"/{kinds[at]}_{at}" for at in range(first, last)) for first, last in itertools.pairwise(ends)]
+    layers = [Layer(name, (Work(HALF_KERNEL, 5000 + 7 * at),)) for at, name in enumerate(named)]
+    for at in sorted(junk):
+        layers.insert(min(at, len(layers)), Layer(f"__myl_Junk{at}_myl0_{at}", (Work("kernel", 300 + at),)))
+    captured_ns = write_capture(nsys, tuple(layers))
+    run = run_of(nsys, model)
+    own = [kernel.total_ns for layer in run.layers for kernel in layer.kernels]
+    assert sum(own) + sum(match.total_ns for match in run.kernels_unattributed) == run.captured_ns == captured_ns
+    assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+    found = by_name(run)
+    assert sum(found[name].flops or 0 for name in named) == sum(node.flops or 0 for node in run.nodes)
+    for (first, last), name in zip(itertools.pairwise(ends), named, strict=True):
+        products = kinds[first:last].count("MatMul")
+        assert found[name].bytes == 2 * (2 * TENSOR + (WEIGHTS if products else 0))
+    assert all(found[layer.name].work is None for layer in layers if "Junk" in layer.name)
 
 
 # --- the batch --------------------------------------------------------------------------------
