@@ -18,6 +18,7 @@ _WHOLE_GRAPH = re.compile(r"myelinGraph(?:Execute|Load|Unload)\w*")
 
 OTHER, TENSORRT, MYELIN = 0, 1, 2
 """Whose NVTX domain it is."""
+
 # What follows a TacticName in the name of a kernel, as seen in real captures: `_execute_kernel_trt`,
 # `_execute_split_k_kernel__5x_cublas`, `_kernel_0_kernel_trt`, `_fused`.
 _SUFFIX = re.compile(
