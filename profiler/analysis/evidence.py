@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from profiler import __version__
-from profiler.analysis.plan import PricedPlan, price_plan, without_model
+from profiler.analysis.plan import PricedPlan, price_plan, unpriced, without_model
 from profiler.analysis.producer import Producer
 from profiler.base.kernel_counters import Counters
 from profiler.base.latency import latency_of, latency_of_sum, median_ns
@@ -43,7 +41,7 @@ Lack = tuple[str, str]
 
 NO_LAYERS: Lack = (
     "no layer information",
-    "without layer information (--layers) nothing is known of the work of a layer",
+    "without layer information (--layers), or the model (--onnx) beside NVTX ranges, no layer has a price",
 )
 
 
@@ -148,10 +146,7 @@ def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason:
         producer: What launched them.
     """
     plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(producer.note, note))
-    priced = without_model(price_plan(plan, facts=EngineFacts(backend=producer.backend)))
-    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
-    document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
-    return priced._replace(costs=costs, document=document)
+    return unpriced(without_model(price_plan(plan, facts=EngineFacts(backend=producer.backend))), reason)
 
 
 def latency_and_copies(times: InferenceTimes | None, otherwise_ns: int) -> tuple[Latency, Overheads, int]:

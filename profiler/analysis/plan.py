@@ -25,6 +25,7 @@ from profiler.base.records import (
     Layer,
     MatchedLayer,
     ModelInfo,
+    NodeFate,
     Plan,
     PlanBinding,
     PlanEdge,
@@ -78,6 +79,27 @@ def price_plan(
     nodes = source.nodes if source is not None else ()
     given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
     layers, fates = match_plan(nodes, plan, outputs=given_out, added=added)
+    return price_matched(plan, layers, fates, source, facts)
+
+
+def price_matched(
+    plan: Plan,
+    layers: tuple[MatchedLayer, ...],
+    fates: tuple[NodeFate, ...],
+    source: Source | None,
+    facts: EngineFacts | None = None,
+) -> PricedPlan:
+    """Count the work of layers that were led back to nodes.
+
+    Args:
+        plan: That they are of, for all but its layers.
+        layers: In execution order.
+        fates: Of all nodes.
+        source: See `price_plan`.
+        facts: See `price_plan`.
+    """
+    nodes = source.nodes if source is not None else ()
+    given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
     costs = plan_costs(layers, {node.name: node.op for node in nodes})
     runs = [cost.runs for cost in costs]
     accesses = [Access(str(index), cost.reads, cost.writes) for index, cost in enumerate(costs)]
@@ -169,6 +191,13 @@ def without_model(priced: PricedPlan) -> PricedPlan:
         for matched in priced.document.layers
     )
     return priced._replace(document=msgspec.structs.replace(priced.document, layers=layers))
+
+
+def unpriced(priced: PricedPlan, reason: str) -> PricedPlan:
+    """The plan with layers of whose work nothing is known, and why."""
+    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
+    document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
+    return priced._replace(costs=costs, document=document)
 
 
 def backend_of(facts: EngineFacts) -> str:

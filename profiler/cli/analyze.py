@@ -94,7 +94,11 @@ def analyze(
         ),
     ] = None,
     onnx: Annotated[
-        Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
+        Path | None,
+        typer.Option(
+            "--onnx", metavar="FILE",
+            help="The model that the engine was built from: prices a capture without --layers, too.",
+        ),
     ] = None,
     shapes: Shapes,
     gpu: GpuOption = None,

@@ -350,6 +350,8 @@ class _Plan:
         times = self.runs[place]
         if matched.role not in LAUNCHING:
             return PlanCost(Work(), {}, {}, frozenset(), runs=times or 1)
+        if not (layer.inputs or layer.outputs):
+            return PlanCost(None, {}, {}, frozenset(), "nothing tells which tensors it reads and writes", times or 1)
         if moved.unknown:
             return PlanCost(None, moved.reads, moved.writes, moved.constants, moved.unknown, times or 1)
         notes: dict[str, None] = {}
@@ -410,8 +412,6 @@ class _Plan:
 
     def _without_model(self, matched: MatchedLayer, layer: PlanLayer, product: Product | None) -> tuple[Part, str]:
         """What the plan alone tells, and what it does not."""
-        if not (layer.inputs or layer.outputs):
-            return Part(), ""
         why = "no ONNX node was found for it" if self.ops else "that takes the model"
         if is_reformat(matched):
             return Part(0, _conversion(layer)), ""

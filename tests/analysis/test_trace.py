@@ -202,9 +202,6 @@ def test_files_are_told_apart_and_contradictions_refused(trace: Path, tmp_path: 
     with pytest.raises(UsageError) as both:
         sort_files([trace, PLAN, profile])
     assert "both have times of layers" in refused(both.value)
-    with pytest.raises(UsageError) as alone:
-        analyze(Files(layers=None, onnx=ONNX, nsys=trace), [gpus.find("l4")], Settings())
-    assert "without layer information" in refused(alone.value)
 
 
 @needs_captures

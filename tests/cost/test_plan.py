@@ -635,13 +635,14 @@ def test_what_is_not_known_is_said() -> None:
         layer("2", "kgen", [pt("e", 8)], [pt("f", 8)]),
         layer("3", "kgen", [PlanTensor(name="g", dims=None, dtype="fp32")], [pt("h", 8)]),
         layer("4", "kgen", [pt("i", 8, dtype="")], [pt("j", 8)]),
+        layer("5", "Myelin", [], [], "open"),
     ]
-    plugin, shape, none, dims, dtype = plan_costs(layers, ops)
+    plugin, shape, none, dims, dtype, bare = plan_costs(layers, ops)
     for cost, words in ((plugin, "my.Odd"), (shape, "unknown shape"), (none, "no ONNX node")):
         assert words in cost.reason
         assert (known(cost).bytes, known(cost).bound) == (64, "lower")
         assert words in known(cost).note
-    for cost, words in ((dims, "dimensions"), (dtype, "dtype")):
+    for cost, words in ((dims, "dimensions"), (dtype, "dtype"), (bare, "which tensors")):
         assert cost.work is None
         assert words in cost.reason
 

@@ -230,6 +230,8 @@ class Plan(Record, frozen=True, kw_only=True):
     bindings: tuple[PlanBinding, ...] = ()
     notes: tuple[str, ...] = ()
     """What is missing from the description, and what was mended."""
+    names_only: bool = False
+    """Nothing but the names of its layers is known: no kinds, no tensors."""
 
 
 class LayerTime(Record, frozen=True, kw_only=True):
