@@ -14,7 +14,7 @@ import msgspec
 from profiler.analysis.counters import confirmed
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
-from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device
+from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device, unknown_work
 from profiler.analysis.work import scaled, work_of_nodes
 from profiler.base.kernel_counters import Counters
 from profiler.base.op_kinds import MULTIPLYING
@@ -44,7 +44,6 @@ from profiler.base.records import (
     Work,
 )
 from profiler.base.units import format_bytes, format_names, format_shape
-from profiler.cost.plan import PlanCost
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
 from profiler.diagnose.ledger import build_ledger
@@ -210,7 +209,7 @@ def _rows(evidence: Evidence, estimates: Sequence[Estimate | None], source: Sour
         if ns is None:
             continue
         estimate = _of_inference(estimates[at], cost.runs)
-        unknown = _unknown(matched, cost)
+        unknown = unknown_work(matched, cost)
         layer = engine.own[at] if engine.own else _layer_of_plan(names[at], matched, ops)
         work = scaled(cost.work, cost.runs) if cost.work is not None and matched.role in LAUNCHING else None
         lost: int | None = None
@@ -242,18 +241,6 @@ def _rows(evidence: Evidence, estimates: Sequence[Estimate | None], source: Sour
         )
         rows.append(_Row(at, result, layer, matched, estimate, unknown))
     return rows
-
-
-def _unknown(matched: MatchedLayer, cost: PlanCost) -> str:
-    """Why the work of a layer that computes, or a part of it that may bound it, is not known; empty where it is.
-
-    Behind a product whose size is known, what else a layer computes hardly ever takes longer than the product.
-    """
-    if matched.role != "compute":
-        return ""
-    if cost.work is None:
-        return cost.reason or "the plan does not tell what it moves"
-    return "" if cost.work.tensor_flops else cost.reason
 
 
 def _of_inference(estimate: Estimate | None, runs: int) -> Estimate | None:

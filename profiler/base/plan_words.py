@@ -21,6 +21,9 @@ FULL = frozenset({"fp32", "tf32"})
 LAUNCHING = ("compute", "layout")
 """Roles of layers that run something on the GPU."""
 
+REGIONS = frozenset({"Myelin"})
+"""Kinds that hold what several kernels do: up to TensorRT 9 one layer stands for all that Myelin compiles."""
+
 _PRODUCT_TYPES = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatrixMultiply"})
 _PRODUCT_KIND = re.compile(r"(?i)conv(?!er)|correlation|gemm|matrix ?multiply|fully ?connected")
 _CONVOLUTION_KIND = re.compile(r"(?i)conv(?!er)|correlation")

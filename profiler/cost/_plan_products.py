@@ -12,9 +12,6 @@ from profiler.base.plan_words import is_convolution, tokens
 from profiler.base.records import PlanLayer, PlanTensor
 from profiler.cost.precision import product_dtype
 
-REGIONS = frozenset({"Myelin"})
-"""Kinds that hold what several kernels do: up to TensorRT 9 one layer stands for all that Myelin compiles."""
-
 _ATTENTION = re.compile(r"(?:^|_)[fx]?mha(?:_|\d|$)", re.IGNORECASE)
 
 _WIDE_FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16"})

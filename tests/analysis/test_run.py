@@ -292,6 +292,21 @@ def test_unknown_work_is_no_loss(rtx: Files) -> None:
     assert all(finding.code not in ("RL101", "RL102", "LA401", "FU301") for finding in run.findings)
 
 
+def test_what_has_no_price_has_no_allowed_time_and_is_not_launch_bound(tmp_path: Path) -> None:
+    """Of a block of many kernels only the tensors at its borders are known: what it computes may take any time."""
+    files = write_engine(tmp_path, "regions")
+    assert files.layers is not None
+    files = files._replace(profile=profile_of(files.layers, tmp_path / "long.json", ms=(1.05, 0.03, 0.3)), times=None)
+    run = run_of(files)
+    blocks = [layer for layer in run.layers if layer.op_type == "Myelin"]
+    assert [layer.measured_ns for layer in blocks] == [1_050_000, 300_000]
+    assert all(layer.attainable_ns is None and layer.ideal_ns is None for layer in blocks)
+    assert all(layer.bound == "unknown" and layer.lost_ns is None for layer in blocks)
+    assert all("that takes the model" in layer.reason for layer in blocks)
+    assert row(run, UNPRICED) == 1_350_000
+    assert not [finding for finding in run.findings if finding.code == "LA401"]
+
+
 def test_layers_without_a_time_are_left_out_and_named(rtx: Files, tmp_path: Path) -> None:
     assert rtx.profile is not None
     rows = json.loads(rtx.profile.read_text())
