@@ -191,6 +191,24 @@ def unknown_work(matched: MatchedLayer, cost: PlanCost) -> str:
     return "" if cost.work.tensor_flops else cost.reason
 
 
+def would_price(priced: PricedPlan, source: Source | None) -> str:
+    """What would tell the work of layers that have no price, or else why it is not known, in words."""
+    launching = [
+        (matched, cost)
+        for matched, cost in zip(priced.document.layers, priced.costs, strict=True)
+        if matched.role in LAUNCHING
+    ]
+    needed = []
+    if not any(matched.layer.inputs or matched.layer.outputs for matched, _ in launching):
+        needed.append("the layers of an engine built with --profilingVerbosity=detailed (--layers)")
+    if source is None or not source.nodes:
+        needed.append("the model that the engine was built from (--onnx)")
+    if needed:
+        return f"give {' and '.join(needed)}"
+    reasons = Counter(why for matched, cost in launching if (why := unknown_work(matched, cost)))
+    return "; ".join(f"{count:,} x {why}" for why, count in reasons.most_common(2))
+
+
 def _bounds_nothing(matched: MatchedLayer, cost: PlanCost, found: Estimate) -> bool:
     """Whether what is known of the work of a layer says nothing of its time.
 

@@ -14,7 +14,7 @@ import msgspec
 from profiler.analysis.counters import confirmed
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
-from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device, unknown_work
+from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device, unknown_work, would_price
 from profiler.analysis.work import scaled, work_of_nodes
 from profiler.base.kernel_counters import Counters
 from profiler.base.op_kinds import MULTIPLYING
@@ -117,6 +117,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         end_to_end=evidence.end_to_end,
         enqueue_ns=evidence.enqueue_ns,
         lacking=tuple(short for short, _ in lacking),
+        would_price=would_price(engine, source),
         clocks=evidence.clocks,
         clocks_profiled=evidence.clocks_profiled,
     )

@@ -171,6 +171,8 @@ class Case(NamedTuple):
     """Time of the host to put one inference into the queue; 0 where it was not measured."""
     lacking: tuple[str, ...] = ()
     """In a few words each, what makes the verdict less sure."""
+    would_price: str = ""
+    """What would tell the work of layers that have no price, in words."""
     clocks: ClockSummary | None = None
     """Clocks of the GPU while the latency was measured; None where they were not sampled."""
     clocks_profiled: ClockSummary | None = None

@@ -288,7 +288,7 @@ def test_unknown_work_is_no_loss(rtx: Files) -> None:
     assert all(layer.lost_ns is None and layer.bound == "unknown" for layer in computing)
     assert row(run, UNPRICED) == sum(layer.measured_ns for layer in computing)
     assert sum(one.measured_ns for one in run.unsupported) == row(run, UNPRICED)
-    assert run.verdict.startswith("no verdict: ")
+    assert run.verdict.startswith("no verdict: nothing is priced, the work of no layer is known: give the model that ")
     assert all(finding.code not in ("RL101", "RL102", "LA401", "FU301") for finding in run.findings)
 
 
