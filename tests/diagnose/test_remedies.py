@@ -16,8 +16,8 @@ from profiler.diagnose.plugin import candidates
 from profiler.diagnose.products import has_weights, multiplies, product_dtype, product_of
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.remedies import tiles_of
-from tests.diagnose.test_laws import NAMES, cases, gaps
 from tests.fakes.cases import Timed, layer, only, tensor
+from tests.fakes.generated_cases import NAMES, cases, gaps
 from tests.fakes.kernel_rule_cases import (
     SM80_SIMT,
     SM80_TENSOR,
