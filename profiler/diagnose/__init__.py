@@ -101,6 +101,10 @@ class Thresholds(NamedTuple):
             shares of time (``launch_share``).
         launched: Launch floor / measured under which a layer that is smaller than its launch is slow for another
             reason: ten times an empty kernel is not the launch.
+        large: Roof of a layer, in launches, from which it keeps the GPU busy for long enough to be judged by it alone.
+        alike: The farther over the nearer of two distances from a roof, up to which they may have one cause: the best
+            layers of healthy engines differ by 1.2 to 1.4 between what memory and what arithmetic bounds (TensorRT's
+            own ResNets on an A100).
     """
 
     efficiency: Fraction = 0.5
@@ -128,6 +132,8 @@ class Thresholds(NamedTuple):
     skinny: Count = 8
     helper_share: Fraction = 0.1
     launched: Fraction = 0.1
+    large: AtLeastOne = 5.0
+    alike: AtLeastOne = 2.0
 
 
 THRESHOLDS = Thresholds()

@@ -165,6 +165,32 @@ def test_laws_on_every_engine(engine: str, tmp_path: Path) -> None:
     assert render(run, "json") == render(again, "json")
 
 
+@pytest.mark.parametrize("engine", [*ENGINES, RESNET, RESNET_QAT, MOBILENET, RESIDUALS])
+def test_an_ordinary_engine_is_not_doubted_as_a_whole(engine: str, tmp_path: Path) -> None:
+    gpu = gpus.find("titan-rtx") if engine in (MOBILENET, RESIDUALS) else A100
+    run = analyze(files_of(engine, tmp_path), [gpu], Settings())
+    assert isinstance(run, Run)
+    assert "TR907" not in [finding.code for finding in run.findings]
+
+
+@pytest.mark.parametrize("engine", [RESNET, RESNET_QAT])
+def test_an_engine_four_times_slower_in_every_layer_is_doubted(engine: str, tmp_path: Path) -> None:
+    """Power, clocks, or another GPU: no kernel does that."""
+    files = files_of(engine, tmp_path)
+    assert files.profile is not None
+    rows = json.loads(files.profile.read_text())
+    for one in rows[1:]:
+        one.update({key: 4 * one[key] for key in ("timeMs", "averageMs", "medianMs") if key in one})
+    slow = tmp_path / "slow.json"
+    slow.write_text(json.dumps(rows))
+    run = run_of(files._replace(profile=slow, times=None))
+    (found,) = [finding for finding in run.findings if finding.code == "TR907"]
+    assert (found.kind, found.lost_ns) == ("trust", 0)
+    assert "none reaches 35.0 % of it by the datasheet: the best bound by memory" in found.evidence
+    assert "no clock was sampled" in found.evidence
+    assert found.try_.startswith("check that --gpu is the GPU that ran it, look at its clocks, power")
+
+
 @pytest.mark.parametrize("engine", ["fp16", RESNET])
 def test_what_is_missing_is_said_in_words(engine: str, tmp_path: Path) -> None:
     files = files_of(engine, tmp_path)

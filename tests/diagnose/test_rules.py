@@ -13,7 +13,7 @@ import pytest
 
 from profiler.base.records import ClockSummary, Layer, PlanEdge, Spread
 from profiler.base.units import format_ns
-from profiler.diagnose import RULES, THRESHOLDS, rules
+from profiler.diagnose import RULES, THRESHOLDS, Case, rules
 from profiler.diagnose.ledger import Overheads
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
@@ -23,6 +23,7 @@ from tests.fakes.rule_cases import (
     BIG,
     NEGATIVE,
     POSITIVE,
+    alike,
     chain,
     clocks,
     conv,
@@ -561,3 +562,38 @@ def test_a_gpu_without_tensorrt_gets_no_options_of_trtexec() -> None:
     waits = engine_case(BIG, overheads=Overheads(waiting_ns=2_000_000, captured=True))._replace(tensorrt=False)
     assert "CUDA graph" in only(waits, "HO501").try_
     assert "--useCudaGraph" not in only(waits, "HO501").try_
+
+
+# --- all layers slow alike -----------------------------------------------------------------------
+
+
+def silent(case: Case) -> str:
+    rule = RULES.get("TR907")
+    assert rule is not None
+    assert rule.reason is not None
+    assert not found(case, "TR907")
+    return rule.reason(case, case.layers[0])
+
+
+def test_what_slows_memory_and_arithmetic_alike_is_doubted() -> None:
+    case = alike(4.0)
+    finding = only(case, "TR907")
+    # The best are the first of each: 1 / (4 * 1.4) and 1 / (4 * 1.2).
+    assert "the best bound by memory 17.9 % (relu0), by arithmetic 20.8 % (conv0)" in finding.evidence
+    sampled = case._replace(clocks=clocks(700, 705, 710), rated_mhz=1410.0)
+    assert "the SMs ran at 705 of 1,410 MHz" in only(sampled, "TR907").evidence
+    assert "--gpu" not in only(sampled, "TR907").try_
+
+
+def test_one_side_that_is_slow_by_itself_has_a_cause_of_its_own() -> None:
+    assert "not one cause" in silent(alike(4.0, memory=3.0))
+    assert "under 50.0 % is far" in silent(alike(1.6))
+
+
+def test_layers_that_are_too_small_or_of_one_kind_do_not_tell() -> None:
+    case = alike(4.0)
+    launch = msgspec.structs.replace(case.ceilings, launch_ns=1e6)
+    assert "fewer than two are bound by memory and by arithmetic" in silent(case._replace(ceilings=launch))
+    assert "fewer than two are bound by memory" in silent(case._replace(layers=case.layers[:3]))
+    assert "fewer than two are bound by arithmetic" in silent(case._replace(partial=frozenset({"conv1"})))
+    assert "on no GPU" in silent(case._replace(gpu=False))

@@ -1,4 +1,4 @@
-"""Engines of hypothesis: layers of all kinds with kernels, launches, a plan and unfused edges, for laws over all rules."""
+"""Engines made by hypothesis: layers of all kinds with kernels, a plan and unfused edges, for laws over all rules."""
 
 from __future__ import annotations
 
