@@ -47,7 +47,7 @@ from profiler.base.units import format_bytes, format_names, format_shape
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
 from profiler.diagnose.ledger import build_ledger
-from profiler.diagnose.plugin import candidates
+from profiler.diagnose.plugin import candidates, no_candidates
 from profiler.diagnose.rank import diagnose, verdict
 
 
@@ -137,6 +137,12 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     works = {node.name: node.work for node in nodes}
     if not any(works.values()):
         works, _ = work_of_nodes(nodes)
+    weighed = candidates(
+        case,
+        {node.name: node.op for node in nodes},
+        {row.result.name: engine.costs[row.at].runs for row in rows},
+        backend.name,
+    )
     info = source.model if source is not None else subject.model or model_of_plan(document.bindings, "engine", "")
     run = Run(
         schema_version=SCHEMA_VERSION,
@@ -159,14 +165,8 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         kernels_unattributed=evidence.unattributed,
         engine=None if spec is None else document.facts,
         plan=None if spec is None else expected.summary,
-        candidates=()
-        if spec is None
-        else candidates(
-            case,
-            {node.name: node.op for node in nodes},
-            {row.result.name: engine.costs[row.at].runs for row in rows},
-            backend.name,
-        ),
+        candidates=weighed,
+        no_candidates="" if weighed else no_candidates(case),
         modes=subject.modes,
         checks=subject.checks,
         assumptions=(

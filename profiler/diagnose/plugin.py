@@ -139,6 +139,25 @@ def candidates(
     return tuple(sorted(found, key=lambda one: (-one.net_ns, -one.recoverable_ns, one.layer)))
 
 
+def no_candidates(case: Case) -> str:
+    """Why `candidates` weighs no layer of a run, in words."""
+    if not case.gpu:
+        return "the run was on a CPU, and what is weighed are plugins, kernels that TensorRT runs on a GPU"
+    attributed = case.coverage.exact + case.coverage.inferred
+    if attributed < case.thresholds.coverage:
+        return (
+            f"only {format_percent(attributed)} of {case.time_of} time is attributed, and "
+            f"{format_percent(case.thresholds.coverage)} are needed"
+        )
+    share = format_percent(case.thresholds.min_share)
+    if not any(_lost_enough(case, layer) for layer in case.layers):
+        return f"no layer whose work is known lost {share} of latency"
+    return (
+        f"no layer whose work is known is slower than kernels of its class are on this device by {share} of latency: "
+        "there is nothing to win back"
+    )
+
+
 def _view(case: Case, ops: Mapping[str, Op], runs: Mapping[str, int], backend: str) -> _View:
     makers: dict[str, list[MatchedLayer]] = {}
     for matched in case.plan.values():
