@@ -65,6 +65,7 @@ class Thresholds(NamedTuple):
         launch_share: Share of latency in launch-bound layers from which the model is launch-bound.
         host_share: Share of latency outside kernels from which the host is named as a cause.
         coverage: Attributed share of kernel time under which no verdict is given.
+        unpriced: Share of latency without a price from which no verdict is given: what is slow may well be in it.
         above_roof: Measured / ideal under which a kernel is too fast to be counted right; the
             ceilings repeat to within 3 %.
         speed: Speed of the machine over that at calibration under which its ceilings need a word.
@@ -113,6 +114,7 @@ class Thresholds(NamedTuple):
     launch_share: Fraction = 0.1
     host_share: Fraction = 0.1
     coverage: Fraction = 0.95
+    unpriced: Fraction = 0.5
     above_roof: Fraction = 0.95
     noise_cv: float = 0.1
     clock_moved: Fraction = 0.05

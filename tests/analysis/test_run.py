@@ -330,6 +330,9 @@ def test_what_has_no_price_has_no_allowed_time_and_is_not_launch_bound(tmp_path:
     assert all(layer.bound == "unknown" and layer.lost_ns is None for layer in blocks)
     assert all("that takes the model" in layer.reason for layer in blocks)
     assert row(run, UNPRICED) == 1_350_000
+    assert run.verdict.startswith(
+        "no verdict: 97.8 % of latency has no price, and under 50.0 % may have none: give the model that the engine was"
+    )
     assert not [finding for finding in run.findings if finding.code == "LA401"]
 
 
