@@ -14,7 +14,7 @@ import msgspec
 
 from profiler.align.plan import match_plan
 from profiler.analysis.work import scaled
-from profiler.base.plan_words import LAUNCHING
+from profiler.base.plan_words import LAUNCHING, REGIONS
 from profiler.base.records import (
     Ceilings,
     Dim,
@@ -272,10 +272,50 @@ def _steps(costs: Sequence[PlanCost]) -> Iterator[int]:
         yield from body if runs == 1 else body * 2
 
 
+def unknown_work(matched: MatchedLayer, cost: PlanCost) -> str:
+    """Why the work of a layer that computes, or a part of it that may bound it, is not known; empty where it is.
+
+    Behind a product whose size is known, what else a layer computes hardly ever takes longer than the product.
+    """
+    if matched.role != "compute":
+        return ""
+    if cost.work is None:
+        return cost.reason or "the plan does not tell what it moves"
+    return "" if cost.work.tensor_flops else cost.reason
+
+
+def would_price(priced: PricedPlan, source: Source | None) -> str:
+    """What would tell the work of layers that have no price, or else why it is not known, in words."""
+    launching = [
+        (matched, cost)
+        for matched, cost in zip(priced.document.layers, priced.costs, strict=True)
+        if matched.role in LAUNCHING
+    ]
+    needed = []
+    if not any(matched.layer.inputs or matched.layer.outputs for matched, _ in launching):
+        needed.append("the layers of an engine built with --profilingVerbosity=detailed (--layers)")
+    if source is None or not source.nodes:
+        needed.append("the model that the engine was built from (--onnx)")
+    if needed:
+        return f"give {' and '.join(needed)}"
+    reasons = Counter(why for matched, cost in launching if (why := unknown_work(matched, cost)))
+    return "; ".join(f"{count:,} x {why}" for why, count in reasons.most_common(2))
+
+
+def _bounds_nothing(matched: MatchedLayer, cost: PlanCost, found: Estimate) -> bool:
+    """Whether what is known of the work of a layer says nothing of its time.
+
+    The bytes of one kernel bound it, whatever it computes. They do not where they are fewer than a launch is worth,
+    nor where a layer holds several kernels, of which only the borders are known.
+    """
+    several = matched.layer.kind in REGIONS or matched.layer.onnx_range
+    return bool(unknown_work(matched, cost)) and (several or found.bound == "launch")
+
+
 def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traffic]) -> tuple[Estimate | None, ...]:
     """What every layer should take in one run, on a device with this traffic.
 
-    None where it launches nothing or has no price.
+    None where it launches nothing or has no price: too little is known of its work to say what it should take.
     """
     if priced.own:
         # On the CPU a view is a kernel too, and it matters whether a layer writes where it reads.
@@ -296,7 +336,7 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
         place = work.bytes_read, work.bytes_written, moved, *arithmetic, sparing, spared
         if place not in known:
             known[place] = estimate(work, moved, ceilings)
-        estimates.append(known[place])
+        estimates.append(None if _bounds_nothing(matched, cost, known[place]) else known[place])
     return tuple(estimates)
 
 

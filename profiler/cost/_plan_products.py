@@ -14,9 +14,6 @@ from profiler.base.records import PlanLayer, PlanTensor
 from profiler.cost._windows import fast_products, touched
 from profiler.cost.precision import product_dtype
 
-REGIONS = frozenset({"Myelin"})
-"""Kinds that hold what several kernels do: up to TensorRT 9 one layer stands for all that Myelin compiles."""
-
 _ATTENTION = re.compile(r"(?:^|_)[fx]?mha(?:_|\d|$)", re.IGNORECASE)
 
 _WIDE_FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16"})

@@ -24,12 +24,11 @@ from typing import NamedTuple
 
 from profiler.base import units
 from profiler.base.op_kinds import OPERANDS
-from profiler.base.plan_words import LAUNCHING, is_product, is_reformat
+from profiler.base.plan_words import LAUNCHING, REGIONS, is_product, is_reformat
 from profiler.base.records import MatchedLayer, Op, PlanLayer, PlanTensor, Work, WorkBound
 from profiler.cost import Cost, CostError, Spare, cost_of, unsure_of
 from profiler.cost._plan_loops import runs
 from profiler.cost._plan_products import (
-    REGIONS,
     Product,
     Sides,
     operand_dtype,

@@ -66,6 +66,7 @@ class Thresholds(NamedTuple):
         launch_share: Share of latency in launch-bound layers from which the model is launch-bound.
         host_share: Share of latency outside kernels from which the host is named as a cause.
         coverage: Attributed share of kernel time under which no verdict is given.
+        unpriced: Share of latency without a price from which no verdict is given: what is slow may well be in it.
         above_roof: Measured / ideal under which a kernel is too fast to be counted right; the
             ceilings repeat to within 3 %.
         speed: Speed of the machine over that at calibration under which its ceilings need a word.
@@ -104,6 +105,10 @@ class Thresholds(NamedTuple):
             shares of time (``launch_share``).
         launched: Launch floor / measured under which a layer that is smaller than its launch is slow for another
             reason: ten times an empty kernel is not the launch.
+        large: Roof of a layer, in launches, from which it keeps the GPU busy for long enough to be judged by it alone.
+        alike: The farther over the nearer of two distances from a roof, up to which they may have one cause: the best
+            layers of healthy engines differ by 1.2 to 1.4 between what memory and what arithmetic bounds (TensorRT's
+            own ResNets on an A100).
     """
 
     efficiency: Fraction = 0.5
@@ -112,6 +117,7 @@ class Thresholds(NamedTuple):
     launch_share: Fraction = 0.1
     host_share: Fraction = 0.1
     coverage: Fraction = 0.95
+    unpriced: Fraction = 0.5
     above_roof: Fraction = 0.95
     noise_cv: float = 0.1
     clock_moved: Fraction = 0.05
@@ -132,6 +138,8 @@ class Thresholds(NamedTuple):
     skinny: Count = 8
     helper_share: Fraction = 0.1
     launched: Fraction = 0.1
+    large: AtLeastOne = 5.0
+    alike: AtLeastOne = 2.0
 
 
 THRESHOLDS = Thresholds()
@@ -175,6 +183,8 @@ class Case(NamedTuple):
     """Time of the host to put one inference into the queue; 0 where it was not measured."""
     lacking: tuple[str, ...] = ()
     """In a few words each, what makes the verdict less sure."""
+    would_price: str = ""
+    """What would tell the work of layers that have no price, in words."""
     clocks: ClockSummary | None = None
     """Clocks of the GPU while the latency was measured; None where they were not sampled."""
     clocks_profiled: ClockSummary | None = None

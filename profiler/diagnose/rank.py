@@ -113,11 +113,18 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     measured = case.latency.median_ns
     if not measured:
         return "no verdict: no latency was measured"
-    if case.gpu and not attainable_ns:
-        return f"no verdict: the work of no layer is known{unsure}"
+    if not attainable_ns and any(layer.role in ("compute", "control") for layer in case.layers):
+        why = f": {case.would_price}" if case.would_price else ""
+        return f"no verdict: nothing is priced, the work of no layer is known{why}{unsure}"
+    unpriced = case.share(case.row(UNPRICED))
+    if unpriced >= case.thresholds.unpriced:
+        why = f": {case.would_price}" if case.would_price else ""
+        return (
+            f"no verdict: {format_percent(unpriced)} of latency has no price, and under "
+            f"{format_percent(case.thresholds.unpriced)} may have none{why}{unsure}"
+        )
     roof = f"the datasheet of {case.ceilings.device} allows" if case.from_datasheet else "this device attains"
     head = f"{format_percent(attainable_ns / measured)} of what {roof}"
-    unpriced = case.share(case.row(UNPRICED))
     if unpriced >= case.thresholds.min_share:
         head = f"at least {head} ({format_percent(unpriced)} of latency has no price)"
     if not case.end_to_end:

@@ -165,6 +165,32 @@ def test_laws_on_every_engine(engine: str, tmp_path: Path) -> None:
     assert render(run, "json") == render(again, "json")
 
 
+@pytest.mark.parametrize("engine", [*ENGINES, RESNET, RESNET_QAT, MOBILENET, RESIDUALS])
+def test_an_ordinary_engine_is_not_doubted_as_a_whole(engine: str, tmp_path: Path) -> None:
+    gpu = gpus.find("titan-rtx") if engine in (MOBILENET, RESIDUALS) else A100
+    run = analyze(files_of(engine, tmp_path), [gpu], Settings())
+    assert isinstance(run, Run)
+    assert "TR907" not in [finding.code for finding in run.findings]
+
+
+@pytest.mark.parametrize("engine", [RESNET, RESNET_QAT])
+def test_an_engine_four_times_slower_in_every_layer_is_doubted(engine: str, tmp_path: Path) -> None:
+    """Power, clocks, or another GPU: no kernel does that."""
+    files = files_of(engine, tmp_path)
+    assert files.profile is not None
+    rows = json.loads(files.profile.read_text())
+    for one in rows[1:]:
+        one.update({key: 4 * one[key] for key in ("timeMs", "averageMs", "medianMs") if key in one})
+    slow = tmp_path / "slow.json"
+    slow.write_text(json.dumps(rows))
+    run = run_of(files._replace(profile=slow, times=None))
+    (found,) = [finding for finding in run.findings if finding.code == "TR907"]
+    assert (found.kind, found.lost_ns) == ("trust", 0)
+    assert "none reaches 35.0 % of it by the datasheet: the best bound by memory" in found.evidence
+    assert "no clock was sampled" in found.evidence
+    assert found.try_.startswith("check that --gpu is the GPU that ran it, look at its clocks, power")
+
+
 @pytest.mark.parametrize("engine", ["fp16", RESNET])
 def test_what_is_missing_is_said_in_words(engine: str, tmp_path: Path) -> None:
     files = files_of(engine, tmp_path)
@@ -288,8 +314,26 @@ def test_unknown_work_is_no_loss(rtx: Files) -> None:
     assert all(layer.lost_ns is None and layer.bound == "unknown" for layer in computing)
     assert row(run, UNPRICED) == sum(layer.measured_ns for layer in computing)
     assert sum(one.measured_ns for one in run.unsupported) == row(run, UNPRICED)
-    assert run.verdict.startswith("no verdict: ")
+    assert run.verdict.startswith("no verdict: nothing is priced, the work of no layer is known: give the model that ")
     assert all(finding.code not in ("RL101", "RL102", "LA401", "FU301") for finding in run.findings)
+
+
+def test_what_has_no_price_has_no_allowed_time_and_is_not_launch_bound(tmp_path: Path) -> None:
+    """Of a block of many kernels only the tensors at its borders are known: what it computes may take any time."""
+    files = write_engine(tmp_path, "regions")
+    assert files.layers is not None
+    files = files._replace(profile=profile_of(files.layers, tmp_path / "long.json", ms=(1.05, 0.03, 0.3)), times=None)
+    run = run_of(files)
+    blocks = [layer for layer in run.layers if layer.op_type == "Myelin"]
+    assert [layer.measured_ns for layer in blocks] == [1_050_000, 300_000]
+    assert all(layer.attainable_ns is None and layer.ideal_ns is None for layer in blocks)
+    assert all(layer.bound == "unknown" and layer.lost_ns is None for layer in blocks)
+    assert all("that takes the model" in layer.reason for layer in blocks)
+    assert row(run, UNPRICED) == 1_350_000
+    assert run.verdict.startswith(
+        "no verdict: 97.8 % of latency has no price, and under 50.0 % may have none: give the model that the engine was"
+    )
+    assert not [finding for finding in run.findings if finding.code == "LA401"]
 
 
 def test_layers_without_a_time_are_left_out_and_named(rtx: Files, tmp_path: Path) -> None:

@@ -230,8 +230,8 @@ def test_layers_with_the_same_cause_are_one_finding() -> None:
     ("one", "why", "remedy"),
     [
         (product(2048, 2048, 2048), "nothing in its dtype and dimensions forbids", "--builderOptimizationLevel"),
-        (product(2048, 2047, 2048), "N = 2,047: no multiple of 8", "pad them to a multiple of 8"),
-        (product(2048, 2048, 2050), "K = 2,050: no multiple of 8", "pad them"),
+        (product(2048, 2047, 2048), "N = 2,047: no multiple of 8", "pad N to a multiple of 8"),
+        (product(2048, 2048, 2050), "K = 2,050: no multiple of 8", "pad K to"),
         (product(2048, 2048, 2048, dtype="fp32"), "TF32 is allowed", "allow TF32"),
         (conv(512, 512, group=8, size=28, dtype="fp16"), "8 groups of 64 input channels", "widen its groups"),
     ],
@@ -275,6 +275,7 @@ def test_products_of_eight_bits_on_the_cuda_cores_have_the_rate_of_dp4a() -> Non
     )
     assert f"which take {format_ns(scalar_ns)} at their peak" in finding.evidence
     assert "input channels = 3: no multiple of 16" in finding.evidence
+    assert finding.try_.startswith("leave it unquantised")
 
 
 def test_tensor_cores_that_are_no_faster_are_not_missed() -> None:

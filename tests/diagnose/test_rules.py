@@ -24,6 +24,7 @@ from tests.fakes.rule_cases import (
     BIG,
     NEGATIVE,
     POSITIVE,
+    alike,
     chain,
     clocks,
     conv,
@@ -200,7 +201,9 @@ def test_a_compute_bound_layer_is_measured_against_the_peak_of_its_dtype() -> No
     finding = only(case, "RL102")
     # 64 * 56 * 56 outputs of 64 * 9 MACs are 231 MFLOP: 2.31 ms at 100 GFLOP/s.
     assert "231 MFLOP in 5.14 ms is 45.0 GFLOP/s, 45.0 % of the fp32 peak measured here" in finding.evidence
-    assert "multiple of the vector width" in finding.try_
+    assert finding.try_ == "raise the batch, or use more threads", "64 channels fill whole vectors"
+    odd = only(make_case(Timed(conv(channels=60), 1 / 0.45)), "RL102")
+    assert odd.try_.startswith("pad input channels and output channels to a multiple of 16 for whole vectors")
     assert finding.lost_ns == case.layers[0].lost_ns
 
 
@@ -521,7 +524,7 @@ def test_remedies_of_an_engine_are_those_of_tensorrt() -> None:
     )
     peak = only(few, "RL102")
     assert "peak of the datasheet; its tactic is sm50_xmma_conv" in peak.evidence
-    assert "tensor cores" in peak.try_
+    assert "--builderOptimizationLevel" in peak.try_
     small = relu("small", "x", "y", 100_000)
     assert (
         "of what the L2 allows"
@@ -592,3 +595,38 @@ def test_copies_on_the_gpu_are_none_over_the_bus() -> None:
 
 def test_copies_beside_kernels_cost_nothing() -> None:
     assert found(captured_copies(WEIGHTS, copies_ns=0), "HO502") == []
+
+
+# --- all layers slow alike -----------------------------------------------------------------------
+
+
+def silent(case: Case) -> str:
+    rule = RULES.get("TR907")
+    assert rule is not None
+    assert rule.reason is not None
+    assert not found(case, "TR907")
+    return rule.reason(case, case.layers[0])
+
+
+def test_what_slows_memory_and_arithmetic_alike_is_doubted() -> None:
+    case = alike(4.0)
+    finding = only(case, "TR907")
+    # The best are the first of each: 1 / (4 * 1.4) and 1 / (4 * 1.2).
+    assert "the best bound by memory 17.9 % (relu0), by arithmetic 20.8 % (conv0)" in finding.evidence
+    sampled = case._replace(clocks=clocks(700, 705, 710), rated_mhz=1410.0)
+    assert "the SMs ran at 705 of 1,410 MHz" in only(sampled, "TR907").evidence
+    assert "--gpu" not in only(sampled, "TR907").try_
+
+
+def test_one_side_that_is_slow_by_itself_has_a_cause_of_its_own() -> None:
+    assert "not one cause" in silent(alike(4.0, memory=3.0))
+    assert "under 50.0 % is far" in silent(alike(1.6))
+
+
+def test_layers_that_are_too_small_or_of_one_kind_do_not_tell() -> None:
+    case = alike(4.0)
+    launch = msgspec.structs.replace(case.ceilings, launch_ns=1e6)
+    assert "fewer than two are bound by memory and by arithmetic" in silent(case._replace(ceilings=launch))
+    assert "fewer than two are bound by memory" in silent(case._replace(layers=case.layers[:3]))
+    assert "fewer than two are bound by arithmetic" in silent(case._replace(partial=frozenset({"conv1"})))
+    assert "on no GPU" in silent(case._replace(gpu=False))

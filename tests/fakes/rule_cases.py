@@ -82,6 +82,20 @@ def held(share: float, mid: float = 1410, reason: str = "power cap") -> Case:
     return make_case(BIG, clocks=summary, rated_mhz=1740.0, tensorrt=True, gpu=True)
 
 
+def alike(slow: float, *, memory: float = 1.0) -> Case:
+    """Two layers that memory bounds and two that arithmetic does, ``slow`` times as long as their roofs allow.
+
+    Those that memory bounds take ``memory`` times as long again.
+    """
+
+    def renamed(one: Layer, name: str) -> Layer:
+        return msgspec.structs.replace(one, name=name, nodes=(name,))
+
+    products = [Timed(renamed(conv(), f"conv{at}"), slow * (1.2 + at)) for at in range(2)]
+    copies = [Timed(relu(f"relu{at}", f"x{at}", f"y{at}"), slow * memory * (1.4 + at)) for at in range(2)]
+    return engine_case(*products, *copies)
+
+
 POSITIVE: dict[str, Case] = {
     "CN601": folded(constant=True),
     "FU301": chain(),
@@ -97,6 +111,7 @@ POSITIVE: dict[str, Case] = {
     "TR904": make_case(BIG, speed=0.85, probes_ns=(585_000.0, 590_000.0)),
     "TR905": make_case(BIG, clocks=clocks(1330, 1410, 1410)),
     "TR906": held(0.11),
+    "TR907": alike(4.0),
 }
 
 NEGATIVE: dict[str, Case] = {
@@ -115,4 +130,6 @@ NEGATIVE: dict[str, Case] = {
     "TR904": make_case(BIG, speed=0.95, probes_ns=(526_000.0, 530_000.0)),
     "TR905": make_case(BIG, clocks=clocks(1340, 1410, 1410), clocks_profiled=clocks(1470, 1480, 1710)),
     "TR906": held(0.09),
+    # One convolution reaches 52 % of its roof.
+    "TR907": alike(1.6),
 }

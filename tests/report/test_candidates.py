@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Literal
 
 import msgspec
 import pytest
 
 from profiler.base.records import BarrierPart, LadderStep, PluginCandidate, Run
-from profiler.report import ReportOptions, get
+from profiler.report import ReportOptions, get, render
 from profiler.report._cells import cells
 from profiler.report.content.run import LINES
 from profiler.report.formats._run_page import FINDINGS_SHOWN
@@ -125,3 +126,19 @@ def test_the_document_has_them_all() -> None:
     made = get("json").render(run, ReportOptions())
     assert [one["verdict"] for one in json.loads(made)["candidates"]] == ["write it", "try first"]
     assert msgspec.json.decode(made, type=Run) == run
+
+
+WHY = "the run was on a CPU, and what is weighed are plugins"
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_a_report_says_why_no_layer_was_weighed(form: str) -> None:
+    run = msgspec.structs.replace(typical(), candidates=(), no_candidates=WHY)
+    assert f"none weighed: {WHY}" in " ".join(re.sub(r"<[^>]+>", "", render(run, form)).split())
+    assert "none weighed" not in render(msgspec.structs.replace(run, no_candidates=""), form)
+
+
+def test_json_says_so_too() -> None:
+    run = msgspec.structs.replace(typical(), candidates=(), no_candidates=WHY)
+    document = json.loads(render(run, "json"))
+    assert (document["candidates"], document["no_candidates"]) == ([], WHY)

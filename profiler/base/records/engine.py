@@ -314,8 +314,8 @@ class PlanShare(Record, frozen=True, kw_only=True):
 class PlanReformat(Record, frozen=True, kw_only=True):
     """A layer that only brings a tensor into another dtype, order or padding.
 
-    ``origin`` says why it is there: the plan's own word (``REFORMAT``, ``QDQ``) or, where it has none,
-    ``input``, ``output`` or ``between layers``.
+    ``origin`` says why it is there: the plan's own word (``QDQ``) or, where that says no more than that it is one
+    (``REFORMAT``), ``input``, ``output`` or ``between layers``.
     """
 
     layer: LayerName
@@ -356,6 +356,7 @@ class PlanLint(Record, frozen=True, kw_only=True):
     code: Safe
     layer: LayerName
     what: Prose
+    """In words that other places of its kind have too; what differs is in ``evidence``."""
     evidence: Prose
     try_: Prose = msgspec.field(name="try")
 

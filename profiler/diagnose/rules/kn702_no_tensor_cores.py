@@ -11,9 +11,10 @@ Why:
     was built; or a builder that tried too few tactics. Where the shapes and the dtype tell which, the evidence says so.
 
 Try:
-    Pad the dimensions that the evidence names, allow TF32 or take fp16, and build with a higher optimization level
-    and more workspace so that more tactics are tried. What is claimed is the time over that of the tensor cores' roof
-    only: where bytes bound the product either way, this rule is silent.
+    Leave the first convolution of a quantised model unquantised: in TensorRT's own example on an A100 it takes 202 us
+    in 8 bits, and 112 us in fp16. Else pad the dimensions that the evidence names, allow TF32 or take fp16, and build
+    with a higher optimization level and more workspace so that more tactics are tried. What is claimed is the time over
+    that of the tensor cores' roof only: where bytes bound the product either way, this rule is silent.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from profiler.diagnose.products import (
     explains,
     least_healthy,
     main_kernel,
-    more_kernels,
     named_unit,
     no_product,
     padded_ns,
@@ -37,6 +37,7 @@ from profiler.diagnose.products import (
     tensor_peak,
     too_little,
 )
+from profiler.diagnose.remedies import half_precision, more_kernels, pad, unquantised
 
 
 @layer_rule("KN702", "tensor cores possible but not used", order=26, thresholds=("of_datasheet", "explains", "healthy"))
@@ -146,12 +147,14 @@ def _why(case: Case, layer: LayerResult) -> str:
 
 
 def _remedy(case: Case, layer: LayerResult) -> str:
-    product = product_of(case, layer)
+    product, dtype = product_of(case, layer), product_dtype(layer)
     if product is not None and product.convolution and product.batch > 1:
         return "widen its groups, or merge it with the pointwise convolution behind it; then a hand-written kernel"
-    if _misfits(case, layer):
-        return f"pad them to a multiple of {aligned(product_dtype(layer))} with zeros in the model"
-    if product_dtype(layer) == "fp32":
+    if alone := unquantised(product, dtype):
+        return alone
+    if padded := pad(product, aligned(dtype)):
+        return f"{padded} with zeros in the model"
+    if half_precision(layer):
         return _allow(case)
     return f"try {more_kernels(case)}"
 

@@ -428,7 +428,7 @@ class _Page:
         return Section(blocks=blocks, where="screen")
 
     def candidates(self) -> Section:
-        """Where a hand-written kernel would pay, and what to try before; nothing where none was weighed."""
+        """Where a hand-written kernel would pay, and what to try before; or why none was weighed."""
         found = self.run.candidates
         shown = min(self.options.top or CANDIDATES, len(found))
         title = f"{shown} of {count(len(found), 'layer')} weighed, by what a hand-written kernel would net"
@@ -439,7 +439,10 @@ class _Page:
         )
         rows = [self._candidate(one) for one in found[: max(shown, ITEMS)]]
         table = Table(columns=columns, rows=rows, shown=shown, paper=ITEMS, headless=True)
-        blocks = (Heading("plugins", title, label=True), table) if found else ()
+        none: tuple[Block, ...] = ()
+        if self.run.no_candidates:
+            none = (Pairs((Pair("plugins", ("none weighed: ", prose(self.run.no_candidates)), None),)),)
+        blocks = (Heading("plugins", title, label=True), table) if found else none
         return Section(blocks=blocks, fold=True, title="Hand-written kernels")
 
     def _candidate(self, one: PluginCandidate) -> Row:
