@@ -49,7 +49,8 @@ def evidence_of_profile(engine: PricedPlan, profile: LayerTimes, times: Inferenc
         overheads=copies,
         captured_ns=layers_ns,
         resolution_ns=EVENT_STEP_NS,
-        gap_ns=max(compute_ns - layers_ns, 0),
+        # Averages add up, medians do not: what either leaves of an inference may be a gap.
+        gap_ns=max(compute_ns - max(layers_ns, mean), 0),
         enqueue_ns=median_ns(times.enqueue_ns) if times is not None else 0,
         end_to_end=times is not None,
         lacking=tuple(_lacking(profile, times, joined)),

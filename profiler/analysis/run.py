@@ -94,6 +94,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         evidence.unattributed_ns,
         overheads=evidence.overheads,
         partial=partial,
+        adding_ns=evidence.adding_ns,
     )
     lacking = evidence.lacking
     if spec is not None:

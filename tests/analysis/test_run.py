@@ -483,3 +483,21 @@ def test_the_gemv_of_the_story_is_found_from_its_files(tmp_path: Path) -> None:
     assert "251 MB in 2.73 ms is 91.9 GB/s, 10.0 % of what DRAM allows (273 us)" in finding.evidence
     assert "it is a batched gemv" in finding.try_
     assert finding.lost_ns == 2_730_000 - 272_640
+
+
+def test_what_averages_fill_of_an_inference_is_no_gap_though_medians_leave_it(rtx: Files) -> None:
+    """Averages of layers add up to that of the inference; the sum of medians is less where other layers are slow."""
+    assert rtx.layers is not None
+    assert rtx.profile is not None
+    assert rtx.times is not None
+    rows = json.loads(rtx.profile.read_text())
+    layers_ms = sum(row["medianMs"] for row in rows[1:])
+    times_of(rtx.times, compute=2 * layers_ms)
+    skewed = [rows[0], *({**row, "averageMs": 2 * row["medianMs"]} for row in rows[1:])]
+
+    def found() -> set[str]:
+        return {one.code for one in run_of(rtx, model=TWO).findings}
+
+    assert "HO501" in found()
+    rtx.profile.write_text(json.dumps(skewed), encoding="utf-8")
+    assert "HO501" not in found()

@@ -1,7 +1,8 @@
 """Time between kernels and around the call.
 
 What:
-    A good part of the latency passes outside any kernel.
+    A good part of the latency passes outside any kernel: of each inference that was captured, what lies between its
+    own kernels. That the medians of layers do not add up to an inference is no gap (see the ledger).
 
 Why:
     The call itself (argument checks, binding, allocation of outputs) costs a fixed time; the
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, run_rule
-from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED, WAITING
+from profiler.diagnose.ledger import ADDING, GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED, WAITING
 
 
 def _gaps(case: Case) -> int:
@@ -39,12 +40,14 @@ def judge(case: Case) -> Claim | str:
         )
     if case.gpu:
         return _on_gpu(case, gaps)
-    kernels = case.in_latency(sum(layer.measured_ns for layer in case.layers))
+    kernels = case.in_latency(sum(layer.measured_ns for layer in case.layers) + case.row(ADDING))
     return Claim(
         where="between and around the kernels",
         evidence=(
             f"kernels take {format_ns(kernels)} of {format_ns(case.latency.median_ns)}; "
-            f"{format_percent(case.share(gaps))} of latency lies outside them ({format_ns(call)} of it is the call)"
+            f"{format_percent(case.share(gaps))} of latency lies outside them ({format_ns(call)} of it is the call): "
+            f"a profiled inference spends {format_ns(case.profiled_gap_ns)} between its kernels, the profiler's own "
+            "time taken off"
         ),
         remedy="bind inputs and outputs once, batch requests into one call, use fewer and larger nodes",
         other_ns=gaps,
