@@ -49,7 +49,7 @@ from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
 from profiler.diagnose.ledger import build_ledger
 from profiler.diagnose.plugin import candidates
-from profiler.diagnose.rank import diagnose, verdict
+from profiler.diagnose.rank import diagnose, verdict, withheld
 
 
 class _Row(NamedTuple):
@@ -161,7 +161,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         engine=None if spec is None else document.facts,
         plan=None if spec is None else expected.summary,
         candidates=()
-        if spec is None
+        if spec is None or withheld(findings)
         else candidates(
             case,
             {node.name: node.op for node in nodes},

@@ -110,7 +110,7 @@ def test_inferences_in_which_another_kernel_is_fast_each_do_not_add_up_and_no_ga
     connection.close()
     run = analysed(path)
     found = {row.cause: row.ns for row in run.ledger}
-    assert found["medians that do not add up"] == -5000
+    assert found["medians not adding up"] == -5000
     gaps = ("gaps between layers", "gaps inside layers", "waiting for the host")
     assert sum(found.get(name, 0) for name in gaps) == sum(before.get(name, 0) for name in gaps) + 5000
     assert found["unexplained"] == 0

@@ -167,7 +167,7 @@ def test_that_medians_of_layers_do_not_add_up_is_a_fact_of_its_own_and_no_gap() 
     assert amounts(rows)[UNEXPLAINED] == 5000 - 1000 - 50 - 3700
     (row,) = [row for row in rows if row.cause == ADDING]
     assert row.kind == "fact"
-    assert row.cause == "medians that do not add up"
+    assert row.cause == "medians not adding up"
 
 
 QUIET = settings(deadline=None)  # a busy machine is no failure

@@ -18,20 +18,14 @@ from __future__ import annotations
 
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, run_rule
-from profiler.diagnose.ledger import ADDING, GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED, WAITING
-
-
-def _gaps(case: Case) -> int:
-    """Time of an inference in which no kernel ran, as far as the profile shows it."""
-    # More than the profile itself shows between kernels is drift of the machine, not a gap.
-    captured = case.row(GAPS_INSIDE) + case.row(GAPS_BETWEEN) + case.row(WAITING)
-    return case.row(HOST) + (captured or min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns))
+from profiler.diagnose.ledger import ADDING, HOST, WAITING
 
 
 @run_rule("HO501", "host gaps", order=70, thresholds=("host_share",))
 def judge(case: Case) -> Claim | str:
     """The host rows of the ledger when they are large; a negative remainder is no gap."""
-    call, gaps = case.row(HOST), _gaps(case)
+    call = case.row(HOST)
+    gaps = call + case.gaps_ns
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
         return (
             f"the rule is about time outside layers: {format_ns(gaps)}, {format_percent(case.share(gaps))} of latency, "

@@ -36,5 +36,7 @@ def judge(case: Case) -> Claim | str:
             if case.tensorrt
             else "look at the layers with match none in --format json before trusting any share"
         ),
+        brief=f"only {format_percent(attributed)} of {case.time_of} time attributed",
+        beyond=True,
         confidence=1.0,
     )

@@ -39,4 +39,7 @@ def judge(case: Case) -> Claim | str:
             f"{format_percent(case.speed)} of the speed at which the ceilings were measured"
         ),
         "run again on a quiet machine; if it stays at this speed, measure its ceilings with --recalibrate",
+        brief=f"machine at {100 * case.speed:.0f} % of its speed"
+        if case.speed < least
+        else f"machine's speed moved {drift:.2g} x",
     )
