@@ -160,4 +160,4 @@ def latency_and_copies(times: InferenceTimes | None, otherwise_ns: int) -> tuple
     if times is None or not times.latency_ns:
         return latency_of_sum(otherwise_ns), Overheads(), otherwise_ns
     copies = Overheads(median_ns(times.h2d_ns), median_ns(times.d2h_ns))
-    return latency_of(times.latency_ns), copies, median_ns(times.compute_ns)
+    return times.summary or latency_of(times.latency_ns), copies, median_ns(times.compute_ns)
