@@ -70,6 +70,8 @@ class Thresholds(NamedTuple):
         above_roof_limit: Share of the time of all layers in such kernels from which there is no verdict, and kept
             ceilings are measured again: as much as makes a finding critical (``critical_share``).
         speed: Speed of the machine over that at calibration under which its ceilings need a word.
+        speed_limit: The same from which down there is no verdict: ceilings that are scaled by half and more are no
+            better than a guess of who else had the cores (``explains``).
         probe_drift: Slowest over fastest speed probe of one run from which its two measurements
             were not made on the same machine, so to speak.
         noise_cv: Coefficient of variation of latency from which small findings are doubtful.
@@ -134,6 +136,7 @@ class Thresholds(NamedTuple):
     clock_moved: Fraction = 0.05
     clock_held: Fraction = 0.1
     speed: Fraction = 0.9
+    speed_limit: Fraction = 0.5
     probe_drift: AtLeastOne = 1.15
     warning_share: Fraction = 0.05
     critical_share: Fraction = 0.25

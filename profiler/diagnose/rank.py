@@ -141,7 +141,8 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     if case.gpu and not attainable_ns:
         return f"no verdict: the work of no layer is known{unsure}"
     if beyond := withheld(findings):
-        return f"no verdict: {'; '.join(one.brief for one in beyond)}; measure again: {beyond[0].try_}{unsure}"
+        how = beyond[0].try_.removeprefix("run again ")
+        return f"no verdict: {'; '.join(one.brief for one in beyond)}; measure again: {how}{unsure}"
     roof = f"the datasheet of {case.ceilings.device} allows" if case.from_datasheet else "this device attains"
     head = f"{format_percent(attainable_ns / measured)} of what {roof}"
     unpriced = case.share(case.row(UNPRICED))
