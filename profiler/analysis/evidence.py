@@ -60,7 +60,10 @@ class Evidence(NamedTuple):
         unattributed: Kernels of no layer.
         unattributed_ns: Their time in one inference.
         resolution_ns: Step of the clock that timed the layers.
-        gap_ns: Time of a profiled inference in which no layer ran.
+        adding_ns: What the kernels of a profiled inference take together, less ``layers_ns`` and ``unattributed_ns``:
+            medians do not add up.
+        gap_ns: Time of a profiled inference in which no layer ran: the median over inferences of what each spent
+            between its kernels, less the profiler's own; where only medians of layers are known, what they leave.
         enqueue_ns: In which the host enqueued it; 0 where that is not known.
         end_to_end: Whether the latency is one.
         lacking: What makes the result less sure.
@@ -86,6 +89,7 @@ class Evidence(NamedTuple):
     unattributed: tuple[Match, ...] = ()
     unattributed_ns: int = 0
     resolution_ns: int = 1
+    adding_ns: int = 0
     gap_ns: int = 0
     enqueue_ns: int = 0
     end_to_end: bool = True
@@ -157,4 +161,4 @@ def latency_and_copies(times: InferenceTimes | None, otherwise_ns: int) -> tuple
     if times is None or not times.latency_ns:
         return latency_of_sum(otherwise_ns), Overheads(), otherwise_ns
     copies = Overheads(median_ns(times.h2d_ns), median_ns(times.d2h_ns))
-    return latency_of(times.latency_ns), copies, median_ns(times.compute_ns)
+    return times.summary or latency_of(times.latency_ns), copies, median_ns(times.compute_ns)

@@ -57,7 +57,7 @@ from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
 from profiler.diagnose.ledger import build_ledger
 from profiler.diagnose.plugin import candidates, no_candidates
-from profiler.diagnose.rank import diagnose, verdict
+from profiler.diagnose.rank import diagnose, verdict, withheld
 
 
 class _Row(NamedTuple):
@@ -104,6 +104,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         evidence.unattributed_ns,
         overheads=evidence.overheads,
         partial=partial,
+        adding_ns=evidence.adding_ns,
     )
     lacking = evidence.lacking
     if spec is not None:
@@ -150,11 +151,16 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     works = {node.name: node.work for node in nodes}
     if not any(works.values()):
         works, _ = work_of_nodes(nodes)
-    weighed = candidates(
-        case,
-        {node.name: node.op for node in nodes},
-        {row.result.name: engine.costs[row.at].runs for row in rows},
-        backend.name,
+    doubts = withheld(findings)
+    weighed = (
+        ()
+        if doubts
+        else candidates(
+            case,
+            {node.name: node.op for node in nodes},
+            {row.result.name: engine.costs[row.at].runs for row in rows},
+            backend.name,
+        )
     )
     info = source.model if source is not None else subject.model or model_of_plan(document.bindings, "engine", "")
     run = Run(
@@ -179,7 +185,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         engine=None if spec is None else document.facts,
         plan=None if spec is None else expected.summary,
         candidates=weighed,
-        no_candidates="" if weighed else no_candidates(case),
+        no_candidates="" if weighed else no_candidates(case, [doubt.brief for doubt in doubts]),
         modes=subject.modes,
         checks=subject.checks,
         assumptions=(

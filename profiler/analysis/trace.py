@@ -137,6 +137,7 @@ def evidence_of_alignment(
     if times is not None and times.latency_ns:
         latency, copies, _ = latency_and_copies(times, 0)
     medians = {name: median_ns(kept[name]) for name in _PARTS}
+    unattributed_ns = _unattributed(trace, alignment)
     if copies.to_device_ns or copies.from_device_ns:
         # Of these the clean run tells; what is left are copies that the engine makes.
         known = (TO_DEVICE, FROM_DEVICE)
@@ -162,7 +163,8 @@ def evidence_of_alignment(
         coverage=alignment.node_coverage if planned else alignment.coverage,
         captured_ns=alignment.captured_ns,
         unattributed=alignment.unattributed,
-        unattributed_ns=_unattributed(trace, alignment),
+        unattributed_ns=unattributed_ns,
+        adding_ns=median_ns(kept["kernel_ns"]) - sum(alignment.per_iteration_ns) - unattributed_ns if len(kept) else 0,
         gap_ns=medians["gap_inside_ns"] + medians["gap_between_ns"] + medians["gap_host_ns"],
         enqueue_ns=alignment.launching.host_ns,
         end_to_end=times is not None,

@@ -42,7 +42,7 @@ from profiler.base.records import (
 from profiler.base.registry import Registry
 from profiler.base.trace import Transfer
 from profiler.base.units import format_ns, format_percent
-from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
+from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, OUTSIDE, UNEXPLAINED, WAITING
 from profiler.diagnose.plans import PlanView
 from profiler.kernel_names.parse import KernelName, parse
 
@@ -69,10 +69,25 @@ class Thresholds(NamedTuple):
         unpriced: Share of latency without a price from which no verdict is given: what is slow may well be in it.
         above_roof: Measured / ideal under which a kernel is too fast to be counted right; the
             ceilings repeat to within 3 %.
+        above_roof_limit: Share of the time of all layers in such kernels from which there is no verdict, and kept
+            ceilings are measured again: as much as makes a finding critical (``critical_share``).
         speed: Speed of the machine over that at calibration under which its ceilings need a word.
+        speed_limit: The same from which down there is no verdict: ceilings that are scaled by half and more are no
+            better than a guess of who else had the cores (``explains``).
         probe_drift: Slowest over fastest speed probe of one run from which its two measurements
             were not made on the same machine, so to speak.
         noise_cv: Coefficient of variation of latency from which small findings are doubtful.
+        p99: 99th percentile over median of the latency from which the median is doubtful.
+        p99_limit: The same from which there is no verdict: the slowest hundredth then takes a tenth of what all the
+            others take together, as for the other shares of time (``host_share``), and the median tells of no such.
+        profiler_cost: Latency under the profiler over that without it, less one, from which times of layers are
+            doubtful. What is taken off for the profiler is known to 30 % either way: the repeats of its calibration
+            lay apart by 58 % of their median on a busy machine of two cores. Half the latency makes that 15 %.
+        profiler_limit: The same from which there is no verdict: 30 % of it is more than half of the latency.
+        unexplained: Share of latency that the ledger cannot explain, or that the medians of layers do not add up to,
+            from which times of layers are doubtful, as for the other shares of time (``host_share``).
+        unexplained_limit: The same from which there is no verdict: what explains less than half of the latency would
+            hide what explains the rest (``explains``).
         clock_moved: Change of a GPU's clock, as a share of it, from which times belong to different clocks. A
             kernel that arithmetic bounds takes longer by as much, and that share of latency makes a finding a
             warning (``warning_share``). A step of the clock is less: 15 MHz (nvidia-smi -q -d SUPPORTED_CLOCKS).
@@ -119,10 +134,18 @@ class Thresholds(NamedTuple):
     coverage: Fraction = 0.95
     unpriced: Fraction = 0.5
     above_roof: Fraction = 0.95
+    above_roof_limit: Fraction = 0.25
     noise_cv: float = 0.1
+    p99: AtLeastOne = 2.0
+    p99_limit: AtLeastOne = 10.0
+    profiler_cost: float = 0.5
+    profiler_limit: float = 2.0
+    unexplained: Fraction = 0.1
+    unexplained_limit: Fraction = 0.5
     clock_moved: Fraction = 0.05
     clock_held: Fraction = 0.1
     speed: Fraction = 0.9
+    speed_limit: Fraction = 0.5
     probe_drift: AtLeastOne = 1.15
     warning_share: Fraction = 0.05
     critical_share: Fraction = 0.25
@@ -225,9 +248,18 @@ class Case(NamedTuple):
         Where the profiled kernels take longer than the latency leaves room for beside the host's
         call (the remainder of the ledger is negative), each shrinks in proportion.
         """
-        kernels = sum(row.ns for row in self.ledger if row.cause not in OUTSIDE)
-        room = self.latency.median_ns - sum(self.row(cause) for cause in OUTSIDE if cause != UNEXPLAINED)
+        kernels, room = self.kernels_ns, self.room_ns
         return ns if kernels <= room else ns * room // kernels
+
+    @property
+    def kernels_ns(self) -> int:
+        """Time of all kernels in the ledger, as profiled."""
+        return sum(row.ns for row in self.ledger if row.cause not in OUTSIDE)
+
+    @property
+    def room_ns(self) -> int:
+        """What the latency leaves for kernels, beside the rows of the ledger that are none."""
+        return self.latency.median_ns - sum(self.row(cause) for cause in OUTSIDE if cause != UNEXPLAINED)
 
     def share(self, ns: float) -> float:
         """A time as a share of the end-to-end latency."""
@@ -289,6 +321,19 @@ class Case(NamedTuple):
         """The ns of a ledger row, 0 where there is none."""
         return sum(row.ns for row in self.ledger if row.cause == cause)
 
+    @property
+    def gaps_ns(self) -> int:
+        """Time of an inference in which no kernel ran, beside the host's call, as far as the profile shows it."""
+        captured = self.row(GAPS_INSIDE) + self.row(GAPS_BETWEEN) + self.row(WAITING)
+        # More than the profile itself shows between kernels is drift of the machine, not a gap.
+        return captured or min(max(self.row(UNEXPLAINED), 0), self.profiled_gap_ns)
+
+    @property
+    def unexplained_ns(self) -> int:
+        """What no row of the ledger and no gap that the profile shows accounts for; below 0 where they hold more."""
+        captured = self.row(GAPS_INSIDE) + self.row(GAPS_BETWEEN) + self.row(WAITING)
+        return self.row(UNEXPLAINED) - (0 if captured else self.gaps_ns)
+
 
 class Judge(NamedTuple):
     """By what a case is judged, and who else wants to see it."""
@@ -329,6 +374,8 @@ class Claim(NamedTuple):
         other_ns: Time claimed outside layers (the ledger's host call and unexplained rows).
         confidence: How likely the cause is, before inferred matches and noise are taken into account.
         kind: ``trust`` is about the numbers themselves and claims no time.
+        brief: Of a doubt: what it is, in a few words with its number.
+        beyond: Of a doubt: whether it is beyond the limit at which there is no verdict.
     """
 
     where: str
@@ -338,11 +385,23 @@ class Claim(NamedTuple):
     other_ns: int = 0
     confidence: float = 0.8
     kind: Literal["hypothesis", "trust"] = "hypothesis"
+    brief: str = ""
+    beyond: bool = False
 
 
-def doubt(evidence: str, remedy: str, *, where: str = "the whole run", confidence: float = 0.9) -> Claim:
-    """A claim about the numbers themselves; see `Claim`."""
-    return Claim(where, evidence, remedy, confidence=confidence, kind="trust")
+def doubt(
+    evidence: str,
+    remedy: str,
+    *,
+    brief: str = "",
+    beyond: bool = False,
+    where: str = "the whole run",
+    layers: Iterable[str] = (),
+    confidence: float = 0.9,
+) -> Claim:
+    """A claim about the numbers themselves, to no time: ``layers`` are those that it is about. See `Claim`."""
+    none = dict.fromkeys(layers, 0)
+    return Claim(where, evidence, remedy, none, confidence=confidence, kind="trust", brief=brief, beyond=beyond)
 
 
 Check = Callable[[Case], Iterable[Claim]]

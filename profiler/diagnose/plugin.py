@@ -139,8 +139,8 @@ def candidates(
     return tuple(sorted(found, key=lambda one: (-one.net_ns, -one.recoverable_ns, one.layer)))
 
 
-def no_candidates(case: Case) -> str:
-    """Why `candidates` weighs no layer of a run, in words."""
+def no_candidates(case: Case, doubts: Sequence[str] = ()) -> str:
+    """Why no layer of a run was weighed, in words; ``doubts`` are those that leave no verdict."""
     if not case.gpu:
         return "the run was on a CPU, and what is weighed are plugins, kernels that TensorRT runs on a GPU"
     attributed = case.coverage.exact + case.coverage.inferred
@@ -149,6 +149,8 @@ def no_candidates(case: Case) -> str:
             f"only {format_percent(attributed)} of {case.time_of} time is attributed, and "
             f"{format_percent(case.thresholds.coverage)} are needed"
         )
+    if doubts:
+        return f"there is no verdict: {'; '.join(doubts)}"
     share = format_percent(case.thresholds.min_share)
     if not any(_lost_enough(case, layer) for layer in case.layers):
         return f"no layer whose work is known lost {share} of latency"

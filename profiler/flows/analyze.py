@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 ROLES = {
     "layers": "layer information (trtexec --exportLayerInfo, or the verbose log of a build)",
     "profile": "times of layers (--exportProfile, or a log of --dumpProfile)",
-    "times": "times of inferences (--exportTimes)",
+    "times": "times of inferences (--exportTimes, or their summary in a *.profile.metadata.json)",
     "nsys": "a capture of nsys (.nsys-rep, or exported to .sqlite; as a poorer source, a CSV of nsys stats)",
     "onnx": "the ONNX model",
     "ncu": "hardware counters of kernels (.ncu-rep, or a CSV of ncu)",
@@ -66,10 +66,13 @@ _EXPORT = (
     "trtexec --loadEngine=model.plan --exportLayerInfo=layers.json --dumpProfile --separateProfileRun"
     " --exportProfile=profile.json --exportTimes=times.json"
 )
+_SUMMARY = b'"performance_summary"'
+"""Mark of the summary of times that trt-engine-explorer keeps."""
 _SQLITE = b"SQLite format 3\0"
 NCU_SUFFIX = ".ncu-rep"
 NSYS_SUFFIXES = (".nsys-rep", ".qdstrm", ".qdrep")
 _DEVICE = re.compile(rb"Selected Device: ([^\r\n]+)")
+_DEVICE_OF_SUMMARY = re.compile(rb'"Selected Device": "([^"]+)"')
 _SUFFIXES = re.compile(
     r"(?i)(?:[._-](?:json|txt|log|graph|layers?|layer_?info|exportlayerinfo|engine|plan|trt|onnx|inspector))+$"
 )
@@ -114,6 +117,10 @@ def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
         wanted = [role for role in roles if role not in said] or roles
         for role in wanted:
             other = found[role]
+            if other is not None and role == "times" and _is_summary(path) != _is_summary(other):
+                # Samples say more than their summary.
+                found[role] = other if _is_summary(path) else path
+                continue
             if other is not None:
                 raise UsageError(
                     f"{other} and {path} are both {ROLES[role].partition(' (')[0]}",
@@ -141,6 +148,12 @@ def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
             fix=f"give the file of {_EXPORT}; beside a profile the ONNX model will do",
         )
     return Files(**found)
+
+
+def _is_summary(path: Path) -> bool:
+    """Whether times of inferences are their summary alone."""
+    with path.open("rb") as file:
+        return _SUMMARY in file.read(_HEAD)
 
 
 def _roles(path: Path) -> list[str]:
@@ -174,7 +187,7 @@ def _roles(path: Path) -> list[str]:
     marks = {
         "layers": (b'"LayerType"', b'"Layers"', b"LayerType: ", b"Engine Layer Information"),
         "profile": (b'"averageMs"', b"=== Profile ("),
-        "times": (b'"latencyMs"',),
+        "times": (b'"latencyMs"', _SUMMARY),
     }
     roles = [role for role, words in marks.items() if any(word in text for word in words)]
     if not roles and is_counters(text.decode("utf-8-sig", errors="replace")):
@@ -256,14 +269,16 @@ def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
     if files.nsys is not None:
         names = {gpu.name for gpu in _described(files.nsys) if gpu.name and device in (None, gpu.device)}
         return (names.pop(), "capture") if len(names) == 1 else ("", "")
-    for role in ("profile", "layers"):
+    for role in ("profile", "layers", "times"):
         path = files.named().get(role)
-        if path is None or path.suffix.lower() == ".json":
+        exported = path is not None and path.suffix.lower() == ".json"
+        if path is None or (exported and role != "times"):
             continue
+        mark, kind = (_DEVICE_OF_SUMMARY, "summary") if exported else (_DEVICE, "log")
         try:
             with path.open("rb") as file:
-                if named := _DEVICE.search(file.read(_HEAD)):
-                    return named[1].decode(errors="replace").strip(), "log"
+                if named := mark.search(file.read(_HEAD)):
+                    return named[1].decode(errors="replace").strip(), kind
         except OSError:
             # Whoever reads the file next says so.
             continue

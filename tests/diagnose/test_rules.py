@@ -15,7 +15,8 @@ from profiler.base.records import ClockSummary, Layer, PlanEdge, Spread
 from profiler.base.trace import Transfer
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import RULES, THRESHOLDS, Case, rules
-from profiler.diagnose.ledger import Overheads
+from profiler.diagnose.ledger import Overheads, build_ledger
+from profiler.diagnose.rank import diagnose, verdict
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
 from tests.fakes import kernel_rule_cases, plan_rule_cases
@@ -30,6 +31,7 @@ from tests.fakes.rule_cases import (
     conv,
     faster,
     held,
+    latencies,
     launch_case,
     reorder,
     reorder_case,
@@ -74,7 +76,8 @@ def test_a_rule_is_silent_on_its_near_miss(code: str) -> None:
 def test_a_rule_leaves_alone_what_a_more_specific_one_has_claimed(code: str) -> None:
     rule, case = RULES.get(code), FIRES[code]
     assert rule is not None
-    for name in {name for claim in rule.check(case) for name in claim.layers}:
+    # A doubt claims no time, and stays.
+    for name in {name for claim in rule.check(case) if claim.kind != "trust" for name in claim.layers}:
         left = rule.check(case._replace(claimed=frozenset({name})))
         assert all(name not in (*claim.layers, claim.where) for claim in left)
 
@@ -630,3 +633,93 @@ def test_layers_that_are_too_small_or_of_one_kind_do_not_tell() -> None:
     assert "fewer than two are bound by memory" in silent(case._replace(layers=case.layers[:3]))
     assert "fewer than two are bound by arithmetic" in silent(case._replace(partial=frozenset({"conv1"})))
     assert "on no GPU" in silent(case._replace(gpu=False))
+
+
+# --- doubts and their limits ---------------------------------------------------------------------
+
+
+def slow_run(**medians: float) -> Case:
+    """A kernel at a tenth of its roof, which RL101 suspects; see `latencies`."""
+    return latencies(make_case(Timed(gemv(), 10.0), ceilings=RTX_4090), **medians)
+
+
+def lost_to_nobody(share: float) -> Case:
+    """The same kernel in a latency of which its layers exceed, or leave, a share."""
+    case = make_case(Timed(gemv(), 10.0), ceilings=RTX_4090)
+    kernels_ns = case.layers[0].measured_ns
+    return make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, gap_ns=round(kernels_ns / (1 - share)) - kernels_ns)
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "brief", "how"),
+    [
+        # The runs that ended with a confident verdict: p99 16.6 ms on 130 us, +823 %, and -74 % unexplained.
+        (slow_run(p99=127.7), "TR903", "p99 is 128 x the median", "measure longer (--duration) on a quiet machine"),
+        (slow_run(profiled=9.23), "TR908", "the profiler cost +823 %", "on a quiet machine"),
+        (lost_to_nobody(-0.74), "TR909", "unexplained -74 %", "on a quiet machine"),
+        (
+            make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, speed=0.07, probes_ns=(8.4e6, 8.5e6)),
+            "TR904",
+            "machine at 7 % of its speed",
+            "on a quiet machine",
+        ),
+        (faster(0.5), "TR901", "1 layer faster than the roof", "measure the ceilings again with --recalibrate"),
+    ],
+)
+def test_beyond_its_limit_a_doubt_leaves_no_verdict_but_how_to_measure_again(
+    case: Case, code: str, brief: str, how: str
+) -> None:
+    findings = diagnose(case)
+    first = findings[0]
+    assert (first.code, first.kind, first.severity, first.brief) == (code, "trust", "critical", brief)
+    assert "there is no verdict" in first.evidence
+    said = verdict(case, findings, 1_000_000)
+    assert said.startswith(f"no verdict: {brief}")
+    assert f"; measure again: {how}" in said
+    assert "suspect" not in said
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "brief"),
+    [
+        (
+            make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, speed=0.6, probes_ns=(9.8e5, 9.9e5)),
+            "TR904",
+            "machine at 60 % of its speed",
+        ),
+        (slow_run(p99=2.5), "TR903", "p99 is 2.5 x the median"),
+        (slow_run(profiled=2.05), "TR908", "the profiler cost +105 %"),
+        (lost_to_nobody(-0.2), "TR909", "unexplained -20 %"),
+    ],
+)
+def test_under_its_limit_a_doubt_is_told_and_the_verdict_stands(case: Case, code: str, brief: str) -> None:
+    findings = diagnose(case)
+    assert [(one.code, one.severity, one.brief) for one in findings if one.kind == "trust"] == [
+        (code, "warning", brief)
+    ]
+    assert "first suspect RL101" in verdict(case, findings, 1_000_000)
+
+
+def test_where_all_is_well_nothing_is_doubted() -> None:
+    assert [one for one in diagnose(slow_run(p99=1.9, profiled=1.4)) if one.kind == "trust"] == []
+
+
+def test_every_doubt_says_what_it_is_in_a_few_words() -> None:
+    doubts = [one for case in FIRES.values() for one in diagnose(case) if one.kind == "trust"]
+    assert {one.code for one in doubts} >= {f"TR90{number}" for number in range(1, 10)}
+    for one in doubts:
+        assert 0 < len(one.brief) <= 50, one
+        beyond = "no verdict" in one.evidence or one.code in ("TR902", "TR907")
+        assert one.severity == ("critical" if beyond else "warning")
+
+
+def test_medians_that_do_not_add_up_are_doubted_and_no_gap() -> None:
+    """Layers of a fifth of the latency, kernels of all of it: what six of sixteen runs called host gaps."""
+    case = make_case(BIG)
+    ns = case.layers[0].measured_ns
+    latency = msgspec.structs.replace(case.latency, median_ns=5 * ns, p99_ns=5 * ns)
+    rows = build_ledger(case.layers, {}, latency, msgspec.structs.replace(CEILINGS, call_ns=0.0), adding_ns=4 * ns)
+    spread = case._replace(latency=latency, profiled=latency, ledger=rows, profiled_gap_ns=0)
+    assert not found(spread, "HO501")
+    (told,) = found(spread, "TR909")
+    assert (told.severity, told.brief) == ("critical", "medians of layers miss +80 %")

@@ -75,6 +75,13 @@ def clocks(low: float, mid: float, high: float, **changes: object) -> ClockSumma
     return msgspec.structs.replace(summary, **changes)
 
 
+def latencies(case: Case, *, p99: float = 1.1, profiled: float = 1.0) -> Case:
+    """The case with this 99th percentile, and this latency under the profiler, both in medians."""
+    latency = msgspec.structs.replace(case.latency, p99_ns=round(p99 * case.latency.median_ns))
+    under = msgspec.structs.replace(latency, median_ns=round(profiled * latency.median_ns))
+    return case._replace(latency=latency, profiled=under)
+
+
 def held(share: float, mid: float = 1410, reason: str = "power cap") -> Case:
     """A GPU rated at 1,740 MHz that a reason held down for a share of the time."""
     power, heat = Spread(min=280, median=300, max=301), Spread(min=60, median=71, max=72)
@@ -112,6 +119,8 @@ POSITIVE: dict[str, Case] = {
     "TR905": make_case(BIG, clocks=clocks(1330, 1410, 1410)),
     "TR906": held(0.11),
     "TR907": alike(4.0),
+    "TR908": latencies(make_case(BIG), profiled=1.51),
+    "TR909": make_case(BIG, gap_ns=-1_000_000),
 }
 
 NEGATIVE: dict[str, Case] = {
@@ -132,4 +141,7 @@ NEGATIVE: dict[str, Case] = {
     "TR906": held(0.09),
     # One convolution reaches 52 % of its roof.
     "TR907": alike(1.6),
+    "TR908": latencies(make_case(BIG), profiled=1.49),
+    # The remainder is as large, but the profile shows gaps: HO501 speaks of them.
+    "TR909": make_case(BIG, gap_ns=1_000_000),
 }

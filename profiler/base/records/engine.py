@@ -258,18 +258,6 @@ class LayerTimes(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class InferenceTimes(Record, frozen=True, kw_only=True):
-    """Times of every inference, as trtexec exports them: one entry an inference, all of the same length."""
-
-    latency_ns: tuple[int, ...]
-    compute_ns: tuple[int, ...]
-    """On the GPU, from the first kernel to the last."""
-    enqueue_ns: tuple[int, ...]
-    """On the CPU."""
-    h2d_ns: tuple[int, ...]
-    d2h_ns: tuple[int, ...]
-
-
 PlanRole = Literal["compute", "layout", "shape", "sync", "idle"]
 """What a layer of a plan is for.
 

@@ -28,7 +28,13 @@ def judge(case: Case) -> Claim | str:
     )
     if attributed >= case.thresholds.coverage:
         return f"the rule is about the whole run: {evidence}"
-    return doubt(evidence, _remedy(case), confidence=1.0)
+    return doubt(
+        evidence,
+        _remedy(case),
+        brief=f"only {format_percent(attributed)} of {case.time_of} time attributed",
+        beyond=True,
+        confidence=1.0,
+    )
 
 
 def _remedy(case: Case) -> str:

@@ -55,6 +55,8 @@ def judge(case: Case) -> Claim | str:
     return doubt(
         f"of {told}, none reaches {format_percent(least)} of it {peaks}: the best bound {words}; {_clock(case)}",
         f"{_check(case)}, then measure again: what slows memory and arithmetic alike lies outside of the kernels",
+        brief="all layers are slow alike",
+        beyond=True,
         confidence=0.8,
     )
 
