@@ -128,7 +128,7 @@ def test_bad_settings_are_one_error(tmp_path: Path) -> None:
 
 
 # --- --fail-on ---------------------------------------------------------------------------------
-# The example has RL102 (13.3 us, warning; of one layer 10.3 us, info), RL101 (4.62 us, info), and TR903, TR904 and TR908,
+# The example has RL102 (13.3 us, warning; of one layer 10.3 us, info), RL101 (4.62 us, info), TR903, TR904 and TR908,
 # which doubt the numbers.
 WORST = "RL102 (compute-bound op far under peak) at /stage3/block0/relu1/Relu and 2 more Conv, 13.3 us"
 
