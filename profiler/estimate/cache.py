@@ -3,9 +3,14 @@
 Layers touch whole tensors in execution order: what a layer reads, then what it writes, each tensor
 once and from its first byte to its last. The cache is fully associative, replaces what was used
 least recently (LRU) and writes back. A tensor at a time gives the same, byte for byte, as LRU over
-lines of one byte: only the least recently used tensor can be there in part, with its last bytes, and
-when it is touched its first bytes either fit into free room or push out the rest just before it is
-reached. So nothing is ever found of a tensor that is larger than the cache.
+lines of one byte: what is there of a tensor are its last bytes, and when it is touched its first
+bytes either fit into free room and that of what was used before it, or push out the rest just before
+it is reached.
+
+A kernel reads and writes side by side, so that a layer that touches more than there is room for
+leaves of each of its tensors a part in proportion to its size, and nothing else: one that streams r
+bytes in and w out leaves ``capacity * w / (r + w)`` of its output, however large that is. (That is
+what ncu counts: an element-wise kernel on an A100 leaves 19 MB of its output in the L2 of 40 MB.)
 
 What a touch costs:
 
@@ -35,16 +40,18 @@ It touches every tensor, so that at its end nothing older is left: all inference
 An example by hand: three layers, 6 bytes of cache, ``y`` is the output. Least recently used first::
 
     layer  touches    found  DRAM  what happens                                  there afterwards
-                                                                                 y, 2 free
+                                                                                 3 of y, 3 free
     one    read x 2       0     2  into the free room                            y x
-           write a 2      2     0  2 of y must go, which nobody overwrote yet:   2 of y, x a
-                                   they are charged to three, which wrote them
+           write a 2      2     0  1 of y must go, which nobody overwrote yet:   2 of y, x a
+                                   it is charged to three, which wrote it
     two    read a 2       2     0                                                2 of y, x a
            read w 4       0     4  the rest of y must go, likewise; x goes       a w
-           write b 2      2     0  a goes, read for the last time: for nothing   w b
-    three  read b 2       2     0                                                w b
-           write y 4      0     4  w goes; all of y will be pushed out           b y
-                                   b is dead and leaves                          y, 2 free
+           write b 6      3     3  12 bytes are touched: half of each stays,     2 of w, 3 of b
+                                   but a is dead and leaves
+    three  read b 6       3     3  w goes, 1 free                                b
+           write y 6      0     6  12 bytes are touched: half of each stays,     3 of y, 3 free
+                                   but b is dead and leaves; 3 of y went, and
+                                   the rest goes in the next inference
 """
 
 from __future__ import annotations
@@ -143,6 +150,7 @@ def traffic_of_accesses(
                 # What has no room even while it is written.
                 size = sizes[tensor]
                 lost[tensor] = size - capacity if size > capacity else 0
+            cache.share(layer.touched)
             for tensor in layer.dead:
                 if writer[tensor] >= 0:
                     settle(tensor)
@@ -161,11 +169,13 @@ class _Touches(NamedTuple):
     Attributes:
         reads: Tensor, and whether its value is read for the last time.
         writes: Tensors.
+        touched: Both, each tensor once; of one that is cut into parts these, first byte first.
         dead: Tensors whose value nobody needs when the access is over.
     """
 
     reads: list[tuple[int, bool]]
     writes: list[int]
+    touched: list[Sequence[int]]
     dead: list[int]
 
 
@@ -211,6 +221,13 @@ class _Program:
                 return [number[name] for name in tensors]
             return [part for item in tensors.items() for part in parts.get(item) or (number[item[0]],)]
 
+        def whole(access: Access) -> list[Sequence[int]]:
+            most = dict(access.reads)
+            for name, size in access.writes.items():
+                # In the order of the last touch.
+                most[name] = max(most.pop(name, 0), size)
+            return [parts.get(item) or (number[item[0]],) for item in most.items()]
+
         layers = [(touched(access.reads), touched(access.writes)) for access in accesses]
         # Whether anybody needs the value that each tensor has after the layer: another layer, the first
         # that touches it in the next inference, or whoever takes the outputs of the graph.
@@ -225,11 +242,12 @@ class _Program:
         for (name, _), (part, *_) in parts.items():
             needed[part] = needed[part] or name in outputs
         self.layers: list[_Touches] = []
-        for reads, writes in reversed(layers):
+        for access, (reads, writes) in zip(reversed(accesses), reversed(layers), strict=True):
             self.layers.append(
                 _Touches(
                     [(tensor, tensor in writes or not needed[tensor]) for tensor in reads],
                     writes,
+                    whole(access),
                     [tensor for tensor in reads if not needed[tensor] and tensor not in writes]
                     + [tensor for tensor in writes if not needed[tensor]],
                 )
@@ -258,8 +276,6 @@ def never_read(accesses: Sequence[Access]) -> set[str]:
 class _Lru:
     """The cache: how many of its last bytes are resident of each tensor, least recently used first.
 
-    Only the first can be resident in part.
-
     Attributes:
         lost: Bytes of each tensor that were pushed out at least once since it was written.
     """
@@ -285,7 +301,13 @@ class _Lru:
             self._resident.move_to_end(tensor)
             return there
         if there:
-            # The least recently used: its first bytes push out the rest of it before that is reached.
+            if missing <= self._free + self._older(tensor):
+                self._make_room(missing)
+                self._free -= missing
+                self._resident[tensor] = size
+                self._resident.move_to_end(tensor)
+                return there
+            # Its first bytes push out the rest of it before that is reached.
             self.lost[tensor] = size
             self.drop(tensor)
         needed = min(size, self._capacity)
@@ -294,6 +316,42 @@ class _Lru:
         self._free -= needed
         self._resident[tensor] = needed
         return 0
+
+    def share(self, tensors: Sequence[Sequence[int]]) -> None:
+        """One layer touched all of these: where they do not fit, each leaves a part in proportion to its size.
+
+        Of a tensor that is cut into parts the last ones stay.
+        """
+        sizes = self._sizes
+        wholes = [sum([sizes[part] for part in parts]) for parts in tensors]
+        total = sum(wholes)
+        if total <= self._capacity:
+            return
+        own = {part for parts in tensors for part in parts}
+        for gone in self._resident:
+            if gone not in own:
+                self.lost[gone] = sizes[gone]
+        self._resident.clear()
+        self._free = self._capacity
+        for parts, whole in zip(tensors, wholes, strict=True):
+            left = self._capacity * whole // total
+            self._free -= left
+            kept = []
+            for part in reversed(parts):
+                there = min(left, sizes[part])
+                left -= there
+                self.lost[part] = max(self.lost[part], sizes[part] - there)
+                kept.append((part, there))
+            self._resident.update((part, there) for part, there in reversed(kept) if there)
+
+    def _older(self, tensor: int) -> int:
+        """Bytes of what was used before it."""
+        older = 0
+        for other, there in self._resident.items():
+            if other == tensor:
+                break
+            older += there
+        return older
 
     def drop(self, tensor: int) -> None:
         """Nobody needs what is resident of it."""
