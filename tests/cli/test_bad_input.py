@@ -31,6 +31,7 @@ from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.hardware.store import load_or_calibrate
 from profiler.source.request import ModelRequest
+from tests.fakes.in_process import quick
 from tests.fakes.support import ROOT, SAMPLES, captured, fixed_ceilings
 
 load_commands()
@@ -329,7 +330,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; tests must leave it as it is."""
     out = tmp_path_factory.mktemp("runs") / "gemv"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_a, **_k: fixed_ceilings())
+        quick(patch)
         execute(
             RunOptions(
                 model=ModelRequest.of(GEMV),

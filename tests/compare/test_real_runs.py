@@ -13,7 +13,8 @@ from profiler.compare import compare
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
-from tests.fakes.support import SAMPLES, fixed_ceilings, load_script
+from tests.fakes.in_process import quick
+from tests.fakes.support import SAMPLES, load_script
 
 CAUSES = {"replaced": "work changed", "qdq": "precision changed", "batch": "work changed"}
 
@@ -33,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunFold
         "qdq": (SAMPLES / "qdq_cnn.onnx", 1), "batch": (folder / "fp32.onnx", 64),
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+        quick(patch)
         yield {
             name: execute(
                 RunOptions(

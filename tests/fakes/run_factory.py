@@ -15,7 +15,8 @@ from profiler.base.records import Capture
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
-from tests.fakes.support import SAMPLES, fixed_ceilings
+from tests.fakes.in_process import quick
+from tests.fakes.support import SAMPLES
 
 SAMPLES_OF_A_RUN = 200
 SPREAD = 0.01
@@ -25,7 +26,7 @@ SPREAD = 0.01
 def tiny_run(folder: Path, *, batch: int, median_ns: int, seed: int) -> Path:
     """A run of a small model, its latency and its speed probes replaced: samples are drawn about ``median_ns``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+        quick(patch)
         made = execute(
             RunOptions(
                 model=ModelRequest.of(SAMPLES / "resnet_tiny.onnx", batch=batch),

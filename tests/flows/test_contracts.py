@@ -42,7 +42,7 @@ def folder_of(model: Path, runs: dict[str, RunFolder], factory: pytest.TempPathF
     return runs[model.stem]
 
 
-@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("model", real_models(), ids=lambda path: path.stem)
 def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = folder_of(model, runs, tmp_path_factory)
@@ -117,6 +117,7 @@ def _run(model: Path, out: Path) -> Run:
     return execute(RunOptions(model=ModelRequest.of(model), output=str(out), **QUICK)).report()  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_a_layer_above_the_roof_is_a_trust_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ceilings a thousand times too low, every large layer is impossibly fast and must be doubted."""
     slow = fixed_ceilings(scale=1e-3)
@@ -128,6 +129,7 @@ def test_a_layer_above_the_roof_is_a_trust_finding(tmp_path: Path, monkeypatch: 
     assert not doubted & {layer for finding in run.findings if finding.kind != "trust" for layer in finding.layers}
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were measured while the machine was busy; those that a run measures itself are left to be doubted."""
     asked: list[bool] = []
@@ -152,10 +154,10 @@ def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monke
     assert asked == [False]
 
 
-def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("quick_runs")
+def test_attainable_follows_the_speed_of_the_run(tmp_path: Path) -> None:
     """Ceilings of a machine that was twice as fast: what the cores do is halved, ideal is not."""
     model = next(path for path in real_models() if path.stem == "resnet_tiny")
-    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
     folder = execute(RunOptions(model=ModelRequest.of(model), output=str(tmp_path / "run"), **QUICK))  # type: ignore[arg-type]
     capture = folder.read(run_folder.CAPTURE, Capture)
     assert len(capture.probe_ns) == len(capture.stream_bytes_per_s) == 3
@@ -195,7 +197,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
         ]
 
 
-@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.usefixtures("quick_runs")
 def test_an_op_without_a_cost_is_listed_with_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TfIdfVectorizer runs on the CPU; without its cost function it is unsupported, never free."""
     assert ("", "TfIdfVectorizer") in COSTS.keys()  # noqa: SIM118 - not a dict: asking loads it
@@ -224,7 +226,7 @@ def test_an_op_without_a_cost_is_listed_with_its_share(tmp_path: Path, monkeypat
     assert "TfIdfVectorizer" in render(run, "html")
 
 
-@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.usefixtures("quick_runs")
 def test_inputs_from_files_are_the_values_that_run(tmp_path: Path) -> None:
     """Indices out of range would fail, so a run with good ones shows that the file was used."""
     graph = helper.make_graph(
