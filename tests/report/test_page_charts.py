@@ -121,9 +121,18 @@ def resnet_like() -> Run:
 @pytest.mark.browser
 @pytest.mark.parametrize("case", [case for case in CASES if case != "many"])
 @pytest.mark.parametrize("panels", [True, False], ids=["with timeline and graph", "without"])
-def test_every_chart_draws_or_says_why_not(open_page: Open, case: str, panels: bool) -> None:
+def test_a_page_holds_what_its_run_holds_and_every_chart_draws_or_says_why_not(
+    open_page: Open, case: str, panels: bool
+) -> None:
     run = CASES[case]()
     page = open_page(with_panels(run) if panels else run)
+    layers = page.locator("#layers-table")
+    assert layers.locator(".status").text_content() == f"{len(run.layers)} layer{'' if len(run.layers) == 1 else 's'}"
+    assert layers.locator("tr.row").count() >= min(len(run.layers), 15)
+    assert page.locator("#ledger-table tbody tr").count() == len(run.ledger)
+    assert page.locator("article.finding").count() == len(run.findings)
+    for name in ("timeline", "graph"):
+        assert page.locator(f"#{name} .none").count() == (0 if panels and (run.layers or name == "timeline") else 1)
     for name in PANELS:
         section = page.locator(f"section#{name}")
         panel = page.locator(f"#chart-{name}")
@@ -562,6 +571,7 @@ def test_colours_follow_the_theme(open_page: Open) -> None:
         light[name] = colors(page, name)
     ink = variable(page, "--ink")
     page.emulate_media(color_scheme="dark")
+    settle(page)
     assert variable(page, "--ink") != ink
     for name in PANELS:
         chart(page, name)
