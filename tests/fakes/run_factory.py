@@ -11,7 +11,6 @@ import pytest
 
 from profiler.base import run_folder
 from profiler.base.latency import latency_of
-from profiler.base.records import Capture
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
@@ -24,7 +23,7 @@ SPREAD = 0.01
 
 
 def tiny_run(folder: Path, *, batch: int, median_ns: int, seed: int) -> Path:
-    """A run of a small model, its latency and its speed probes replaced: samples are drawn about ``median_ns``."""
+    """A run of a small model, its latency replaced: samples are drawn about ``median_ns``."""
     with pytest.MonkeyPatch.context() as patch:
         quick(patch)
         made = execute(
@@ -37,15 +36,5 @@ def tiny_run(folder: Path, *, batch: int, median_ns: int, seed: int) -> Path:
     drawn = np.random.default_rng(seed).normal(median_ns, SPREAD * median_ns, SAMPLES_OF_A_RUN)
     samples = np.rint(drawn).astype("int64")
     pd.DataFrame({"latency_ns": samples}).to_parquet(made.file(run_folder.LATENCY))
-    # The machine is said to have had one speed all the time.
-    capture = made.read(run_folder.CAPTURE, Capture)
-    made.write(
-        run_folder.CAPTURE,
-        msgspec.structs.replace(
-            capture,
-            probe_ns=(1e6,) * len(capture.probe_ns),
-            stream_bytes_per_s=(1e10,) * len(capture.stream_bytes_per_s),
-        ),
-    )
     made.write(run_folder.REPORT, msgspec.structs.replace(made.report(), latency=latency_of(samples)))
     return made.path
