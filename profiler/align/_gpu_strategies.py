@@ -37,6 +37,7 @@ from profiler.align._gpu_order import (
 )
 from profiler.align._gpu_ranges import NO_LAYER, LayerRanges, Located, Ranges
 from profiler.base.nested_ranges import NestedRanges, distinct
+from profiler.base.plan_words import MYELIN_KIND
 from profiler.base.records import MatchConfidence, MatchedLayer, PlanLayer
 
 Strategy = Literal["launch", "graph", "tactic", "counterpart", "order", "helper", "none"]
@@ -345,9 +346,14 @@ def _layers_of_ranges(
     place: dict[str, int] = {}
     for code in codes.tolist():
         place.setdefault(without_counters(ranges.names[code]), len(place))
+    others = {without_counters(ranges.names[code]) for code in distinct(ranges.name[ranges.kind != MYELIN]).tolist()}
     kinds = {TENSORRT, MYELIN} if own else {OTHER, TENSORRT, MYELIN}
     layers = tuple(
-        MatchedLayer(layer=PlanLayer(name=name, kind=""), reason="known by its NVTX range alone") for name in place
+        MatchedLayer(
+            layer=PlanLayer(name=name, kind="" if name in others else MYELIN_KIND),
+            reason="known by its NVTX range alone",
+        )
+        for name in place
     )
 
     def find(name: str, domain: int) -> tuple[int, ...]:

@@ -27,12 +27,16 @@ class Leftovers:
         layers: Of the plan.
         model: The model, with the nodes that layers own.
         tensors: Of the plan.
+        names_only: Of the layers nothing but the names is known: no layer takes in what none names, unless it lies
+            between nodes of one layer or folds into its weights.
 
     Attributes:
         absorbed: By layer, what was taken in: a node, whether that is more than a guess, and why.
     """
 
-    def __init__(self, layers: Sequence[PlanLayer], model: Model, tensors: PlanTensors) -> None:
+    def __init__(
+        self, layers: Sequence[PlanLayer], model: Model, tensors: PlanTensors, *, names_only: bool = False
+    ) -> None:
         self.layers = layers
         self.model = model
         self.tensors = tensors
@@ -42,6 +46,12 @@ class Leftovers:
         self._down: dict[str, tuple[int, ...]] = {}
         self._classes: dict[str, tuple[Mapping[Key, int], dict[int, Node]]] = {}
         self._dead: set[str] = set()
+        self._names_only = names_only
+        self._rules = (
+            self._before_run, self._of_shapes, self._control, self._same_result, self._between, self._view,
+            *([self._folded] if names_only else [self._in_place, self._reordered, self._product, self._alike,
+                                                 self._merged]),
+        )  # fmt: skip
         self._opened = {
             node.graph.rpartition("/")[0] for node in model.nodes if node.graph and node.name in model.owners
         }
@@ -86,15 +96,14 @@ class Leftovers:
         return tuple(ordered[:_MOST_LAYERS] if nearest is min else ordered[-_MOST_LAYERS:])
 
     def _settle(self, node: Node) -> None:
-        for rule in (
-            self._before_run, self._of_shapes, self._control, self._same_result, self._between, self._view,
-            self._in_place, self._reordered, self._product, self._alike, self._merged,
-        ):  # fmt: skip
+        for rule in self._rules:
             fate = rule(node)
             if fate is not None:
                 self.fates[node.name] = fate
                 return
         reason = "no name, tensor or neighbour leads from a layer to it"
+        if self._names_only:
+            reason = "no layer is named after it: it runs in none, or as a part of one"
         self.fates[node.name] = NodeFate(node=node.name, fate="lost", reason=reason)
 
     # --- rules, first come first served -------------------------------------------------------
@@ -139,7 +148,7 @@ class Leftovers:
         inside = [index for index in common if all(index in own for own in owners)]
         if inside:
             return self._take(node, inside[-1:], sure=True, why="it lies between nodes of the layer")
-        if node.op.op_type in VIEWS or self.tensors.written_in_parts(node, self._up[node.name]):
+        if self._names_only or node.op.op_type in VIEWS or self.tensors.written_in_parts(node, self._up[node.name]):
             return None
         return self._take(node, common[-1:], sure=False, why="the layer computes nodes before and after it")
 
@@ -222,6 +231,16 @@ class Leftovers:
             self._classes[how] = classes, owned
         found, first = self._classes[how]
         return next((first[one] for key in self.model.makes[node.name] if (one := found[key]) in first), None)
+
+    def _folded(self, node: Node) -> NodeFate | None:
+        """A normalisation by constants behind a product: the weights of the product take it in."""
+        makers = self.model.before[node.name]
+        if node.op.op_type != "BatchNormalization" or len(makers) != 1 or makers[0].op.op_type not in PRODUCTS:
+            return None
+        owners = self.model.owners.get(makers[0].name, ())
+        return (
+            self._take(node, owners[-1:], sure=True, why="it folds into the weights of the layer") if owners else None
+        )
 
     def _merged(self, node: Node) -> NodeFate | None:
         """The layer before it or behind it, whichever does such work."""

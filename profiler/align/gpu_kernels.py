@@ -32,7 +32,7 @@ from profiler.align._gpu_ranges import NO_LAYER, nest, read_ranges
 from profiler.align._gpu_strategies import HOWS, NONE, STRATEGIES, Attribution, Strategy
 from profiler.base.errors import CaptureError, UsageError
 from profiler.base.records import Coverage, Match, MatchConfidence, MatchedLayer
-from profiler.base.trace import GpuTrace
+from profiler.base.trace import GpuTrace, Transfer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,24 +63,6 @@ others, and ``reason`` says how.
 
 
 _CONFIDENCES: tuple[MatchConfidence, ...] = get_args(MatchConfidence)
-
-
-class Transfer(NamedTuple):
-    """Copies and memsets that no layer launched, by direction.
-
-    Attributes:
-        name: As in `GpuTrace.work`: ``memcpy HtoD``, ``memset``.
-        number: How many there are.
-        total_ns: Their time.
-        bytes: What they moved or set.
-        per_iteration_ns: Median over the kept iterations.
-    """
-
-    name: str
-    number: int
-    total_ns: int
-    bytes: int
-    per_iteration_ns: int
 
 
 class LaunchFacts(NamedTuple):

@@ -32,6 +32,7 @@ from profiler.align._gpu_names import (
 )
 from profiler.align.gpu_kernels import _coverage, _most_time_first, _weaker
 from profiler.base.errors import CaptureError, UsageError
+from profiler.base.plan_words import MYELIN_KIND
 from profiler.base.records import Coverage, Match, MatchConfidence, MatchedLayer, PlanLayer
 
 if TYPE_CHECKING:
@@ -216,7 +217,10 @@ class _Sums:
                 _refuse_nested(rows)
             used = [row for row in rows if self._names_a_layer(row) and (not self._own or row.domain != OTHER)]
             place = _places(without_counters(row.range) for row in used)
-            self._layers = tuple(_bare(name, "known by its NVTX range alone") for name in place)
+            others = {without_counters(row.range) for row in rows if row.domain != MYELIN}
+            self._layers = tuple(
+                _bare(name, "known by its NVTX range alone", "" if name in others else MYELIN_KIND) for name in place
+            )
             kinds = (TENSORRT, MYELIN) if self._own else (OTHER,)
             self._find = lambda name, domain: (
                 (place[without_counters(name)],) if domain in kinds and without_counters(name) in place else ()

@@ -14,13 +14,28 @@ if TYPE_CHECKING:
 
 
 class Alignment(NamedTuple):
-    """Kernels by layer. ``per_iteration_ns`` is the median over iterations of a layer's own time."""
+    """Kernels by layer.
+
+    Attributes:
+        matches: Kernels of each layer.
+        unattributed: Kernels of no layer.
+        per_iteration_ns: For each layer the median over iterations of its own time.
+        captured_ns: Time of all kernels in all iterations.
+        coverage: Shares of that by how surely it was led to nodes.
+        inference_ns: The median over iterations of the time of all kernels in one, which is not the sum of
+            ``per_iteration_ns``: medians do not add up.
+        gap_ns: The median over iterations of the time between the first kernel and the last in which none ran.
+        gaps: How many places there are for it in one: between two kernels that lie in no other.
+    """
 
     matches: dict[str, tuple[Match, ...]]
     unattributed: tuple[Match, ...]
     per_iteration_ns: dict[str, int]
     captured_ns: int
     coverage: Coverage
+    inference_ns: int = 0
+    gap_ns: int = 0
+    gaps: int = 0
 
 
 def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns: int) -> Alignment:
@@ -71,13 +86,33 @@ def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns:
             "kernel time was not conserved", why=f"{captured} ns captured, {total} ns attributed", fix="report this bug"
         )
     iterations = int(kernels["iteration"].nunique())
+    inference_ns, gap_ns = _of_inferences(kernels, resolution_ns)
+    inner = kernels["layer"].isin([layer.name for layer in layers if layer.graph])
+    outer = kernels[~inner].groupby("iteration").size()
     return Alignment(
         matches={name: tuple(found) for name, found in matches.items()},
         unattributed=tuple(unattributed),
         per_iteration_ns=_per_iteration(kernels, iterations, resolution_ns),
         captured_ns=captured,
         coverage=_coverage(matches, by_name, captured),
+        inference_ns=inference_ns,
+        gap_ns=gap_ns,
+        gaps=max(round(float(outer.median())) - 1, 0) if len(outer) else 0,
     )
+
+
+def _of_inferences(kernels: pd.DataFrame, resolution_ns: int) -> tuple[int, int]:
+    """Median over iterations of the time of all kernels in one, and of the time between them.
+
+    The clock cut half a step off each kernel on average; those of a layer whose kernels all took no step took no time
+    as far as is known, as in `interpolated_median`.
+    """
+    ran = kernels.groupby("layer")["self_ns"].transform("max") > 0
+    cut_off = resolution_ns / 2 if resolution_ns > 1 else 0.0
+    rows = kernels.assign(own=kernels["self_ns"] + ran * cut_off, end=kernels["start_ns"] + kernels["dur_ns"])
+    inferences = rows.groupby("iteration").agg(own=("own", "sum"), first=("start_ns", "min"), last=("end", "max"))
+    gaps = inferences["last"] - inferences["first"] - inferences["own"]
+    return round(float(inferences["own"].median())), max(round(float(gaps.median())), 0)
 
 
 def _per_iteration(kernels: pd.DataFrame, iterations: int, resolution_ns: int) -> dict[str, int]:

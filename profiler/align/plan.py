@@ -7,6 +7,8 @@ that are ONNX tensors under their own names; the nodes of the layers before and 
 
 A name such as ``y.1_15_myl0`` is no such tensor: Myelin calls copies of what a node reads after what it makes.
 
+Where a plan has nothing but names (`Plan.names_only`), a layer computes what its name tells and no more.
+
 In the end every ONNX node has a fate: in layers, computed before the run, dropped, or lost.
 """
 
@@ -78,6 +80,7 @@ def _without_model(layer: PlanLayer, added: Collection[str]) -> MatchedLayer:
 class _Matcher:
     def __init__(self, nodes: Sequence[Node], plan: Plan, outputs: Collection[str], added: Collection[str]) -> None:
         self.layers = plan.layers
+        self.names_only = plan.names_only
         self.lookup = Lookup(nodes, plan.layers, added)
         self.model = Model(nodes, plan, outputs)
         self.named: list[Named] = [self.lookup.of_layer(layer) for layer in plan.layers]
@@ -98,12 +101,12 @@ class _Matcher:
         for index, layer in enumerate(self.layers):
             if layer.onnx_range or self._nameless(index):
                 self._take_between_tensors(index, layer)
-        for group in self._groups():
+        for group in () if self.names_only else self._groups():
             self._take_between_layers(group)
         for index in range(len(self.layers)):
             if self._nameless(index) and fills(self.layers[index]):
                 self._take_filled(index)
-        left = Leftovers(self.layers, self.model, self.tensors)
+        left = Leftovers(self.layers, self.model, self.tensors, names_only=self.names_only)
         fates = left.settle()
         matched = tuple(self._finished(index, left) for index in range(len(self.layers)))
         return matched, tuple(self._fate(node, fates) for node in self.model.nodes)

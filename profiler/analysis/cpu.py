@@ -49,8 +49,10 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
     iterations = max(int(kernels["iteration"].nunique()), 1)
     launches = {layer.name: sum(m.count for m in alignment.matches[layer.name]) / iterations for layer in ran}
     overheads = _profiler_overheads(ran, launches, ceilings)
+    unattributed_ns = sum(match.total_ns for match in alignment.unattributed) // iterations
     raw_ns = sum(alignment.per_iteration_ns.values())
     scale = _overhead_scale(raw_ns, sum(overheads.values()), capture, ceilings)
+    medians_ns = sum(alignment.per_iteration_ns[layer.name] for layer in ran)
     evidence = Evidence(
         engine=priced_layers(ran, fates, source, engine, on_cpu=True),
         layers_ns=[
@@ -63,9 +65,11 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         coverage=alignment.coverage,
         captured_ns=alignment.captured_ns,
         unattributed=alignment.unattributed,
-        unattributed_ns=sum(match.total_ns for match in alignment.unattributed) // iterations,
+        unattributed_ns=unattributed_ns,
         resolution_ns=capture.clock_resolution_ns,
-        gap_ns=max(capture.profiled.median_ns - raw_ns, 0),
+        adding_ns=alignment.inference_ns - medians_ns - unattributed_ns,
+        # What the profiler does behind the event of a kernel lies between that and the next.
+        gap_ns=max(alignment.gap_ns - round(scale * ceilings.profiler_gap_ns * alignment.gaps), 0),
         notes=tuple(_notes(capture, ceilings, scale, speed, stream)),
         timeline=timeline_of_kernels(kernels),
         speed=speed,

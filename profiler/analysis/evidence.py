@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from profiler import __version__
-from profiler.analysis.plan import PricedPlan, price_plan, without_model
+from profiler.analysis.plan import PricedPlan, price_plan, unpriced, without_model
+from profiler.analysis.producer import Producer
 from profiler.base.kernel_counters import Counters
 from profiler.base.latency import latency_of, latency_of_sum, median_ns
 from profiler.base.records import (
@@ -21,6 +20,7 @@ from profiler.base.records import (
     ClockSummary,
     Coverage,
     Device,
+    EngineFacts,
     GpuSpec,
     InferenceTimes,
     Latency,
@@ -33,6 +33,7 @@ from profiler.base.records import (
     TensorCheck,
     Timeline,
 )
+from profiler.base.trace import Transfer
 from profiler.diagnose.ledger import Overheads
 
 Lack = tuple[str, str]
@@ -40,7 +41,7 @@ Lack = tuple[str, str]
 
 NO_LAYERS: Lack = (
     "no layer information",
-    "without layer information (--layers) nothing is known of the work of a layer",
+    "without layer information (--layers), or the model (--onnx) beside NVTX ranges, no layer has a price",
 )
 
 
@@ -59,7 +60,10 @@ class Evidence(NamedTuple):
         unattributed: Kernels of no layer.
         unattributed_ns: Their time in one inference.
         resolution_ns: Step of the clock that timed the layers.
-        gap_ns: Time of a profiled inference in which no layer ran.
+        adding_ns: What the kernels of a profiled inference take together, less ``layers_ns`` and ``unattributed_ns``:
+            medians do not add up.
+        gap_ns: Time of a profiled inference in which no layer ran: the median over inferences of what each spent
+            between its kernels, less the profiler's own; where only medians of layers are known, what they leave.
         enqueue_ns: In which the host enqueued it; 0 where that is not known.
         end_to_end: Whether the latency is one.
         lacking: What makes the result less sure.
@@ -69,6 +73,7 @@ class Evidence(NamedTuple):
         clocks: Of the GPU while the latency was measured; None where they were not sampled.
         clocks_profiled: The same while the kernels were.
         timeline: One inference of the capture; None where nobody saw when kernels ran.
+        transfers: Copies and memsets of no layer, by direction.
         speed: Of the device around the run over that when its ceilings were measured.
         probes_ns: Times of the speed probe around the measurements.
     """
@@ -84,6 +89,7 @@ class Evidence(NamedTuple):
     unattributed: tuple[Match, ...] = ()
     unattributed_ns: int = 0
     resolution_ns: int = 1
+    adding_ns: int = 0
     gap_ns: int = 0
     enqueue_ns: int = 0
     end_to_end: bool = True
@@ -94,6 +100,7 @@ class Evidence(NamedTuple):
     clocks: ClockSummary | None = None
     clocks_profiled: ClockSummary | None = None
     timeline: Timeline | None = None
+    transfers: tuple[Transfer, ...] = ()
     speed: float = 1.0
     probes_ns: tuple[float, ...] = ()
 
@@ -132,7 +139,7 @@ class Subject(NamedTuple):
     counters: Counters | None = None
 
 
-def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason: str) -> PricedPlan:
+def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason: str, producer: Producer) -> PricedPlan:
     """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work.
 
     Args:
@@ -140,12 +147,10 @@ def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason:
         era: Where the names are from.
         note: To be said of them.
         reason: Why a name does not tell the work.
+        producer: What launched them.
     """
-    plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(note,))
-    priced = without_model(price_plan(plan))
-    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
-    document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
-    return priced._replace(costs=costs, document=document)
+    plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(producer.note, note))
+    return unpriced(without_model(price_plan(plan, facts=EngineFacts(backend=producer.backend))), reason)
 
 
 def latency_and_copies(times: InferenceTimes | None, otherwise_ns: int) -> tuple[Latency, Overheads, int]:
@@ -156,4 +161,4 @@ def latency_and_copies(times: InferenceTimes | None, otherwise_ns: int) -> tuple
     if times is None or not times.latency_ns:
         return latency_of_sum(otherwise_ns), Overheads(), otherwise_ns
     copies = Overheads(median_ns(times.h2d_ns), median_ns(times.d2h_ns))
-    return latency_of(times.latency_ns), copies, median_ns(times.compute_ns)
+    return times.summary or latency_of(times.latency_ns), copies, median_ns(times.compute_ns)

@@ -128,6 +128,12 @@ def priced_layers(
     ops = {node.name: node.op for node in source.nodes}
     prices = {layer.name: _price(layer, ops) for layer in layers}
     works = {name: work for name, (work, _) in prices.items()}
+    if on_cpu:
+        # Its convolutions on the CPU do every product: neither Winograd nor FFT is there.
+        works = {
+            name: msgspec.structs.replace(work, fast_flops=0) if work is not None and work.fast_flops else work
+            for name, work in works.items()
+        }
     accesses, kept = layer_accesses(layers, works, [tensor.name for tensor in source.model.outputs])
     matched = tuple(matched_layer(layer, None if on_cpu else _role(layer, works[layer.name])) for layer in layers)
     costs = tuple(

@@ -14,7 +14,7 @@ import msgspec
 
 from profiler.align.plan import match_plan
 from profiler.analysis.work import scaled
-from profiler.base.plan_words import LAUNCHING
+from profiler.base.plan_words import LAUNCHING, REGIONS
 from profiler.base.records import (
     Ceilings,
     Dim,
@@ -25,18 +25,22 @@ from profiler.base.records import (
     Layer,
     MatchedLayer,
     ModelInfo,
+    NodeFate,
     Plan,
     PlanBinding,
     PlanEdge,
     PlanSummary,
     Source,
     Tensor,
+    Work,
 )
 from profiler.cost.plan import PlanCost, plan_costs
 from profiler.diagnose.plan_summary import summarise
 from profiler.estimate.cache import Access, Traffic, never_read, traffic_of_accesses
 from profiler.estimate.edges import Edge, plan_edges, priced_edges
 from profiler.estimate.roofline import estimate, predict_layers
+from profiler.kernel_names.algorithm import is_fast_convolution
+from profiler.kernel_names.parse import parse
 
 
 class PricedPlan(NamedTuple):
@@ -75,6 +79,27 @@ def price_plan(
     nodes = source.nodes if source is not None else ()
     given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
     layers, fates = match_plan(nodes, plan, outputs=given_out, added=added)
+    return price_matched(plan, layers, fates, source, facts)
+
+
+def price_matched(
+    plan: Plan,
+    layers: tuple[MatchedLayer, ...],
+    fates: tuple[NodeFate, ...],
+    source: Source | None,
+    facts: EngineFacts | None = None,
+) -> PricedPlan:
+    """Count the work of layers that were led back to nodes.
+
+    Args:
+        plan: That they are of, for all but its layers.
+        layers: In execution order.
+        fates: Of all nodes.
+        source: See `price_plan`.
+        facts: See `price_plan`.
+    """
+    nodes = source.nodes if source is not None else ()
+    given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
     costs = plan_costs(layers, {node.name: node.op for node in nodes})
     runs = [cost.runs for cost in costs]
     accesses = [Access(str(index), cost.reads, cost.writes) for index, cost in enumerate(costs)]
@@ -95,7 +120,68 @@ def price_plan(
         },
         summary=summarise(layers, works, fates, edges=[edge.edge for edge in edges], bindings=plan.bindings),
     )
-    return PricedPlan(document, tuple(costs), tuple(accesses), outputs, edges)
+    return told_by_names(PricedPlan(document, tuple(costs), tuple(accesses), outputs, edges), [()] * len(costs))
+
+
+_ASSUMED = "ideal leaves out products that a fast algorithm (Winograd) would save: no name says how it convolves"
+_FAST = "ideal leaves out products that a fast algorithm saves: its name says Winograd or FFT"
+_WHOLE = "all products counted: by its name it is no fast algorithm"
+
+
+def told_by_names(priced: PricedPlan, kernels: Sequence[Sequence[str]]) -> PricedPlan:
+    """The plan with what names tell of its products: how they are convolved, and what they are added up in.
+
+    Args:
+        priced: The plan.
+        kernels: Of each layer the names of its kernels; where there are none the tactic's name counts.
+    """
+    costs, works = list(priced.costs), list(priced.document.works)
+    for at, (matched, cost, names) in enumerate(zip(priced.document.layers, priced.costs, kernels, strict=True)):
+        if cost.work is None or not cost.work.tensor_flops:
+            continue
+        told = _told(cost.work, tuple(names) or tuple(filter(None, (matched.layer.tactic,))))
+        if told is not cost.work:
+            costs[at] = cost._replace(work=told)
+            works[at] = scaled(told, cost.runs)
+    return priced._replace(costs=tuple(costs), document=msgspec.structs.replace(priced.document, works=tuple(works)))
+
+
+def _told(work: Work, names: Sequence[str]) -> Work:
+    products = [found for found in map(parse, names) if found.op in ("conv", "gemm", "gemv", "attention")]
+    accumulators = {found.dtype_acc for found in products if found.dtype_acc in ("fp16", "fp32")}
+    accumulator = work.accumulator
+    if accumulators:
+        # Of several kernels the slower one holds for none of them alone: the faster is the bound.
+        accumulator = min(accumulators, key=("fp16", "fp32").index)
+    fast, note = work.fast_flops, ""
+    if fast:
+        algorithms = [is_fast_convolution(name) for name in names]
+        note = _FAST if True in algorithms else _WHOLE if False in algorithms else _ASSUMED
+        fast = 0 if note == _WHOLE else fast
+    if (accumulator, fast, bool(note)) == (work.accumulator, work.fast_flops, False):
+        return work
+    notes = [each for each in work.note.split("; ") if each and each not in (_ASSUMED, _FAST, _WHOLE)]
+    return msgspec.structs.replace(
+        work, accumulator=accumulator, fast_flops=fast, note="; ".join([*notes, *filter(None, [note])])
+    )
+
+
+def not_told(priced: PricedPlan, ceilings: Ceilings) -> Iterator[str]:
+    """What no name tells of the products of a plan, and what is taken for it, in sentences."""
+    works = [work for work in priced.document.works if work is not None and work.tensor_flops]
+    assumed = sum(_ASSUMED in work.note for work in works)
+    if assumed:
+        yield (
+            f"no name says how {assumed} of {len(works)} layers with products convolve: products that a fast algorithm "
+            "(Winograd) saves are left out of their bounds"
+        )
+    slower = ceilings.attainable.fp32_accumulate_flops_per_s
+    open_ = sum(not work.accumulator and work.dtype in slower for work in works)
+    if open_:
+        yield (
+            f"no name says what {open_} of {len(works)} layers with products add up in: the faster accumulator is "
+            "taken (--accumulate)"
+        )
 
 
 def without_model(priced: PricedPlan) -> PricedPlan:
@@ -105,6 +191,13 @@ def without_model(priced: PricedPlan) -> PricedPlan:
         for matched in priced.document.layers
     )
     return priced._replace(document=msgspec.structs.replace(priced.document, layers=layers))
+
+
+def unpriced(priced: PricedPlan, reason: str) -> PricedPlan:
+    """The plan with layers of whose work nothing is known, and why."""
+    costs = tuple(cost._replace(work=None, reason=reason) for cost in priced.costs)
+    document = msgspec.structs.replace(priced.document, works=(None,) * len(costs))
+    return priced._replace(costs=costs, document=document)
 
 
 def backend_of(facts: EngineFacts) -> str:
@@ -179,10 +272,50 @@ def _steps(costs: Sequence[PlanCost]) -> Iterator[int]:
         yield from body if runs == 1 else body * 2
 
 
+def unknown_work(matched: MatchedLayer, cost: PlanCost) -> str:
+    """Why the work of a layer that computes, or a part of it that may bound it, is not known; empty where it is.
+
+    Behind a product whose size is known, what else a layer computes hardly ever takes longer than the product.
+    """
+    if matched.role != "compute":
+        return ""
+    if cost.work is None:
+        return cost.reason or "the plan does not tell what it moves"
+    return "" if cost.work.tensor_flops else cost.reason
+
+
+def would_price(priced: PricedPlan, source: Source | None) -> str:
+    """What would tell the work of layers that have no price, or else why it is not known, in words."""
+    launching = [
+        (matched, cost)
+        for matched, cost in zip(priced.document.layers, priced.costs, strict=True)
+        if matched.role in LAUNCHING
+    ]
+    needed = []
+    if not any(matched.layer.inputs or matched.layer.outputs for matched, _ in launching):
+        needed.append("the layers of an engine built with --profilingVerbosity=detailed (--layers)")
+    if source is None or not source.nodes:
+        needed.append("the model that the engine was built from (--onnx)")
+    if needed:
+        return f"give {' and '.join(needed)}"
+    reasons = Counter(why for matched, cost in launching if (why := unknown_work(matched, cost)))
+    return "; ".join(f"{count:,} x {why}" for why, count in reasons.most_common(2))
+
+
+def _bounds_nothing(matched: MatchedLayer, cost: PlanCost, found: Estimate) -> bool:
+    """Whether what is known of the work of a layer says nothing of its time.
+
+    The bytes of one kernel bound it, whatever it computes. They do not where they are fewer than a launch is worth,
+    nor where a layer holds several kernels, of which only the borders are known.
+    """
+    several = matched.layer.kind in REGIONS or matched.layer.onnx_range
+    return bool(unknown_work(matched, cost)) and (several or found.bound == "launch")
+
+
 def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traffic]) -> tuple[Estimate | None, ...]:
     """What every layer should take in one run, on a device with this traffic.
 
-    None where it launches nothing or has no price.
+    None where it launches nothing or has no price: too little is known of its work to say what it should take.
     """
     if priced.own:
         # On the CPU a view is a kernel too, and it matters whether a layer writes where it reads.
@@ -198,10 +331,12 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
             estimates.append(None)
             continue
         arithmetic = work.tensor_flops, work.vector_flops, work.dtype, *work.special.items()
-        place = work.bytes_read, work.bytes_written, moved, *arithmetic
+        sparing = work.fast_flops, work.accumulator, work.unsure.bytes, work.unsure.tensor_flops
+        spared = work.unsure.vector_flops, tuple(work.unsure.special.items())
+        place = work.bytes_read, work.bytes_written, moved, *arithmetic, sparing, spared
         if place not in known:
             known[place] = estimate(work, moved, ceilings)
-        estimates.append(known[place])
+        estimates.append(None if _bounds_nothing(matched, cost, known[place]) else known[place])
     return tuple(estimates)
 
 

@@ -49,11 +49,12 @@ def evidence_of_profile(engine: PricedPlan, profile: LayerTimes, times: Inferenc
         overheads=copies,
         captured_ns=layers_ns,
         resolution_ns=EVENT_STEP_NS,
-        gap_ns=max(compute_ns - layers_ns, 0),
+        # Averages add up, medians do not: what either leaves of an inference may be a gap.
+        gap_ns=max(compute_ns - max(layers_ns, mean), 0),
         enqueue_ns=median_ns(times.enqueue_ns) if times is not None else 0,
         end_to_end=times is not None,
         lacking=tuple(_lacking(profile, times, joined)),
-        notes=(*_parallel(layers), *profile.notes, *notes),
+        notes=(*_parallel(layers), *_summarised(times), *profile.notes, *notes),
     )
 
 
@@ -90,6 +91,14 @@ def _lacking(profile: LayerTimes, times: InferenceTimes | None, joined: Sequence
         yield "a profile of one inference", "the profile is of one inference: times are single samples, not medians"
     elif any(time is not None and time.median_ns is None for time in joined):
         yield "no medians", "the profile has no medians: times are averages, which outliers move"
+
+
+def _summarised(times: InferenceTimes | None) -> Iterable[str]:
+    if times is not None and times.summary is not None:
+        yield (
+            f"the latency is trtexec's own summary of {times.summary.n:,} inferences: median and percentiles, and "
+            "nothing of its spread"
+        )
 
 
 def _parallel(layers: Sequence[MatchedLayer]) -> Iterable[str]:

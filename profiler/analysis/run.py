@@ -14,7 +14,16 @@ import msgspec
 from profiler.analysis.counters import confirmed
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
-from profiler.analysis.plan import backend_of, layer_names, model_of_plan, on_device
+from profiler.analysis.plan import (
+    backend_of,
+    layer_names,
+    model_of_plan,
+    not_told,
+    on_device,
+    told_by_names,
+    unknown_work,
+    would_price,
+)
 from profiler.analysis.work import scaled, work_of_nodes
 from profiler.base.kernel_counters import Counters
 from profiler.base.op_kinds import MULTIPLYING
@@ -44,12 +53,11 @@ from profiler.base.records import (
     Work,
 )
 from profiler.base.units import format_bytes, format_names, format_shape
-from profiler.cost.plan import PlanCost
 from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
 from profiler.diagnose.ledger import build_ledger
-from profiler.diagnose.plugin import candidates
-from profiler.diagnose.rank import diagnose, verdict
+from profiler.diagnose.plugin import candidates, no_candidates
+from profiler.diagnose.rank import diagnose, verdict, withheld
 
 
 class _Row(NamedTuple):
@@ -77,7 +85,9 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     Returns:
         Its layers are those that time was measured of.
     """
-    engine, ceilings, spec, source = evidence.engine, subject.ceilings, subject.spec, subject.source
+    ceilings, spec, source = subject.ceilings, subject.spec, subject.source
+    engine = told_by_names(evidence.engine, [[match.kernel for match in own] for own in evidence.kernels])
+    evidence = evidence._replace(engine=engine)
     document = engine.document
     backend = subject.backend or Backend(name=backend_of(document.facts), reason=_read(subject.files))
     expected = on_device(engine, ceilings, evidence.layers_ns)
@@ -94,6 +104,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         evidence.unattributed_ns,
         overheads=evidence.overheads,
         partial=partial,
+        adding_ns=evidence.adding_ns,
     )
     lacking = evidence.lacking
     if spec is not None:
@@ -117,13 +128,16 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         tactics={row.result.name: row.matched.layer.tactic for row in rows if row.matched.layer.tactic},
         end_to_end=evidence.end_to_end,
         enqueue_ns=evidence.enqueue_ns,
+        backend=backend.name,
+        transfers=evidence.transfers,
         lacking=tuple(short for short, _ in lacking),
+        would_price=would_price(engine, source),
         clocks=evidence.clocks,
         clocks_profiled=evidence.clocks_profiled,
     )
     if spec is not None:
         case = case._replace(
-            tensorrt=backend.name != "ort-cuda",
+            tensorrt=backend.name.startswith("tensorrt"),
             gpu=True,
             rated_mhz=spec.boost_mhz.value,
             spec=spec,
@@ -137,6 +151,17 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     works = {node.name: node.work for node in nodes}
     if not any(works.values()):
         works, _ = work_of_nodes(nodes)
+    doubts = withheld(findings)
+    weighed = (
+        ()
+        if doubts
+        else candidates(
+            case,
+            {node.name: node.op for node in nodes},
+            {row.result.name: engine.costs[row.at].runs for row in rows},
+            backend.name,
+        )
+    )
     info = source.model if source is not None else subject.model or model_of_plan(document.bindings, "engine", "")
     run = Run(
         schema_version=SCHEMA_VERSION,
@@ -159,19 +184,14 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         kernels_unattributed=evidence.unattributed,
         engine=None if spec is None else document.facts,
         plan=None if spec is None else expected.summary,
-        candidates=()
-        if spec is None
-        else candidates(
-            case,
-            {node.name: node.op for node in nodes},
-            {row.result.name: engine.costs[row.at].runs for row in rows},
-            backend.name,
-        ),
+        candidates=weighed,
+        no_candidates="" if weighed else no_candidates(case, [doubt.brief for doubt in doubts]),
         modes=subject.modes,
         checks=subject.checks,
         assumptions=(
             *info.assumptions,
             *_counted(spec, ceilings),
+            *(not_told(engine, ceilings) if spec is not None else ()),
             *(sentence for _, sentence in lacking),
             *evidence.notes,
             *document.facts.notes,
@@ -210,7 +230,7 @@ def _rows(evidence: Evidence, estimates: Sequence[Estimate | None], source: Sour
         if ns is None:
             continue
         estimate = _of_inference(estimates[at], cost.runs)
-        unknown = _unknown(matched, cost)
+        unknown = unknown_work(matched, cost)
         layer = engine.own[at] if engine.own else _layer_of_plan(names[at], matched, ops)
         work = scaled(cost.work, cost.runs) if cost.work is not None and matched.role in LAUNCHING else None
         lost: int | None = None
@@ -242,18 +262,6 @@ def _rows(evidence: Evidence, estimates: Sequence[Estimate | None], source: Sour
         )
         rows.append(_Row(at, result, layer, matched, estimate, unknown))
     return rows
-
-
-def _unknown(matched: MatchedLayer, cost: PlanCost) -> str:
-    """Why the work of a layer that computes, or a part of it that may bound it, is not known; empty where it is.
-
-    Behind a product whose size is known, what else a layer computes hardly ever takes longer than the product.
-    """
-    if matched.role != "compute":
-        return ""
-    if cost.work is None:
-        return cost.reason or "the plan does not tell what it moves"
-    return "" if cost.work.tensor_flops else cost.reason
 
 
 def _of_inference(estimate: Estimate | None, runs: int) -> Estimate | None:

@@ -10,17 +10,29 @@ from typing import TYPE_CHECKING
 
 from profiler.align.kernel_sums import SumsAlignment, align_sums
 from profiler.analysis.evidence import NO_LAYERS, Evidence, Lack, latency_and_copies, layers_of_names
+from profiler.analysis.named import NamedPlan, price_named
 from profiler.analysis.plan import PricedPlan
+from profiler.analysis.producer import producer_of
 from profiler.base.latency import latency_of_sum
-from profiler.base.records import InferenceTimes, Match
+from profiler.base.records import InferenceTimes, Match, PlanLayer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+def ranges_of_sums(sums: pd.DataFrame) -> tuple[PlanLayer, ...]:
+    """The NVTX ranges that launched something; none where the sums are not by range.
+
+    Raises:
+        UsageError: The sums do not tell layers from the ranges around them.
+    """
+    alignment = align_sums(sums, None)
+    return () if alignment.from_kernels else tuple(matched.layer for matched in alignment.layers)
+
+
 def evidence_of_sums(
     sums: pd.DataFrame,
-    priced: PricedPlan | None,
+    engine: PricedPlan | NamedPlan | None,
     times: InferenceTimes | None,
     *,
     inferences: int | None = None,
@@ -30,8 +42,8 @@ def evidence_of_sums(
 
     Args:
         sums: See `align.kernel_sums.align_sums`.
-        priced: The plan of the engine and its work; None to take the layers from the NVTX ranges, or from the kernels
-            where there are none: then nothing is known of their work.
+        engine: The plan of the engine and its work, or layers by name; None to take the layers from the NVTX ranges,
+            or from the kernels where there are none: then nothing is known of their work.
         times: Times of whole inferences without the profiler; without them the latency is the sum of the kernels.
         inferences: How many inferences the sums are of; None to take what the NVTX ranges and the plan tell, or one.
         notes: What is to be said of the sums.
@@ -40,41 +52,52 @@ def evidence_of_sums(
         UsageError: The sums do not tell layers from the ranges around them.
         CaptureError: Attribution did not conserve the captured time.
     """
-    if priced is None:
+    unsure: tuple[Lack, ...] = ()
+    if engine is None:
         alignment = align_sums(sums, None)
-        engine = _layers_of_sums(alignment)
+        priced = _layers_of_sums(alignment, sums)
+    elif isinstance(engine, NamedPlan):
+        alignment = align_sums(sums, engine.layers)
+        priced, unsure = price_named(engine, alignment.matches)
     else:
-        alignment = align_sums(sums, priced.document.layers, [cost.runs for cost in priced.costs])
-        engine = priced
+        alignment = align_sums(sums, engine.document.layers, [cost.runs for cost in engine.costs])
+        priced = engine
     number = inferences or alignment.inferences or 1
     layers_ns = [_in_one(matches, number) if matches else None for matches in alignment.matches]
     unattributed_ns = _in_one(alignment.unattributed, number)
     busy_ns = sum(ns or 0 for ns in layers_ns) + unattributed_ns
     latency, copies, _ = latency_and_copies(times, busy_ns)
     return Evidence(
-        engine=engine,
+        engine=priced,
         layers_ns=layers_ns,
         kernels=alignment.matches,
         latency=latency,
         profiled=latency_of_sum(busy_ns),
         overheads=copies._replace(captured=True),
         # Of ranges or kernels alone nothing leads on to nodes: how surely kernels were led to them is what counts.
-        coverage=alignment.coverage if priced is None else alignment.node_coverage,
+        coverage=alignment.coverage if engine is None else alignment.node_coverage,
         captured_ns=alignment.captured_ns,
         unattributed=alignment.unattributed,
         unattributed_ns=unattributed_ns,
         end_to_end=times is not None,
-        lacking=tuple(_lacking(alignment, times, inferences, number, planned=priced is not None)),
+        lacking=(*_lacking(alignment, times, inferences, number, planned=engine is not None), *unsure),
         notes=(*notes, *_facts(alignment, inferences), *alignment.notes),
     )
 
 
-def _layers_of_sums(alignment: SumsAlignment) -> PricedPlan:
+def _layers_of_sums(alignment: SumsAlignment, sums: pd.DataFrame) -> PricedPlan:
     what, reason = "NVTX ranges", "an NVTX range does not tell its work"
     if alignment.from_kernels:
         what, reason = "kernels", "the name of a kernel does not tell its work"
     note = f"no layer information was given: what is listed as layers are {what}, and their work is not known"
-    return layers_of_names(alignment.layers, f"the {what} of nsys stats", note, reason)
+    # Printed as ``domain:name``, or as the name alone.
+    ranges = [str(name) for name in sums["range"].unique()] if "range" in sums else []
+    producer = producer_of(
+        (match for own in (*alignment.matches, alignment.unattributed) for match in own),
+        [name.removeprefix(":") for name in ranges],
+        [name.partition(":")[0] for name in ranges if ":" in name],
+    )
+    return layers_of_names(alignment.layers, f"the {what} of nsys stats", note, reason, producer)
 
 
 def _in_one(matches: Iterable[Match], inferences: int) -> int:

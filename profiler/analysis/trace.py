@@ -13,28 +13,47 @@ import pandas as pd
 
 from profiler.align.gpu_kernels import TraceAlignment, align_trace
 from profiler.analysis.evidence import NO_LAYERS, Evidence, Lack, latency_and_copies, layers_of_names
+from profiler.analysis.named import NamedPlan, price_named
 from profiler.analysis.plan import PricedPlan, layer_names
+from profiler.analysis.producer import producer_of
 from profiler.analysis.timeline import timeline_of_trace
 from profiler.base.latency import latency_of, latency_of_sum, median_ns
 from profiler.base.records import InferenceTimes, Match, MatchedLayer, PlanLayer
-from profiler.base.trace import GpuTrace
+from profiler.base.trace import FROM_DEVICE, TO_DEVICE, GpuTrace
 from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose.ledger import Overheads
 
 _PARTS = ("copy_ns", "overlap_ns", "gap_inside_ns", "gap_between_ns", "gap_host_ns")
 """Columns of the iterations that the ledger has rows for."""
-_TO_DEVICE, _FROM_DEVICE = "memcpy HtoD", "memcpy DtoH"
+
+
+def ranges_of_trace(trace: GpuTrace, device: int | None = None) -> tuple[PlanLayer, ...]:
+    """The NVTX ranges that launched something, first come first: TensorRT calls them after its layers.
+
+    Raises:
+        CaptureError: No kernel ran.
+        UsageError: The device did no work in this capture, but others did.
+    """
+    return tuple(matched.layer for matched in align_trace(trace, None, device=device).layers)
+
+
+def sizes_copied(trace: GpuTrace) -> frozenset[int]:
+    """Bytes of copies to the device, of those that come more than once: weights come once, inputs with each run."""
+    rows = (trace.work["name"] == TO_DEVICE).to_numpy()
+    sizes = trace.work["bytes"].to_numpy()[rows]
+    return frozenset(int(size) for size, count in zip(*np.unique(sizes, return_counts=True), strict=True) if count > 1)
 
 
 def evidence_of_trace(
-    trace: GpuTrace, priced: PricedPlan | None, times: InferenceTimes | None, *, device: int | None = None
+    trace: GpuTrace, engine: PricedPlan | NamedPlan | None, times: InferenceTimes | None, *, device: int | None = None
 ) -> Evidence:
     """What a capture knows of an engine.
 
     Args:
         trace: The capture.
-        priced: The plan of the engine and its work; None to take the layers from the NVTX ranges, or from the names
-            of kernels where there are none: then nothing is known of their work.
+        engine: The plan of the engine and its work; or layers by name, which the names of the kernels help to price;
+            None to take the layers from the NVTX ranges, or from the names of kernels where there are none: then
+            nothing is known of their work.
         times: Times of whole inferences without the profiler; without them the latency is that of the capture.
         device: The GPU of the capture to look at; None for all that worked.
 
@@ -42,20 +61,30 @@ def evidence_of_trace(
         CaptureError: No kernel ran, or attribution did not conserve the captured time.
         UsageError: The device did no work in this capture, but others did.
     """
-    if priced is not None:
-        alignment = align_trace(trace, priced.document.layers, device=device)
-        return evidence_of_alignment(trace, priced, alignment, times)
+    if isinstance(engine, NamedPlan):
+        alignment = align_trace(trace, engine.layers, device=device)
+        priced = price_named(engine, alignment.matches)
+        evidence = evidence_of_alignment(trace, priced.plan, alignment, times)
+        return evidence._replace(lacking=(*evidence.lacking, *priced.lacking))
+    if engine is not None:
+        alignment = align_trace(trace, engine.document.layers, device=device)
+        return evidence_of_alignment(trace, engine, alignment, times)
     alignment = align_trace(trace, None, device=device)
     what = "NVTX ranges"
     if not alignment.layers:
         what, alignment = "kernels", _by_kernel(trace, alignment)
-    engine = layers_of_names(
+    seen = layers_of_names(
         alignment.layers,
         f"the {what} of the capture",
         f"no layer information was given: the layers are {what}, and their work is not known",
         "the name of a kernel or of an NVTX range does not tell its work",
+        producer_of(
+            (match for own in (*alignment.matches, alignment.unattributed) for match in own),
+            trace.ranges["name"].cat.categories,
+            trace.ranges["domain"].cat.categories,
+        ),
     )
-    return evidence_of_alignment(trace, engine, alignment, times, planned=False)
+    return evidence_of_alignment(trace, seen, alignment, times, planned=False)
 
 
 def _by_kernel(trace: GpuTrace, alignment: TraceAlignment) -> TraceAlignment:
@@ -108,9 +137,10 @@ def evidence_of_alignment(
     if times is not None and times.latency_ns:
         latency, copies, _ = latency_and_copies(times, 0)
     medians = {name: median_ns(kept[name]) for name in _PARTS}
+    unattributed_ns = _unattributed(trace, alignment)
     if copies.to_device_ns or copies.from_device_ns:
         # Of these the clean run tells; what is left are copies that the engine makes.
-        known = (_TO_DEVICE, _FROM_DEVICE)
+        known = (TO_DEVICE, FROM_DEVICE)
         counted = sum(transfer.per_iteration_ns for transfer in alignment.transfers if transfer.name in known)
         medians["copy_ns"] = max(medians["copy_ns"] - counted, 0)
     return Evidence(
@@ -133,13 +163,15 @@ def evidence_of_alignment(
         coverage=alignment.node_coverage if planned else alignment.coverage,
         captured_ns=alignment.captured_ns,
         unattributed=alignment.unattributed,
-        unattributed_ns=_unattributed(trace, alignment),
+        unattributed_ns=unattributed_ns,
+        adding_ns=median_ns(kept["kernel_ns"]) - sum(alignment.per_iteration_ns) - unattributed_ns if len(kept) else 0,
         gap_ns=medians["gap_inside_ns"] + medians["gap_between_ns"] + medians["gap_host_ns"],
         enqueue_ns=alignment.launching.host_ns,
         end_to_end=times is not None,
         lacking=tuple(_lacking(trace, alignment, times, planned=planned)),
         notes=(*trace.notes, *_facts(alignment), *alignment.notes),
         versions={trace.collector: trace.version} if trace.version else {},
+        transfers=alignment.transfers,
         timeline=timeline_of_trace(trace, alignment, layer_names(alignment.layers)),
     )
 

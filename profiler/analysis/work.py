@@ -19,6 +19,7 @@ from profiler.base.records import (
     Source,
     Tensor,
     Unsupported,
+    Unsure,
     Work,
     WorkBound,
 )
@@ -224,6 +225,13 @@ def scaled(work: Work, times: int) -> Work:
         bytes_written=work.bytes_written * times,
         bytes_parameters=work.bytes_parameters * times,
         bound=work.bound if times else "exact",
+        fast_flops=work.fast_flops * times,
+        unsure=Unsure(
+            tensor_flops=work.unsure.tensor_flops * times,
+            vector_flops=work.unsure.vector_flops * times,
+            special={name: count * times for name, count in work.unsure.special.items()},
+            bytes=work.unsure.bytes * times,
+        ),
     )
 
 

@@ -21,6 +21,12 @@ FULL = frozenset({"fp32", "tf32"})
 LAUNCHING = ("compute", "layout")
 """Roles of layers that run something on the GPU."""
 
+MYELIN_KIND = "myelin"
+"""Kind of a layer of which only the name is known, and that Myelin made it: it is called after one node of several."""
+
+REGIONS = frozenset({"Myelin"})
+"""Kinds that hold what several kernels do: up to TensorRT 9 one layer stands for all that Myelin compiles."""
+
 _PRODUCT_TYPES = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatrixMultiply"})
 _PRODUCT_KIND = re.compile(r"(?i)conv(?!er)|correlation|gemm|matrix ?multiply|fully ?connected")
 _CONVOLUTION_KIND = re.compile(r"(?i)conv(?!er)|correlation")

@@ -41,6 +41,28 @@ was captured which an instantiated or cloned node stands for, 0 for one that was
 ``tid`` are when and where that was."""
 
 
+TO_DEVICE, FROM_DEVICE = "memcpy HtoD", "memcpy DtoH"
+"""Names of the copies over the bus."""
+
+
+class Transfer(NamedTuple):
+    """Copies and memsets that no layer launched, by direction.
+
+    Attributes:
+        name: As in `GpuTrace.work`: `TO_DEVICE`, `FROM_DEVICE`, ``memset``.
+        number: How many there are.
+        total_ns: Their time.
+        bytes: What they moved or set.
+        per_iteration_ns: Median over the kept iterations.
+    """
+
+    name: str
+    number: int
+    total_ns: int
+    bytes: int
+    per_iteration_ns: int
+
+
 class TraceGpu(Record, frozen=True, kw_only=True):
     """A GPU as the capture describes it; 0 or ``""`` is what it does not tell."""
 

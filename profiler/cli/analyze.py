@@ -94,13 +94,17 @@ def analyze(
         ),
     ] = None,
     onnx: Annotated[
-        Path | None, typer.Option("--onnx", metavar="FILE", help="The model that the engine was built from.")
+        Path | None,
+        typer.Option(
+            "--onnx", metavar="FILE",
+            help="The model that the engine was built from: prices a capture without --layers, too.",
+        ),
     ] = None,
     shapes: Shapes,
     gpu: GpuOption = None,
     ceiling: CeilingOption = None,
     clock: ClockOption = None,
-    accumulate: AccumulateOption = "fp32",
+    accumulate: AccumulateOption = "auto",
     tf32: Tf32Option = True,
     output: Annotated[
         list[str] | None,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
 from profiler.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from profiler.base.records import Ceilings, GpuSpec
+    from profiler.base.records import Accumulate, Ceilings, GpuSpec
 
 GpuOption = Annotated[
     list[str] | None,
@@ -26,7 +26,12 @@ ClockOption = Annotated[
     float | None, typer.Option("--clock", metavar="MHZ", help="Clock of the SMs; default: the datasheet's boost clock.")
 ]
 AccumulateOption = Annotated[
-    str, typer.Option("--accumulate", metavar="DTYPE", help="Accumulator where there is a choice: fp32 or fp16.")
+    str,
+    typer.Option(
+        "--accumulate",
+        metavar="DTYPE",
+        help="Accumulator where there is a choice: fp32, fp16, or auto: as tactics and kernels say, else the faster.",
+    ),
 ]
 Tf32Option = Annotated[
     bool, typer.Option("--tf32/--no-tf32", help="Multiply fp32 as TF32 on the tensor cores, or on the CUDA cores.")
@@ -62,16 +67,16 @@ def names(values: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(item for item in items if item))
 
 
-def parse_accumulate(value: str) -> Literal["fp32", "fp16"]:
+def parse_accumulate(value: str) -> Accumulate:
     """The value of ``--accumulate``.
 
     Raises:
         UsageError: It is no accumulator.
     """
-    if value in ("fp32", "fp16"):
-        return cast("Literal['fp32', 'fp16']", value)
+    if value in ("auto", "fp32", "fp16"):
+        return cast("Accumulate", value)
     raise UsageError(
-        f"--accumulate {value} is not possible", why="tensor cores add in fp32 or fp16", fix="--accumulate fp32"
+        f"--accumulate {value} is not possible", why="tensor cores add in fp32 or fp16", fix="--accumulate auto"
     )
 
 
@@ -125,7 +130,7 @@ def ceilings_for(
     gpus: Sequence[str] | None,
     *,
     tf32: bool = True,
-    accumulate: str = "fp32",
+    accumulate: str = "auto",
     clock_mhz: float | None = None,
     ceiling: Sequence[str] | None = None,
 ) -> list[Target]:

@@ -47,7 +47,7 @@ def predict(
             "nodes: each by itself; auto: layers where that is installed and takes the model, else groups.",
         ),
     ] = "auto",
-    accumulate: AccumulateOption = "fp32",
+    accumulate: AccumulateOption = "auto",
     clock: ClockOption = None,
     ceiling: CeilingOption = None,
     cold: Annotated[

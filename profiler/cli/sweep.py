@@ -75,7 +75,7 @@ def sweep(
         typer.Option("--device", metavar="cpu", help="Set it against the ceilings kept of this CPU too."),
     ] = None,
     clock: ClockOption = None,
-    accumulate: AccumulateOption = "fp32",
+    accumulate: AccumulateOption = "auto",
     tf32: Tf32Option = True,
     ceiling: CeilingOption = None,
     cold: Annotated[

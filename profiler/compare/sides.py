@@ -302,7 +302,7 @@ def _row_sum(run: Run, causes: Sequence[str]) -> int:
 
 def _unattributed_ns(run: Run) -> int:
     """Kernel time of the ledger of a run that none of its layers has."""
-    outside = {*COPIES_AND_GAPS, *HOST, rows.UNEXPLAINED}
+    outside = {*COPIES_AND_GAPS, *HOST, rows.ADDING, rows.UNEXPLAINED}
     kernels = sum(row.ns for row in run.ledger if row.cause not in outside)
     return kernels - sum(layer.measured_ns for layer in run.layers) if run.ledger else 0
 

@@ -25,7 +25,9 @@ Conventions, the same for every op:
 * Parameters that live in attributes (trees, linear models of ai.onnx.ml) are constants of the node
   and count as read. Of a cache that is updated in place only the new entries are written.
 * A view (Reshape, Squeeze, Identity, ...) moves nothing.
-* What data decides is bounded: ``bound`` says from which side, ``note`` why.
+* What data decides is bounded: ``bound`` says from which side, ``note`` why, ``unsure`` how much of an upper bound is
+  not certain. ``fast_flops`` are the products that Winograd or FFT would save.
+* An op whose outputs are all empty reads nothing.
 * Shapes are taken as recorded, so that a layout that pads channels counts what it pads.
 * An op without a function of its own that ONNX defines by a function body costs what its body does,
   as one kernel (`functions`).
@@ -37,7 +39,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from profiler.base import units
-from profiler.base.records import Op, Tensor, Work, WorkBound
+from profiler.base.records import Op, Tensor, Unsure, Work, WorkBound
 from profiler.base.registry import NEWEST, Registry
 from profiler.cost._recipes import NOTHING, Recipe
 from profiler.cost.precision import compute_dtype
@@ -74,6 +76,28 @@ class Moved(NamedTuple):
     elements: int
 
 
+class Spare(NamedTuple):
+    """What data may spare of a cost: arithmetic, and the traffic of tensors by name, see `records.Unsure`."""
+
+    tensor_flops: int = 0
+    arithmetic: Recipe = NOTHING
+    tensors: frozenset[str] = frozenset()
+
+    def plus(self, other: Spare) -> Spare:
+        """Both."""
+        if not any(other):
+            return self
+        arithmetic = self.arithmetic.plus(other.arithmetic)
+        return Spare(self.tensor_flops + other.tensor_flops, arithmetic, self.tensors | other.tensors)
+
+    def times(self, count: int) -> Spare:
+        """The arithmetic that many times; each tensor still moves once."""
+        return Spare(self.tensor_flops * count, self.arithmetic.times(count), self.tensors)
+
+
+NO_SPARE = Spare()
+
+
 class Cost(NamedTuple):
     """What a cost function returns: arithmetic, and traffic by tensor.
 
@@ -85,6 +109,9 @@ class Cost(NamedTuple):
         views: Output -> the input whose bytes it shows under another name.
         bound: See `Work`.
         note: See `Work`.
+        fast_flops: See `Work`.
+        spare: What data may spare; None for what ``bound`` says: nothing, or of an upper bound all arithmetic and
+            all that is read.
     """
 
     tensor_flops: int = 0
@@ -94,11 +121,22 @@ class Cost(NamedTuple):
     views: Mapping[str, str] = {}
     bound: WorkBound = "exact"
     note: str = ""
+    fast_flops: int = 0
+    spare: Spare | None = None
 
     @property
     def computes(self) -> bool:
         """Whether there is any arithmetic."""
         return bool(self.tensor_flops or self.arithmetic.vector or any(self.arithmetic.special.values()))
+
+    @property
+    def unsure(self) -> Spare:
+        """What data may spare."""
+        if self.spare is not None:
+            return self.spare
+        if self.bound in ("exact", "lower"):
+            return NO_SPARE
+        return Spare(self.tensor_flops, self.arithmetic, frozenset(moved.tensor.name for moved in self.reads))
 
 
 CostFunction = Callable[[Op], Cost]
@@ -175,6 +213,8 @@ def as_work(found: Cost, dtype: str, dtypes: Mapping[str, str] | None = None) ->
     Raises:
         CostError: A tensor that moves has no known width.
     """
+    spare = found.unsure
+    partly = [moved for moved in (*found.reads, *found.writes) if moved.tensor.name in spare.tensors]
     return Work(
         tensor_flops=found.tensor_flops,
         vector_flops=found.arithmetic.vector,
@@ -185,4 +225,21 @@ def as_work(found: Cost, dtype: str, dtypes: Mapping[str, str] | None = None) ->
         dtype=dtype,
         bound=found.bound,
         note=found.note,
+        fast_flops=found.fast_flops,
+        unsure=unsure_of(spare, sum(moved_bytes(moved, dtypes) for moved in partly)),
     )
+
+
+def unsure_of(spare: Spare, nbytes: int) -> Unsure:
+    """What data may spare of a work, of which ``nbytes`` are the bytes of the tensors that it names."""
+    if not any(spare):
+        return _SURE
+    return Unsure(
+        tensor_flops=spare.tensor_flops,
+        vector_flops=spare.arithmetic.vector,
+        special=dict(spare.arithmetic.special),
+        bytes=nbytes,
+    )
+
+
+_SURE = Unsure()

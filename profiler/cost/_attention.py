@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from profiler.base.records import Op, WorkBound
-from profiler.cost import Cost, MalformedOpError
+from profiler.cost import Cost, MalformedOpError, Spare
 from profiler.cost._recipes import NOTHING, Recipe, normalize
 from profiler.cost._shapes import constant, given, integer, made, need, number, shape, size, work
 
@@ -48,6 +48,31 @@ class Scores(NamedTuple):
         return 2 * self.pairs * (self.depth + self.value_depth), each.times(self.pairs).plus(rows)
 
 
+def seen_pairs(queries: int, keys: int, *, before: int = 0, left: int = -1, right: int = -1) -> int:
+    """Pairs of a query and a key that it may look at, of one head.
+
+    Args:
+        queries: Their number; query i stands at the place of key ``before + i``.
+        keys: Their number.
+        before: Keys in front of that of the first query.
+        left: Keys before its own that a query sees; negative for all.
+        right: Keys behind its own that a query sees: 0 under a causal mask, negative for all.
+    """
+
+    def upto(ahead: int) -> int:
+        """The sum over all queries of how many keys lie before place ``before + i + ahead``."""
+        first = before + ahead
+
+        def below(place: int) -> int:
+            inside = min(max(place, 0), keys)
+            return inside * (inside + 1) // 2 + max(place - keys, 0) * keys
+
+        return below(first + queries - 1) - below(first - 1)
+
+    until = keys * queries if right < 0 else upto(right + 1)
+    return max(until - (0 if left < 0 else upto(-left)), 0)
+
+
 def finish(
     op: Op,
     tensor: int,
@@ -55,11 +80,27 @@ def finish(
     reasons: list[str],
     read: Mapping[int, int] | None = None,
     write: Mapping[int, int] | None = None,
+    *,
+    projections: int = 0,
 ) -> Cost:
-    """The cost of an attention, an upper bound when there are reasons for scores to be left out."""
+    """The cost of an attention, an upper bound when there are reasons for scores to be left out.
+
+    Args:
+        op: The op.
+        tensor: FLOP of the products of the scores and of the values.
+        other: The other arithmetic.
+        reasons: What may leave scores out.
+        read: Elements read of single inputs.
+        write: Elements written of single outputs.
+        projections: FLOP of other products, which are done in any case.
+    """
     note = f"all scores counted, though {' and '.join(reasons)} may leave some out" if reasons else ""
     bound: WorkBound = "upper" if reasons else "exact"
-    return work(op, other, tensor=tensor, read=read, write=write, bound=bound, note=note)
+    found = work(op, other, tensor=tensor + projections, read=read, write=write, bound=bound, note=note)
+    if not reasons:
+        return found
+    data = frozenset(moved.tensor.name for moved in found.reads if not moved.tensor.constant)
+    return found._replace(spare=Spare(tensor, other, data))
 
 
 def heads_of(op: Op, name: str = "num_heads") -> int:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 from profiler.base import units
 from profiler.base.plan_words import is_convolution, tokens
 from profiler.base.records import PlanLayer, PlanTensor
+from profiler.cost._windows import fast_products, touched
 from profiler.cost.precision import product_dtype
-
-REGIONS = frozenset({"Myelin"})
-"""Kinds that hold what several kernels do: up to TensorRT 9 one layer stands for all that Myelin compiles."""
 
 _ATTENTION = re.compile(r"(?:^|_)[fx]?mha(?:_|\d|$)", re.IGNORECASE)
 
@@ -27,11 +26,13 @@ class Product(NamedTuple):
         flops: 2 per multiply-accumulate.
         activations: What is multiplied.
         weights: By what; None where the plan does not list it.
+        fast_flops: The part of ``flops`` that a fast algorithm does without.
     """
 
     flops: int
     activations: PlanTensor
     weights: PlanTensor | None
+    fast_flops: int = 0
 
 
 def sums_products(layer: PlanLayer) -> bool:
@@ -108,7 +109,8 @@ def _described(layer: PlanLayer, kernel: tuple[int, ...]) -> Product | None:
     if len(dims) != len(kernel) + 2:
         return None
     if "deconvolution" in f"{layer.kind} {layer.parameter_type}".lower():
-        return Product(2 * math.prod(dims) * maps[0] * math.prod(kernel) // groups, x, _held(layer))
+        flops = 2 * math.prod(dims) * maps[0] * math.prod(kernel) // groups
+        return Product(flops, x, _held(layer), _fast(layer, kernel, flops, x))
     places = outputs[0][1][2:]
     if "ConvKernel" in layer.attributes:
         # The output that is listed is behind the pooling.
@@ -126,7 +128,36 @@ def _described(layer: PlanLayer, kernel: tuple[int, ...]) -> Product | None:
             )
         )
     made = dims[0] * maps[0] * math.prod(places)
-    return Product(2 * made * (dims[1] // groups) * math.prod(kernel), x, _held(layer))
+    flops = 2 * made * (dims[1] // groups) * math.prod(kernel)
+    return Product(flops, x, _held(layer), _fast(layer, kernel, flops, x))
+
+
+def _fast(layer: PlanLayer, kernel: tuple[int, ...], flops: int, activations: PlanTensor) -> int:
+    steps = _numbers(layer, "Stride") or (1,) * len(kernel)
+    floats = activations.dtype in _WIDE_FLOATS
+    return fast_products(flops, kernel, steps) if floats and len(steps) == len(kernel) else 0
+
+
+def touched_share(layer: PlanLayer) -> Fraction:
+    """The share of its first input that the windows of a convolution or pooling touch, by its attributes."""
+    kernel = _numbers(layer, "Kernel") or _numbers(layer, "WindowSize")
+    inputs, outputs = layer.inputs[:1], layer.outputs[:1]
+    transposed = "deconvolution" in f"{layer.kind} {layer.parameter_type}".lower()
+    strides = _numbers(layer, "Stride")
+    if kernel is None or strides is None or transposed or "ConvKernel" in layer.attributes:
+        return Fraction(1)
+    if not (_known(inputs) and _known(outputs)):
+        return Fraction(1)
+    rank = len(kernel)
+    sizes, places = inputs[0].dims or (), outputs[0].dims or ()
+    dilations = _numbers(layer, "Dilation") or (1,) * rank
+    before = _numbers(layer, "PrePadding") or (0,) * rank
+    if {len(sizes) - 2, len(places) - 2, len(strides), len(dilations), len(before)} != {rank}:
+        return Fraction(1)
+    share = Fraction(1)
+    for size, *rest, count in zip(sizes[2:], kernel, strides, dilations, before, places[2:], strict=True):
+        share *= Fraction(touched(size, *rest, count), size)
+    return share
 
 
 def _held(layer: PlanLayer) -> PlanTensor | None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from profiler.base.plan_words import tokens
 from profiler.base.records import PlanLayer
-from profiler.cost import Cost
+from profiler.cost import NO_SPARE, Cost, Spare
 from profiler.cost._recipes import NOTHING, Recipe
 
 _LETTERS = 3
@@ -56,6 +56,17 @@ class Part(NamedTuple):
 
     tensor_flops: int = 0
     arithmetic: Recipe = NOTHING
+    fast_flops: int = 0
+    spare: Spare = NO_SPARE
+
+    def plus(self, other: Part) -> Part:
+        """Both."""
+        return Part(
+            self.tensor_flops + other.tensor_flops,
+            self.arithmetic.plus(other.arithmetic),
+            self.fast_flops + other.fast_flops,
+            self.spare.plus(other.spare),
+        )
 
 
 class Owner(NamedTuple):
@@ -108,12 +119,9 @@ def shares(costs: Mapping[str, Cost], op_types: Mapping[str, str], owners: Mappi
     makers_of: dict[str, frozenset[int]] = {}
     doers_of: dict[str, frozenset[int]] = {}
 
-    def give(place: int, tensor_flops: int, arithmetic: Recipe) -> None:
+    def give(place: int, part: Part) -> None:
         before = parts.get(place)
-        if before is not None:
-            tensor_flops += before.tensor_flops
-            arithmetic = before.arithmetic.plus(arithmetic)
-        parts[place] = Part(tensor_flops, arithmetic)
+        parts[place] = part if before is None else before.plus(part)
 
     several = []
     for node, found in owners.items():
@@ -121,7 +129,7 @@ def shares(costs: Mapping[str, Cost], op_types: Mapping[str, str], owners: Mappi
         if len(found) > 1:
             several.append(node)
         elif cost.computes:
-            give(found[0].place, cost.tensor_flops, cost.arithmetic)
+            give(found[0].place, Part(cost.tensor_flops, cost.arithmetic, cost.fast_flops, cost.unsure))
     alone = {place: part.tensor_flops for place, part in parts.items()}
     for node in several:
         cost, found = costs[node], owners[node]
@@ -131,12 +139,16 @@ def shares(costs: Mapping[str, Cost], op_types: Mapping[str, str], owners: Mappi
             weights = own if any(own) else [one.flops for one in makers]
             weights = weights if any(weights) else [one.written for one in makers]
             for one, flops in zip(makers, _by_runs(cost.tensor_flops, weights, makers), strict=True):
-                give(one.place, flops, NOTHING)
+                # Rounded up: what is left over for sure is not more than there is.
+                fast = -(-flops * cost.fast_flops // cost.tensor_flops)
+                spare = Spare(-(-flops * cost.unsure.tensor_flops // cost.tensor_flops), tensors=cost.unsure.tensors)
+                give(one.place, Part(flops, NOTHING, fast, spare))
         doers = _doers(op_types[node], found, makers if cost.tensor_flops else found)
         makers_of[node] = frozenset(one.place for one in makers)
         doers_of[node] = frozenset(one.place for one in doers)
-        for one, recipe in zip(doers, _split(cost.arithmetic, doers), strict=True):
-            give(one.place, 0, recipe)
+        spared = _split(cost.unsure.arithmetic, doers)
+        for one, recipe, less in zip(doers, _split(cost.arithmetic, doers), spared, strict=True):
+            give(one.place, Part(0, recipe, 0, Spare(0, less, cost.unsure.tensors)))
     return Shares(parts, makers_of, doers_of)
 
 

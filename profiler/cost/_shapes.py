@@ -83,6 +83,7 @@ def work(
     write: Mapping[int, int] | None = None,
     bound: WorkBound = "exact",
     note: str = "",
+    fast: int = 0,
 ) -> Cost:
     """The cost of an op with the given arithmetic and the traffic of its tensors.
 
@@ -96,6 +97,7 @@ def work(
         write: The same for outputs: a cache that is updated in place.
         bound: Passed on.
         note: Passed on.
+        fast: The part of ``tensor`` that a fast algorithm does without.
 
     Raises:
         CostError: The size of a tensor that moves is not known, or a count came out negative.
@@ -103,10 +105,17 @@ def work(
     total = Recipe(arithmetic.vector + vector, arithmetic.special)
     if min(tensor, total.vector, *total.special.values()) < 0:
         raise MalformedOpError(f"{op.op_type} has shapes that do not fit each other")
+    writes = tuple(
+        Moved(made, min(size(made), (write or {}).get(index, size(made))))
+        for index, made in enumerate(op.outputs)
+        if made is not None
+    )
+    # Nobody needs to read what becomes nothing.
+    empty = bool(writes) and not any(size(moved.tensor) for moved in writes)
     read = read or {}
     reads: dict[str, Moved] = {}
     for index, source in enumerate(op.inputs):
-        if source is None or read.get(index) == 0:
+        if source is None or read.get(index) == 0 or empty:
             continue
         elements = size(source)
         if index in read:
@@ -117,13 +126,10 @@ def work(
         tensor_flops=tensor,
         arithmetic=total,
         reads=tuple(reads.values()),
-        writes=tuple(
-            Moved(made, min(size(made), (write or {}).get(index, size(made))))
-            for index, made in enumerate(op.outputs)
-            if made is not None
-        ),
+        writes=writes,
         bound=bound,
         note=note,
+        fast_flops=fast,
     )
     nothing = not note and not found.computes and not any(moved.elements for moved in (*found.reads, *found.writes))
     return found._replace(note="nothing to do: its tensors are empty") if nothing else found

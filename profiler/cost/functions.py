@@ -295,14 +295,19 @@ class _Walk:
         if found is None:
             missing = {op.op_type for op in plain if cost_of(op) is None}
             raise CostError(f"no cost function for {', '.join(sorted(missing))} in the body")
-        tensor_flops, arithmetic = found.tensor_flops, found.arithmetic
+        tensor_flops, fast_flops = found.tensor_flops, found.fast_flops
+        arithmetic, spare = found.arithmetic, found.unsure
         for (repeats, _, _), body in bodies:
             tensor_flops += repeats * body.tensor_flops
             arithmetic = arithmetic.plus(body.arithmetic.times(repeats))
+            fast_flops += repeats * body.fast_flops
+            spare = spare.plus(body.unsure.times(repeats))
         notes = [found.note, *(note for times, body in bodies for note in (times.note, body.note))]
         return found._replace(
             tensor_flops=tensor_flops,
             arithmetic=arithmetic,
+            fast_flops=fast_flops,
+            spare=spare,
             bound=combined(found.bound, *(bound for times, body in bodies for bound in (times.bound, body.bound))),
             note="; ".join(dict.fromkeys(filter(None, notes))),
         )

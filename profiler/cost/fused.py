@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from profiler.base.records import Op, Work, WorkBound
-from profiler.cost import Cost, Moved, as_work, cost_of
+from profiler.base.records import Op, Unsure, Work, WorkBound
+from profiler.cost import NO_SPARE, Cost, Moved, as_work, cost_of
 from profiler.cost._recipes import NOTHING, merged
 from profiler.cost.precision import compute_dtype, quantized_products
 
@@ -65,8 +65,9 @@ def _costs(ops: Sequence[Op]) -> list[Cost] | None:
 
 
 def _joined(ops: Sequence[Op], costs: Sequence[Cost], outputs: Collection[str] | None) -> Cost:
-    tensor_flops = 0
+    tensor_flops = fast_flops = 0
     arithmetic = NOTHING
+    spare = NO_SPARE
     bound: WorkBound = "exact"
     notes: dict[str, None] = {}
     origin: dict[str, str] = {}
@@ -76,7 +77,9 @@ def _joined(ops: Sequence[Op], costs: Sequence[Cost], outputs: Collection[str] |
     used: set[str] = set()
     for op, found in zip(ops, costs, strict=True):
         tensor_flops += found.tensor_flops
+        fast_flops += found.fast_flops
         arithmetic = arithmetic.plus(found.arithmetic)
+        spare = spare.plus(found.unsure)
         bound = combined(bound, found.bound)
         if found.note and not found.views:
             notes[found.note] = None
@@ -99,6 +102,8 @@ def _joined(ops: Sequence[Op], costs: Sequence[Cost], outputs: Collection[str] |
         views=origin,
         bound=bound,
         note="; ".join(notes),
+        fast_flops=fast_flops,
+        spare=spare._replace(tensors=frozenset(origin.get(name, name) for name in spare.tensors)),
     )
 
 
@@ -112,7 +117,8 @@ def combined(*bounds: WorkBound) -> WorkBound:
 
 def total(works: Iterable[Work]) -> Work:
     """The sum of works, without notes; ``dtype`` is that of the part with most arithmetic."""
-    tensor = vector = read = written = parameters = most = 0
+    tensor = vector = read = written = parameters = most = fast = 0
+    unsure = Unsure()
     special: Mapping[str, int] = {}
     bound: WorkBound = "exact"
     dtype = ""
@@ -123,6 +129,8 @@ def total(works: Iterable[Work]) -> Work:
         read += work.bytes_read
         written += work.bytes_written
         parameters += work.bytes_parameters
+        fast += work.fast_flops
+        unsure = both_unsure(unsure, work.unsure)
         bound = combined(bound, work.bound)
         if work.flops > most:
             most, dtype = work.flops, work.dtype
@@ -135,6 +143,20 @@ def total(works: Iterable[Work]) -> Work:
         bytes_parameters=parameters,
         dtype=dtype,
         bound=bound,
+        fast_flops=fast,
+        unsure=unsure,
+    )
+
+
+def both_unsure(first: Unsure, second: Unsure) -> Unsure:
+    """What data may spare of two works."""
+    if second == Unsure():
+        return first
+    return Unsure(
+        tensor_flops=first.tensor_flops + second.tensor_flops,
+        vector_flops=first.vector_flops + second.vector_flops,
+        special=dict(merged(first.special, second.special)),
+        bytes=first.bytes + second.bytes,
     )
 
 

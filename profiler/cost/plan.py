@@ -17,23 +17,24 @@ that a layer computes, by the conventions of `profiler.cost`; the plan alone tel
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from profiler.base import units
 from profiler.base.op_kinds import OPERANDS
-from profiler.base.plan_words import LAUNCHING, is_product, is_reformat
+from profiler.base.plan_words import LAUNCHING, REGIONS, is_product, is_reformat
 from profiler.base.records import MatchedLayer, Op, PlanLayer, PlanTensor, Work, WorkBound
-from profiler.cost import Cost, CostError, cost_of
+from profiler.cost import Cost, CostError, Spare, cost_of, unsure_of
 from profiler.cost._plan_loops import runs
 from profiler.cost._plan_products import (
-    REGIONS,
     Product,
     Sides,
     operand_dtype,
     plan_product,
     sums_products,
+    touched_share,
 )
 from profiler.cost._plan_shares import Owner, Part, Shares, shares
 from profiler.cost._plan_tensors import Bound, is_dynamic, model_names, roots_of, shapes_of
@@ -216,6 +217,9 @@ class _Plan:
                 constants[self.roots.get(tensor.name, tensor.name)] = None
         if not self.partial.isdisjoint(nodes):
             self._read_in_part(layer, nodes, reads)
+        elif not nodes and layer.inputs and (first := layer.inputs[0]).nbytes and (share := touched_share(layer)) < 1:
+            root = self.roots.get(first.name, first.name)
+            reads[root] = min(reads[root], math.ceil(first.nbytes * share))
         for what, weights in (("weights", layer.weights), ("bias", layer.bias)):
             if weights is None or not weights.count:
                 continue
@@ -345,6 +349,8 @@ class _Plan:
         times = self.runs[place]
         if matched.role not in LAUNCHING:
             return PlanCost(Work(), {}, {}, frozenset(), runs=times or 1)
+        if not (layer.inputs or layer.outputs):
+            return PlanCost(None, {}, {}, frozenset(), "nothing tells which tensors it reads and writes", times or 1)
         if moved.unknown:
             return PlanCost(None, moved.reads, moved.writes, moved.constants, moved.unknown, times or 1)
         notes: dict[str, None] = {}
@@ -398,18 +404,18 @@ class _Plan:
             dtype=dtype if computes else "",
             bound=bound,
             note="; ".join(notes),
+            fast_flops=part.fast_flops,
+            unsure=unsure_of(part.spare, _spared_bytes(part.spare, reads, writes)),
         )
         return PlanCost(work, reads, writes, moved.constants, "; ".join(missing), times or 1)
 
     def _without_model(self, matched: MatchedLayer, layer: PlanLayer, product: Product | None) -> tuple[Part, str]:
         """What the plan alone tells, and what it does not."""
-        if not (layer.inputs or layer.outputs):
-            return Part(), ""
         why = "no ONNX node was found for it" if self.ops else "that takes the model"
         if is_reformat(matched):
             return Part(0, _conversion(layer)), ""
         if product is not None:
-            return Part(product.flops, _epilogue(layer)), f"only its products are known: {why}"
+            return Part(product.flops, _epilogue(layer), product.fast_flops), f"only its products are known: {why}"
         pooled = _pooling(layer)
         if pooled is not None:
             return Part(0, pooled), ""
@@ -514,8 +520,20 @@ def _dtype(layer: PlanLayer, product: Product | None, *, multiplied: bool) -> st
 
 
 def _per_run(part: Part, times: int) -> Part:
-    special = {name: count // times for name, count in part.arithmetic.special.items()}
-    return Part(part.tensor_flops // times, Recipe(part.arithmetic.vector // times, special))
+    def each(recipe: Recipe) -> Recipe:
+        return Recipe(recipe.vector // times, {name: count // times for name, count in recipe.special.items()})
+
+    spare = Spare(part.spare.tensor_flops // times, each(part.spare.arithmetic), part.spare.tensors)
+    return Part(part.tensor_flops // times, each(part.arithmetic), part.fast_flops // times, spare)
+
+
+def _spared_bytes(spare: Spare, reads: Mapping[str, int], writes: Mapping[str, int]) -> int:
+    """Bytes of the tensors of which a layer may move less; all that it reads where it calls them by other names."""
+    moved = {**reads, **writes}
+    if not spare.tensors <= moved.keys():
+        moved = {**reads, **{name: size for name, size in writes.items() if name in spare.tensors}}
+        return sum(moved.values())
+    return sum(moved[name] for name in spare.tensors)
 
 
 def _conversion(layer: PlanLayer) -> Recipe:

@@ -40,8 +40,9 @@ from profiler.base.records import (
     PlanLint,
 )
 from profiler.base.registry import Registry
+from profiler.base.trace import Transfer
 from profiler.base.units import format_ns, format_percent
-from profiler.diagnose.ledger import OUTSIDE, UNEXPLAINED
+from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, OUTSIDE, UNEXPLAINED, WAITING
 from profiler.diagnose.plans import PlanView
 from profiler.kernel_names.parse import KernelName, parse
 
@@ -65,12 +66,28 @@ class Thresholds(NamedTuple):
         launch_share: Share of latency in launch-bound layers from which the model is launch-bound.
         host_share: Share of latency outside kernels from which the host is named as a cause.
         coverage: Attributed share of kernel time under which no verdict is given.
+        unpriced: Share of latency without a price from which no verdict is given: what is slow may well be in it.
         above_roof: Measured / ideal under which a kernel is too fast to be counted right; the
             ceilings repeat to within 3 %.
+        above_roof_limit: Share of the time of all layers in such kernels from which there is no verdict, and kept
+            ceilings are measured again: as much as makes a finding critical (``critical_share``).
         speed: Speed of the machine over that at calibration under which its ceilings need a word.
+        speed_limit: The same from which down there is no verdict: ceilings that are scaled by half and more are no
+            better than a guess of who else had the cores (``explains``).
         probe_drift: Slowest over fastest speed probe of one run from which its two measurements
             were not made on the same machine, so to speak.
         noise_cv: Coefficient of variation of latency from which small findings are doubtful.
+        p99: 99th percentile over median of the latency from which the median is doubtful.
+        p99_limit: The same from which there is no verdict: the slowest hundredth then takes a tenth of what all the
+            others take together, as for the other shares of time (``host_share``), and the median tells of no such.
+        profiler_cost: Latency under the profiler over that without it, less one, from which times of layers are
+            doubtful. What is taken off for the profiler is known to 30 % either way: the repeats of its calibration
+            lay apart by 58 % of their median on a busy machine of two cores. Half the latency makes that 15 %.
+        profiler_limit: The same from which there is no verdict: 30 % of it is more than half of the latency.
+        unexplained: Share of latency that the ledger cannot explain, or that the medians of layers do not add up to,
+            from which times of layers are doubtful, as for the other shares of time (``host_share``).
+        unexplained_limit: The same from which there is no verdict: what explains less than half of the latency would
+            hide what explains the rest (``explains``).
         clock_moved: Change of a GPU's clock, as a share of it, from which times belong to different clocks. A
             kernel that arithmetic bounds takes longer by as much, and that share of latency makes a finding a
             warning (``warning_share``). A step of the clock is less: 15 MHz (nvidia-smi -q -d SUPPORTED_CLOCKS).
@@ -95,12 +112,18 @@ class Thresholds(NamedTuple):
             ``of_datasheet`` multiplies it too.
         generations: Major versions of the compute capability that a kernel is behind its GPU from which it is an old
             one: one behind is normal (code of sm80 runs on sm89 and sm90 as a rule).
+        attention_gain: How many times as fast as one of the generation before fused attention is at the least that is
+            written for the GPU: FlashAttention 3 over 2 on an H100, 1.5 to 2 times (Shah et al., 2024).
         skinny: Smaller side of the result of a product up to which it is a thin one: the narrowest result of a
             tensor-core instruction, 16 x 8 (PTX ISA, mma shapes), is not filled by less.
         helper_share: Share of a layer's time in kernels that only help it from which they count, as for the other
             shares of time (``launch_share``).
         launched: Launch floor / measured under which a layer that is smaller than its launch is slow for another
             reason: ten times an empty kernel is not the launch.
+        large: Roof of a layer, in launches, from which it keeps the GPU busy for long enough to be judged by it alone.
+        alike: The farther over the nearer of two distances from a roof, up to which they may have one cause: the best
+            layers of healthy engines differ by 1.2 to 1.4 between what memory and what arithmetic bounds (TensorRT's
+            own ResNets on an A100).
     """
 
     efficiency: Fraction = 0.5
@@ -109,11 +132,20 @@ class Thresholds(NamedTuple):
     launch_share: Fraction = 0.1
     host_share: Fraction = 0.1
     coverage: Fraction = 0.95
+    unpriced: Fraction = 0.5
     above_roof: Fraction = 0.95
+    above_roof_limit: Fraction = 0.25
     noise_cv: float = 0.1
+    p99: AtLeastOne = 2.0
+    p99_limit: AtLeastOne = 10.0
+    profiler_cost: float = 0.5
+    profiler_limit: float = 2.0
+    unexplained: Fraction = 0.1
+    unexplained_limit: Fraction = 0.5
     clock_moved: Fraction = 0.05
     clock_held: Fraction = 0.1
     speed: Fraction = 0.9
+    speed_limit: Fraction = 0.5
     probe_drift: AtLeastOne = 1.15
     warning_share: Fraction = 0.05
     critical_share: Fraction = 0.25
@@ -125,9 +157,12 @@ class Thresholds(NamedTuple):
     near_cache: AtLeastOne = 1.5
     healthy: Fraction = 0.7
     generations: Count = 2
+    attention_gain: AtLeastOne = 1.5
     skinny: Count = 8
     helper_share: Fraction = 0.1
     launched: Fraction = 0.1
+    large: AtLeastOne = 5.0
+    alike: AtLeastOne = 2.0
 
 
 THRESHOLDS = Thresholds()
@@ -171,6 +206,8 @@ class Case(NamedTuple):
     """Time of the host to put one inference into the queue; 0 where it was not measured."""
     lacking: tuple[str, ...] = ()
     """In a few words each, what makes the verdict less sure."""
+    would_price: str = ""
+    """What would tell the work of layers that have no price, in words."""
     clocks: ClockSummary | None = None
     """Clocks of the GPU while the latency was measured; None where they were not sampled."""
     clocks_profiled: ClockSummary | None = None
@@ -183,6 +220,10 @@ class Case(NamedTuple):
     """Layers as the plan of an engine has them, by the name that they have here."""
     bindings: tuple[PlanBinding, ...] = ()
     """Inputs and outputs of that engine."""
+    backend: str = ""
+    """What ran the layers, as `records.Backend` names it; ``pytorch`` or ``unknown`` of a capture without a plan."""
+    transfers: tuple[Transfer, ...] = ()
+    """Copies and memsets of no layer in a capture."""
 
     def kernel_names(self, layer: LayerResult) -> tuple[tuple[Match, KernelName], ...]:
         """The kernels of a layer with what their names say, most time first."""
@@ -207,9 +248,18 @@ class Case(NamedTuple):
         Where the profiled kernels take longer than the latency leaves room for beside the host's
         call (the remainder of the ledger is negative), each shrinks in proportion.
         """
-        kernels = sum(row.ns for row in self.ledger if row.cause not in OUTSIDE)
-        room = self.latency.median_ns - sum(self.row(cause) for cause in OUTSIDE if cause != UNEXPLAINED)
+        kernels, room = self.kernels_ns, self.room_ns
         return ns if kernels <= room else ns * room // kernels
+
+    @property
+    def kernels_ns(self) -> int:
+        """Time of all kernels in the ledger, as profiled."""
+        return sum(row.ns for row in self.ledger if row.cause not in OUTSIDE)
+
+    @property
+    def room_ns(self) -> int:
+        """What the latency leaves for kernels, beside the rows of the ledger that are none."""
+        return self.latency.median_ns - sum(self.row(cause) for cause in OUTSIDE if cause != UNEXPLAINED)
 
     def share(self, ns: float) -> float:
         """A time as a share of the end-to-end latency."""
@@ -271,6 +321,19 @@ class Case(NamedTuple):
         """The ns of a ledger row, 0 where there is none."""
         return sum(row.ns for row in self.ledger if row.cause == cause)
 
+    @property
+    def gaps_ns(self) -> int:
+        """Time of an inference in which no kernel ran, beside the host's call, as far as the profile shows it."""
+        captured = self.row(GAPS_INSIDE) + self.row(GAPS_BETWEEN) + self.row(WAITING)
+        # More than the profile itself shows between kernels is drift of the machine, not a gap.
+        return captured or min(max(self.row(UNEXPLAINED), 0), self.profiled_gap_ns)
+
+    @property
+    def unexplained_ns(self) -> int:
+        """What no row of the ledger and no gap that the profile shows accounts for; below 0 where they hold more."""
+        captured = self.row(GAPS_INSIDE) + self.row(GAPS_BETWEEN) + self.row(WAITING)
+        return self.row(UNEXPLAINED) - (0 if captured else self.gaps_ns)
+
 
 class Judge(NamedTuple):
     """By what a case is judged, and who else wants to see it."""
@@ -311,6 +374,8 @@ class Claim(NamedTuple):
         other_ns: Time claimed outside layers (the ledger's host call and unexplained rows).
         confidence: How likely the cause is, before inferred matches and noise are taken into account.
         kind: ``trust`` is about the numbers themselves and claims no time.
+        brief: Of a doubt: what it is, in a few words with its number.
+        beyond: Of a doubt: whether it is beyond the limit at which there is no verdict.
     """
 
     where: str
@@ -320,11 +385,23 @@ class Claim(NamedTuple):
     other_ns: int = 0
     confidence: float = 0.8
     kind: Literal["hypothesis", "trust"] = "hypothesis"
+    brief: str = ""
+    beyond: bool = False
 
 
-def doubt(evidence: str, remedy: str, *, where: str = "the whole run", confidence: float = 0.9) -> Claim:
-    """A claim about the numbers themselves; see `Claim`."""
-    return Claim(where, evidence, remedy, confidence=confidence, kind="trust")
+def doubt(
+    evidence: str,
+    remedy: str,
+    *,
+    brief: str = "",
+    beyond: bool = False,
+    where: str = "the whole run",
+    layers: Iterable[str] = (),
+    confidence: float = 0.9,
+) -> Claim:
+    """A claim about the numbers themselves, to no time: ``layers`` are those that it is about. See `Claim`."""
+    none = dict.fromkeys(layers, 0)
+    return Claim(where, evidence, remedy, none, confidence=confidence, kind="trust", brief=brief, beyond=beyond)
 
 
 Check = Callable[[Case], Iterable[Claim]]
@@ -523,13 +600,18 @@ def by_cause(
     for layer in layers:
         groups.setdefault((layer.op_type, remedy(layer)), []).append(layer)
     for (_, text), found in groups.items():
-        yield text, sorted(found, key=lambda layer: (-(layer.lost_ns or 0), layer.name))
+        yield text, sorted(found, key=_by_loss)
+
+
+def _by_loss(layer: LayerResult) -> tuple[int, str]:
+    """Largest loss first; without a price all may be lost."""
+    return (-(layer.measured_ns if layer.lost_ns is None else layer.lost_ns), layer.name)
 
 
 def place(layers: Sequence[LayerResult]) -> str:
     """Where a group of layers is: the last ONNX node of the worst one, and how many more of its kind."""
     worst = layers[0]
-    more = f" and {len(layers) - 1} more {worst.op_type}" if len(layers) > 1 else ""
+    more = f" and {len(layers) - 1} more {worst.op_type}".rstrip() if len(layers) > 1 else ""
     return (worst.nodes[-1] if worst.nodes else worst.name) + more
 
 

@@ -19,6 +19,7 @@ LAYOUT = "layout conversions"
 IDLE = "waits and shapes"
 INEFFICIENCY = "kernel inefficiency"
 UNPRICED = "kernels without a price"
+ADDING = "medians not adding up"
 HOST = "host call"
 TO_DEVICE = "copies to the GPU"
 FROM_DEVICE = "copies from the GPU"
@@ -43,6 +44,10 @@ _MEANING = {
     IDLE: "layers that wait for other streams, or work out shapes",
     INEFFICIENCY: "kernels measured, less what is attainable",
     UNPRICED: "kernels whose work is not known, or that have no layer",
+    ADDING: (
+        "all kernels of an inference, in the median, less the sum of the medians of layers: other layers are slow in "
+        "each inference"
+    ),
     HOST: "an inference call around an all but empty graph",
     TO_DEVICE: "inputs, before the first kernel",
     FROM_DEVICE: "outputs, after the last kernel",
@@ -51,7 +56,7 @@ _MEANING = {
     GAPS_INSIDE: "nothing ran, between two kernels of one layer that were both launched",
     GAPS_BETWEEN: "nothing ran, between the kernels of two layers that were both launched: what a launch takes",
     WAITING: "nothing ran, because the host had not launched the next kernel yet",
-    UNEXPLAINED: "gaps between kernels, and what the profiler changed while it watched",
+    UNEXPLAINED: "gaps between kernels, and what changed between the measurement without the profiler and that with it",
 }
 _MEANING_OF_PLAN = _MEANING | {
     IDEAL: "the work at the best peaks of the datasheet",
@@ -100,6 +105,7 @@ def build_ledger(
     *,
     overheads: Overheads | None = None,
     partial: Collection[str] = (),
+    adding_ns: int = 0,
 ) -> tuple[LedgerRow, ...]:
     """Rows from ideal to the measured median.
 
@@ -111,11 +117,12 @@ def build_ledger(
         unattributed_ns: Kernel time of one inference that no layer owns.
         overheads: Of an engine on a GPU: what lies outside of its layers; None where the latency holds the host's call.
         partial: Layers of whose work only a part is known: what they took beyond it is unpriced.
+        adding_ns: What all kernels of an inference take in the median, less the sum of the medians of layers.
 
     Returns:
         Rows whose ``ns`` sum to ``latency.median_ns`` exactly.
     """
-    ns: dict[str, int] = defaultdict(int, {UNPRICED: unattributed_ns})
+    ns: dict[str, int] = defaultdict(int, {UNPRICED: unattributed_ns, ADDING: adding_ns})
     for layer in layers:
         estimate = estimates.get(layer.name)
         if layer.role == "layout":

@@ -113,7 +113,8 @@ def _reformats(parts: Sequence[_Part], view: PlanView) -> Iterator[PlanReformat]
         readers = (view.readers[tensor.name][0] for tensor in layer.outputs if tensor.name in view.readers)
         yield PlanReformat(
             layer=layer.name,
-            origin=layer.origin or where,
+            # That a reformat is one says nothing: where it stands does.
+            origin=where if layer.origin in ("", "REFORMAT") else layer.origin,
             serves=layer.serves or written or next(readers, read),
             change=change(layer),
             bytes=part.moved,

@@ -34,6 +34,7 @@ from profiler.base.units import dtype_bytes, format_bytes, format_ns, format_per
 from profiler.diagnose import Case
 from profiler.diagnose.products import aligned, has_weights, main_kernel, product_dtype, product_of
 from profiler.diagnose.reached import Reached, class_of, healthy_layers, op_class, reached
+from profiler.diagnose.remedies import unquantised
 
 _FLOATS = frozenset({"fp32", "tf32", "fp16", "bf16"})
 _HALVES = ("fp16", "bf16")
@@ -136,6 +137,27 @@ def candidates(
         if _far_from(case, layer, reach):
             found.append(_candidate(view, layer, reach))
     return tuple(sorted(found, key=lambda one: (-one.net_ns, -one.recoverable_ns, one.layer)))
+
+
+def no_candidates(case: Case, doubts: Sequence[str] = ()) -> str:
+    """Why no layer of a run was weighed, in words; ``doubts`` are those that leave no verdict."""
+    if not case.gpu:
+        return "the run was on a CPU, and what is weighed are plugins, kernels that TensorRT runs on a GPU"
+    attributed = case.coverage.exact + case.coverage.inferred
+    if attributed < case.thresholds.coverage:
+        return (
+            f"only {format_percent(attributed)} of {case.time_of} time is attributed, and "
+            f"{format_percent(case.thresholds.coverage)} are needed"
+        )
+    if doubts:
+        return f"there is no verdict: {'; '.join(doubts)}"
+    share = format_percent(case.thresholds.min_share)
+    if not any(_lost_enough(case, layer) for layer in case.layers):
+        return f"no layer whose work is known lost {share} of latency"
+    return (
+        f"no layer whose work is known is slower than kernels of its class are on this device by {share} of latency: "
+        "there is nothing to win back"
+    )
 
 
 def _view(case: Case, ops: Mapping[str, Op], runs: Mapping[str, int], backend: str) -> _View:
@@ -528,6 +550,13 @@ def _padding(case: Case, layer: LayerResult, reach: Reached) -> Iterator[LadderS
     step = max(aligned(product_dtype(layer)), 1)
     misfits = product.misfits(step)
     if not misfits:
+        return
+    if alone := unquantised(product, product_dtype(layer)):
+        yield LadderStep(
+            what=alone,
+            command="trtprof run UNQUANTISED.onnx -o reports/b",
+            basis="measured of another network, on another GPU: 202 us in 8 bits, 112 us in fp16",
+        )
         return
     kernel = main_kernel(case, layer)
     gain = None

@@ -332,26 +332,6 @@ def beside_roof(case: Case, layer: LayerResult) -> str:
     return f"{format_ns(measured)} where {format_ns(attainable)} are attainable ({share})"
 
 
-def thin_remedy(weights: bool) -> str:
-    """The ladder for a product that is a vector's or nearly one.
-
-    Args:
-        weights: Whether an operand is constant, so that it can be stored transposed.
-    """
-    transpose = "; transpose the weight once, so that what is summed over lies innermost" if weights else ""
-    return (
-        "fold the batch into M or N, so that one GEMM does it; write it as Mul + ReduceSum, which is fused into one "
-        f"pass over the data{transpose}; then a hand-written kernel"
-    )
-
-
-def more_kernels(case: Case) -> str:
-    """How to have more kernels tried for a product."""
-    if case.tensorrt:
-        return "a higher --builderOptimizationLevel and more workspace, so that more tactics are tried"
-    return "TensorRT (--backend tensorrt), which times many kernels and takes the fastest"
-
-
 def has_weights(case: Case, layer: LayerResult) -> bool:
     """Whether an operand of the layer's product is constant."""
     engine = case.engine.get(layer.name)

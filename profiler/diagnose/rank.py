@@ -63,7 +63,16 @@ def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, 
             claimed.update(layers)
             outside -= other
             findings.append(_finding(found, claim, case, lost, tuple(layers)))
-    return tuple(sorted(findings, key=lambda f: (f.kind != "trust", -f.lost_ns, f.code, f.where)))
+    return tuple(sorted(findings, key=_rank))
+
+
+_SEVERITIES = ("critical", "warning", "info")
+
+
+def _rank(finding: Finding) -> tuple[int, int, str, str]:
+    """Key for a sort: doubts first, since they say whether the rest can be believed, the gravest at the top."""
+    doubt = _SEVERITIES.index(finding.severity) if finding.kind == "trust" else len(_SEVERITIES)
+    return doubt, -finding.lost_ns, finding.code, finding.where
 
 
 def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str, ...]) -> Finding:
@@ -80,29 +89,45 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
         title=found.title,
         severity=_severity(claim, case, lost),
         where=claim.where,
-        evidence=claim.evidence,
+        evidence=claim.evidence + (_scaled(case) if claim.kind != "trust" and claim.layers else ""),
         lost_ns=lost,
         confidence=round(confidence, 2),
         try_=claim.remedy,
         kind=claim.kind,
         layers=layers,
+        brief=claim.brief,
     )
+
+
+def _scaled(case: Case) -> str:
+    """To be said behind the evidence of a claim to layers that the profile says take longer than the latency."""
+    kernels, room = case.kernels_ns, case.room_ns
+    if kernels <= room:
+        return ""
+    share = format_percent(kernels / room) if room > 0 else "all"
+    return f"; {case.time_of}s as profiled take {share} of what the latency leaves them: the loss is scaled to that"
 
 
 def _severity(claim: Claim, case: Case, lost: int) -> Literal["info", "warning", "critical"]:
     if claim.kind == "trust":
-        return "warning"
+        return "critical" if claim.beyond else "warning"
     share = case.share(lost)
     if share >= case.thresholds.critical_share:
         return "critical"
     return "warning" if share >= case.thresholds.warning_share else "info"
 
 
-def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
-    """One sentence: how far from the roof, and the first cause. Withheld when coverage is too low.
+def withheld(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The doubts beyond the limits at which there is no verdict."""
+    return tuple(finding for finding in findings if finding.kind == "trust" and finding.severity == "critical")
 
-    What is lacking is said behind it.
+
+def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
+    """One sentence: how far from the roof, and the first cause; what is lacking is said behind it.
+
+    Withheld where coverage is too low or another doubt is beyond its limit: then it says how to measure again.
     """
+    findings = tuple(findings)
     unsure = f"; less sure for: {', '.join(case.lacking)}" if case.lacking else ""
     attributed = case.coverage.exact + case.coverage.inferred
     if attributed < case.thresholds.coverage:
@@ -113,11 +138,21 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     measured = case.latency.median_ns
     if not measured:
         return "no verdict: no latency was measured"
-    if case.gpu and not attainable_ns:
-        return f"no verdict: the work of no layer is known{unsure}"
+    if not attainable_ns and any(layer.role in ("compute", "control") for layer in case.layers):
+        why = f": {case.would_price}" if case.would_price else ""
+        return f"no verdict: nothing is priced, the work of no layer is known{why}{unsure}"
+    if beyond := withheld(findings):
+        how = beyond[0].try_.removeprefix("run again ")
+        return f"no verdict: {'; '.join(one.brief for one in beyond)}; measure again: {how}{unsure}"
+    unpriced = case.share(case.row(UNPRICED))
+    if unpriced >= case.thresholds.unpriced:
+        why = f": {case.would_price}" if case.would_price else ""
+        return (
+            f"no verdict: {format_percent(unpriced)} of latency has no price, and under "
+            f"{format_percent(case.thresholds.unpriced)} may have none{why}{unsure}"
+        )
     roof = f"the datasheet of {case.ceilings.device} allows" if case.from_datasheet else "this device attains"
     head = f"{format_percent(attainable_ns / measured)} of what {roof}"
-    unpriced = case.share(case.row(UNPRICED))
     if unpriced >= case.thresholds.min_share:
         head = f"at least {head} ({format_percent(unpriced)} of latency has no price)"
     if not case.end_to_end:

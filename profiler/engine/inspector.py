@@ -9,21 +9,23 @@ Profiles and times are read by `profile_files`. Nothing here needs TensorRT.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from profiler.base.errors import UsageError
+from profiler.base.plan_words import MYELIN_KIND
 from profiler.base.records import EnginePlan, Plan
 from profiler.base.text_file import read_text_file
 from profiler.engine._decode_json import decode_json
 from profiler.engine._plan_layers import make_plan
+from profiler.engine._plan_names import layer_served, myelin_graph
 from profiler.engine._plan_text import Text, read_text
 from profiler.engine.profile_files import join_profile, read_profile, read_times
 
-__all__ = ["join_profile", "parse_layer_info", "read_layer_info", "read_profile", "read_times"]
+__all__ = ["join_profile", "parse_layer_info", "plan_of_names", "read_layer_info", "read_profile", "read_times"]
 
 REBUILD = (
     "build the engine again with --profilingVerbosity=detailed (in Python:"
@@ -41,13 +43,14 @@ _DOCUMENT = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\[\]{\"])")
 _OBJECT_START = re.compile(r"^[ \t]*(?=\{\s*\"|\[\s*\{)", re.MULTILINE)
 
 
-def read_layer_info(path: Path) -> Plan:
+def read_layer_info(path: Path, *, names: bool = False) -> Plan:
     """Read the layers of a TensorRT engine from a file; what kind of file it is shows in its content.
 
     Args:
         path: JSON or text of the engine inspector of TensorRT 8.2 to 11 or TensorRT-RTX, a log of ``trtexec`` or
             of a build that holds such text, or a document of ``trtprof build``. Of several plans in one log the
             last is taken, and a note says so.
+        names: The names of layers alone are enough: `Plan.names_only` is then True of what has no more.
 
     Returns:
         The plan, at least one layer long. Bytes and names are as far as the file tells, and its notes say
@@ -55,18 +58,52 @@ def read_layer_info(path: Path) -> Plan:
 
     Raises:
         MissingError: The file does not exist or cannot be read.
-        UsageError: It holds no layers, or only their names; or it is something else: an engine, a profile,
-            JSON cut short.
+        UsageError: It holds no layers, or only their names where these are not enough; or it is something else: an
+            engine, a profile, JSON cut short.
     """
-    return parse_layer_info(read_text_file(path, what="layer information", fix=_EXPORT), path)
+    plan = _parsed(read_text_file(path, what="layer information", fix=_EXPORT), path)
+    return plan if names else _detailed(plan, path)
 
 
 def parse_layer_info(text: str, path: Path) -> Plan:
-    """The same of a text at hand, which the messages call ``path``.
+    """The same of a text at hand, which the messages call ``path``; names alone are not enough.
 
     Raises:
         UsageError: See `read_layer_info`.
     """
+    return _detailed(_parsed(text, path), path)
+
+
+def plan_of_names(layers: Iterable[tuple[str, str]], found_in: str, notes: Iterable[str] = ()) -> Plan:
+    """A plan of layers of which no more than the names is known.
+
+    Args:
+        layers: Name and kind of each, in execution order: the name tells its ONNX nodes, the kind is empty where it is
+            not known.
+        found_in: What they were found in, in words.
+        notes: What there is to say already.
+    """
+    raw = [{"Name": name, "LayerType": kind or _kind(name)} for name, kind in layers]
+    plan = make_plan(raw, (), found_in=found_in, era="TensorRT of an unknown version", notes=notes)
+    return msgspec.structs.replace(plan, names_only=True)
+
+
+def _kind(name: str) -> str:
+    """What the name of a layer tells of its kind."""
+    return "Reformat" if layer_served(name) else MYELIN_KIND if myelin_graph(name) is not None else ""
+
+
+def _detailed(plan: Plan, path: Path) -> Plan:
+    if plan.names_only:
+        raise UsageError(
+            f"{path} holds only the names of its {len(plan.layers)} layers",
+            why="the engine was built without detailed profiling verbosity: no types, tensors or formats are in it",
+            fix=f"give the ONNX model too (--onnx), which tells the work by the names; or {REBUILD}",
+        )
+    return plan
+
+
+def _parsed(text: str, path: Path) -> Plan:
     if _DOCUMENT.match(text):
         try:
             return _from_json(path, text)
@@ -198,7 +235,7 @@ def _plan(
     detailed = [one for one in layers if isinstance(one, Mapping) and ("LayerType" in one or "Outputs" in one)]
     if not detailed:
         if all(isinstance(one, str) or (isinstance(one, Mapping) and set(one) == {"Name"}) for one in layers):
-            raise _names_only(path, len(layers))
+            return plan_of_names(((_name(one), "") for one in layers), f"{found_in}: names of layers alone", notes)
         raise UsageError(
             f"{path} is no layer information", why="none of the entries of its list is a layer", fix=_EXPORT
         )
@@ -207,12 +244,8 @@ def _plan(
     return make_plan(detailed, bindings, found_in=found_in, era=era, notes=notes)
 
 
-def _names_only(path: Path, count: int) -> UsageError:
-    return UsageError(
-        f"{path} holds only the names of its {count} layers",
-        why="the engine was built without detailed profiling verbosity: no types, tensors or formats are kept in it",
-        fix=REBUILD,
-    )
+def _name(entry: Any) -> str:
+    return str(entry if isinstance(entry, str) else entry["Name"])
 
 
 def _from_text(path: Path, found: Text) -> Plan:
@@ -231,7 +264,7 @@ def _from_text(path: Path, found: Text) -> Plan:
             era=era or "TensorRT of an unknown version",
             notes=[f"no attributes or weights of the layers, and all that Myelin compiles is one layer: {REBUILD}"],
         )
-    names = max((len(section.names) for section in found.sections), default=0)
+    names = max((section.names for section in found.sections), key=len, default=[])
     if names:
-        raise _names_only(path, names)
+        return plan_of_names(((name, "") for name in names), "a log: names of layers alone")
     return _plan(path, [], [], found_in="")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.base.errors import UsageError
-from profiler.base.records import InferenceTimes, LayerTime, LayerTimes, Plan
+from profiler.base.records import InferenceTimes, Latency, LayerTime, LayerTimes, Plan
 from profiler.base.text_file import read_text_file
 from profiler.engine._decode_json import decode_json
 
@@ -168,8 +168,20 @@ def _number(value: Any, where: str, what: str) -> float:
     return number
 
 
+_SUMMARY = {
+    "latency_ns": "Latency",
+    "compute_ns": "GPU Compute Time",
+    "h2d_ns": "H2D Latency",
+    "d2h_ns": "D2H Latency",
+    "enqueue_ns": "Enqueue Time",
+}
+
+
 def read_times(path: Path) -> InferenceTimes:
-    """Read the times of every inference that ``trtexec --exportTimes`` wrote.
+    """Read the times of every inference that ``trtexec --exportTimes`` wrote, or trtexec's own summary of them.
+
+    trt-engine-explorer keeps that summary, which trtexec prints, as ``performance_summary`` of
+    ``*.profile.metadata.json``.
 
     Raises:
         MissingError: The file does not exist or cannot be read.
@@ -177,6 +189,8 @@ def read_times(path: Path) -> InferenceTimes:
     """
     text = read_text_file(path, what="times of inferences", fix=_EXPORT_TIMES)
     document, _ = decode_json(path, text, 0)
+    if isinstance(document, Mapping) and isinstance(summary := document.get("performance_summary"), Mapping):
+        return _summarised(path, summary)
     if not isinstance(document, list) or not document or not all(_is_inference(one) for one in document):
         raise UsageError(
             f"{path} holds no times of inferences",
@@ -190,7 +204,50 @@ def read_times(path: Path) -> InferenceTimes:
             columns[name].append(_milliseconds(one.get(key, 0), where, key) or 0)
         enqueue = _float(one.get("endEnqMs", 0)) - _float(one.get("startEnqMs", 0))
         columns["enqueue_ns"].append(_milliseconds(enqueue, where, "endEnqMs - startEnqMs") or 0)
-    return InferenceTimes(**{name: tuple(values) for name, values in columns.items()})
+    return _times(columns)
+
+
+def _summarised(path: Path, summary: Mapping[str, Any]) -> InferenceTimes:
+    """The times of a summary, each of which lists min, max, mean, median and the percentiles asked for, in ms.
+
+    Before TensorRT 8.6 that is the 99th alone, since then the 90th, 95th and 99th: the last in both.
+    """
+    known = {}
+    for name, key in _SUMMARY.items():
+        values = summary.get(key)
+        if not isinstance(values, list) or len(values) < 5:
+            if name != "latency_ns":
+                known[name] = [0] * 5
+                continue
+            raise UsageError(
+                f"{path} holds no summary of the latency",
+                why="its performance_summary has no Latency with min, max, mean, median and percentiles",
+                fix=_EXPORT_TIMES,
+            )
+        known[name] = [_milliseconds(value, f"{path}, {key}", "a time") or 0 for value in values]
+    least, most, mean, median = known["latency_ns"][:4]
+    number = _float(summary.get("Throughput", 0)) * _float(summary.get("Total Host Walltime", 0))
+    latency = Latency(
+        median_ns=median,
+        p99_ns=known["latency_ns"][-1],
+        cv=0.0,
+        n=max(round(number), 1) if math.isfinite(number) else 1,
+        mean_ns=mean,
+        min_ns=least,
+        max_ns=most,
+    )
+    return _times({name: values[3:4] for name, values in known.items()}, latency)
+
+
+def _times(columns: Mapping[str, Sequence[int]], summary: Latency | None = None) -> InferenceTimes:
+    return InferenceTimes(
+        latency_ns=tuple(columns["latency_ns"]),
+        compute_ns=tuple(columns["compute_ns"]),
+        enqueue_ns=tuple(columns["enqueue_ns"]),
+        h2d_ns=tuple(columns["h2d_ns"]),
+        d2h_ns=tuple(columns["d2h_ns"]),
+        summary=summary,
+    )
 
 
 def _is_inference(value: Any) -> bool:

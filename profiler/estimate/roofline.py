@@ -10,7 +10,9 @@ added up, so that it stays a lower bound.
 
 ``ideal`` is that with the best ceilings of the device and the best that any cache can do: of the
 bytes of a layer as many as the last-level cache holds may be found there, the rest must cross to
-DRAM whatever came before. ``attainable`` has the ceilings measured as the run was made and the bytes
+DRAM whatever came before. It is sound, that is no correct kernel is faster: what data may spare of
+the work (`Work.unsure`) is not in it. Products that a fast algorithm does without (`Work.fast_flops`)
+are in neither bound. ``attainable`` has the ceilings measured as the run was made and the bytes
 that the cache model finds, and is never below the time of an empty kernel.
 """
 
@@ -22,7 +24,9 @@ from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import cast
 
-from profiler.base.records import Bound, Ceilings, Estimate, Layer, Roof, Tensor, Work
+import msgspec
+
+from profiler.base.records import Bound, Ceilings, Estimate, Layer, Roof, Tensor, Unsure, Work
 from profiler.estimate.cache import Access, Traffic, never_read, steady_state_traffic
 
 _WIDER: dict[str, str] = {
@@ -34,11 +38,17 @@ _WIDER: dict[str, str] = {
 """The type that holds all values of another one: a device without a unit for that one can compute in this."""
 
 
-def peak_flops(peaks: Mapping[str, float], dtype: str) -> float:
-    """Peak FLOP/s for a dtype; one without a peak of its own has that of the next wider type, in the end fp32's."""
+def peak_flops(peaks: Mapping[str, float], dtype: str, slower: Mapping[str, float] | None = None) -> float:
+    """Peak FLOP/s for a dtype; one without a peak of its own has that of the next wider type, in the end fp32's.
+
+    Args:
+        peaks: By dtype.
+        dtype: What is computed with.
+        slower: Peaks that hold instead where there are such, as `Roof.fp32_accumulate_flops_per_s`.
+    """
     while dtype != "fp32" and not peaks.get(dtype):
         dtype = _WIDER.get(dtype, "fp32")
-    return peaks[dtype]
+    return (slower or {}).get(dtype) or peaks[dtype]
 
 
 def special_rate(roof: Roof, function: str) -> float:
@@ -77,7 +87,8 @@ def dram_rate(roof: Roof, work: Work) -> float:
 def unit_terms(work: Work, roof: Roof) -> dict[str, Fraction]:
     """Exact times in ns that the units of the device are busy with the work: ``tensor``, ``vector``, ``sfu``.
 
-    Where no special function has a ceiling, their FLOP are the vector unit's.
+    Where no special function has a ceiling, their FLOP are the vector unit's. Products are those that the fastest
+    algorithm does, and are added up in what the work says, else in what is fastest.
     """
     vector = work.vector_flops + (0 if roof.special_per_s else work.special_flops)
     special = sum(
@@ -85,7 +96,14 @@ def unit_terms(work: Work, roof: Roof) -> dict[str, Fraction]:
         start=Fraction(0),
     )
     return {
-        "tensor": _ns(work.tensor_flops, peak_flops(roof.tensor_flops_per_s, work.dtype)),
+        "tensor": _ns(
+            work.fewest_tensor_flops,
+            peak_flops(
+                roof.tensor_flops_per_s,
+                work.dtype,
+                roof.fp32_accumulate_flops_per_s if work.accumulator == "fp32" else None,
+            ),
+        ),
         "vector": _ns(vector, peak_flops(roof.vector_flops_per_s, work.dtype)),
         "sfu": special,
     }
@@ -162,10 +180,11 @@ def estimate(work: Work, traffic: Traffic, ceilings: Ceilings, *, out_of_place: 
     cache_bytes = min(work.bytes * traffic.cache_bytes // touched if touched else 0, capacity)
     dram_bytes = work.bytes - cache_bytes
     fastest = max(best.dram_bytes_per_s, best.cache_bytes_per_s)
+    needed = work.bytes - work.unsure.bytes
     ideal = max(
-        *unit_terms(work, best).values(),
-        _ns(work.bytes, fastest),
-        _ns(max(work.bytes - capacity, 0), best.dram_bytes_per_s),
+        *unit_terms(certain(work), best).values(),
+        _ns(needed, fastest),
+        _ns(max(needed - capacity, 0), best.dram_bytes_per_s),
     )
     # Of equal terms the first is the bound.
     terms = {
@@ -185,6 +204,20 @@ def estimate(work: Work, traffic: Traffic, ceilings: Ceilings, *, out_of_place: 
         terms={name: math.ceil(time) for name, time in terms.items()},
         dram_bytes=dram_bytes,
         cache_bytes=cache_bytes,
+    )
+
+
+def certain(work: Work) -> Work:
+    """The work less the arithmetic that data may spare."""
+    unsure = work.unsure
+    if unsure == Unsure():
+        return work
+    return msgspec.structs.replace(
+        work,
+        tensor_flops=work.tensor_flops - unsure.tensor_flops,
+        vector_flops=work.vector_flops - unsure.vector_flops,
+        special={name: count - unsure.special.get(name, 0) for name, count in work.special.items()},
+        fast_flops=max(work.fast_flops - unsure.tensor_flops, 0),
     )
 
 

@@ -6,6 +6,8 @@ Without a profile nothing was measured, and the result is a prediction of the en
 from __future__ import annotations
 
 import bisect
+import contextlib
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -14,15 +16,30 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from profiler.analysis.evidence import Evidence, Subject
-from profiler.analysis.plan import PricedPlan, backend_of, model_of_plan, price_plan, without_model
+from profiler.analysis.batches import batches_copied, possible_batches
+from profiler.analysis.evidence import Evidence, Lack, Subject
+from profiler.analysis.named import NamedPlan, in_graph_order, named_plan, price_named, without_shapes
+from profiler.analysis.plan import PricedPlan, backend_of, model_of_plan, price_plan, unpriced, without_model
 from profiler.analysis.profile import evidence_of_profile
 from profiler.analysis.run import analyse
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.kernel_counters import Counters
-from profiler.base.records import EngineFacts, GpuSpec, LayerTimes, ModelInfo, Plan, PlanLayer, Prediction, Run, Source
+from profiler.base.records import (
+    Ceilings,
+    EngineFacts,
+    GpuSpec,
+    InputTensor,
+    LayerTimes,
+    ModelInfo,
+    Plan,
+    PlanLayer,
+    Prediction,
+    Run,
+    Source,
+)
+from profiler.base.units import DTYPE_BITS, dtype_bytes, format_names, format_ns
 from profiler.diagnose import JUDGE, Judge
-from profiler.engine.inspector import read_layer_info, read_profile, read_times
+from profiler.engine.inspector import plan_of_names, read_layer_info, read_profile, read_times
 from profiler.flows.predict.layers import predict_plan
 from profiler.flows.predict.on_gpus import Settings, ceilings_of
 from profiler.runtime.gc_paused import gc_paused
@@ -31,11 +48,12 @@ from profiler.source.request import ModelRequest
 if TYPE_CHECKING:
     from profiler.base.trace import GpuTrace, TraceGpu
     from profiler.capture.nsys.stats import KernelSums
+    from profiler.source.load import LoadedModel
 
 ROLES = {
     "layers": "layer information (trtexec --exportLayerInfo, or the verbose log of a build)",
     "profile": "times of layers (--exportProfile, or a log of --dumpProfile)",
-    "times": "times of inferences (--exportTimes)",
+    "times": "times of inferences (--exportTimes, or their summary in a *.profile.metadata.json)",
     "nsys": "a capture of nsys (.nsys-rep, or exported to .sqlite; as a poorer source, a CSV of nsys stats)",
     "onnx": "the ONNX model",
     "ncu": "hardware counters of kernels (.ncu-rep, or a CSV of ncu)",
@@ -48,10 +66,13 @@ _EXPORT = (
     "trtexec --loadEngine=model.plan --exportLayerInfo=layers.json --dumpProfile --separateProfileRun"
     " --exportProfile=profile.json --exportTimes=times.json"
 )
+_SUMMARY = b'"performance_summary"'
+"""Mark of the summary of times that trt-engine-explorer keeps."""
 _SQLITE = b"SQLite format 3\0"
 NCU_SUFFIX = ".ncu-rep"
 NSYS_SUFFIXES = (".nsys-rep", ".qdstrm", ".qdrep")
 _DEVICE = re.compile(rb"Selected Device: ([^\r\n]+)")
+_DEVICE_OF_SUMMARY = re.compile(rb'"Selected Device": "([^"]+)"')
 _SUFFIXES = re.compile(
     r"(?i)(?:[._-](?:json|txt|log|graph|layers?|layer_?info|exportlayerinfo|engine|plan|trt|onnx|inspector))+$"
 )
@@ -85,8 +106,8 @@ def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
 
     Raises:
         MissingError: A file does not exist or cannot be read.
-        UsageError: A file is none of them, two have one role, there is neither layer information nor a capture,
-            or both a profile and a capture.
+        UsageError: A file is none of them, two have one role, nothing tells of layers (layer information, a capture,
+            or a profile beside a model), or there are both a profile and a capture.
     """
     found: dict[str, Path | None] = named._asdict()
     said = named.named().keys()
@@ -96,6 +117,10 @@ def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
         wanted = [role for role in roles if role not in said] or roles
         for role in wanted:
             other = found[role]
+            if other is not None and role == "times" and _is_summary(path) != _is_summary(other):
+                # Samples say more than their summary.
+                found[role] = other if _is_summary(path) else path
+                continue
             if other is not None:
                 raise UsageError(
                     f"{other} and {path} are both {ROLES[role].partition(' (')[0]}",
@@ -115,13 +140,20 @@ def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
             why="counters are held against layers whose time was measured",
             fix=f"give a capture of nsys too, or the profile: {_EXPORT}",
         )
-    if found["layers"] is None and found["nsys"] is None:
+    by_names = found["profile"] is not None and found["onnx"] is not None
+    if found["layers"] is None and found["nsys"] is None and not by_names:
         raise UsageError(
             "there is no layer information among the files" if any(found.values()) else "no file is named",
             why="what the layers of the engine are is needed; times alone do not tell it",
-            fix=f"give the file of {_EXPORT}",
+            fix=f"give the file of {_EXPORT}; beside a profile the ONNX model will do",
         )
     return Files(**found)
+
+
+def _is_summary(path: Path) -> bool:
+    """Whether times of inferences are their summary alone."""
+    with path.open("rb") as file:
+        return _SUMMARY in file.read(_HEAD)
 
 
 def _roles(path: Path) -> list[str]:
@@ -155,7 +187,7 @@ def _roles(path: Path) -> list[str]:
     marks = {
         "layers": (b'"LayerType"', b'"Layers"', b"LayerType: ", b"Engine Layer Information"),
         "profile": (b'"averageMs"', b"=== Profile ("),
-        "times": (b'"latencyMs"',),
+        "times": (b'"latencyMs"', _SUMMARY),
     }
     roles = [role for role, words in marks.items() if any(word in text for word in words)]
     if not roles and is_counters(text.decode("utf-8-sig", errors="replace")):
@@ -237,14 +269,16 @@ def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
     if files.nsys is not None:
         names = {gpu.name for gpu in _described(files.nsys) if gpu.name and device in (None, gpu.device)}
         return (names.pop(), "capture") if len(names) == 1 else ("", "")
-    for role in ("profile", "layers"):
+    for role in ("profile", "layers", "times"):
         path = files.named().get(role)
-        if path is None or path.suffix.lower() == ".json":
+        exported = path is not None and path.suffix.lower() == ".json"
+        if path is None or (exported and role != "times"):
             continue
+        mark, kind = (_DEVICE_OF_SUMMARY, "summary") if exported else (_DEVICE, "log")
         try:
             with path.open("rb") as file:
-                if named := _DEVICE.search(file.read(_HEAD)):
-                    return named[1].decode(errors="replace").strip(), "log"
+                if named := mark.search(file.read(_HEAD)):
+                    return named[1].decode(errors="replace").strip(), kind
         except OSError:
             # Whoever reads the file next says so.
             continue
@@ -306,24 +340,32 @@ def analyze(
         if isinstance(measured, Prediction):
             return measured
         spec = _one(specs)
+        ceilings = ceilings_of(spec, how, how.precision)
+        evidence, engine, _ = _as_far_as_shaped(measured, ceilings)
         subject = Subject(
-            ceilings=ceilings_of(spec, how, how.precision),
+            ceilings=ceilings,
             spec=spec,
-            source=measured.source,
-            model=measured.model,
+            source=engine.source,
+            model=engine.model,
             files={role: path.name for role, path in files.named().items() if role != "ncu"},
             clock_mhz=how.clock_mhz,
             counters=counters,
         )
-        return analyse(measured.evidence, subject, judge)
+        return analyse(evidence, subject, judge)
 
 
 def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: ModelRequest) -> _Measured | Prediction:
     """What a profile of layers tells; without one a prediction of them."""
-    assert files.layers is not None  # noqa: S101 - `sort_files` sees to it
     profile = read_profile(files.profile) if files.profile is not None else None
     times = read_times(files.times) if files.times is not None else None
-    engine = _engine(files, files.layers, None if profile is None else _timed(profile), model)
+    if files.layers is not None:
+        plan, found_in = read_layer_info(files.layers, names=files.onnx is not None), files.layers
+        plan = _one_profile(plan, None if profile is None else _timed(profile))
+    else:
+        assert profile is not None and files.profile is not None  # noqa: S101, PT018 - `sort_files` sees to it
+        plan = plan_of_names(((layer.name, "") for layer in profile.layers), "the profile: names of layers alone")
+        found_in = files.profile
+    engine = _engine(files, plan, found_in, model)
     if profile is None:
         if times is not None:
             raise UsageError(
@@ -332,9 +374,12 @@ def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: Mode
                 fix=f"give the profile too: {_EXPORT}",
             )
         source = engine.source or Source(model=engine.model, nodes=())
+        assert engine.priced is not None  # noqa: S101 - there is layer information
         return predict_plan(engine.priced, source, specs, msgspec.structs.replace(how, level="layers"))
     _one(specs)
-    return _Measured(evidence_of_profile(engine.measured, profile, times), engine.source, engine.model)
+    assert engine.measured is not None  # noqa: S101 - there is layer information
+    evidence = evidence_of_profile(engine.measured, profile, times)
+    return _Measured(evidence._replace(lacking=(*evidence.lacking, *engine.unsure)), engine)
 
 
 _Ran = Callable[[PlanLayer], bool]
@@ -342,31 +387,142 @@ _Ran = Callable[[PlanLayer], bool]
 
 
 class _Engine(NamedTuple):
-    priced: PricedPlan
+    """What the files tell of an engine beside its times.
+
+    Attributes:
+        priced: Its layers; None where nothing tells of them.
+        source: The model; None where it is not at hand.
+        model: What to say of it there.
+        named: The layers where only their names are known.
+        open: What is not known of the model's shapes, of such layers.
+        unsure: What makes their work less sure without kernels.
+    """
+
+    priced: PricedPlan | None
     source: Source | None
     model: ModelInfo
+    named: NamedPlan | None = None
+    open: _Open | None = None
+    unsure: tuple[Lack, ...] = ()
 
     @property
-    def measured(self) -> PricedPlan:
+    def measured(self) -> PricedPlan | None:
         """The plan as times are led to it: without the model nobody checked its nodes."""
-        return self.priced if self.source is not None else without_model(self.priced)
+        return self.priced if self.priced is None or self.source is not None else without_model(self.priced)
+
+
+class _Open(NamedTuple):
+    """A model with dimensions that nobody gave.
+
+    Attributes:
+        at: The model at a batch.
+        assumed: What was assumed of them, in sentences.
+        batch: Whether the batch alone is open.
+    """
+
+    at: Callable[[int], Source]
+    assumed: tuple[str, ...]
+    batch: bool
 
 
 class _Measured(NamedTuple):
+    """What was measured of an engine, and the sizes of copies to the GPU that came again and again."""
+
     evidence: Evidence
-    source: Source | None
-    model: ModelInfo
+    engine: _Engine
+    copied: frozenset[int] = frozenset()
 
 
-def _engine(files: Files, layers: Path, ran: _Ran | None, model: ModelRequest) -> _Engine:
+def _engine(files: Files, plan: Plan | None, found_in: Path, model: ModelRequest) -> _Engine:
     """The plan with its work, and the model as far as it is at hand."""
-    plan = _one_profile(read_layer_info(layers), ran)
-    source = _source(files.onnx, model, plan)
+    name = _SUFFIXES.sub("", found_in.name) or found_in.stem if files.layers else found_in.name.partition(".")[0]
+    info = model_of_plan(plan.bindings if plan is not None else (), name, str(found_in))
+    loaded = _loaded(files.onnx, model)
+    if plan is None:
+        return _Engine(None, None, info)
+    if loaded is None:
+        return _Engine(price_plan(plan, None, EngineFacts(backend=backend_of(EngineFacts(era=plan.era)))), None, info)
+    if plan.names_only:
+        request = msgspec.structs.replace(model, model=str(files.onnx))
+        source = request.bound(loaded)
+        named = named_plan(plan, source, str(found_in))
+        priced, unsure = price_named(named)
+        return _Engine(priced, source, info, named, _open(loaded, request), unsure)
+    if not model.shapes and model.batch is None:
+        model = model.at(_shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input]))
+    source = msgspec.structs.replace(model, model=str(files.onnx)).bound(loaded)
     priced = price_plan(plan, source, EngineFacts(backend=backend_of(EngineFacts(era=plan.era))))
-    if source is not None:
-        _check_model(priced, source, files)
-    name = _SUFFIXES.sub("", layers.name) or layers.stem
-    return _Engine(priced, source, model_of_plan(plan.bindings, name, str(layers)))
+    _check_model(priced, source, files)
+    return _Engine(priced, source, info)
+
+
+def _open(loaded: LoadedModel, model: ModelRequest) -> _Open | None:
+    """Which dimensions of the model nobody gave; None where each has a number."""
+    from profiler.source.load import graph_inputs
+    from profiler.source.shapes import bind_shapes
+
+    inputs = graph_inputs(loaded.proto)
+    assumed = tuple(bind_shapes(inputs, model.shapes, model.batch, feed=False).assumptions)
+    if not assumed:
+        return None
+
+    def at(batch: int) -> Source:
+        return msgspec.structs.replace(model, batch=batch).bound(loaded)
+
+    alone = False
+    if model.batch is None:
+        with contextlib.suppress(UsageError):  # no dimension of it is a batch
+            alone = not bind_shapes(inputs, model.shapes, 1, feed=False).assumptions
+    return _Open(at, assumed, alone)
+
+
+def _as_far_as_shaped(measured: _Measured, ceilings: Ceilings) -> _Measured:
+    """What was measured, without prices where the shapes that ran are not known."""
+    evidence, engine, copied = measured
+    named, open_ = engine.named, engine.open
+    if named is None or open_ is None:
+        return measured
+    if not open_.batch:
+        words = "the shapes are not known, --shapes decides"
+        return _without_prices(measured, named, open_, words, f"no layer has a price: {words}")
+    bracket = possible_batches(
+        lambda batch: price_named(named._replace(source=open_.at(batch)), evidence.kernels).plan, evidence, ceilings
+    )
+    ruled_out = ""
+    if bracket.layer:
+        ruled_out = (
+            f"; of {bracket.largest + 1}, {bracket.layer!r} alone would take at least {format_ns(bracket.ideal_ns)} "
+            f"where {format_ns(bracket.measured_ns)} were measured"
+        )
+    if bracket.largest == 1:
+        only = f"the model leaves its batch open, and 1 is the only one possible{ruled_out}"
+        return measured._replace(evidence=evidence._replace(notes=(*evidence.notes, only)))
+    if not bracket.largest:
+        none = "no batch is possible", f"not even a batch of 1 is possible{ruled_out}: another model, or another GPU"
+        return measured._replace(evidence=evidence._replace(lacking=(none, *evidence.lacking)))
+    sizes = [{tensor.name: _nbytes(tensor) for tensor in open_.at(batch).model.inputs} for batch in (1, 2)]
+    fitting = [batch for batch in batches_copied(sizes, copied) if batch <= bracket.largest]
+    hint = (
+        f" (copies to the GPU are as large as the inputs of {format_names([str(batch) for batch in fitting])})"
+        if fitting
+        else ""
+    )
+    words = f"the batch is not known, 1 to {bracket.largest} are possible{hint}, --batch decides"
+    return _without_prices(measured, named, open_, words, f"no layer has a price: {words}{ruled_out}")
+
+
+def _nbytes(tensor: InputTensor) -> int:
+    """Bytes of an input as the model has it; 0 where they are not known."""
+    known = tensor.shape is not None and tensor.dtype in DTYPE_BITS
+    return dtype_bytes(tensor.dtype, math.prod(tensor.shape or ())) if known else 0
+
+
+def _without_prices(measured: _Measured, named: NamedPlan, open_: _Open, words: str, sentence: str) -> _Measured:
+    evidence, engine, _ = measured
+    source = without_shapes(named.source, open_.assumed)
+    priced = unpriced(price_named(named._replace(source=source), evidence.kernels).plan, words)
+    lacking = ((words, sentence), *evidence.lacking)
+    return _Measured(evidence._replace(engine=priced, lacking=lacking), engine._replace(source=source))
 
 
 def _captured(
@@ -379,22 +535,22 @@ def _captured(
 ) -> _Measured:
     """What a capture tells."""
     from profiler.analysis.sums import evidence_of_sums
-    from profiler.analysis.trace import evidence_of_trace
+    from profiler.analysis.trace import evidence_of_trace, sizes_copied
     from profiler.capture.nsys.stats import KernelSums
 
     _one(specs)
     capture = _read_capture(nsys)
     times = read_times(files.times) if files.times is not None else None
-    engine = None
+    plan, found_in = None, nsys
     if files.layers is not None:
-        engine = _engine(files, files.layers, _seen(capture), model)
+        read = read_layer_info(files.layers, names=files.onnx is not None)
+        plan, found_in = _one_profile(read, _seen(capture)), files.layers
     elif files.onnx is not None:
-        raise UsageError(
-            f"{files.onnx} is of no use without layer information",
-            why="a capture does not tell which nodes a layer computes",
-            fix=f"give the file of {_EXPORT}",
-        )
-    priced = None if engine is None else engine.measured
+        plan = _plan_of_ranges(capture, nsys, device)
+    engine = _engine(files, plan, found_in, model)
+    if engine.named is not None and isinstance(capture, KernelSums) and files.layers is None:
+        engine = engine._replace(named=in_graph_order(engine.named))
+    known = engine.named or engine.measured
     if isinstance(capture, KernelSums):
         if device is not None:
             raise UsageError(
@@ -402,14 +558,36 @@ def _captured(
                 why=f"{nsys} has sums over all GPUs",
                 fix="leave --device away, or give the capture as .sqlite, or its cuda_gpu_trace",
             )
-        evidence = evidence_of_sums(capture.sums, priced, times, inferences=inferences, notes=capture.notes)
+        evidence = evidence_of_sums(capture.sums, known, times, inferences=inferences, notes=capture.notes)
     elif inferences is not None:
         raise _counted()
     else:
-        evidence = evidence_of_trace(capture, priced, times, device=device)
-    if engine is None:
-        return _Measured(evidence, None, model_of_plan((), nsys.name.partition(".")[0], str(nsys)))
-    return _Measured(evidence, engine.source, engine.model)
+        evidence = evidence_of_trace(capture, known, times, device=device)
+        return _Measured(evidence, engine, sizes_copied(capture))
+    return _Measured(evidence, engine)
+
+
+def _plan_of_ranges(capture: KernelSums | GpuTrace, nsys: Path, device: int | None) -> Plan:
+    """The layers that the NVTX ranges of a capture name.
+
+    Raises:
+        UsageError: There are none.
+    """
+    from profiler.analysis.sums import ranges_of_sums
+    from profiler.analysis.trace import ranges_of_trace
+    from profiler.capture.nsys.stats import KernelSums
+
+    sums = isinstance(capture, KernelSums)
+    found = ranges_of_sums(capture.sums) if isinstance(capture, KernelSums) else ranges_of_trace(capture, device)
+    if not found:
+        raise UsageError(
+            f"{nsys} does not tell which nodes of the model a kernel computes",
+            why="it has no sums by NVTX range" if sums else "no kernel was launched in an NVTX range",
+            fix="give the capture itself, its nvtx_kern_sum, or the file of " + _EXPORT
+            if sums
+            else f"profile with nsys profile -t cuda,nvtx, or give the file of {_EXPORT}",
+        )
+    return plan_of_names(((layer.name, layer.kind) for layer in found), "the NVTX ranges of the capture")
 
 
 def _read_capture(nsys: Path) -> KernelSums | GpuTrace:
@@ -489,22 +667,19 @@ def _seen(found: KernelSums | GpuTrace) -> _Ran:
     return ran
 
 
-def _source(onnx: Path | None, model: ModelRequest, plan: Plan) -> Source | None:
+def _loaded(onnx: Path | None, model: ModelRequest) -> LoadedModel | None:
     if onnx is None:
         for option, value in (("--shapes", model.shapes), ("--batch", model.batch)):
             if value:
                 raise UsageError(
                     f"{option} is of no use without the ONNX model",
-                    why="the plan has the dimensions of its engine",
+                    why="shapes are those of the inputs of a model, and a plan has the dimensions of its engine",
                     fix=f"leave {option} away, or name the model with --onnx",
                 )
         return None
     from profiler.source.load import load_model
 
-    loaded = load_model(onnx)
-    if not model.shapes and model.batch is None:
-        model = model.at(_shapes_of_plan(plan, [info.name for info in loaded.proto.graph.input]))
-    return msgspec.structs.replace(model, model=str(onnx)).bound(loaded)
+    return load_model(onnx)
 
 
 def _shapes_of_plan(plan: Plan, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -501,8 +501,9 @@ class _Pricer:
         busiest = max(unit_terms(work, ceilings.attainable).values())
         ridge = None
         if busiest:
-            # FLOP per second at which this mix of arithmetic keeps the busiest unit at its peak.
-            peak = work.flops * 10**9 / busiest
+            # FLOP per second at which this mix of arithmetic keeps the busiest unit at its peak, with all products.
+            whole = unit_terms(msgspec.structs.replace(work, fast_flops=0), ceilings.attainable)
+            peak = work.flops * 10**9 / max(whole.values())
             ridge = float(peak / Fraction(ceilings.attainable.dram_bytes_per_s))
         return OpSweepTime(
             device=device.slug,
@@ -690,6 +691,8 @@ def _notes(family: Family, points: Sequence[OpSweepPoint], devices: Sequence[OpS
     if family.note:
         yield family.note
     yield from dict.fromkeys(point.work.note for point in points if point.work.note)
+    if any(point.work.fast_flops for point in points):
+        yield "the time leaves out products that a fast algorithm (Winograd) saves: no kernel is faster"
     for device in devices:
         peaks = device.ceilings.attainable.tensor_flops_per_s
         for dtype in dict.fromkeys(point.work.dtype for point in points if point.work.tensor_flops):

@@ -107,18 +107,14 @@ def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest
     return SessionRequest(model=str(file), threads=threads, external_data=beside)
 
 
-_BEATEN = 0.25
-"""Share of the time of all layers that must be faster than kept ceilings allow for these to be measured again."""
-
-
 def _beaten(run: Run) -> bool:
     """Whether ceilings from the cache are disproved by the run: they were measured while the machine was busy.
 
     Ceilings of this very run are not: what is faster than those is for a person to look at (TR901).
     """
-    doubted = {name for finding in run.findings if finding.code == "TR901" for name in (finding.where, *finding.layers)}
-    faster = sum(layer.measured_ns for layer in run.layers if layer.name in doubted)
-    return run.ceilings.cached and faster > _BEATEN * sum(layer.measured_ns for layer in run.layers)
+    from profiler.diagnose.rank import withheld
+
+    return run.ceilings.cached and any(finding.code == "TR901" for finding in withheld(run.findings))
 
 
 def _recalibrated(folder: RunFolder, run: Run, progress: Progress) -> Run:

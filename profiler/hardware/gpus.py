@@ -22,7 +22,7 @@ import msgspec
 
 from profiler.base import plugins, units
 from profiler.base.errors import UsageError
-from profiler.base.records import Ceilings, Figure, GpuSpec, Roof
+from profiler.base.records import Accumulate, Ceilings, Figure, GpuSpec, Roof
 from profiler.hardware import throughput
 
 ENTRY_POINT_GROUP = "trtprof.gpus"
@@ -223,7 +223,7 @@ def ceilings(
     spec: GpuSpec,
     *,
     tf32: bool = True,
-    accumulate: Literal["fp32", "fp16"] = "fp32",
+    accumulate: Accumulate = "auto",
     clock_mhz: float | None = None,
     overrides: Mapping[str, float] | None = None,
 ) -> Ceilings:
@@ -235,7 +235,8 @@ def ceilings(
     Args:
         spec: The datasheet.
         tf32: Whether fp32 may be multiplied as TF32, as TensorRT does unless told otherwise.
-        accumulate: Accumulator of what can be accumulated in fp16 and in fp32.
+        accumulate: Accumulator of what can be accumulated in fp16 and in fp32; ``auto`` leaves it to each work
+            (`Work.accumulator`), and is the faster where that does not tell.
         clock_mhz: Clock to compute at; scales arithmetic, special functions and L2 against the boost
             clock, not DRAM. None is the boost clock.
         overrides: Ceilings to use instead, in FLOP/s by dtype (tensor and vector alike), ``dram`` and
@@ -254,7 +255,7 @@ def ceilings(
     scale = 1.0 if clock_mhz is None else clock_mhz / spec.boost_mhz.value
     changed = _overrides(overrides or {})
     attainable = _replaced(_roof(spec, scale, tf32, accumulate), changed)
-    best = _raised(_roof(spec, scale, tf32, None), attainable, changed)
+    best = _raised(_roof(spec, scale, tf32, "fastest"), attainable, changed)
     return Ceilings(
         device=spec.name,
         source=_in_words(spec, tf32, accumulate, clock_mhz, overrides or {}),
@@ -420,19 +421,24 @@ def _expanded(tensor: dict[str, dict[str, Figure]]) -> dict[str, dict[str, Figur
 # --- to ceilings ----------------------------------------------------------------------------
 
 
-def _roof(spec: GpuSpec, scale: float, tf32: bool, accumulate: str | None) -> Roof:
-    """The roof at ``accumulate``, or at the fastest accumulator where it is None."""
+def _roof(spec: GpuSpec, scale: float, tf32: bool, accumulate: str) -> Roof:
+    """The roof at ``accumulate``, ``fastest`` or ``auto``: the fastest with the slower ones beside it."""
     vector = {dtype: figure.value * scale for dtype, figure in spec.vector_flops_per_s.items()}
     tensor = dict(vector)
+    slower = {}
     for dtype, by in spec.tensor_flops_per_s.items():
-        figure = by.get(accumulate or "") or max(by.values(), key=lambda figure: figure.value)
+        figure = by.get(accumulate) or max(by.values(), key=lambda figure: figure.value)
         tensor[dtype] = max(figure.value * scale, vector.get(dtype, 0.0))
+        wide = by.get("fp32", figure)
+        if accumulate == "auto" and wide.value < figure.value:
+            slower[dtype] = max(wide.value * scale, vector.get(dtype, 0.0))
     if tf32 and "tf32" in tensor:
         tensor["fp32"] = max(tensor["fp32"], tensor["tf32"])
     clock = spec.sms.value * spec.boost_mhz.value * 1e6 * scale
     special = throughput.special_results(spec.compute_capability) if throughput.known(spec.compute_capability) else {}
     return Roof(
         tensor_flops_per_s=tensor,
+        fp32_accumulate_flops_per_s=slower,
         vector_flops_per_s=vector,
         special_per_s={function: rate * clock for function, rate in special.items()},
         dram_bytes_per_s=spec.dram_bytes_per_s.value,
@@ -466,6 +472,10 @@ def _replaced(roof: Roof, changed: dict[str, float]) -> Roof:
     return msgspec.structs.replace(
         roof,
         tensor_flops_per_s=roof.tensor_flops_per_s | dtypes,
+        # A peak that was set by hand holds for any accumulator.
+        fp32_accumulate_flops_per_s={
+            dtype: peak for dtype, peak in roof.fp32_accumulate_flops_per_s.items() if dtype not in dtypes
+        },
         vector_flops_per_s=roof.vector_flops_per_s | vector,
         dram_bytes_per_s=changed.get("dram", roof.dram_bytes_per_s),
         cache_bytes_per_s=changed.get("l2", roof.cache_bytes_per_s),
@@ -494,7 +504,11 @@ def _in_words(
     words = [f"{own}, dense peaks"]
     if clock_mhz is not None:
         words.append(f"at {clock_mhz:g} MHz instead of {spec.boost_mhz.value:g} MHz")
-    words.append(f"accumulation in {accumulate} where there is a choice")
+    words.append(
+        "accumulation as tactic or kernel say, else in what is fastest"
+        if accumulate == "auto"
+        else f"accumulation in {accumulate} where there is a choice"
+    )
     if "tf32" in spec.tensor_flops_per_s:
         words.append("fp32 multiplied as TF32" if tf32 else "fp32 on the CUDA cores")
     for kind in ("weak", "derived"):

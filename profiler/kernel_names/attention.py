@@ -1,10 +1,11 @@
-"""Fused attention: FlashAttention 2 and 3, TensorRT's and cuDNN's, and PyTorch's memory-efficient kernels."""
+"""Fused attention: FlashAttention 2 and 3, FlashInfer, TensorRT's, TensorRT-LLM's, CUTLASS's, cuDNN's and PyTorch's."""
 
 from __future__ import annotations
 
 import re
 
-from profiler.kernel_names.record import FIRST_TENSOR_CORES, SHORT_TYPES, Fields, sm_version
+from profiler.kernel_names.record import FIRST_TENSOR_CORES, HALF, SHORT_TYPES, Fields, sm_version
+from profiler.kernel_names.signatures import leading_types
 from profiler.kernel_names.symbols import Part, Term, dtype, walk
 from profiler.kernel_names.words import Words
 
@@ -16,9 +17,11 @@ _SM90 = re.compile(
 
 
 def parse_words(words: Words) -> Fields | None:
-    """Names of words: ``fmha_v2_...``, ``fmha_cutlassF_...``, ``cudnn_generated_fort_native_sdpa_...``."""
-    if words.all[:3] == ["cudnn", "generated", "fort"] and words.get(4) == "sdpa":
-        return _cudnn(words)
+    """Names of words: ``fmha_v2_...``, ``fmha_cutlassF_...``, ``fmhaSm100fKernel_...``, cuDNN's."""
+    if words.all[:2] == ["cudnn", "generated"] and (at := words.first("sdpa", start=3)) > 0:
+        return _cudnn(words, at)
+    if found := _TRTLLM.fullmatch(words.get(0)):
+        return _trtllm(words, sm_version(found[1]))
     if words.get(0) != "fmha":
         return None
     fields: Fields = {"family": "attention", "op": "attention"}
@@ -67,15 +70,44 @@ def _efficient(words: Words) -> Fields:
     return fields
 
 
-def _cudnn(words: Words) -> Fields:
+_TRTLLM = re.compile(r"fmhaSm(\d{2,3}[af]?)Kernel", re.ASCII)
+_TRTLLM_TYPES = {
+    "Bfloat16": "bf16", "Fp16": "fp16", "Fp32": "fp32", "E4m3": "fp8e4m3fn", "E5m2": "fp8e5m2", "E2m1": "fp4e2m1",
+}  # fmt: skip
+_TRTLLM_OPERANDS = re.compile(
+    r"Q(?:kv)?({0})(?:Kv(?:{0}))?O(?:({0})H\w*)?\w*".format("|".join(_TRTLLM_TYPES)), re.ASCII
+)
+
+
+def _trtllm(words: Words, arch: int | None) -> Fields:
+    """TensorRT-LLM's generated attention: ``fmhaSm100fKernel_QkvE4m3OBfloat16HQk128HV128PersistentContext``.
+
+    The type of Q, K and V (``QE4m3KvE2m1`` where they differ), that of the result, the head's dimensions, the schedule.
+    The generator writes for the tensor cores of Blackwell alone.
+    """
+    fields: Fields = {"family": "attention", "op": "attention"}
+    if arch:
+        fields |= {"arch": arch, "unit": "tensor", "evidence": words.all[0]}
+    if found := _TRTLLM_OPERANDS.fullmatch(words.at(1)):
+        fields["dtype_in"] = _TRTLLM_TYPES[found[1]]
+        if found[2]:
+            fields["dtype_out"] = _TRTLLM_TYPES[found[2]]
+    if words.get(1).endswith("ForGen"):
+        fields["ops"] = ("decode",)
+    return fields
+
+
+def _cudnn(words: Words, at: int) -> Fields:
     """``cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_...``; f16 may be bf16."""
     fields: Fields = {"family": "attention"}
-    if arch := words.sm(5):
+    if arch := words.sm(at + 1):
         fields["arch"] = arch
-    if words.get(6) == "flash" and words.get(7) in ("fprop", "bprop"):
-        fields["op"] = "attention" if words.all[7] == "fprop" else "attention_backward"
-        fields |= {"unit": "tensor", "evidence": f"sdpa_flash_{words.all[7]}"}
-    for index in range(8, len(words)):
+    if words.get(at + 2) == "flash" and words.get(at + 3) in ("fprop", "bprop"):
+        fields["op"] = "attention" if words.all[at + 3] == "fprop" else "attention_backward"
+        fields |= {"unit": "tensor", "evidence": f"sdpa_flash_{words.all[at + 3]}"}
+        if words.first("f16", start=at + 4) > 0:
+            fields["dtype_in"] = HALF
+    for index in range(at + 4, len(words)):
         if tile := words.shape(index, dims=3):
             fields["tile"] = tile
             break
@@ -92,15 +124,76 @@ def parse_term(term: Term, *, complete: bool) -> Fields | None:
         or _is_flash3(term)
     ):
         return _flash(name, parts, complete=complete)
+    if name in _FLASHINFER:
+        return _flashinfer(name, parts)
+    if found := next((match for part in parts if (match := _FMHA.fullmatch(part.name))), None):
+        return _fmha(found, parts)
     if name.startswith("fmha_cutlass") or (name.startswith("fmha_") and complete):
         return parse_words(Words(name, closed=complete))
     if name == "attention_kernel_batched_impl":
-        found = next((part for part in parts if part.name == "AttentionKernel"), None)
+        kernel = next((part for part in parts if part.name == "AttentionKernel"), None)
         fields: Fields = {"family": "attention", "op": "attention"}
-        if found and found.args and (kind := dtype(found.args[0])):
+        if kernel and kernel.args and (kind := dtype(kernel.args[0])):
             fields["dtype_in"] = kind
         return fields
     return None
+
+
+_FLASHINFER = {
+    "BatchPrefillWithPagedKVCacheKernel": "tensor", "BatchPrefillWithRaggedKVCacheKernel": "tensor",
+    "SinglePrefillWithKVCacheKernel": "tensor", "PrefillWithKVCacheKernel": "tensor",
+    "BatchPODWithKVCacheTensorKernel": "tensor", "BatchDecodeWithPagedKVCacheKernel": "simt",
+    "SingleDecodeWithKVCacheKernel": "simt",
+}  # fmt: skip
+"""FlashInfer's: prefill multiplies with mma or wgmma, decode adds up vectors (its ``decode.cuh``).
+
+No other name begins with one of these, so that a cut shows."""
+
+
+def _flashinfer(name: str, parts: list[Part]) -> Fields:
+    """``flashinfer::BatchPrefillWithPagedKVCacheKernel<flashinfer::KernelTraits<..., bf16, bf16, bf16, float, int>>``.
+
+    The traits name Q, K and V, the result and the sum in a row.
+    """
+    unit = _FLASHINFER[name]
+    fields: Fields = {"family": "attention", "op": "attention", "unit": unit, "evidence": name}
+    if unit == "simt":
+        fields["ops"] = ("decode",)
+    for part in parts:
+        if part.name == "KernelTraits" and part.args:
+            start = next((at for at, arg in enumerate(part.args) if dtype(arg)), len(part.args))
+            kinds = leading_types(part.args, start)
+            if len(kinds) >= 4:
+                fields |= {"dtype_in": kinds[0], "dtype_out": kinds[2], "dtype_acc": kinds[3]}
+            break
+    return fields
+
+
+_FMHA = re.compile(r"Sm(\d{2,3})Fmha(Fwd|Bwd|Gen)\w*", re.ASCII)
+
+
+def _fmha(found: re.Match[str], parts: list[Part]) -> Fields:
+    """CUTLASS's attention: ``device_kernel<cutlass::fmha::kernel::Sm100FmhaFwdKernelTmaWarpspecialized<...> >``."""
+    fields: Fields = {"family": "attention", "unit": "tensor", "evidence": found[0]}
+    fields["op"] = "attention_backward" if found[2] == "Bwd" else "attention"
+    if arch := sm_version(found[1]):
+        fields["arch"] = arch
+    return fields | _collectives(parts)
+
+
+def _collectives(parts: list[Part]) -> Fields:
+    """Operand and sum follow each other in the main loop's arguments; the result is the epilogue's first type."""
+    fields: Fields = {}
+    for part in parts:
+        args = part.args or ()
+        start = next((at for at, arg in enumerate(args) if dtype(arg)), len(args))
+        kinds = leading_types(args, start)
+        if "Mainloop" in part.name and len(kinds) > 1:
+            fields.setdefault("dtype_in", kinds[0])
+            fields.setdefault("dtype_acc", kinds[1])
+        elif "Epilogue" in part.name and kinds:
+            fields.setdefault("dtype_out", kinds[0])
+    return fields
 
 
 def _is_flash3(term: Term) -> bool:
@@ -123,6 +216,11 @@ def _flash(name: str, parts: list[Part], *, complete: bool) -> Fields:
     else:
         fields["op"] = "attention"
     fields |= {"unit": "tensor", "evidence": "FlashAttention"}
+    if name != "device_kernel":
+        # FlashAttention 2 begins with Ampere's copies and instructions; the third version has its own kernels.
+        fields["arch"] = _AMPERE
+        if "splitkv" in name:
+            fields["split_k"] = True
     for part in parts:
         found = _SM90.fullmatch(part.name)
         if found and (arch := sm_version(found[1] or found[2])):
@@ -139,4 +237,4 @@ def _flash(name: str, parts: list[Part], *, complete: bool) -> Fields:
                 fields["dtype_in"] = kinds[0]
                 fields["dtype_acc"] = "fp32"
             break
-    return fields
+    return fields | (_collectives(parts) if name == "device_kernel" else {})

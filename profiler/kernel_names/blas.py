@@ -22,15 +22,16 @@ from profiler.kernel_names.record import (
 from profiler.kernel_names.words import LAYOUTS, Words
 
 _ENDS = {
-    "gemm": "gemm", "spgemm": "gemm", "cudnn": "conv", "fprop": "conv", "fprop2d": "conv", "fprop3d": "conv",
-    "dgrad": "dgrad", "wgrad": "wgrad", "deconv": "deconv", "syrk": "syrk", "herk": "syrk", "symm": "gemm",
-    "hemm": "gemm", "trmm": "trmm", "rank2k": "syrk", "rankk": "syrk",
+    "gemm": "gemm", "spgemm": "gemm", "bsspgemm": "gemm", "cudnn": "conv", "fprop": "conv", "fprop2d": "conv",
+    "fprop3d": "conv", "dgrad": "dgrad", "wgrad": "wgrad", "deconv": "deconv", "syrk": "syrk", "herk": "syrk",
+    "symm": "gemm", "hemm": "gemm", "trmm": "trmm", "rank2k": "syrk", "rankk": "syrk",
 }  # fmt: skip
 _CORE = re.compile(
     r"(?P<letter>g?[shdicz])?(?P<shape>\d+(?:x\d+x\d+)?)?(?P<math>tf32|bf16|f16|s8)?"
-    r"(?P<end>gemm|spgemm|cudnn|fprop(?:[23]d)?|dgrad|wgrad|deconv|syrk|herk|symm|hemm|trmm)",
+    r"(?P<end>gemm|spgemm|bsspgemm|cudnn|fprop(?:[23]d)?|dgrad|wgrad|deconv|syrk|herk|symm|hemm|trmm)",
     re.ASCII,
 )
+_SCALED = re.compile(r"ue(?:4m3|8m0)x(\w+)", re.ASCII)
 _DEPTH = re.compile(r"(\d{1,4})x(\d{1,3})", re.ASCII)
 _PREFIXES = frozenset(("trt", "cudnn", "infer", "train", "cnn", "ops", "adv", "", "5x", "cublas"))
 _IMAGE = ("nhwc", "nchw", "ndhwc", "ncdhw")
@@ -41,7 +42,9 @@ def _core(word: str) -> re.Match[str] | None:
     """A word that is a core: of a letter, an instruction or both, and the routine."""
     found = _CORE.fullmatch(word)
     return (
-        found if found and (found["letter"] or found["shape"] or found["end"] in ("gemm", "fprop", "spgemm")) else None
+        found
+        if found and (found["letter"] or found["shape"] or found["end"] in ("gemm", "fprop", "spgemm", "bsspgemm"))
+        else None
     )
 
 
@@ -212,7 +215,11 @@ def _cutlass_end(words: Words, start: int) -> Fields:
 
 
 def _cutlass3(words: Words) -> Fields:
-    """``cutlass3x_sm90_tensorop_gemm_f16_f16_f32_void_f16_128x128x64_2x1x1_0_ntn_align8_...``: A, B, sum, C, D."""
+    """``cutlass3x_sm90_tensorop_gemm_f16_f16_f32_void_f16_128x128x64_2x1x1_0_ntn_align8_...``: A, B, sum, C, D.
+
+    Block-scaled operands are written scale x data: ``gemm_block_scaled_ue4m3xf4_ue4m3xf4_f32_f16_f16_256x192x256_0``;
+    the cluster is left out where the launch gives it.
+    """
     fields: Fields = {"family": "cutlass"}
     if arch := words.sm(1):
         fields["arch"] = arch
@@ -227,24 +234,35 @@ def _cutlass3(words: Words) -> Fields:
     fields["op"] = _ENDS[core["end"]]
     if core["shape"] and (mma := _mma(core["shape"])):
         fields["mma"] = mma
-    at += 2
+    at += 4 if words.get(at + 2) == "block" and words.get(at + 3) == "scaled" else 2
     types: list[str | None] = []
-    while words.get(at) == "void" or words.dtype(at):
-        types.append(words.dtype(at))
+    while words.get(at) == "void" or _operand(words, at):
+        types.append(_operand(words, at))
         at += 1
     tile = words.shape(at, dims=3)
+    if types and _SCALED.fullmatch(words.get(at - len(types))):
+        # No other product has scales; which operand is the first does not wait for the rest of the name.
+        fields["dtype_in"] = types[0]
     if tile is None or len(types) != 5:
         return fields
     fields |= {"dtype_in": types[0], "dtype_acc": types[2], "dtype_out": types[4], "tile": tile}
     if cluster := words.shape(at + 1, dims=3):
         fields["cluster"] = cluster
+        at += 1
+    if (stages := words.number(at + 1)) is not None:
         # 0 leaves the depth to the compiler.
-        fields["stages"] = words.number(at + 2) or None
-        if words.whole(at + 3) and set(words.all[at + 3]) <= {"n", "t"}:
-            fields["layout"] = words.all[at + 3]
+        fields["stages"] = stages or None
+        if words.whole(at + 2) and set(words.all[at + 2]) <= {"n", "t"}:
+            fields["layout"] = words.all[at + 2]
     if types[0] == "fp32" and fields.get("unit") == "tensor":
         fields["dtype_math"] = "tf32"
-    return fields | {k: v for k, v in _cutlass_end(words, at + 4).items() if k != "layout"}
+    return fields | {k: v for k, v in _cutlass_end(words, at + 3).items() if k != "layout"}
+
+
+def _operand(words: Words, index: int) -> str | None:
+    """The dtype of a word; of ``ue4m3xf4`` that of the data, whose scales stand before."""
+    scaled = _SCALED.fullmatch(words.get(index))
+    return DTYPES.get(scaled[1]) if scaled else words.dtype(index)
 
 
 _JET = {"t": "bf16", "h": "fp16", "s": "fp32", "d": "fp64", "q": "fp8e4m3fn", "o": "fp4e2m1"}
@@ -256,7 +274,7 @@ def parse_nvjet(words: Words) -> Fields | None:
 
     Three letters are operands, sum and result; five are A, B, C, sum and result (``qqtst``: two of FP8 E4M3 to bf16).
     Then come tile, depth of the tile in K with the stages, and the cluster; the last word is the transposition of A and
-    B and the order of the result.
+    B and the order of the result. The family begins with Hopper: without an architecture it is at least that.
     """
     if words.get(0) != "nvjet":
         return None
@@ -269,6 +287,7 @@ def parse_nvjet(words: Words) -> Fields | None:
     types = [_JET.get(letter) for letter in letters]
     if len(letters) not in (3, 5) or None in types:
         return fields
+    fields.setdefault("arch", ARCH_WORDS["hopper"])
     fields |= {"dtype_in": types[0], "dtype_acc": types[-2], "dtype_out": types[-1]}
     at += 1
     if words.dtype(at) in ("tf32", "bf16"):
@@ -292,3 +311,71 @@ def parse_nvjet(words: Words) -> Fields | None:
         elif len(words.at(index)) == dims and set(words.at(index)) <= {"N", "T"}:
             fields["layout"] = words.at(index)
     return fields
+
+
+_GENERATED = {
+    "Bfloat16": "bf16", "Fp16": "fp16", "Fp32": "fp32", "E4m3": "fp8e4m3fn", "E5m2": "fp8e5m2", "E2m1": "fp4e2m1",
+    "E3m2": "fp6e3m2", "E2m3": "fp6e2m3",
+}  # fmt: skip
+"""Types as TensorRT-LLM's generator writes them; ``Mx`` before one is a block-scaled one."""
+_GENERATED_TYPE = "(?:Mx)?(" + "|".join(_GENERATED) + ")"
+_GENERATED_PAIR = re.compile(_GENERATED_TYPE + _GENERATED_TYPE, re.ASCII)
+_GENERATED_ONE = re.compile(_GENERATED_TYPE, re.ASCII)
+_GENERATED_TILE = re.compile(r"t(\d{1,4}x\d{1,4}x\d{1,4})(?:u\d)?", re.ASCII)
+
+
+def parse_trtllm(words: Words) -> Fields | None:
+    """TensorRT-LLM's generated products, which FlashInfer and vLLM launch as well.
+
+    ``bmm_Bfloat16_E2m1E2m1_Fp32_Ab16_Bb16_t128x128x256u2_s6_et128x128_m256x128x64_c2x1x1_rM_TN_..._sm100f``: result,
+    the two operands and the sum, then tile, stages, the tile of the epilogue, the instruction and the cluster.
+    """
+    out = _GENERATED_ONE.fullmatch(words.get(1))
+    pair = _GENERATED_PAIR.fullmatch(words.get(2))
+    acc = _GENERATED_ONE.fullmatch(words.get(3))
+    if words.get(0) not in ("bmm", "gemm") or out is None or pair is None or acc is None:
+        return None
+    fields: Fields = {
+        "family": "trtllm",
+        "op": "gemm",
+        # The generator writes for the tensor cores of Blackwell and Hopper alone.
+        "unit": "tensor",
+        "evidence": words.all[2],
+        "dtype_in": _GENERATED[pair[1]],
+        "dtype_acc": _GENERATED[acc[1]],
+        "dtype_out": _GENERATED[out[1]],
+    }
+    for index in range(4, len(words)):
+        if tile := _GENERATED_TILE.fullmatch(words.get(index)):
+            fields["tile"] = tile[1]
+        elif (stages := words.number(index, "s")) is not None:
+            fields["stages"] = stages
+        elif (mma := words.shape(index, "m", dims=3)) is not None:
+            fields["mma"] = mma
+        elif (cluster := words.shape(index, "cga", dims=3) or words.shape(index, "c", dims=3)) is not None:
+            fields["cluster"] = cluster
+        elif words.number(index, "splitK") is not None:
+            fields["split_k"] = True
+        elif words.get(index).lower() in LAYOUTS:
+            fields.setdefault("layout", words.all[index])
+        elif arch := words.sm(index):
+            fields["arch"] = arch
+    return fields
+
+
+_DEEP_TYPES = {"fp8": "fp8", "fp4": "fp4", "bf16": "bf16"}
+
+
+def parse_deepgemm(words: Words) -> Fields | None:
+    """DeepGEMM's: ``sm90_fp8_gemm_1d2d_impl``, ``sm100_fp8_fp4_gemm_1d1d_impl``: the operands, then their scales.
+
+    Nothing but ``wgmma`` and ``tcgen05`` multiplies there.
+    """
+    arch, kind = words.sm(0), _DEEP_TYPES.get(words.get(1))
+    if arch is None or kind is None:
+        return None
+    at = 3 if words.get(2) in _DEEP_TYPES else 2
+    if words.at(at) != "gemm":
+        return None
+    fields: Fields = {"family": "deepgemm", "op": "gemm", "arch": arch, "dtype_in": kind}
+    return fields | {"unit": "tensor", "evidence": f"{words.all[1]} on sm{arch}"}

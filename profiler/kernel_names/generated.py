@@ -1,10 +1,11 @@
-"""Kernels that compilers write and name: Myelin (TensorRT), Triton; and those of NCCL."""
+"""Kernels that compilers write and name: Myelin (TensorRT), Triton, the CuTe DSL; and those of NCCL."""
 
 from __future__ import annotations
 
 import re
 
-from profiler.kernel_names.record import Fields
+from profiler.kernel_names.identifiers import op_of, subwords
+from profiler.kernel_names.record import ARCH_WORDS, Fields, sm_version
 from profiler.kernel_names.words import Words
 
 _MYELIN = {
@@ -23,6 +24,8 @@ _MYELIN = {
     "Topk": "topk", "Top": "topk", "Fc": "gemm", "Gemm": "gemm", "Gem": "gemm", "Conv": "conv", "Mha": "attention",
 }  # fmt: skip
 _PRODUCTS = ("gemm", "conv", "attention")
+_SOFTMAX = frozenset(("max", "sub", "exp", "sum", "div"))
+"""Of a list that may be cut: the whole of a softmax, its division too; older Myelin writes the reduction ``Max``."""
 _REDUCTIONS = frozenset(("sum", "mean", "max_reduce", "min_reduce", "prod"))
 _MOVES = {
     "copy": "copy", "transpose": "transpose", "reshape": "copy", "cast": "cast", "slice": "slice", "concat": "concat",
@@ -36,7 +39,11 @@ _TENSOR_TILE = re.compile(r"tensorop(\d{1,4}x\d{1,4})", re.ASCII)
 
 
 def parse_myelin(words: Words) -> Fields | None:
-    """Myelin's kernels and layers: ``__myl_MulSum_0xf517...``, ``_gemm_mha_v2_0x...``, ``__myl_bb1_1_TraMov``."""
+    """Myelin's kernels and layers: ``__myl_MulSum_0xf517...``, ``_gemm_mha_v2_0x...``, ``__myl_bb1_1_TraMov``.
+
+    Older versions write ``bb1_1_`` before the list and nothing behind it, so that a cut would not show: of such a list
+    only a whole softmax tells the operation.
+    """
     start = _myelin_start(words)
     if start < 0:
         return None
@@ -45,6 +52,9 @@ def parse_myelin(words: Words) -> Fields | None:
         # TensorRT fuses attention for operands that tensor cores multiply, on GPUs that have them, and for no others
         # (TensorRT developer guide, "Multi-Head Attention Fusion").
         return fields | {"op": "attention", "unit": "tensor", "evidence": "mha"}
+    if words.get(start) == "gemv" and words.get(start + 1) == "mha":
+        # One row of queries: a token that is decoded. On which unit the name does not say.
+        return fields | {"op": "attention", "ops": ("decode",)}
     while _SERIAL.fullmatch(words.get(start)):
         start += 1
     token = words.at(start)
@@ -62,16 +72,22 @@ def parse_myelin(words: Words) -> Fields | None:
         fields["op"] = myelin_op(fields["ops"])
         if fields["op"] not in _PRODUCTS:
             fields |= {"unit": "none", "evidence": "no product among its operations"}
+    elif words.get(3).startswith("bb") and not words.whole(start) and set(fields["ops"]) >= _SOFTMAX:
+        fields |= {"op": "softmax", "unit": "none", "evidence": "max, exp, sum, div"}
     for index in range(start + 1, len(words)):
-        if found := _TENSOR_TILE.fullmatch(words.get(index)):
-            fields |= {"tile": found[1], "unit": "tensor", "evidence": words.all[index]}
+        if found := _TENSOR_TILE.match(words.at(index)):
+            fields |= {"unit": "tensor", "evidence": words.all[index]}
+            if words.whole(index) and found.end() == len(words.all[index]):
+                fields["tile"] = found[1]
+            if product := next((each for each in _PRODUCTS if each in fields["ops"]), None):
+                fields["op"] = product
     return fields
 
 
 def _myelin_start(words: Words) -> int:
     if words.all[:2] == ["", ""] and (words.get(2) == "myl" or _GRAPH.fullmatch(words.get(2))):
         return 3
-    return 1 if words.all[:3] == ["", "gemm", "mha"] else -1
+    return 1 if words.all[:3] in (["", "gemm", "mha"], ["", "gemv", "mha"]) else -1
 
 
 def myelin_op(ops: tuple[str, ...]) -> str:
@@ -81,7 +97,7 @@ def myelin_op(ops: tuple[str, ...]) -> str:
             return product
     if "topk" in ops:
         return "topk"
-    if "exp" in ops and "sum" in ops and "max_reduce" in ops:
+    if "exp" in ops and "sum" in ops and ("max_reduce" in ops or set(ops) >= _SOFTMAX):
         return "softmax"
     if _REDUCTIONS & set(ops):
         return "reduce"
@@ -118,6 +134,69 @@ def parse_triton(words: Words) -> Fields | None:
                 break
         if "attention" in fields["ops"]:
             fields["op"] = "attention"
+    return fields
+
+
+_CUTE_CLASS = re.compile(r"[A-Z]\w*", re.ASCII)
+_CUTE_ARCH = re.compile(r"S[Mm](\d{2,3})(?![a-z0-9])", re.ASCII)
+_CUTE_ATOM = re.compile(r"ShapeMNK(\d{4,})", re.ASCII)
+_CUTE_TENSOR = re.compile(r"tensorptr(bf16|f16|f32|f8E4M3FN|f8E5M2|f4E2M1FN)gmem\w*", re.ASCII)
+_CUTE_TYPES = {
+    "bf16": "bf16", "f16": "fp16", "f32": "fp32", "f8E4M3FN": "fp8e4m3fn", "f8E5M2": "fp8e5m2", "f4E2M1FN": "fp4e2m1",
+}  # fmt: skip
+_CUTE_PRODUCTS = ("gemm", "conv", "attention", "attention_backward")
+_CUTE_BARE = frozenset(("BlackwellFusedMultiHeadAttentionForward", "FlashAttentionForwardSm100"))
+"""Classes that reports name without the rest, and that begin no other name."""
+_CUTE_HELPERS = frozenset(("combine", "preprocess", "postprocess"))
+
+
+def parse_cute(words: Words) -> Fields | None:
+    """The CuTe DSL's: ``kernel_cutlass_kernel_flash_attncuteflash_fwd_sm100FlashAttentionForwardSm100_object_at__...``.
+
+    The module's path and the class stand together before ``_object_at__``, the types of the arguments behind it. A
+    class is a Python name and may be anything: only its words count, and those of the instruction among the arguments.
+    """
+    if words.all[0] in _CUTE_BARE and len(words) == 1:
+        return {"family": "cute"} | _cute_class(words.all[0])
+    if words.all[:2] != ["kernel", "cutlass"] or len(words) < 3:
+        return None
+    fields: Fields = {"family": "cute"}
+    end = words.first("object", start=3)
+    found = _CUTE_CLASS.search(words.at(end - 1)) if end > 0 and words.get(2) == "kernel" else None
+    if found is None:
+        return fields
+    fields |= _cute_class(found[0])
+    if fields.get("op") in _CUTE_PRODUCTS and "unit" not in fields:
+        for index in range(end, len(words)):
+            # A product of one element, as the scalar pipes do it, is 111.
+            if _CUTE_ATOM.fullmatch(words.get(index)):
+                fields |= {"unit": "tensor", "evidence": words.all[index]}
+                break
+    first = _CUTE_TENSOR.match(words.at(end + 3))
+    if first and words.get(end + 1) == "at":
+        fields["dtype_in"] = _CUTE_TYPES[first[1]]
+    return fields
+
+
+def _cute_class(name: str) -> Fields:
+    fields: Fields = {}
+    said = subwords(name)
+    if {"attention", "attn", "fmha", "mla"} & set(said):
+        fields["op"] = "attention_backward" if {"backward", "bwd"} & set(said) else "attention"
+        if _CUTE_HELPERS & set(said):
+            fields |= {"op": "reduce", "unit": "none", "evidence": name}
+    elif op := op_of(name):
+        fields["op"] = op
+    arch = next((sm for each in _CUTE_ARCH.finditer(name) if (sm := sm_version(each[1]))), None)
+    arch = arch or next((ARCH_WORDS[word] for word in said if word in ARCH_WORDS), None)
+    if arch:
+        fields["arch"] = arch
+    multiplies = fields.get("op") in _CUTE_PRODUCTS
+    if multiplies and arch and arch >= ARCH_WORDS["hopper"]:
+        # A class that names such a GPU and a product is written for its tensor cores.
+        fields |= {"unit": "tensor", "evidence": name}
+    elif "op" in fields and not multiplies and fields["op"] != "gemv":
+        fields |= {"unit": "none", "evidence": name}
     return fields
 
 

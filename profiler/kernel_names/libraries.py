@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from profiler.kernel_names import blas
+from profiler.kernel_names import blas, identifiers
 from profiler.kernel_names.identifiers import op_of
 from profiler.kernel_names.record import ARCH_WORDS, FIRST_TENSOR_CORES, SM_VERSIONS, Fields, Unit, sm_version
 from profiler.kernel_names.signatures import fact, leading_types, pointer_types
@@ -199,6 +199,45 @@ _ATOM_TYPES = {
     "F32": "fp32", "F16": "fp16", "BF16": "bf16", "TF32": "tf32", "F64": "fp64", "S32": "int32", "S8": "int8",
     "U8": "uint8", "E4M3": "fp8e4m3fn", "E5M2": "fp8e5m2", "U4": "uint4", "S4": "int4",
 }  # fmt: skip
+
+
+_SCALED_MM = re.compile(r"cutlass_3x_gemm(?:_sm(\d{2,3})(?:_\w+)?)?", re.ASCII)
+_FP4 = re.compile(r"DeviceGemmFp4GemmSm(\d{2,3})(?:_\w+)?", re.ASCII)
+
+
+def wrapped(term: Term, *, complete: bool) -> Fields | None:  # noqa: ARG001
+    """Products of CUTLASS that a library configures in a class of its own.
+
+    vLLM's ``cutlass_3x_gemm_sm100<operands, result, epilogue, tile, cluster, ...>``, and FlashInfer's and
+    TensorRT-LLM's ``DeviceGemmFp4GemmSm100_half_128_128_256_...``: both ask for the operator class of tensor cores.
+    """
+    parts = list(walk(term))
+    for part in parts:
+        args = part.args or ()
+        if found := _FP4.fullmatch(part.name):
+            arch = sm_version(found[1])
+            fields = fact("cutlass", "gemm", "tensor", "DeviceGemmFp4Gemm") | {"dtype_in": "fp4e2m1"}
+            return fields | ({"arch": arch} if arch else {})
+        if (found := _SCALED_MM.fullmatch(part.name)) and any(each.name == "vllm" for each in parts):
+            fields = fact("cutlass", "gemm", "tensor", "cutlass_3x_gemm")
+            arch = sm_version(found[1]) if found[1] else None
+            kinds = leading_types(args)
+            if kinds:
+                fields |= {"dtype_in": kinds[0], "dtype_acc": "int32" if kinds[0] == "int8" else "fp32"}
+            if len(kinds) > 1:
+                fields["dtype_out"] = kinds[1]
+            if len(args) > 4 and (tile := _constants(args[3])) and (cluster := _constants(args[4])):
+                fields |= {"tile": tile, "cluster": cluster}
+            return fields | ({"arch": arch} if arch else {})
+    return None
+
+
+def deepgemm(term: Term, *, complete: bool) -> Fields | None:
+    """DeepGEMM's templates, whose identifiers are names of words."""
+    if "deep_gemm" not in term.names[:-1]:
+        return None
+    product = blas.parse_deepgemm(Words(term.last.name, closed=complete))
+    return {"family": "deepgemm"} | (product or identifiers.parse(term, complete=complete))
 
 
 def cutlass(term: Term, *, complete: bool) -> Fields | None:

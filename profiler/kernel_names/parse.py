@@ -31,12 +31,13 @@ MAX_LENGTH = 16_384
 """Characters of a name that are read; what stands behind them is as if a profiler had cut it."""
 
 _WORD_GRAMMARS = (
-    xmma.parse, blas.parse_nvjet, blas.parse_cutlass, generated.parse_myelin, attention.parse_words,
-    blas.parse_convolve, blas.parse_assembled, generated.parse_triton, generated.parse_nccl,
+    xmma.parse, blas.parse_nvjet, blas.parse_cutlass, blas.parse_trtllm, blas.parse_deepgemm, generated.parse_myelin,
+    attention.parse_words, blas.parse_convolve, blas.parse_assembled, generated.parse_triton, generated.parse_cute,
+    generated.parse_nccl,
 )  # fmt: skip
 _TERM_GRAMMARS = (
-    attention.parse_term, libraries.cutlass, runtimes.tensorrt, runtimes.onnxruntime, libraries.cublas, libraries.cudnn,
-    pytorch.pytorch, runtimes.cub,
+    attention.parse_term, libraries.wrapped, libraries.deepgemm, libraries.cutlass, runtimes.tensorrt,
+    runtimes.onnxruntime, libraries.cublas, libraries.cudnn, pytorch.pytorch, runtimes.cub,
 )  # fmt: skip
 _WHOLE = libraries.BARE | pytorch.BARE | runtimes.BARE
 """Short names that are whole as they stand: no other name begins with one of them and says something else."""

@@ -11,6 +11,9 @@ matrices: it copies, maps, reduces, pools), or ``unknown`` (the name does not te
 
 UNKNOWN = "unknown"
 
+HALF = "fp16|bf16"
+"""One of both: cuDNN's attention is called ``f16`` where the tensors are bf16 as well."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelName:
@@ -18,13 +21,14 @@ class KernelName:
 
     Attributes:
         name: As given.
-        family: Whose kernel it is: ``xmma``, ``cublas``, ``nvjet``, ``cutlass``, ``cudnn``, ``cutensor``, ``myelin``,
-            ``attention``, ``tensorrt``, ``triton``, ``onnxruntime``, ``pytorch``, ``cub``, ``thrust``, ``nccl``.
+        family: Whose kernel it is: ``xmma``, ``cublas``, ``nvjet``, ``cutlass``, ``cute`` (its DSL, whose users name
+            the kernels), ``trtllm``, ``deepgemm``, ``cudnn``, ``cutensor``, ``myelin``, ``attention``, ``tensorrt``,
+            ``triton``, ``onnxruntime``, ``pytorch``, ``cub``, ``thrust``, ``nccl``.
         op: What it computes: ``gemm``, ``gemv``, ``conv``, ``attention``, ``softmax``, ``elementwise``, ``reformat``...
         arch: The least SM version it was written for, as 80; not the GPU it runs on.
         unit: Where its products are done.
         mma: Shape of one tensor-core instruction, as ``16x8x16`` (M, N, K).
-        dtype_in: Of the (first) operand in memory.
+        dtype_in: Of the (first) operand in memory; `HALF` where the name says no more than 16 bits.
         dtype_math: That operands are rounded to before they are multiplied, as ``tf32``.
         dtype_acc: Of the accumulator.
         dtype_out: Of the result in memory.
@@ -131,17 +135,17 @@ DTYPES = {
     "fp16": "fp16", "s8": "int8", "u8": "uint8", "i8": "int8", "s4": "int4", "u4": "uint4", "i4": "int4",
     "s32": "int32", "i32": "int32", "u32": "uint32", "s64": "int64", "i64": "int64", "u64": "uint64", "int8": "int8",
     "int4": "int4", "int32": "int32", "int8x4": "int8", "int8x32": "int8", "uint8": "uint8", "e4m3": "fp8e4m3fn",
-    "e5m2": "fp8e5m2", "f8": "fp8", "fp8": "fp8", "e2m1": "fp4e2m1", "f4": "fp4", "e3m2": "fp6e3m2",
-    "e2m3": "fp6e2m3", "b1": "b1", "cf32": "complex64", "cf64": "complex128",
+    "e5m2": "fp8e5m2", "f8": "fp8", "fp8": "fp8", "e2m1": "fp4e2m1", "f4": "fp4", "f6": "fp6",
+    "e3m2": "fp6e3m2", "e2m3": "fp6e2m3", "b1": "b1", "cf32": "complex64", "cf64": "complex128",
 }  # fmt: skip
-"""Dtypes by the words of tactic names, in those of `profiler.base.units`; ``fp8``, ``fp4`` where the kind is open."""
+"""Dtypes by the words of tactic names, in those of `profiler.base.units`; ``fp8``, ``fp6``, ``fp4`` of an open kind."""
 
 LETTERS = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int32", "c": "complex64", "z": "complex128"}
 """Accumulators by the letter of BLAS that cuBLAS, cuDNN and CUTLASS 2 put before ``gemm``."""
 
 SHORT_TYPES = {
     "fp16": "16 bits", "bf16": "16 bits", "fp8e4m3fn": "8 bits", "fp8e5m2": "8 bits", "fp8": "8 bits",
-    "fp4e2m1": "4 bits", "fp4": "4 bits",
+    "fp6e2m3": "6 bits", "fp6e3m2": "6 bits", "fp6": "6 bits", "fp4e2m1": "4 bits", "fp4": "4 bits",
 }  # fmt: skip
 """Floating-point operands that only tensor cores multiply into an fp32 sum: scalar code converts them first."""
 

@@ -2,6 +2,7 @@
 
 Nothing here raises: profilers cut names anywhere, and write lambdas, anonymous namespaces and casts each in its own way
 (``{lambda(float)#1}``, ``[lambda(float) (instance 1)]``, ``<unnamed>``, ``(anonymous namespace)``, ``(int)4``, ``4u``).
+Where reports leave out the middle, ``__myl_Fc_0x33..._tensorop256x256``, dots belong to the word around them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ LAMBDA = "(lambda)"
 MAX_DEPTH = 64
 """Of brackets and of mangled types: what lies deeper is left out; real names reach 20."""
 MAX_TOKENS = 20_000
-_TOKEN = re.compile(r"[^\W\d][\w$]*|\d[\w.]*|::|->|[<>()\[\]{},]|[^\s\w]")
+_TOKEN = re.compile(r"[^\W\d][\w$]*(?:(?:\.{3}|\u2026)[\w$]+)*|\d[\w.]*|::|->|[<>()\[\]{},]|[^\s\w]")
 _OPEN = {"<": ">", "(": ")", "[": "]", "{": "}"}
 _CLOSE = frozenset(_OPEN.values())
 _QUALIFIERS = frozenset(("const", "volatile", "&", "*", "static_cast", "restrict", "__restrict__", "typename", "enum"))

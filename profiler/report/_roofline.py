@@ -116,7 +116,7 @@ def _point(layer: PredictedLayer) -> Point | None:
     work, estimate = layer.work, layer.estimate
     if work is None or estimate is None or not work.flops or not work.bytes or not estimate.attainable_ns:
         return None
-    flops = work.tensor_flops or work.vector_flops or work.special_flops
+    flops = work.fewest_tensor_flops or work.vector_flops or work.special_flops
     rate = flops * 1e9 / estimate.attainable_ns
     return Point(flops / work.bytes, rate, estimate.bound, estimate.attainable_ns * layer.repeats)
 

@@ -62,9 +62,9 @@ _PRODUCERS = (
 
 _VENDORS = frozenset((
     "xmma", "cublas", "nvjet", "cutlass", "cudnn", "cutensor", "myelin", "attention", "tensorrt", "onnxruntime",
-    "pytorch", "cub", "thrust", "nccl",
+    "pytorch", "cub", "thrust", "nccl", "trtllm", "deepgemm",
 ))  # fmt: skip
-"""Families of `kernel_name.KernelName` that no user wrote. Triton's are compiled from what users write."""
+"""Families of `kernel_name.KernelName` that no user wrote. Triton's and CuTe's are compiled from what users write."""
 
 _NAMESPACES = frozenset((
     "at", "c10", "caffe2", "std", "cuda", "cudnn", "cutlass", "cute", "cub", "thrust", "onnxruntime", "flash",
@@ -72,6 +72,7 @@ _NAMESPACES = frozenset((
     "internal", "detail", "function_traits", "epilogue", "genericReformat", "cuEltwise", "cuInt8", "cuSliceLayer",
     "cuResizeLayer", "cuSoftMaxLayer", "cuDepthwise", "CUTENSOR_NAMESPACE", "cutensor", "PyTorchMemEffAttention",
     "tensorrt_llm", "xmma_new", "nvjet", "DSE", "gemv", "dot", "cutlass__5x_cudnn", "native", "kernel", "gemm", "conv",
+    "deep_gemm", "flashinfer", "vllm",
     symbols.ANONYMOUS, symbols.LAMBDA,
 ))  # fmt: skip
 """Where identifiers in kernels of vendors live; a name with any other namespace in it has a part by somebody else."""

@@ -186,3 +186,50 @@ def test_interpolation_recovers_the_median_of_an_even_spread_that_was_cut_off(be
     cut = [time // 1000 * 1000 for time in times]
     true = statistics.median(times)
     assert abs(interpolated_median(cut, 1000) - true) <= (500 if count > 20 else 1000)
+
+
+Rows = list[tuple[int, int, str, str, int, int, int]]
+"""Of the kernel table."""
+
+
+def inference(number: int, *, first_ns: int, between_ns: int, **own_ns: int) -> Rows:
+    """Kernels of one inference, one after the other, with a gap between each and the next."""
+    rows: Rows = []
+    for at, (name, ns) in enumerate(own_ns.items()):
+        rows.append((number, at, "CPU:Conv", name, first_ns, ns, ns))
+        first_ns += ns + between_ns
+    return rows
+
+
+def test_an_inference_is_judged_by_its_own_kernels_for_medians_of_layers_do_not_add_up() -> None:
+    """In each of three inferences another layer is slow: every median is the fast one, every inference a slow one."""
+    times = {"a": 10_000, "b": 10_000, "c": 10_000}
+    rows = [
+        row
+        for at, slow in enumerate(times)
+        for row in inference(at, first_ns=700, between_ns=1000, **{**times, slow: 90_000})
+    ]
+    aligned = align_kernels(pd.DataFrame.from_records(rows, columns=list(KERNEL_COLUMNS)), LAYERS, 1)
+    assert sum(aligned.per_iteration_ns.values()) == 30_000
+    assert aligned.inference_ns == 110_000
+    assert (aligned.gap_ns, aligned.gaps) == (2000, 2)
+
+
+def test_kernels_inside_of_another_are_no_place_for_a_gap() -> None:
+    """A loop of 9 us holds two kernels of 2 us: its own time is 5 us, and one gap is between it and the next."""
+    rows = [
+        (0, 0, "CPU:Loop", "a", 0, 9000, 5000),
+        (0, 1, "CPU:Conv", "inner", 1000, 2000, 2000),
+        (0, 2, "CPU:Conv", "inner", 5000, 2000, 2000),
+        (0, 3, "CPU:Conv", "b", 12_000, 1000, 1000),
+    ]
+    body = Layer(name="inner", op=Op(op_type="Conv"), match="exact", graph="a/body")
+    aligned = align_kernels(pd.DataFrame.from_records(rows, columns=list(KERNEL_COLUMNS)), [*LAYERS, body], 1)
+    assert (aligned.inference_ns, aligned.gap_ns, aligned.gaps) == (10_000, 3000, 1)
+
+
+def test_what_a_coarse_clock_cuts_off_is_in_the_time_of_an_inference_as_in_that_of_its_layers() -> None:
+    rows = [row for at in range(3) for row in inference(at, first_ns=0, between_ns=0, a=4000, b=7000, c=0)]
+    aligned = align_kernels(pd.DataFrame.from_records(rows, columns=list(KERNEL_COLUMNS)), LAYERS, 1000)
+    assert aligned.inference_ns == sum(aligned.per_iteration_ns.values()) == 12_000
+    assert aligned.gap_ns == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.analysis.plan import PricedPlan, estimates_of, on_device, price_plan, traffic_of
+from profiler.analysis.plan import PricedPlan, estimates_of, on_device, price_plan, told_by_names, traffic_of
 from profiler.base.errors import UsageError
 from profiler.engine.inspector import read_layer_info
 from profiler.estimate.cache import Access
@@ -87,3 +87,46 @@ def test_a_document_of_build_is_layer_information(priced: PricedPlan, tmp_path: 
     with pytest.raises(UsageError) as error:
         read_layer_info(file)
     assert "layers[3].layer" in refused(error.value)
+
+
+# --- what names tell -----------------------------------------------------------------------------
+
+WINOGRAD = "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1"
+_TILE = "nhwckrsc_nhwc_tilesize128x64x32_stage4_warpsize2x2x1_g1_tensor16x8x16"
+IMPLICIT = f"sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_{_TILE}"
+HALF = f"sm80_xmma_fprop_implicit_gemm_f16f16_f16f16_f16_{_TILE}"
+
+
+@pytest.mark.parametrize(
+    ("names", "fast", "accumulator", "said"),
+    [
+        ((), True, "", "no name says how it convolves"),
+        (("generatedNativePointwise",), True, "", "no name says how it convolves"),
+        ((WINOGRAD,), True, None, "its name says Winograd"),
+        ((IMPLICIT,), False, "fp32", "all products counted"),
+        ((HALF,), False, "fp16", "all products counted"),
+        (("permutationKernelPLC3", IMPLICIT), False, "fp32", "all products counted"),
+    ],
+)
+def test_names_tell_how_a_layer_multiplies(
+    priced: PricedPlan, names: tuple[str, ...], fast: bool, accumulator: str | None, said: str
+) -> None:
+    at = next(at for at, cost in enumerate(priced.costs) if cost.work is not None and cost.work.tensor_flops)
+    work = priced.costs[at].work
+    assert work is not None
+    costs = list(priced.costs)
+    costs[at] = costs[at]._replace(
+        work=msgspec.structs.replace(work, fast_flops=work.tensor_flops // 2, accumulator="")
+    )
+    layers = list(priced.document.layers)
+    layers[at] = msgspec.structs.replace(layers[at], layer=msgspec.structs.replace(layers[at].layer, tactic=""))
+    document = msgspec.structs.replace(priced.document, layers=tuple(layers))
+    kernels = [names if place == at else () for place in range(len(costs))]
+    plan = told_by_names(priced._replace(costs=tuple(costs), document=document), kernels)
+    found = plan.costs[at].work
+    assert found is not None
+    assert found.fast_flops == (work.tensor_flops // 2 if fast else 0)
+    assert accumulator is None or found.accumulator == accumulator
+    assert said in found.note
+    again = told_by_names(plan, kernels)
+    assert again.costs[at].work == found

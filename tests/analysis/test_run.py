@@ -165,6 +165,32 @@ def test_laws_on_every_engine(engine: str, tmp_path: Path) -> None:
     assert render(run, "json") == render(again, "json")
 
 
+@pytest.mark.parametrize("engine", [*ENGINES, RESNET, RESNET_QAT, MOBILENET, RESIDUALS])
+def test_an_ordinary_engine_is_not_doubted_as_a_whole(engine: str, tmp_path: Path) -> None:
+    gpu = gpus.find("titan-rtx") if engine in (MOBILENET, RESIDUALS) else A100
+    run = analyze(files_of(engine, tmp_path), [gpu], Settings())
+    assert isinstance(run, Run)
+    assert "TR907" not in [finding.code for finding in run.findings]
+
+
+@pytest.mark.parametrize("engine", [RESNET, RESNET_QAT])
+def test_an_engine_four_times_slower_in_every_layer_is_doubted(engine: str, tmp_path: Path) -> None:
+    """Power, clocks, or another GPU: no kernel does that."""
+    files = files_of(engine, tmp_path)
+    assert files.profile is not None
+    rows = json.loads(files.profile.read_text())
+    for one in rows[1:]:
+        one.update({key: 4 * one[key] for key in ("timeMs", "averageMs", "medianMs") if key in one})
+    slow = tmp_path / "slow.json"
+    slow.write_text(json.dumps(rows))
+    run = run_of(files._replace(profile=slow, times=None))
+    (found,) = [finding for finding in run.findings if finding.code == "TR907"]
+    assert (found.kind, found.lost_ns) == ("trust", 0)
+    assert "none reaches 35.0 % of it by the datasheet: the best bound by memory" in found.evidence
+    assert "no clock was sampled" in found.evidence
+    assert found.try_.startswith("check that --gpu is the GPU that ran it, look at its clocks, power")
+
+
 @pytest.mark.parametrize("engine", ["fp16", RESNET])
 def test_what_is_missing_is_said_in_words(engine: str, tmp_path: Path) -> None:
     files = files_of(engine, tmp_path)
@@ -288,8 +314,26 @@ def test_unknown_work_is_no_loss(rtx: Files) -> None:
     assert all(layer.lost_ns is None and layer.bound == "unknown" for layer in computing)
     assert row(run, UNPRICED) == sum(layer.measured_ns for layer in computing)
     assert sum(one.measured_ns for one in run.unsupported) == row(run, UNPRICED)
-    assert run.verdict.startswith("no verdict: ")
+    assert run.verdict.startswith("no verdict: nothing is priced, the work of no layer is known: give the model that ")
     assert all(finding.code not in ("RL101", "RL102", "LA401", "FU301") for finding in run.findings)
+
+
+def test_what_has_no_price_has_no_allowed_time_and_is_not_launch_bound(tmp_path: Path) -> None:
+    """Of a block of many kernels only the tensors at its borders are known: what it computes may take any time."""
+    files = write_engine(tmp_path, "regions")
+    assert files.layers is not None
+    files = files._replace(profile=profile_of(files.layers, tmp_path / "long.json", ms=(1.05, 0.03, 0.3)), times=None)
+    run = run_of(files)
+    blocks = [layer for layer in run.layers if layer.op_type == "Myelin"]
+    assert [layer.measured_ns for layer in blocks] == [1_050_000, 300_000]
+    assert all(layer.attainable_ns is None and layer.ideal_ns is None for layer in blocks)
+    assert all(layer.bound == "unknown" and layer.lost_ns is None for layer in blocks)
+    assert all("that takes the model" in layer.reason for layer in blocks)
+    assert row(run, UNPRICED) == 1_350_000
+    assert run.verdict.startswith(
+        "no verdict: 97.8 % of latency has no price, and under 50.0 % may have none: give the model that the engine was"
+    )
+    assert not [finding for finding in run.findings if finding.code == "LA401"]
 
 
 def test_layers_without_a_time_are_left_out_and_named(rtx: Files, tmp_path: Path) -> None:
@@ -483,3 +527,103 @@ def test_the_gemv_of_the_story_is_found_from_its_files(tmp_path: Path) -> None:
     assert "251 MB in 2.73 ms is 91.9 GB/s, 10.0 % of what DRAM allows (273 us)" in finding.evidence
     assert "it is a batched gemv" in finding.try_
     assert finding.lost_ns == 2_730_000 - 272_640
+
+
+def test_what_averages_fill_of_an_inference_is_no_gap_though_medians_leave_it(rtx: Files) -> None:
+    """Averages of layers add up to that of the inference; the sum of medians is less where other layers are slow."""
+    assert rtx.layers is not None
+    assert rtx.profile is not None
+    assert rtx.times is not None
+    rows = json.loads(rtx.profile.read_text())
+    layers_ms = sum(row["medianMs"] for row in rows[1:])
+    times_of(rtx.times, compute=2 * layers_ms)
+    skewed = [rows[0], *({**row, "averageMs": 2 * row["medianMs"]} for row in rows[1:])]
+
+    def found() -> set[str]:
+        return {one.code for one in run_of(rtx, model=TWO).findings}
+
+    assert "HO501" in found()
+    rtx.profile.write_text(json.dumps(skewed), encoding="utf-8")
+    assert "HO501" not in found()
+
+
+# --- the summary that trt-engine-explorer keeps ---------------------------------------------------
+
+
+def summary_of(path: Path, *, median: float, percentiles: int = 1, **changes: object) -> Path:
+    """A summary as it is kept, in ms: min, max, mean, median, and one percentile or three."""
+    latency = [median - 0.002, median + 0.3, median + 0.001, median, *(median + 0.01 * at for at in range(percentiles))]
+    summary = {
+        "Throughput": 2000.0, "Total Host Walltime": 3.0, "Latency": latency, "GPU Compute Time": latency,
+        "Enqueue Time": [0.005] * (4 + percentiles), **changes,
+    }  # fmt: skip
+    device = {"Selected Device": "NVIDIA A100 80GB PCIe", "SMs": 108.0}
+    path.write_text(json.dumps({"performance_summary": summary, "device_information": device}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("percentiles", "p99"), [(1, 200_000), (3, 220_000)])
+def test_the_summary_of_trt_engine_explorer_is_the_latency_and_names_the_gpu(
+    rtx: Files, tmp_path: Path, percentiles: int, p99: int
+) -> None:
+    path = summary_of(tmp_path / "e.profile.metadata.json", median=0.2, percentiles=percentiles)
+    assert rtx.layers is not None
+    assert rtx.profile is not None
+    files = sort_files([rtx.layers, rtx.profile, path])
+    assert files.times == path
+    assert gpu_in(files) == ("NVIDIA A100 80GB PCIe", "summary")
+    run = run_of(files)
+    found = run.latency
+    assert (found.median_ns, found.p99_ns, found.n) == (200_000, p99, 6000)
+    assert (found.min_ns, found.max_ns, found.mean_ns) == (198_000, 500_000, 201_000)
+    assert sum(one.ns for one in run.ledger) == 200_000
+    assert "summary of 6,000 inferences" in " ".join(run.assumptions)
+    assert "cv" not in render(run, "text").partition("allowed")[0]
+
+
+def test_samples_of_inferences_count_more_than_their_summary(rtx: Files, tmp_path: Path) -> None:
+    path = summary_of(tmp_path / "e.profile.metadata.json", median=0.2)
+    assert rtx.times is not None
+    for both in ([rtx.times, path], [path, rtx.times]):
+        assert sort_files([rtx.layers or Path(), rtx.profile or Path(), *both]).times == rtx.times
+
+
+def test_a_summary_without_a_latency_is_refused(rtx: Files, tmp_path: Path) -> None:
+    path = summary_of(tmp_path / "e.profile.metadata.json", median=0.2, Latency=[0.1, 0.2])
+    with pytest.raises(UsageError) as error:
+        run_of(rtx._replace(times=path))
+    assert "holds no summary of the latency" in refused(error.value)
+
+
+def claims_of(run: Run) -> int:
+    return sum(one.lost_ns for one in run.findings)
+
+
+def test_claims_never_exceed_the_latency_where_the_profile_takes_longer_and_the_evidence_says_so(
+    rtx: Files, tmp_path: Path
+) -> None:
+    """A profile that runs layers one after the other takes three times as long as an inference."""
+    alone = run_of(rtx._replace(times=None))
+    latency_ms = alone.latency.median_ns / 3e6
+    run = run_of(rtx._replace(times=summary_of(tmp_path / "e.profile.metadata.json", median=latency_ms)))
+    assert claims_of(alone) > run.latency.median_ns
+    assert 0 < claims_of(run) <= run.latency.median_ns
+    for finding in run.findings:
+        if finding.kind != "trust" and finding.layers:
+            assert "layers as profiled take 300.0 % of what the latency leaves them" in finding.evidence
+    assert not any("the loss is scaled" in finding.evidence for finding in alone.findings)
+
+
+@pytest.mark.parametrize(
+    ("engine", "median_ns"), [("mobilenet.qat.onnx", 351_196), ("mobilenet_v2_residuals.qat.onnx", 258_240)]
+)
+def test_engines_whose_profile_serialises_lose_no_more_than_they_take(engine: str, median_ns: int) -> None:
+    stem = f"trex__tests__inputs__{engine}.engine"
+    files = sort_files(
+        captured("layer_info", f"{stem}.{what}.json") for what in ("graph", "profile", "profile.metadata")
+    )
+    assert gpu_in(files)[0] == "NVIDIA TITAN RTX"
+    run = analyze(files, [gpus.find("titan-rtx")], Settings())
+    assert isinstance(run, Run)
+    assert run.latency.median_ns == median_ns
+    assert claims_of(run) <= run.latency.median_ns < run.captured_ns

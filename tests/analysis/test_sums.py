@@ -97,6 +97,7 @@ def test_ranges_give_the_layers_that_the_capture_gives(capture: Path) -> None:
 
 def test_ranges_without_a_plan_are_the_layers(capture: Path) -> None:
     whole, sums = analysed(capture, plan=False), analysed(printed(capture, "nvtx_kern_sum"), plan=False)
+    assert whole.backend.name == sums.backend.name == "tensorrt"
     assert times_of(sums) == times_of(whole)
     assert {layer.attainable_ns for layer in sums.layers} == {None}
     assert sums.coverage.exact == pytest.approx(1.0)
@@ -245,6 +246,7 @@ def test_the_profile_that_ran_is_the_one_that_the_capture_shows(tmp_path: Path, 
 def test_the_official_sums_of_pytorch_on_two_gpus() -> None:
     path = H100.with_name(f"{H100.stem}__cuda_gpu_kern_sum.csv")
     run = analysed(path, plan=False)
+    assert run.backend.name == "pytorch"
     trace = read_trace(H100)
     kernels = trace.work[trace.work["kind"] == "kernel"]
     assert run.captured_ns == int((kernels["end_ns"] - kernels["start_ns"]).sum())

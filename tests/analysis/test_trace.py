@@ -15,6 +15,7 @@ from profiler.flows.analyze import Files, analyze, exported, gpu_in, sort_files
 from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
 from profiler.report import render
+from tests.fakes.kernel_rule_cases import FLASH_2
 from tests.fakes.support import H100, ROOT, SAMPLES, needs_captures, refused
 from tests.fakes.trace_factory import ERAS, Layer, Process, Work, write_trace
 
@@ -94,6 +95,27 @@ def test_the_document_conserves_every_nanosecond_and_the_ledger_closes(trace: Pa
         sum(rows.get(name, 0) for name in ("gaps between layers", "gaps inside layers", "waiting for the host"))
         == run.latency.median_ns - busy
     )
+
+
+def test_inferences_in_which_another_kernel_is_fast_each_do_not_add_up_and_no_gap_is_missed(tmp_path: Path) -> None:
+    """In each inference another kernel ends 5 us sooner: every median of a layer is that of the slow ones."""
+    path = tmp_path / "run.sqlite"
+    write_trace(path, [Process(pid=111, layers=layers_of(read_layer_info(PLAN)), iterations=ITERATIONS)])
+    before = {row.cause: row.ns for row in analysed(path).ledger}
+    with sqlite3.connect(path) as connection:
+        table = "CUPTI_ACTIVITY_KIND_KERNEL"
+        rows = [row for (row,) in connection.execute(f"SELECT rowid FROM {table} ORDER BY start")]  # noqa: S608
+        for iteration in range(ITERATIONS):
+            row = rows[iteration * (len(rows) // ITERATIONS) + 2 * iteration + 1]
+            connection.execute(f"UPDATE {table} SET end = end - 5000 WHERE rowid = ?", (row,))  # noqa: S608
+    connection.close()
+    run = analysed(path)
+    found = {row.cause: row.ns for row in run.ledger}
+    assert found["medians not adding up"] == -5000
+    gaps = ("gaps between layers", "gaps inside layers", "waiting for the host")
+    assert sum(found.get(name, 0) for name in gaps) == sum(before.get(name, 0) for name in gaps) + 5000
+    assert found["unexplained"] == 0
+    assert sum(found.values()) == run.latency.median_ns
 
 
 def test_without_ranges_and_layers_kernels_stand_for_themselves(tmp_path: Path) -> None:
@@ -201,9 +223,6 @@ def test_files_are_told_apart_and_contradictions_refused(trace: Path, tmp_path: 
     with pytest.raises(UsageError) as both:
         sort_files([trace, PLAN, profile])
     assert "both have times of layers" in refused(both.value)
-    with pytest.raises(UsageError) as alone:
-        analyze(Files(layers=None, onnx=ONNX, nsys=trace), [gpus.find("l4")], Settings())
-    assert "without layer information" in refused(alone.value)
 
 
 @needs_captures
@@ -214,3 +233,70 @@ def test_a_capture_of_pytorch_on_two_gpus() -> None:
         kernels = [kernel for layer in run.layers for kernel in layer.kernels]
         assert sum(kernel.total_ns for kernel in (*kernels, *run.kernels_unattributed)) == run.captured_ns > 0
         assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+
+
+# --- a capture alone: no plan, no model --------------------------------------------------------
+
+GPU_MM = (
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_kernel"
+)
+GPU_FILL = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)"
+)
+
+
+def bare(path: Path, gpu: str, *device: int) -> Run:
+    found = analyze(Files(nsys=path), [gpus.find(gpu)], Settings(), device=device[0] if device else None)
+    assert isinstance(found, Run)
+    return found
+
+
+def test_a_capture_of_pytorch_alone_tells_who_ran_it_what_it_copied_and_on_which_unit(tmp_path: Path) -> None:
+    path = tmp_path / "torch.sqlite"
+    layers = (
+        Layer("mm", (Work(GPU_MM, ns=80_000),)),
+        Layer("fetch", (Work("memcpy HtoD", ns=900_000, kind="memcpy", bytes=25_000_000),)),
+        Layer("attention", (Work(FLASH_2, ns=60_000),)),
+        Layer("fill", (Work(GPU_FILL, ns=10_000),)),
+    )
+    write_trace(path, [Process(pid=111, layers=layers, iterations=ITERATIONS)])
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM NVTX_EVENTS")
+        connection.execute("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 1")
+    connection.close()
+    run = bare(path, "h100-sxm5")
+    assert run.backend.name == "pytorch"
+    assert any(note.startswith("PyTorch launched the kernels") for note in run.assumptions)
+    assert render(run, "text").splitlines()[1].startswith("pytorch on H100")
+    findings = {finding.code: finding for finding in run.findings}
+    assert "emit_nvtx" in findings["TR902"].try_
+    assert {"HO502", "KN702", "KN705"} <= findings.keys()
+    assert "memcpy HtoD: 5 of no layer, 125 MB in all at 27.8 GB/s" in findings["HO502"].evidence
+    assert findings["HO502"].lost_ns == pytest.approx(900_000, rel=0.01)
+    assert findings["KN702"].layers == (GPU_MM,)
+    assert findings["KN705"].lost_ns == 20_000
+    # On a GPU of the kernels' own generation there is nothing to say of the attention.
+    assert "KN705" not in {finding.code for finding in bare(path, "a100-sxm4-80gb").findings}
+
+
+def test_a_capture_that_nobody_signed_is_of_an_unknown_backend(tmp_path: Path) -> None:
+    path = tmp_path / "own.sqlite"
+    write_trace(path, [Process(pid=111, layers=(Layer("a", (Work("my_kernel"),)),), iterations=ITERATIONS)])
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM NVTX_EVENTS")
+    connection.close()
+    run = bare(path, "rtx-4090")
+    assert run.backend.name == "unknown"
+    assert "no name of a kernel or an NVTX range tells what launched the kernels" in run.assumptions
+
+
+@needs_captures
+@pytest.mark.parametrize("device", [0, 1])
+def test_the_real_capture_of_pytorch_is_led_by_its_copies_and_its_fp32_products(device: int) -> None:
+    run = bare(H100, "h100-sxm5", device)
+    assert run.backend.name == "pytorch"
+    first, second = [finding for finding in run.findings if finding.kind == "hypothesis"]
+    assert (first.code, second.code) == ("HO502", "KN702")
+    assert first.lost_ns > 0.9 * run.latency.median_ns
+    assert second.where == "aten::mm and 1 more"
+    assert "ffma" in second.evidence

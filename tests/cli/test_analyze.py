@@ -102,7 +102,7 @@ def test_ceilings_are_those_asked_for(profile: str) -> None:
     assert roof("--no-tf32")["tensor_flops_per_s"]["fp32"] == 82.6e12  # type: ignore[index]
     assert plain["tensor_flops_per_s"]["fp32"] == plain["tensor_flops_per_s"]["tf32"]  # type: ignore[index]
     assert roof("--clock", "1260")["cache_bytes_per_s"] == plain["cache_bytes_per_s"] / 2  # type: ignore[operator]
-    assert roof("--accumulate", "fp16")["tensor_flops_per_s"] != plain["tensor_flops_per_s"]
+    assert roof("--accumulate", "fp32")["tensor_flops_per_s"] != plain["tensor_flops_per_s"]
 
 
 def test_every_suffix_is_written_and_nothing_overwritten(profile: str, tmp_path: Path) -> None:

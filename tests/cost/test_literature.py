@@ -203,15 +203,15 @@ def test_gemm_takes_2mnk(m: int, n: int, k: int) -> None:
 def test_flash_attention_counts_the_same_products(batch: int, length: int, heads: int, depth: int) -> None:
     """4 * batch * seqlen^2 * nheads * headdim, and half of it when causal.
 
-    Source: ``flops`` in benchmarks/benchmark_flash_attention.py of Dao-AILab/flash-attention. The
+    Source: ``flops`` in benchmarks/benchmark_flash_attention.py of Dao-AILab/flash-attention. Its
     causal half leaves out half of the diagonal, which is needed: (n^2 + n) / 2 scores, not n^2 / 2.
-    Here every score counts, and the work says that it is an upper bound.
     """
     qkv = [(batch, heads, length, depth)] * 3
     full, causal = work(op_of("Attention", *qkv)), work(op_of("Attention", *qkv, is_causal=1))
     assert full.tensor_flops == 4 * batch * length**2 * heads * depth
-    assert (full.bound, causal.bound) == ("exact", "upper")
-    assert causal.tensor_flops == 2 * (4 * batch * length**2 * heads * depth // 2)
+    assert (full.bound, causal.bound) == ("exact", "exact")
+    assert causal.tensor_flops == full.tensor_flops * (length + 1) // (2 * length)
+    assert causal.special["exp"] == full.special["exp"] * (length + 1) // (2 * length)
 
 
 def layer(batch: int, length: int, hidden: int, heads: int) -> list[Work]:

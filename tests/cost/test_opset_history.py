@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import UnknownShapeError, work_of
+from profiler.cost._attention import seen_pairs
 from tests.fakes.counting import tensor, totals, work
 
 
@@ -199,7 +202,12 @@ WORKED: dict[str, tuple[Op, tuple[int, int, int], int, int]] = {
     "Gather from the back": (record("Gather", 13, [x(9, 6), ints("i", -1, 8)], [y(2, 6)]), (0, 0, 0), 24 + 16, 48),
     "MaxPool with indices": (
         record(
-            "MaxPool", 12, [x(1, 1, 4, 4)], [y(1, 1, 2, 2), x(1, 1, 2, 2, name="i", dtype="int64")], kernel_shape=(2, 2)
+            "MaxPool",
+            12,
+            [x(1, 1, 4, 4)],
+            [y(1, 1, 2, 2), x(1, 1, 2, 2, name="i", dtype="int64")],
+            kernel_shape=(2, 2),
+            strides=(2, 2),
         ),
         (0, 16, 0),
         64,
@@ -361,22 +369,33 @@ def test_the_past_of_attention_is_read_and_the_present_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "seen", "bound"),
+    ("attributes", "seen"),
     [
-        ({}, 5, "exact"),
-        ({"is_causal": 1}, 5, "upper"),
-        ({"left_window_size": 1, "right_window_size": 1}, 3, "upper"),
-        ({"left_window_size": 1, "is_causal": 1}, 2, "upper"),
-        ({"left_window_size": 1, "right_window_size": 9, "is_causal": 1}, 2, "upper"),
-        ({"left_window_size": 1}, 5, "upper"),
-        ({"right_window_size": 0}, 5, "upper"),
-        ({"left_window_size": 9, "right_window_size": 0}, 5, "upper"),
+        ({}, 5 + 5 + 5),
+        ({"is_causal": 1}, 1 + 2 + 3),
+        ({"left_window_size": 1, "right_window_size": 1}, 2 + 3 + 3),
+        ({"left_window_size": 1, "is_causal": 1}, 1 + 2 + 2),
+        ({"left_window_size": 1, "right_window_size": 9, "is_causal": 1}, 1 + 2 + 2),
+        ({"left_window_size": 1}, 5 + 5 + 4),
+        ({"right_window_size": 0}, 1 + 2 + 3),
+        ({"left_window_size": 9, "right_window_size": 0}, 1 + 2 + 3),
     ],
 )
-def test_a_window_bounds_the_keys_of_a_query(attributes: dict[str, Attribute], seen: int, bound: str) -> None:
+def test_a_window_bounds_the_keys_of_a_query(attributes: dict[str, Attribute], seen: int) -> None:
+    """Three queries and five keys: the first query stands at the first key."""
     found = work(msgspec.structs.replace(attention(25), attributes=attributes))
-    assert found.tensor_flops == 2 * (2 * 4 * 3 * seen) * (8 + 6)
-    assert (found.bound, bool(found.note)) == (bound, bound == "upper")
+    assert found.tensor_flops == 2 * (2 * 4 * seen) * (8 + 6)
+    assert (found.bound, found.note) == ("exact", "")
+
+
+@given(st.integers(0, 9), st.integers(0, 12), st.integers(0, 5), st.integers(-1, 5), st.integers(-1, 5))
+def test_pairs_are_those_that_a_mask_lets_through(queries: int, keys: int, before: int, left: int, right: int) -> None:
+    seen = sum(
+        (left < 0 or key >= before + query - left) and (right < 0 or key <= before + query + right)
+        for query in range(queries)
+        for key in range(keys)
+    )
+    assert seen_pairs(queries, keys, before=before, left=left, right=right) == seen
 
 
 # --- what only an input says -----------------------------------------------------------------

@@ -25,6 +25,7 @@ from tests.fakes.kernel_rule_cases import (
     DEPTH,
     DEPTHWISE,
     DIRECT,
+    FLASH_2,
     GEMV,
     MISFIT,
     NEGATIVE,
@@ -44,7 +45,7 @@ from tests.fakes.kernel_rule_cases import (
     with_kernels,
 )
 
-CODES = ("KN701", "KN702", "KN703", "KN704", "PR801", "AL802", "DW805")
+CODES = ("KN701", "KN702", "KN703", "KN704", "KN705", "PR801", "AL802", "DW805")
 
 
 def codes(case: Case) -> list[str]:
@@ -82,6 +83,7 @@ WHY_SILENT = {
     "KN702": "no more than the",
     "KN703": "attainable",
     "KN704": "takes 5.0 % of the layer, less than 10.0 %",
+    "KN705": "no name of its kernels is of fused attention for a GPU before sm90",
     "PR801": "it multiplies fp16, not fp32",
     "AL802": "8 products of 1,024 x 1,024 by 1,024 x 1,024, all multiples of 64",
     "DW805": "neither its layout nor its kernel",
@@ -107,13 +109,21 @@ def test_a_rule_says_nothing_of_a_cpu(code: str) -> None:
     assert "GPU" in rule.reason(case, case.layers[0])
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_a_rule_says_nothing_of_layers_without_known_work(code: str) -> None:
-    case = POSITIVE[code]
+def without_work(case: Case) -> Case:
+    """The first layer of a case as a capture alone shows it."""
     unknown = msgspec.structs.replace(
         case.layers[0], work=None, attainable_ns=None, ideal_ns=None, lost_ns=None, bound="unknown"
     )
-    assert found(case._replace(layers=(unknown,)), code) == []
+    return case._replace(layers=(unknown, *case.layers[1:]))
+
+
+BY_NAME = ("KN702", "KN705")
+"""Rules that the names of kernels are enough for."""
+
+
+@pytest.mark.parametrize("code", [code for code in CODES if code not in BY_NAME])
+def test_a_rule_says_nothing_of_layers_without_known_work(code: str) -> None:
+    assert found(without_work(POSITIVE[code]), code) == []
 
 
 # --- the story ---------------------------------------------------------------------------------
@@ -220,8 +230,8 @@ def test_layers_with_the_same_cause_are_one_finding() -> None:
     ("one", "why", "remedy"),
     [
         (product(2048, 2048, 2048), "nothing in its dtype and dimensions forbids", "--builderOptimizationLevel"),
-        (product(2048, 2047, 2048), "N = 2,047: no multiple of 8", "pad them to a multiple of 8"),
-        (product(2048, 2048, 2050), "K = 2,050: no multiple of 8", "pad them"),
+        (product(2048, 2047, 2048), "N = 2,047: no multiple of 8", "pad N to a multiple of 8"),
+        (product(2048, 2048, 2050), "K = 2,050: no multiple of 8", "pad K to"),
         (product(2048, 2048, 2048, dtype="fp32"), "TF32 is allowed", "allow TF32"),
         (conv(512, 512, group=8, size=28, dtype="fp16"), "8 groups of 64 input channels", "widen its groups"),
     ],
@@ -265,6 +275,7 @@ def test_products_of_eight_bits_on_the_cuda_cores_have_the_rate_of_dp4a() -> Non
     )
     assert f"which take {format_ns(scalar_ns)} at their peak" in finding.evidence
     assert "input channels = 3: no multiple of 16" in finding.evidence
+    assert finding.try_.startswith("leave it unquantised")
 
 
 def test_tensor_cores_that_are_no_faster_are_not_missed() -> None:
@@ -675,3 +686,89 @@ def test_the_estimate_for_fp16_is_near_what_the_same_gpu_was_measured_with() -> 
     _, narrow_ns = square(4096, 168.38)
     case = run_case(Timed(one, ns=round(ns)), SM80_SIMT, on("rtx-4090", tf32=False))
     assert only(case, "PR801").lost_ns == pytest.approx(ns - narrow_ns, rel=0.35)
+
+
+# --- a capture alone: names without work ---------------------------------------------------------
+
+
+def test_a_matrix_product_on_the_cuda_cores_is_found_by_its_name() -> None:
+    case = without_work(run_case(Timed(product(2048, 2048, 2048, dtype="fp32"), 8.0), SM80_SIMT, on("h100-sxm5")))
+    finding, (one,) = only(case, "KN702"), case.layers
+    # 66.9 of 494.7 TFLOP/s: the rest is the most that can be won.
+    assert finding.lost_ns == pytest.approx(one.measured_ns * (1 - 66.9 / 494.7), rel=0.001)
+    assert finding.confidence <= 0.5
+    assert "at the most" in finding.evidence
+    assert "fp32 as TF32 at 495 TFLOP/s, the CUDA cores at 66.9 TFLOP/s" in finding.evidence
+    assert "--noTF32" in finding.try_
+    assert "set_float32_matmul_precision" in only(case._replace(tensorrt=False, backend="pytorch"), "KN702").try_
+
+
+@pytest.mark.parametrize(
+    ("kernel", "gpu", "why"),
+    [
+        (GEMV, on("h100-sxm5"), "is no matrix product in tiles"),
+        (DIRECT, on("h100-sxm5"), "is no matrix product in tiles"),
+        (SM80_TENSOR, on("h100-sxm5"), "multiplies on the tensor cores"),
+        # TF32 was forbidden, or is no faster than the CUDA cores of a GeForce.
+        (SM80_SIMT, on("h100-sxm5", tf32=False), "are not faster at fp32"),
+        (SM80_SIMT, on("rtx-4090"), "are not faster at fp32"),
+        ("a_kernel", on("h100-sxm5"), "no name of its kernels tells"),
+    ],
+)
+def test_a_name_alone_is_no_reason_where_tensor_cores_would_not_help(
+    kernel: str, gpu: dict[str, Any], why: str
+) -> None:
+    case = without_work(run_case(Timed(product(2048, 2048, 2048, dtype="fp32"), 8.0), kernel, gpu))
+    assert found(case, "KN702") == []
+    rule = RULES.get("KN702")
+    assert rule is not None
+    assert rule.reason is not None
+    assert why in rule.reason(case, case.layers[0])
+
+
+def test_of_layers_without_a_price_the_longest_is_named() -> None:
+    short, long = (product(1024, 1024, 1024, dtype="fp32", name=name) for name in ("a", "b"))
+    case = engine_case(Timed(short, 8.0), Timed(long, 16.0), **on("h100-sxm5"))
+    case = with_kernels(case, dict.fromkeys("ab", SM80_SIMT))
+    layers = tuple(
+        msgspec.structs.replace(one, work=None, attainable_ns=None, ideal_ns=None, lost_ns=None, bound="unknown")
+        for one in case.layers
+    )
+    assert only(case._replace(layers=layers), "KN702").where == "b and 1 more MatMul"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_attention_of_the_generation_before_is_priced_by_the_smallest_gain(known: bool) -> None:
+    case = POSITIVE["KN705"] if known else without_work(POSITIVE["KN705"])
+    finding, one = only(case, "KN705"), case.layers[0]
+    assert finding.lost_ns == pytest.approx(one.measured_ns / 3, abs=1)
+    assert "is written for sm80 and runs on sm90" in finding.evidence
+    assert "a newer TensorRT" in finding.try_
+    torch = only(case._replace(tensorrt=False, backend="pytorch"), "KN705")
+    assert "FlashAttention 3" in torch.try_
+    assert "SDPBackend.CUDNN_ATTENTION" in torch.try_
+
+
+@pytest.mark.parametrize(
+    ("kernel", "slug", "why"),
+    [
+        (FLASH_2, "a100-sxm4-80gb", "no library has fused attention that is written for this GPU alone"),
+        (FLASH_2, "rtx-5090", "no library has fused attention that is written for this GPU alone"),
+        # A few rows of queries: bytes bound them.
+        (FLASH_2.replace("flash_fwd_kernel", "flash_fwd_splitkv_kernel"), "h100-sxm5", "before sm90"),
+        ("fmha_cutlassF_f32_aligned_64x64_rf_sm80", "h100-sxm5", "before sm90"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128", "h100-sxm5", "before sm90"),
+    ],
+)
+def test_attention_that_nothing_newer_would_speed_up_is_left_alone(kernel: str, slug: str, why: str) -> None:
+    case = without_work(run_case(Timed(product(4096, 4096, 4096, dtype="bf16"), 2.5), kernel, on(slug)))
+    assert found(case, "KN705") == []
+    rule = RULES.get("KN705")
+    assert rule is not None
+    assert rule.reason is not None
+    assert why in rule.reason(case, case.layers[0])
+
+
+def test_attention_near_its_roof_is_no_finding_whatever_its_name() -> None:
+    case = run_case(Timed(product(4096, 4096, 4096, dtype="bf16"), 1.3), FLASH_2, on("h100-sxm5"))
+    assert found(case, "KN705") == []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from profiler.base.records import Estimate, Latency, LayerResult, LedgerRow
 from profiler.diagnose.ledger import (
+    ADDING,
     CEILING,
     COPIES,
     FROM_DEVICE,
@@ -34,7 +35,7 @@ from profiler.diagnose.ledger import (
 from tests.fakes.cases import CEILINGS
 
 ORDER = (
-    IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, HOST, TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP,
+    IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, ADDING, HOST, TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP,
     GAPS_INSIDE, GAPS_BETWEEN, WAITING, UNEXPLAINED,
 )  # fmt: skip
 
@@ -58,6 +59,7 @@ def ledger(
     unattributed_ns: int = 0,
     overheads: Overheads | None = None,
     partial: Sequence[str] = (),
+    adding_ns: int = 0,
 ) -> tuple[LedgerRow, ...]:
     return build_ledger(
         layers,
@@ -67,6 +69,7 @@ def ledger(
         unattributed_ns,
         overheads=overheads,
         partial=partial,
+        adding_ns=adding_ns,
     )
 
 
@@ -158,6 +161,15 @@ def test_copies_stand_between_the_layers_and_the_remainder_and_no_call_does() ->
     assert "streams" not in ledger(layers, estimates, 1700)[-1].meaning
 
 
+def test_that_medians_of_layers_do_not_add_up_is_a_fact_of_its_own_and_no_gap() -> None:
+    rows = ledger([timed("a", 1000)], {"a": priced(100, 100, 100)}, 5000, call_ns=50, adding_ns=3700)
+    assert amounts(rows)[ADDING] == 3700
+    assert amounts(rows)[UNEXPLAINED] == 5000 - 1000 - 50 - 3700
+    (row,) = [row for row in rows if row.cause == ADDING]
+    assert row.kind == "fact"
+    assert row.cause == "medians not adding up"
+
+
 QUIET = settings(deadline=None)  # a busy machine is no failure
 NS = st.integers(0, 10**12)
 ROWS = st.lists(
@@ -171,7 +183,15 @@ ROWS = st.lists(
 
 
 @QUIET
-@given(ROWS, NS, st.floats(0, 1e12), NS, st.none() | st.builds(Overheads, NS, NS, NS, NS, NS, NS), st.booleans())
+@given(
+    ROWS,
+    NS,
+    st.floats(0, 1e12),
+    NS,
+    st.none() | st.builds(Overheads, NS, NS, NS, NS, NS, NS),
+    st.booleans(),
+    st.integers(-(10**12), 10**12),
+)
 def test_the_ledger_closes(
     rows: list[tuple[int, str, Estimate | None]],
     median_ns: int,
@@ -179,11 +199,12 @@ def test_the_ledger_closes(
     unattributed_ns: int,
     overheads: Overheads | None,
     partial: bool,
+    adding_ns: int,
 ) -> None:
     """Whatever was measured, with ceilings that contradict each other too."""
     layers = [timed(f"layer{i}", measured_ns, role) for i, (measured_ns, role, _) in enumerate(rows)]
     estimates = {f"layer{i}": estimate for i, (_, _, estimate) in enumerate(rows)}
-    found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns, overheads, ["layer0"] * partial)
+    found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns, overheads, ["layer0"] * partial, adding_ns)
     assert sum(row.ns for row in found) == median_ns
     causes = [row.cause for row in found]
     assert causes == [cause for cause in ORDER if cause in causes]
@@ -191,7 +212,7 @@ def test_the_ledger_closes(
     # All but the host, copies, gaps and the remainder are the kernels, to the ns, once where they overlap.
     kernels = sum(ns for cause, ns in by_cause.items() if cause not in OUTSIDE)
     overlap_ns = overheads.overlap_ns if overheads is not None else 0
-    assert kernels == sum(layer.measured_ns for layer in layers) + unattributed_ns - overlap_ns
+    assert kernels == sum(layer.measured_ns for layer in layers) + unattributed_ns - overlap_ns + adding_ns
     if overheads is not None:
         outside = (
             (COPIES, overheads.copies_ns),

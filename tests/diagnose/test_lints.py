@@ -267,11 +267,11 @@ def named(name: str, source: PlanTensor) -> PlanTensor:
 def test_rf1_conversions_at_the_border_of_the_engine() -> None:
     bindings = [binding("in", "input"), binding("out", "output")]
     (found,) = lints(other("Reformat", named("in", WIDE), named("a", HALF)), bindings=bindings)
-    assert (found.code, found.what) == ("RF1", "converts input in of the engine")
-    assert found.evidence == "fp32 -> fp16, 2x8: 96.0 B moved"
+    assert (found.code, found.what) == ("RF1", "converts an input of the engine")
+    assert found.evidence == "in, fp32 -> fp16, 2x8: 96.0 B moved"
     assert "--inputIOFormats=fp16:chw" in found.try_
     (found,) = lints(other("Reformat", named("a", HALF), named("out", WIDE)), bindings=bindings)
-    assert (found.code, found.what) == ("RF1", "converts output out of the engine")
+    assert (found.code, found.what) == ("RF1", "converts an output of the engine")
     assert "let the engine give fp16" in found.try_
     assert codes(other("Reformat", named("in", HALF), named("a", HALF)), bindings=bindings) == []
 
@@ -300,7 +300,7 @@ def test_qd1_layers_that_only_quantise(
     kind: str, origin: str, source: PlanTensor, target: PlanTensor, what: str
 ) -> None:
     found = lints(other(kind, named("a", source), named("b", target), origin=origin))
-    assert [(each.code, each.what) for each in found] == ([("QD1", f"a layer of its own for {what} a")] if what else [])
+    assert [(each.code, each.what) for each in found] == ([("QD1", f"a layer of its own for {what}")] if what else [])
 
 
 def test_qd1_names_who_else_reads_the_tensor() -> None:

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.base.records import (
+    Coverage,
     LayerResult,
     Match,
     MatchedLayer,
@@ -29,7 +30,7 @@ from profiler.base.records import (
     Tensor,
 )
 from profiler.diagnose import Case
-from profiler.diagnose.plugin import candidates, fused_in, is_linear, noise_floor_ns
+from profiler.diagnose.plugin import candidates, fused_in, is_linear, no_candidates, noise_floor_ns
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.on_gpus import Settings
@@ -574,3 +575,18 @@ def test_the_first_convolution_of_a_quantised_engine_writes_floats_and_needs_no_
     assert first.verdict == "try first"
     assert "Q/DQ pair" in first.why
     assert "NeuSight" in first.basis
+
+
+def test_why_no_layer_is_weighed_is_said() -> None:
+    slow = Timed(gemv(), 10.0)
+    case = engine_case(slow, ceilings=RTX_4090)
+    assert candidates(case)
+    shares = Coverage(exact=0.5, inferred=0.2, unattributed=0.3)
+    for without, why in (
+        (case._replace(gpu=False, tensorrt=False), "the run was on a CPU"),
+        (case._replace(coverage=shares), "only 70.0 % of layer time is attributed, and 95.0 % are needed"),
+        (engine_case(Timed(gemv(), 1.0), ceilings=RTX_4090), "no layer whose work is known lost 1.0 % of latency"),
+        (engine_case(Timed(gemv(), 1.2), ceilings=RTX_4090), "is slower than kernels of its class"),
+    ):
+        assert candidates(without) == ()
+        assert why in no_candidates(without)

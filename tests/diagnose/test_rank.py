@@ -380,7 +380,7 @@ def test_the_verdict_on_an_engine_says_what_it_stands_on() -> None:
     assert verdict(captured, (), attainable).startswith("as captured, with the profiler attached: 50.0 % of")
     summed = captured._replace(latency=msgspec.structs.replace(case.latency, n=0))
     assert verdict(summed, (), attainable).startswith("of the layers alone, not end to end: 50.0 % of")
-    assert verdict(case, (), 0).startswith("no verdict: the work of no layer is known; less sure")
+    assert verdict(case, (), 0).startswith("no verdict: nothing is priced, the work of no layer is known; less sure")
 
 
 def test_confidence_is_lower_for_a_datasheet_and_for_a_profile_of_one_inference() -> None:

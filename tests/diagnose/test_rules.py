@@ -12,9 +12,11 @@ import msgspec
 import pytest
 
 from profiler.base.records import ClockSummary, Layer, PlanEdge, Spread
-from profiler.base.units import format_ns
-from profiler.diagnose import RULES, THRESHOLDS, rules
-from profiler.diagnose.ledger import Overheads
+from profiler.base.trace import Transfer
+from profiler.base.units import format_ns, format_percent
+from profiler.diagnose import RULES, THRESHOLDS, Case, rules
+from profiler.diagnose.ledger import Overheads, build_ledger
+from profiler.diagnose.rank import diagnose, verdict
 from profiler.diagnose.rules import tr906_clock_held_down
 from profiler.runtime.nvml_session import CLOCK_EVENTS
 from tests.fakes import kernel_rule_cases, plan_rule_cases
@@ -23,11 +25,13 @@ from tests.fakes.rule_cases import (
     BIG,
     NEGATIVE,
     POSITIVE,
+    alike,
     chain,
     clocks,
     conv,
     faster,
     held,
+    latencies,
     launch_case,
     reorder,
     reorder_case,
@@ -72,7 +76,8 @@ def test_a_rule_is_silent_on_its_near_miss(code: str) -> None:
 def test_a_rule_leaves_alone_what_a_more_specific_one_has_claimed(code: str) -> None:
     rule, case = RULES.get(code), FIRES[code]
     assert rule is not None
-    for name in {name for claim in rule.check(case) for name in claim.layers}:
+    # A doubt claims no time, and stays.
+    for name in {name for claim in rule.check(case) if claim.kind != "trust" for name in claim.layers}:
         left = rule.check(case._replace(claimed=frozenset({name})))
         assert all(name not in (*claim.layers, claim.where) for claim in left)
 
@@ -199,7 +204,9 @@ def test_a_compute_bound_layer_is_measured_against_the_peak_of_its_dtype() -> No
     finding = only(case, "RL102")
     # 64 * 56 * 56 outputs of 64 * 9 MACs are 231 MFLOP: 2.31 ms at 100 GFLOP/s.
     assert "231 MFLOP in 5.14 ms is 45.0 GFLOP/s, 45.0 % of the fp32 peak measured here" in finding.evidence
-    assert "multiple of the vector width" in finding.try_
+    assert finding.try_ == "raise the batch, or use more threads", "64 channels fill whole vectors"
+    odd = only(make_case(Timed(conv(channels=60), 1 / 0.45)), "RL102")
+    assert odd.try_.startswith("pad input channels and output channels to a multiple of 16 for whole vectors")
     assert finding.lost_ns == case.layers[0].lost_ns
 
 
@@ -520,7 +527,7 @@ def test_remedies_of_an_engine_are_those_of_tensorrt() -> None:
     )
     peak = only(few, "RL102")
     assert "peak of the datasheet; its tactic is sm50_xmma_conv" in peak.evidence
-    assert "tensor cores" in peak.try_
+    assert "--builderOptimizationLevel" in peak.try_
     small = relu("small", "x", "y", 100_000)
     assert (
         "of what the L2 allows"
@@ -559,3 +566,160 @@ def test_a_gpu_without_tensorrt_gets_no_options_of_trtexec() -> None:
     waits = engine_case(BIG, overheads=Overheads(waiting_ns=2_000_000, captured=True))._replace(tensorrt=False)
     assert "CUDA graph" in only(waits, "HO501").try_
     assert "--useCudaGraph" not in only(waits, "HO501").try_
+
+
+# --- copies that a capture shows -----------------------------------------------------------------
+
+
+def captured_copies(*transfers: Transfer, copies_ns: int = 9_000_000) -> Case:
+    overheads = Overheads(copies_ns=copies_ns, captured=True)
+    return engine_case(BIG, overheads=overheads, transfers=transfers)
+
+
+WEIGHTS = Transfer("memcpy HtoD", number=10, total_ns=90_000_000, bytes=2_500_000_000, per_iteration_ns=9_000_000)
+MOVES = Transfer("memcpy DtoD", number=10, total_ns=90_000_000, bytes=2_500_000_000, per_iteration_ns=9_000_000)
+
+
+def test_copies_over_the_bus_are_found_in_a_capture_with_their_bytes_and_their_speed() -> None:
+    case = captured_copies(WEIGHTS)
+    finding = only(case, "HO502")
+    assert finding.lost_ns == 9_000_000
+    assert "memcpy HtoD: 10 of no layer, 2.50 GB in all at 27.8 GB/s" in finding.evidence
+    assert format_percent(9_000_000 / case.latency.median_ns) in finding.evidence
+    assert "weights too" in finding.try_
+
+
+def test_copies_on_the_gpu_are_none_over_the_bus() -> None:
+    assert found(captured_copies(MOVES), "HO502") == []
+    # What may have been copies on the GPU is not claimed: at least 4 of 9 ms went over the bus.
+    both = captured_copies(WEIGHTS, MOVES._replace(per_iteration_ns=5_000_000))
+    assert only(both, "HO502").lost_ns == 4_000_000
+
+
+def test_copies_beside_kernels_cost_nothing() -> None:
+    assert found(captured_copies(WEIGHTS, copies_ns=0), "HO502") == []
+
+
+# --- all layers slow alike -----------------------------------------------------------------------
+
+
+def silent(case: Case) -> str:
+    rule = RULES.get("TR907")
+    assert rule is not None
+    assert rule.reason is not None
+    assert not found(case, "TR907")
+    return rule.reason(case, case.layers[0])
+
+
+def test_what_slows_memory_and_arithmetic_alike_is_doubted() -> None:
+    case = alike(4.0)
+    finding = only(case, "TR907")
+    # The best are the first of each: 1 / (4 * 1.4) and 1 / (4 * 1.2).
+    assert "the best bound by memory 17.9 % (relu0), by arithmetic 20.8 % (conv0)" in finding.evidence
+    sampled = case._replace(clocks=clocks(700, 705, 710), rated_mhz=1410.0)
+    assert "the SMs ran at 705 of 1,410 MHz" in only(sampled, "TR907").evidence
+    assert "--gpu" not in only(sampled, "TR907").try_
+
+
+def test_one_side_that_is_slow_by_itself_has_a_cause_of_its_own() -> None:
+    assert "not one cause" in silent(alike(4.0, memory=3.0))
+    assert "under 50.0 % is far" in silent(alike(1.6))
+
+
+def test_layers_that_are_too_small_or_of_one_kind_do_not_tell() -> None:
+    case = alike(4.0)
+    launch = msgspec.structs.replace(case.ceilings, launch_ns=1e6)
+    assert "fewer than two are bound by memory and by arithmetic" in silent(case._replace(ceilings=launch))
+    assert "fewer than two are bound by memory" in silent(case._replace(layers=case.layers[:3]))
+    assert "fewer than two are bound by arithmetic" in silent(case._replace(partial=frozenset({"conv1"})))
+    assert "on no GPU" in silent(case._replace(gpu=False))
+
+
+# --- doubts and their limits ---------------------------------------------------------------------
+
+
+def slow_run(**medians: float) -> Case:
+    """A kernel at a tenth of its roof, which RL101 suspects; see `latencies`."""
+    return latencies(make_case(Timed(gemv(), 10.0), ceilings=RTX_4090), **medians)
+
+
+def lost_to_nobody(share: float) -> Case:
+    """The same kernel in a latency of which its layers exceed, or leave, a share."""
+    case = make_case(Timed(gemv(), 10.0), ceilings=RTX_4090)
+    kernels_ns = case.layers[0].measured_ns
+    return make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, gap_ns=round(kernels_ns / (1 - share)) - kernels_ns)
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "brief", "how"),
+    [
+        # The runs that ended with a confident verdict: p99 16.6 ms on 130 us, +823 %, and -74 % unexplained.
+        (slow_run(p99=127.7), "TR903", "p99 is 128 x the median", "measure longer (--duration) on a quiet machine"),
+        (slow_run(profiled=9.23), "TR908", "the profiler cost +823 %", "on a quiet machine"),
+        (lost_to_nobody(-0.74), "TR909", "unexplained -74 %", "on a quiet machine"),
+        (
+            make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, speed=0.07, probes_ns=(8.4e6, 8.5e6)),
+            "TR904",
+            "machine at 7 % of its speed",
+            "on a quiet machine",
+        ),
+        (faster(0.5), "TR901", "1 layer faster than the roof", "measure the ceilings again with --recalibrate"),
+    ],
+)
+def test_beyond_its_limit_a_doubt_leaves_no_verdict_but_how_to_measure_again(
+    case: Case, code: str, brief: str, how: str
+) -> None:
+    findings = diagnose(case)
+    first = findings[0]
+    assert (first.code, first.kind, first.severity, first.brief) == (code, "trust", "critical", brief)
+    assert "there is no verdict" in first.evidence
+    said = verdict(case, findings, 1_000_000)
+    assert said.startswith(f"no verdict: {brief}")
+    assert f"; measure again: {how}" in said
+    assert "suspect" not in said
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "brief"),
+    [
+        (
+            make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, speed=0.6, probes_ns=(9.8e5, 9.9e5)),
+            "TR904",
+            "machine at 60 % of its speed",
+        ),
+        (slow_run(p99=2.5), "TR903", "p99 is 2.5 x the median"),
+        (slow_run(profiled=2.05), "TR908", "the profiler cost +105 %"),
+        (lost_to_nobody(-0.2), "TR909", "unexplained -20 %"),
+    ],
+)
+def test_under_its_limit_a_doubt_is_told_and_the_verdict_stands(case: Case, code: str, brief: str) -> None:
+    findings = diagnose(case)
+    assert [(one.code, one.severity, one.brief) for one in findings if one.kind == "trust"] == [
+        (code, "warning", brief)
+    ]
+    assert "first suspect RL101" in verdict(case, findings, 1_000_000)
+
+
+def test_where_all_is_well_nothing_is_doubted() -> None:
+    assert [one for one in diagnose(slow_run(p99=1.9, profiled=1.4)) if one.kind == "trust"] == []
+
+
+def test_every_doubt_says_what_it_is_in_a_few_words() -> None:
+    doubts = [one for case in FIRES.values() for one in diagnose(case) if one.kind == "trust"]
+    assert {one.code for one in doubts} >= {f"TR90{number}" for number in range(1, 10)}
+    for one in doubts:
+        assert 0 < len(one.brief) <= 50, one
+        beyond = "no verdict" in one.evidence or one.code in ("TR902", "TR907")
+        assert one.severity == ("critical" if beyond else "warning")
+
+
+def test_medians_that_do_not_add_up_are_doubted_and_no_gap() -> None:
+    """Layers of a fifth of the latency, kernels of all of it: what six of sixteen runs called host gaps."""
+    case = make_case(BIG)
+    ns = case.layers[0].measured_ns
+    latency = msgspec.structs.replace(case.latency, median_ns=5 * ns, p99_ns=5 * ns)
+    rows = build_ledger(case.layers, {}, latency, msgspec.structs.replace(CEILINGS, call_ns=0.0), adding_ns=4 * ns)
+    spread = case._replace(latency=latency, profiled=latency, ledger=rows, profiled_gap_ns=0)
+    assert not found(spread, "HO501")
+    (told,) = found(spread, "TR909")
+    assert (told.severity, told.brief) == ("critical", "medians of layers miss +80 %")

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Work
+from profiler.base.records import Attribute, Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Unsure, Work
 from profiler.cost import work_of
 from profiler.estimate.cache import Traffic
 from profiler.estimate.roofline import dram_rate, estimate, peak_flops, predict_layers
+from profiler.hardware import gpus
 from tests.fakes.support import one_unit
 
 STORY = Ceilings(
@@ -415,3 +416,125 @@ def test_what_exceeds_the_cache_must_cross_to_dram_even_ideally() -> None:
     assert (all_hits.cache_bytes, all_hits.dram_bytes) == (capacity, 2 * capacity)
     unknown = msgspec.structs.replace(limits, cache_bytes=0)
     assert estimate(work, Traffic(cache_bytes=0, dram_bytes=3 * capacity), unknown).ideal_ns == 3_000
+
+
+# --- ideal is sound ------------------------------------------------------------------------------
+
+
+def convolution(
+    dtype: str, batch: int, channels: int, filters: int, size: int, kernel: int, stride: int = 1, pad: int = 0
+) -> Op:
+    places = (size + 2 * pad - kernel) // stride + 1
+    attributes: dict[str, Attribute] = {
+        "kernel_shape": (kernel, kernel),
+        "strides": (stride, stride),
+        "pads": (pad,) * 4,
+    }
+    return Op(
+        op_type="Conv",
+        opset=17,
+        attributes=attributes,
+        inputs=(
+            tensor("x", batch, channels, size, size, dtype=dtype),
+            tensor("w", filters, channels, kernel, kernel, dtype=dtype),
+        ),
+        outputs=(tensor("y", batch, filters, places, places, dtype=dtype),),
+    )
+
+
+def attention(batch: int, heads: int, length: int, depth: int, causal: bool) -> Op:
+    sides = tuple(tensor(name, batch, heads, length, depth, dtype="bf16") for name in "qkv")
+    result = (tensor("y", batch, heads, length, depth, dtype="bf16"),)
+    return Op(op_type="Attention", opset=24, attributes={"is_causal": int(causal)}, inputs=sides, outputs=result)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "op", "tf32", "measured_ns"),
+    [
+        # By Winograd; S. Lee et al., NeuSight (MIT licence), scripts/asplos/data/dataset, conv.
+        ("v100-pcie-32gb", convolution("fp32", 63, 452, 621, 12, 3, pad=1), False, 1_457_000),
+        # The pixels between the steps are not read; TensorRT on an RTX 3090 in fp16.
+        ("rtx-3090", convolution("fp16", 32, 256, 128, 56, 1, stride=2), True, 35_800),
+    ],
+    ids=["winograd", "steps"],
+)
+def test_no_measured_kernel_beats_ideal(gpu: str, op: Op, tf32: bool, measured_ns: int) -> None:
+    work = work_of(op)
+    assert work is not None
+    found = estimate(work, Traffic(0, work.bytes), gpus.ceilings(gpus.find(gpu), tf32=tf32))
+    assert found.ideal_ns <= found.attainable_ns <= measured_ns
+
+
+def test_a_causal_mask_halves_the_square() -> None:
+    whole, half = (work_of(attention(4, 16, 1024, 128, causal)) for causal in (False, True))
+    assert whole is not None
+    assert half is not None
+    assert 2 * 1024 * half.tensor_flops == 1025 * whole.tensor_flops
+    assert half.unsure == Unsure()
+    ceilings = gpus.ceilings(gpus.find("a100"))
+    times = [estimate(work, Traffic(0, work.bytes), ceilings).ideal_ns for work in (whole, half)]
+    assert times[1] == pytest.approx(times[0] * 1025 / 2048, rel=1e-3)
+
+
+def test_a_product_without_results_takes_nothing() -> None:
+    work = work_of(
+        Op(op_type="MatMul", inputs=(tensor("x", 0, 4096), tensor("w", 4096, 2048)), outputs=(tensor("y", 0, 2048),))
+    )
+    assert work is not None
+    assert (work.bytes, work.flops) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "kept"),
+    [(1, 1, 1.0), (2, 2, 1.0), (3, 2, 1.0), (3, 1, 1 / 4), (5, 1, 1.0), (7, 1, 1.0)],
+)
+def test_what_a_fast_algorithm_saves(kernel: int, stride: int, kept: float) -> None:
+    work = work_of(convolution("fp32", 1, 8, 8, 32, kernel, stride))
+    assert work is not None
+    assert (work.tensor_flops - work.fast_flops) / work.tensor_flops == pytest.approx(kept, rel=1e-4)
+    integers = work_of(convolution("int8", 1, 8, 8, 32, kernel, stride))
+    assert integers is not None
+    assert integers.fast_flops == 0
+
+
+@given(
+    counts=st.tuples(*[st.integers(0, 10**12)] * 3),
+    spared=st.tuples(*[st.floats(0, 1)] * 3),
+    bytes_=st.integers(0, 10**9),
+)
+def test_what_data_may_spare_is_never_in_ideal(
+    counts: tuple[int, int, int], spared: tuple[float, float, float], bytes_: int
+) -> None:
+    """Ideal is that of the work without it; attainable is that of the work as counted."""
+    less = [min(int(count * share), count) for count, share in zip(counts, spared, strict=True)]
+    gone = int(bytes_ * spared[0])
+    unsure = Unsure(tensor_flops=less[0], vector_flops=less[1], special={"exp": less[2]}, bytes=gone)
+
+    def made(tensor_flops: int, vector: int, exp: int, nbytes: int, spare: Unsure) -> Estimate:
+        work = Work(
+            tensor_flops=tensor_flops,
+            vector_flops=vector,
+            special={"exp": exp},
+            bytes_read=nbytes,
+            dtype="fp32",
+            unsure=spare,
+        )
+        return estimate(work, Traffic(0, nbytes), CEILINGS)
+
+    found = made(*counts, bytes_, unsure)
+    tensor_flops, vector, exp = (count - part for count, part in zip(counts, less, strict=True))
+    sure = made(tensor_flops, vector, exp, bytes_ - gone, Unsure())
+    assert found.ideal_ns == sure.ideal_ns
+    assert found.attainable_ns == made(*counts, bytes_, Unsure()).attainable_ns
+
+
+def test_products_are_added_up_in_what_is_told_and_else_in_what_is_fastest() -> None:
+    ceilings = gpus.ceilings(gpus.find("rtx-3090"))
+    work = Work(tensor_flops=10**12, dtype="fp16")
+    times = {
+        accumulator: estimate(msgspec.structs.replace(work, accumulator=accumulator), Traffic(0, 0), ceilings)
+        for accumulator in ("", "fp16", "fp32")
+    }
+    assert times[""] == times["fp16"]
+    assert times["fp32"].roofline_ns == pytest.approx(2 * times["fp16"].roofline_ns, rel=0.01)
+    assert len({found.ideal_ns for found in times.values()}) == 1

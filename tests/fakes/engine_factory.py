@@ -1,7 +1,8 @@
 """Engines as the files of TensorRT 8 tell of them: layer information, a profile and times, as trtexec exports them.
 
-Two small networks, so that whoever has no engine tests what the files of others prove too: one in fp16 as healthy as
-they come, and a quantised one with what goes wrong with quantisation. Nothing of them was measured.
+Small networks, so that whoever has no engine tests what the files of others prove too: one in fp16 as healthy as
+they come, a quantised one with what goes wrong with quantisation, and one whose work is not told. Nothing of them was
+measured.
 """
 
 from __future__ import annotations
@@ -117,7 +118,23 @@ def int8() -> list[Raw]:
     ]
 
 
-ENGINES: dict[str, Callable[[], list[Raw]]] = {"fp16": fp16, "int8": int8}
+def regions() -> list[Raw]:
+    """Two layers that each stand for what Myelin makes of many nodes, as TensorRT 8 has them, around a convolution."""
+    latent, context = tensor("latent", FP16, 4, 64, 64), tensor("context", FP16, 77, 768)
+    hidden, inner = tensor("hidden", FP16_C8, 32, 64, 64), tensor("inner", FP16_C8, 32, 64, 64)
+    made = tensor("made", FP16, 4, 64, 64)
+
+    def block(ends: str, inputs: list[Raw], output: Raw) -> Raw:
+        return layer(f"{{ForeignNode[{ends}]}}", "Myelin", inputs, output, TacticValue="0x0000000000000000")
+
+    return [
+        block("/down/norm/Cast.../down/attn/MatMul_1", [latent, context], hidden),
+        convolution("/mid/conv/Conv", [hidden], inner, HMMA),
+        block("/up/norm/Cast.../up/proj/Add", [inner, context], made),
+    ]
+
+
+ENGINES: dict[str, Callable[[], list[Raw]]] = {"fp16": fp16, "int8": int8, "regions": regions}
 
 
 def write_engine(folder: Path, name: str, *, count: int = 1, times: int = 11) -> Files:

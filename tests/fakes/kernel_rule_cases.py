@@ -29,6 +29,16 @@ GEMV = (
 )
 SPLIT_K = "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, true, true, false>(...)"
 DIRECT = "void conv2d_grouped_direct_kernel<float, float, float, float, float, true, false, 0, 0, 0>(...)"
+FLASH_2 = (
+    "void flash::flash_fwd_kernel<flash::Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t, "
+    "flash::Flash_kernel_traits<128, 128, 64, 4, cutlass::bfloat16_t> >, false, true, false, false, true, true, false>"
+    "(flash::Flash_fwd_params)"
+)
+FLASH_3 = (
+    "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<"
+    "flash::CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, cute::C<1> >, 128, cutlass::bfloat16_t, "
+    "float, cutlass::arch::Sm90> > > >(P)"
+)
 DEPTHWISE = "cuDepthwise::depthwiseConvHMMAPrefetchKernel<3, 1>"
 
 
@@ -121,6 +131,7 @@ POSITIVE: dict[str, Case] = {
     "KN704": run_case(
         Timed(product(64, 64, 65536), 1.4), {SM80_TENSOR: 0.8, SPLIT_K: 0.2}, on("l4")
     ),
+    "KN705": run_case(Timed(product(4096, 4096, 4096, dtype="bf16"), 2.5), FLASH_2, on("h100-sxm5")),
     "PR801": run_case(Timed(product(2048, 2048, 2048, dtype="fp32"), 1.2), SM80_SIMT, on("l4", tf32=False)),
     "AL802": run_case(Timed(MISFIT, 1.6), SM80_TENSOR, on("l4")),
     "DW805": planned(run_case(Timed(DEPTH, 3.0), DEPTHWISE, on("l4")), "conv", "Row major linear FP32 format"),
@@ -134,6 +145,8 @@ NEGATIVE: dict[str, Case] = {
     # As thin, but its time is that of the bytes.
     "KN703": run_case(Timed(THIN, 1 / 0.9), SM80_TENSOR, on("l4")),
     "KN704": run_case(Timed(product(64, 64, 65536), 1.05), {SM80_TENSOR: 0.95, SPLIT_K: 0.05}, on("l4")),
+    # As slow, but written for this GPU.
+    "KN705": run_case(Timed(product(4096, 4096, 4096, dtype="bf16"), 2.5), FLASH_3, on("h100-sxm5")),
     # TF32 is as fast as the CUDA cores on a GeForce, and fp16 is what the model has.
     "PR801": run_case(Timed(product(2048, 2048, 2048), 1.2), SM80_TENSOR, on("rtx-4090")),
     "AL802": run_case(Timed(product(1024, 1024, 1024, batch=8), 1.6), SM80_TENSOR, on("l4")),

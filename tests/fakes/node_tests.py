@@ -41,6 +41,7 @@ SMALL = 64
 """Inputs of at most so many elements are stored in the second form of a model."""
 
 PARTS: dict[str, str] = {
+    "AveragePool": "what a window takes",
     "ArrayFeatureExtractor": "the columns that are named",
     "CastLike": "the type of the second input, none of its values",
     "CenterCropPad": "what stays",
@@ -50,6 +51,7 @@ PARTS: dict[str, str] = {
     "Gather": "the slices that are named",
     "GatherElements": "the values that are named",
     "GatherND": "the slices that are named",
+    "MaxPool": "what a window takes",
     "NegativeLogLikelihoodLoss": "the score of each target",
     "OptionalHasElement": "whether there is one",
     "RandomUniformLike": "the shape",
@@ -263,7 +265,7 @@ def mismatches(node: Node, values: Mapping[str, Any]) -> Iterator[str]:
     own = work.bytes_parameters if node.op.op_type in STORED_IN_ATTRIBUTES else 0
     if work.bytes_read > real.taken + own:
         yield f"reads {work.bytes_read} of {real.taken} bytes"
-    elif work.bytes_read < real.taken and not view and node.op.op_type not in PARTS:
+    elif work.bytes_read < real.taken and real.made and not view and node.op.op_type not in PARTS:
         yield f"reads {work.bytes_read} of {real.taken} bytes, and why is not said"
 
 

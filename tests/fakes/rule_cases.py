@@ -75,11 +75,32 @@ def clocks(low: float, mid: float, high: float, **changes: object) -> ClockSumma
     return msgspec.structs.replace(summary, **changes)
 
 
+def latencies(case: Case, *, p99: float = 1.1, profiled: float = 1.0) -> Case:
+    """The case with this 99th percentile, and this latency under the profiler, both in medians."""
+    latency = msgspec.structs.replace(case.latency, p99_ns=round(p99 * case.latency.median_ns))
+    under = msgspec.structs.replace(latency, median_ns=round(profiled * latency.median_ns))
+    return case._replace(latency=latency, profiled=under)
+
+
 def held(share: float, mid: float = 1410, reason: str = "power cap") -> Case:
     """A GPU rated at 1,740 MHz that a reason held down for a share of the time."""
     power, heat = Spread(min=280, median=300, max=301), Spread(min=60, median=71, max=72)
     summary = clocks(mid, mid, mid, reasons={"idle": 0.9, reason: share}, power_w=power, temperature_c=heat)
     return make_case(BIG, clocks=summary, rated_mhz=1740.0, tensorrt=True, gpu=True)
+
+
+def alike(slow: float, *, memory: float = 1.0) -> Case:
+    """Two layers that memory bounds and two that arithmetic does, ``slow`` times as long as their roofs allow.
+
+    Those that memory bounds take ``memory`` times as long again.
+    """
+
+    def renamed(one: Layer, name: str) -> Layer:
+        return msgspec.structs.replace(one, name=name, nodes=(name,))
+
+    products = [Timed(renamed(conv(), f"conv{at}"), slow * (1.2 + at)) for at in range(2)]
+    copies = [Timed(relu(f"relu{at}", f"x{at}", f"y{at}"), slow * memory * (1.4 + at)) for at in range(2)]
+    return engine_case(*products, *copies)
 
 
 POSITIVE: dict[str, Case] = {
@@ -97,6 +118,9 @@ POSITIVE: dict[str, Case] = {
     "TR904": make_case(BIG, speed=0.85, probes_ns=(585_000.0, 590_000.0)),
     "TR905": make_case(BIG, clocks=clocks(1330, 1410, 1410)),
     "TR906": held(0.11),
+    "TR907": alike(4.0),
+    "TR908": latencies(make_case(BIG), profiled=1.51),
+    "TR909": make_case(BIG, gap_ns=-1_000_000),
 }
 
 NEGATIVE: dict[str, Case] = {
@@ -115,4 +139,9 @@ NEGATIVE: dict[str, Case] = {
     "TR904": make_case(BIG, speed=0.95, probes_ns=(526_000.0, 530_000.0)),
     "TR905": make_case(BIG, clocks=clocks(1340, 1410, 1410), clocks_profiled=clocks(1470, 1480, 1710)),
     "TR906": held(0.09),
+    # One convolution reaches 52 % of its roof.
+    "TR907": alike(1.6),
+    "TR908": latencies(make_case(BIG), profiled=1.49),
+    # The remainder is as large, but the profile shows gaps: HO501 speaks of them.
+    "TR909": make_case(BIG, gap_ns=1_000_000),
 }

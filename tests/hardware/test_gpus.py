@@ -146,7 +146,7 @@ def test_an_architecture_of_tomorrow_needs_no_formula(tmp_path: Path) -> None:
     path = edited(tmp_path, ('compute_capability = "8.9"', 'compute_capability = "15.0"'))
     ceilings = gpus.ceilings(gpus.find(str(path)))
     assert ceilings.attainable.special_per_s == {}
-    assert ceilings.attainable.tensor_flops_per_s["fp16"] == 165.2e12
+    assert ceilings.attainable.tensor_flops_per_s["fp16"] == 330.3e12
 
 
 # --- entry points ---------------------------------------------------------------------------
@@ -277,15 +277,21 @@ def test_the_roof_of_an_rtx_4090_by_hand() -> None:
     roof = ceilings.attainable
     assert (ceilings.origin, ceilings.call_ns, ceilings.cache_bytes) == ("datasheet", 0.0, 72 << 20)
     assert roof.tensor_flops_per_s["fp32"] == 82.6e12
-    assert roof.tensor_flops_per_s["fp16"] == 165.2e12
+    assert roof.tensor_flops_per_s["fp16"] == 330.3e12
+    assert roof.fp32_accumulate_flops_per_s["fp16"] == 165.2e12
     assert ceilings.best.tensor_flops_per_s["fp16"] == 330.3e12
     assert roof.tensor_flops_per_s["int8"] == roof.tensor_flops_per_s["uint8"] == 660.6e12
-    assert roof.tensor_flops_per_s["fp8e4m3fn"] == roof.tensor_flops_per_s["fp8e5m2"] == 330.3e12
+    assert roof.fp32_accumulate_flops_per_s["fp8e4m3fn"] == roof.fp32_accumulate_flops_per_s["fp8e5m2"] == 330.3e12
     assert roof.tensor_flops_per_s["fp64"] == roof.vector_flops_per_s["fp64"] == 1.29e12
     assert roof.special_per_s["exp"] == pytest.approx(128 * 16 * 2.52e9)
     assert roof.special_per_s["pow"] == pytest.approx(128 * 16 * 2.52e9 / 2)
     assert ceilings.launch_ns == pytest.approx(940.0)
-    for word in ("rtx-4090.toml", "fp32 multiplied as TF32", "accumulation in fp32", "weak: L2 bandwidth"):
+    for word in (
+        "rtx-4090.toml",
+        "fp32 multiplied as TF32",
+        "accumulation as tactic or kernel say",
+        "weak: L2 bandwidth",
+    ):
         assert word in ceilings.source
 
 
@@ -302,7 +308,10 @@ def test_fp32_is_multiplied_as_tf32_only_where_asked() -> None:
 def test_the_accumulator_is_chosen_where_there_is_a_choice() -> None:
     spec = gpus.find("rtx-3090")
     fp16 = gpus.ceilings(spec, accumulate="fp16").attainable.tensor_flops_per_s
-    fp32 = gpus.ceilings(spec).attainable.tensor_flops_per_s
+    fp32 = gpus.ceilings(spec, accumulate="fp32").attainable.tensor_flops_per_s
+    assert gpus.ceilings(spec).attainable.tensor_flops_per_s == fp16
+    assert gpus.ceilings(spec).attainable.fp32_accumulate_flops_per_s["fp16"] == fp32["fp16"]
+    assert gpus.ceilings(gpus.find("a100")).attainable.fp32_accumulate_flops_per_s == {}
     assert fp16["fp16"] == pytest.approx(2 * fp32["fp16"], rel=0.01)
     assert {dtype: peak for dtype, peak in fp16.items() if dtype != "fp16"} == {
         dtype: peak for dtype, peak in fp32.items() if dtype != "fp16"

@@ -27,7 +27,7 @@ from tests.fakes.support import H100, captured, needs_captures
 FOLDER = Path(__file__).parent
 LABELLED = ("family", "op", "arch", "unit", "in", "acc", "out")
 FIELDS = [field.name for field in dataclasses.fields(KernelName) if field.name not in ("name", "evidence")]
-OPEN_KINDS = {"fp8", "fp4", "tf32", "b1"}  # kinds without a width of their own, or with an open one
+OPEN_KINDS = {"fp8", "fp6", "fp4", "fp16|bf16", "tf32", "b1"}  # kinds without a width of their own, or with an open one
 XMMA = "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize32x32x64_stage3_warpsize2x1x2_tensor16x8x8"
 
 
@@ -167,6 +167,37 @@ def test_every_tactic_of_the_captures_has_a_unit_and_an_architecture() -> None:
             "__myl_Fc_0x33c3fcd6a1b2c3d4e5f60718293a4b5c_tensorop256x256_cga2x2_sm2",
             {"tile": "256x256", "evidence": "tensorop256x256"},
         ),
+        (
+            (
+                "bmm_Bfloat16_E2m1E2m1_Fp32_Ab16_Bb16_t128x128x256u2_s6_et128x128_m256x128x64_c2x1x1_rM_TN_transOut"
+                "_schPd2x1x2x3_biasFp32M_bN_rgTma_clmp_dynB_sm100f"
+            ),
+            {"tile": "128x128x256", "stages": 6, "mma": "256x128x64", "cluster": "2x1x1", "layout": "TN"},
+        ),
+        (
+            (
+                "cutlass3x_sm100_bstensorop_s256x192x64gemm_block_scaled_ue4m3xf4_ue4m3xf4_f32_f16_f16_256x192x256_0_tnn"
+                "_align32_o_vs16_2sm_bias_f16_relu"
+            ),
+            {"tile": "256x192x256", "mma": "256x192x64", "cluster": None, "layout": "tnn"},
+        ),
+        (
+            (
+                "cutlass3x_sm120_bstensorop_s16864gemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32_bf16_bf16_128x128x256"
+                "_1x1x1_0_tnn_align32_o_vs16_bias_bf16_relu"
+            ),
+            {"mma": "16x8x64", "cluster": "1x1x1", "alignment": (("a", 32), ("b", 32))},
+        ),
+        (
+            (
+                "void cutlass::device_kernel<vllm::cutlass_3x_gemm_sm100<cutlass::float_e4m3_t, cutlass::bfloat16_t,"
+                " vllm::c3x::ScaledEpilogue, cute::tuple<cute::C<256>, cute::C<128>, cute::C<128> >,"
+                " cute::tuple<cute::C<2>, cute::C<1>, cute::C<1> >, int>::GemmKernel>(T1::Params)"
+            ),
+            {"tile": "256x128x128", "cluster": "2x1x1"},
+        ),
+        ("_gemv_mha_v1_myl3_6", {"ops": ("decode",)}),
+        ("__myl_bb1_3_MaxSubExpSumDivMul", {"ops": ("max", "sub", "exp", "sum", "div")}),
         ("triton_poi_fused_add_mul_silu_23", {"ops": ("add", "mul", "silu")}),
         (
             "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, A<char*, 1>>()",
@@ -231,7 +262,9 @@ PIECES = [
     "f16f32", "tensor16x8x16", "ampere", "s16816gemm", "cutlass", "cutlass3x", "tensorop", "nvjet", "tst", "__myl_",
     "MulSum", "fmha", "v2", "cutlassF", "triton", "poi", "fused", "nccl", "at::native::", "reduce_kernel", "ReduceOp",
     "flash_fwd_kernel", "device_kernel", "cute::tuple", "float", "__half", "128x64", "64x3", "align8", "stages",
-    "...", "\u2026", "9" * 30,
+    "...", "\u2026", "9" * 30, "bmm", "_E2m1E2m1_Fp32_", "Bfloat16", "fmhaSm100fKernel_Qkv", "kernel_cutlass_kernel_",
+    "FlashAttentionForwardSm100_object_at__", "tensorptrbf16gmem", "deep_gemm::", "sm90_fp8_gemm", "flashinfer::",
+    "KernelTraits", "Sm100FmhaFwd", "DeviceGemmFp4GemmSm100", "cutlass_3x_gemm_sm100", "ue4m3xf4", "block_scaled",
 ]  # fmt: skip
 GRAMMATICAL = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 

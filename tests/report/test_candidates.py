@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Literal
 
 import msgspec
 import pytest
 
 from profiler.base.records import BarrierPart, LadderStep, PluginCandidate, Run
-from profiler.report import ReportOptions, get
+from profiler.report import ReportOptions, get, render
 from profiler.report._cells import cells
 from profiler.report.content.run import LINES
 from profiler.report.formats._run_page import FINDINGS_SHOWN
@@ -125,3 +126,38 @@ def test_the_document_has_them_all() -> None:
     made = get("json").render(run, ReportOptions())
     assert [one["verdict"] for one in json.loads(made)["candidates"]] == ["write it", "try first"]
     assert msgspec.json.decode(made, type=Run) == run
+
+
+WHY = "the run was on a CPU, and what is weighed are plugins"
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_a_report_says_why_no_layer_was_weighed(form: str) -> None:
+    run = msgspec.structs.replace(typical(), candidates=(), no_candidates=WHY)
+    assert f"none weighed: {WHY}" in " ".join(re.sub(r"<[^>]+>", "", render(run, form)).split())
+    assert "none weighed" not in render(msgspec.structs.replace(run, no_candidates=""), form)
+
+
+def test_json_says_so_too() -> None:
+    run = msgspec.structs.replace(typical(), candidates=(), no_candidates=WHY)
+    document = json.loads(render(run, "json"))
+    assert (document["candidates"], document["no_candidates"]) == ([], WHY)
+
+
+def test_candidates_that_are_alike_are_one_row_with_what_they_net_together() -> None:
+    """One kernel is written for all of them, so that two smaller ones may stand before a larger one."""
+    run = of_engine(typical())
+    first, second, third = run.layers[:3]
+    twin = msgspec.structs.replace(second, name=f"{second.name}/twin")
+    layers = (first, second, third, twin, *run.layers[3:])
+    found = tuple(candidate(one.name, net=net) for one, net in ((first, 900_000), (second, 700_000), (twin, 600_000)))
+    shown = text(weighed(*found, run=msgspec.structs.replace(run, layers=layers)))
+    part = shown[shown.index("plugins") :]
+    assert "3 of 3 layers weighed" in part
+    assert "~1.30 ms net (900 us to 1.50 ms)" in part
+    assert f"{second.name} x2" in part
+    assert part.index(f"{second.name} x2") < part.index("~900 us net")
+    assert "each: what could be won back" in part
+    assert "~950 us each" in part
+    # The document has every layer.
+    assert len(json.loads(get("json").render(weighed(*found), ReportOptions()))["candidates"]) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import get_args
@@ -243,3 +244,57 @@ def test_a_layer_above_the_roof_is_in_the_picture() -> None:
     mark = next(index for index, line in enumerate(rows) if "t" in line.partition("│")[2].replace("fp32", ""))
     roof = next(index for index, line in enumerate(rows) if "\u28c0" in line or "\u2809" in line or "\u2812" in line)
     assert mark < roof
+
+
+# --- layers that are alike ------------------------------------------------------------------
+
+
+def detector() -> Run:
+    """302 layers: four convolutions of one shape, with the largest loss together, among others of their own work."""
+    alike = [layer(f"/head/{at}/conv", "Conv", flops=10**7, nbytes=10**6, slow=2.0 + at / 100) for at in range(4)]
+    others = [layer(f"/body/{at}", "Relu", flops=0, nbytes=10**5 + 64 * at, slow=1.2) for at in range(297)]
+    one = layer("/stem/conv", "Conv", flops=10**7, nbytes=10**6 + 8, slow=2.5)
+    kernels = tuple(msgspec.structs.replace(kernel, kernel="conv3x3") for kernel in one.kernels)
+    return make_run(tuple(msgspec.structs.replace(each, kernels=kernels) for each in (*alike, *others, one)))
+
+
+def test_layers_that_are_alike_are_one_row_with_their_time_and_their_loss_summed() -> None:
+    run = detector()
+    first, second = view_of(run, "layer").rows[:2]
+    alike = [one for one in run.layers if one.name.startswith("/head/")]
+    assert (first.layers, second.layers) == (4, 1)
+    assert first.layer is not None
+    assert first.layer.name == "/head/3/conv"
+    assert first.measured_ns == sum(one.measured_ns for one in alike)
+    assert first.lost_ns == sum(one.lost_ns or 0 for one in alike)
+    shown = text(run)
+    row = next(line for line in shown.splitlines() if "/head/3/conv" in line)
+    assert row.endswith(" x4")
+    assert units.format_ns(first.lost_ns) in row
+    # A row of four layers is counted as four.
+    number, rest = re.search(r"(\d+) of 302 layers", shown), re.search(r"(\d+) other layers", shown)
+    assert number is not None
+    assert rest is not None
+    assert int(number[1]) + int(rest[1]) == 302
+    assert "`/head/3/conv` x4" in get("markdown").render(run, ReportOptions())
+    assert len(json.loads(get("json").render(run, ReportOptions()))["layers"]) == 302
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shapes": "1x64x28x28 -> 1x64x28x28"},
+        {"shapes": ""},
+        {"dtype": "fp16"},
+        {"op_type": "Gemm"},
+        {"bytes": 10**6 + 2},
+        {"flops": 10**7 + 2},
+        {"lost_ns": None},
+        {"kernels": ()},
+    ],
+)
+def test_layers_that_differ_in_anything_that_a_kernel_is_written_for_are_not_alike(changes: dict[str, object]) -> None:
+    run = detector()
+    layers = tuple(msgspec.structs.replace(one, **changes) if one.name == "/head/0/conv" else one for one in run.layers)
+    rows = view_of(msgspec.structs.replace(run, layers=layers), "layer").rows
+    assert {row.layers for row in rows if row.layer is not None and row.layer.name.startswith("/head/")} == {1, 3}

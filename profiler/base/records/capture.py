@@ -36,6 +36,23 @@ class Latency(Record, frozen=True, kw_only=True):
     max_ns: NonNegative = 0
 
 
+class InferenceTimes(Record, frozen=True, kw_only=True):
+    """Times of every inference, as trtexec exports them: one entry an inference, all of the same length.
+
+    Where only ``summary`` is known, they hold one entry, the median of each.
+    """
+
+    latency_ns: tuple[int, ...]
+    compute_ns: tuple[int, ...]
+    """On the GPU, from the first kernel to the last."""
+    enqueue_ns: tuple[int, ...]
+    """On the CPU."""
+    h2d_ns: tuple[int, ...]
+    d2h_ns: tuple[int, ...]
+    summary: Latency | None = None
+    """Of the latency, where its samples were not kept; its spread (``cv``) is then unknown, and 0."""
+
+
 class Spread(Record, frozen=True, kw_only=True):
     """Smallest, median and largest of the readings of a quantity."""
 

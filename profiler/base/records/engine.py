@@ -230,6 +230,8 @@ class Plan(Record, frozen=True, kw_only=True):
     bindings: tuple[PlanBinding, ...] = ()
     notes: tuple[str, ...] = ()
     """What is missing from the description, and what was mended."""
+    names_only: bool = False
+    """Nothing but the names of its layers is known: no kinds, no tensors."""
 
 
 class LayerTime(Record, frozen=True, kw_only=True):
@@ -254,18 +256,6 @@ class LayerTimes(Record, frozen=True, kw_only=True):
     layers: tuple[LayerTime, ...]
     complete: bool = True
     notes: tuple[str, ...] = ()
-
-
-class InferenceTimes(Record, frozen=True, kw_only=True):
-    """Times of every inference, as trtexec exports them: one entry an inference, all of the same length."""
-
-    latency_ns: tuple[int, ...]
-    compute_ns: tuple[int, ...]
-    """On the GPU, from the first kernel to the last."""
-    enqueue_ns: tuple[int, ...]
-    """On the CPU."""
-    h2d_ns: tuple[int, ...]
-    d2h_ns: tuple[int, ...]
 
 
 PlanRole = Literal["compute", "layout", "shape", "sync", "idle"]
@@ -312,8 +302,8 @@ class PlanShare(Record, frozen=True, kw_only=True):
 class PlanReformat(Record, frozen=True, kw_only=True):
     """A layer that only brings a tensor into another dtype, order or padding.
 
-    ``origin`` says why it is there: the plan's own word (``REFORMAT``, ``QDQ``) or, where it has none,
-    ``input``, ``output`` or ``between layers``.
+    ``origin`` says why it is there: the plan's own word (``QDQ``) or, where that says no more than that it is one
+    (``REFORMAT``), ``input``, ``output`` or ``between layers``.
     """
 
     layer: LayerName
@@ -354,6 +344,7 @@ class PlanLint(Record, frozen=True, kw_only=True):
     code: Safe
     layer: LayerName
     what: Prose
+    """In words that other places of its kind have too; what differs is in ``evidence``."""
     evidence: Prose
     try_: Prose = msgspec.field(name="try")
 

@@ -6,6 +6,9 @@ from typing import Literal
 
 from profiler.base.records.common import NonNegative, Prose, Record, Safe
 
+Accumulate = Literal["auto", "fp32", "fp16"]
+"""What products are added up in where there is a choice; ``auto``: as each tactic or kernel says, else the faster."""
+
 
 class Roof(Record, frozen=True, kw_only=True):
     """Ceilings of one kind: what each unit of the device and each level of its memory can do.
@@ -17,6 +20,9 @@ class Roof(Record, frozen=True, kw_only=True):
     tensor_flops_per_s: dict[Safe, float]
     """Multiply-accumulates, 2 FLOP each, by the dtype of what is multiplied: on the matrix units of a
     GPU where they take that dtype. ``tf32`` stands for fp32 rounded to TF32."""
+    fp32_accumulate_flops_per_s: dict[Safe, float] = {}
+    """Those of ``tensor_flops_per_s`` that are slower where products are added up in fp32, as on GeForce; empty where
+    there is no such difference, or one accumulator was asked for."""
     vector_flops_per_s: dict[Safe, float]
     """All other arithmetic by dtype: the CUDA cores of a GPU."""
     special_per_s: dict[Safe, float] = {}

@@ -68,7 +68,8 @@ class LedgerRow(Record, frozen=True, kw_only=True):
 class Finding(Record, frozen=True, kw_only=True):
     """A cause, which is a hypothesis, with the facts and estimates behind it.
 
-    ``lost_ns`` is claimed by this finding alone; ``layers`` are where it is claimed.
+    ``lost_ns`` is claimed by this finding alone; ``layers`` are where it is claimed. A doubt about the numbers
+    themselves (``trust``) claims nothing; it is ``critical`` beyond the limit at which there is no verdict.
     """
 
     code: Safe
@@ -81,6 +82,8 @@ class Finding(Record, frozen=True, kw_only=True):
     try_: Prose = msgspec.field(name="try")
     kind: Literal["hypothesis", "trust"] = "hypothesis"
     layers: tuple[LayerName, ...] = ()
+    brief: Prose = ""
+    """Of a doubt: what it is, in a few words with its number."""
 
 
 class CounterCheck(Record, frozen=True, kw_only=True):

@@ -76,6 +76,18 @@ class Op(Record, frozen=True, kw_only=True):
     outputs: tuple[Tensor | None, ...] = ()
 
 
+class Unsure(Record, frozen=True, kw_only=True):
+    """The part of a `Work` that the data of a run may do without: it is counted, but never in what is called ideal.
+
+    Scores that padding leaves out, rows of an embedding that are asked for twice.
+    """
+
+    tensor_flops: NonNegative = 0
+    vector_flops: NonNegative = 0
+    special: dict[Safe, NonNegative] = {}
+    bytes: NonNegative = 0
+
+
 class Work(Record, frozen=True, kw_only=True):
     """The work of an op or a fused layer.
 
@@ -91,6 +103,10 @@ class Work(Record, frozen=True, kw_only=True):
         bound: Whether the counts are exact, or an upper or lower bound of what data decides;
             ``mixed`` where parts of a sum are bounded from different sides.
         note: Why it is a bound, or which convention was used.
+        fast_flops: The part of ``tensor_flops`` that a fast algorithm (Winograd, FFT) does without; 0 where there is
+            none, or where the names of the tactic or its kernels say that another one was taken.
+        unsure: What data may spare.
+        accumulator: What products are added up in, where a tactic or kernel tells it: a key of `units.DTYPE_BITS`.
     """
 
     tensor_flops: NonNegative = 0
@@ -102,10 +118,18 @@ class Work(Record, frozen=True, kw_only=True):
     dtype: Safe = ""
     bound: WorkBound = "exact"
     note: Prose = ""
+    fast_flops: NonNegative = 0
+    unsure: Unsure = Unsure()
+    accumulator: Safe = ""
 
     @property
     def macs(self) -> int:
         return self.tensor_flops // units.FLOP_PER_MAC
+
+    @property
+    def fewest_tensor_flops(self) -> int:
+        """FLOP of the multiply-accumulates that the fastest algorithm there may be does."""
+        return self.tensor_flops - self.fast_flops
 
     @property
     def special_flops(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from profiler.base.records.common import Fraction, NonNegative, Record
+from profiler.base.records.common import Fraction, NonNegative, Prose, Record
 from profiler.base.records.engine import EngineFacts, MatchConfidence, NodeFate, PlanRole, PlanSummary
 from profiler.base.records.estimate import Ceilings, Estimate
 from profiler.base.records.findings import Unsupported
@@ -46,17 +46,17 @@ class GpuPrediction(Record, frozen=True, kw_only=True):
     clock_mhz: float
     tdp_w: float
     memory_bytes: NonNegative
-    time_ns: NonNegative
-    """Sum over the layers of what is attainable."""
-    ideal_ns: NonNegative
+    time_ns: NonNegative | None
+    """Sum over the layers of what is attainable, as far as they are priced; None where there are layers and none is."""
+    ideal_ns: NonNegative | None
     """The same without the floor of a launch."""
-    joules: float
+    joules: float | None
     """``time_ns`` at the board's power limit: an upper estimate of what one inference takes."""
     ridge: dict[str, float]
     """FLOP per byte of DRAM traffic where the roofline of a dtype bends."""
     ns_by_bound: dict[str, int]
     by_precision: dict[str, int | None]
-    """``time_ns`` at other precisions; None where the GPU has no unit for it."""
+    """``time_ns`` at other precisions; None where the GPU has no unit for it, empty where nothing is priced."""
     layers: tuple[PredictedLayer, ...]
     """In execution order."""
     plan: PlanSummary | None = None
@@ -78,8 +78,10 @@ class Prediction(Record, frozen=True, kw_only=True):
     """In the order asked for."""
     fastest: str
     most_efficient: str
-    """Slug of the GPU that needs least time, and of that which needs least energy."""
+    """Slug of the GPU that needs least time, and of that which needs least energy; empty where nothing is priced."""
     unsupported: tuple[Unsupported, ...]
+    unpriced: Prose = ""
+    """Where nothing is priced, why, and what would price it; empty where anything is."""
     engine: EngineFacts | None = None
     """Where ``level`` is ``layers``: the engine that they are of."""
     fates: tuple[NodeFate, ...] = ()

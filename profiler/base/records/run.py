@@ -124,6 +124,8 @@ class Run(Record, frozen=True, kw_only=True):
     """Of a TensorRT engine, with the measured times."""
     candidates: tuple[PluginCandidate, ...] = ()
     """Layers for which a hand-written kernel was weighed, most net gain first."""
+    no_candidates: Prose = ""
+    """Why none was weighed, in words; empty where one was."""
     modes: tuple[ModeTimes, ...] = ()
     """Of a run on a GPU: its times without and with a CUDA graph, apart from copies."""
     checks: tuple[TensorCheck, ...] = ()

@@ -6,17 +6,17 @@ import math
 
 from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
-from profiler.cost._attention import Scores, finish, rotation
+from profiler.cost._attention import Scores, finish, rotation, seen_pairs
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import MS, given, integer, need, shape, size, work
 
 
 @cost("Attention", first=23)
 def attention(op: Op) -> Cost:
-    """Q K^T, softmax and the weighted sum over every query and key, or as many keys as a window is wide.
+    """Q K^T, softmax and the weighted sum over every query and each key that mask and window let it see.
 
-    Inputs Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen; [batch, heads, length, depth]
-    or [batch, length, heads * depth].
+    Under a causal mask that is half of the square and half of its diagonal. Inputs Q, K, V, attn_mask, past_key,
+    past_value, nonpad_kv_seqlen; [batch, heads, length, depth] or [batch, length, heads * depth].
     """
     q, k, v = (shape(need(op, index)) for index in range(3))
     if len(q) == 3:
@@ -31,11 +31,9 @@ def attention(op: Op) -> Cost:
     rows = q[0] * q[1] * q[2]
     causal = bool(integer(op, "is_causal", 0))
     left, right = integer(op, "left_window_size", -1), 0 if causal else integer(op, "right_window_size", -1)
-    windowed = left >= 0 or (right >= 0 and not causal)
-    seen = min(keys, left + 1 + right) if left >= 0 and right >= 0 else keys
-    tensor, other = Scores(rows * seen, rows, q[3], v[3], mask).flops(op)
-    reasons = ["the causal mask"] * causal + ["the window"] * windowed + ["padding"] * (given(op, 6) is not None)
-    return finish(op, tensor, other, reasons)
+    pairs = seen_pairs(q[2], keys, before=keys - k[2], left=left, right=right)
+    tensor, other = Scores(q[0] * q[1] * pairs, rows, q[3], v[3], mask).flops(op)
+    return finish(op, tensor, other, ["padding"] * (given(op, 6) is not None))
 
 
 @cost("FlexAttention", domain="ai.onnx.preview")

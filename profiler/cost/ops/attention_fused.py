@@ -6,15 +6,21 @@ from itertools import product
 
 from profiler.base.records import Op
 from profiler.cost import Cost, cost
-from profiler.cost._attention import Cache, Grouped, Scores, cache, finish, heads_of, rotation, single
+from profiler.cost._attention import Cache, Grouped, Scores, cache, finish, heads_of, rotation, seen_pairs, single
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, quantize, requantize
 from profiler.cost._shapes import MS, given, integer, need, out, shape, size, work
 
-_CAUSAL, _PADDING, _ROOM = "the causal mask", "padding", "unused room for keys"
+_PADDING, _ROOM = "padding", "unused room for keys"
 
 
-def _reasons(causal: bool, kept: Cache) -> list[str]:
-    return [_CAUSAL] * causal + [_ROOM] * (not kept.exact)
+def _reasons(kept: Cache) -> list[str]:
+    return [_ROOM] * (not kept.exact)
+
+
+def _pairs(op: Op, queries: int, keys: int) -> int:
+    """Pairs of a query and a key of one head: the last query sees all keys."""
+    causal = bool(integer(op, "unidirectional", 0))
+    return seen_pairs(queries, keys, before=keys - queries, right=0 if causal else -1)
 
 
 @cost("Attention", "QAttention", "DecoderMaskedSelfAttention", domain=MS)
@@ -45,16 +51,15 @@ def packed_attention(op: Op) -> Cost:
     mask = int(given(op, mask_at) is not None) + int(not quantized and given(op, 5) is not None)
     hidden = (projected - value_hidden) // 2
     rows = batch * heads * length
-    tensor, other = Scores(rows * kept.keys, rows, hidden // heads, value_hidden // heads, mask).flops(op)
+    pairs = batch * heads * _pairs(op, length, kept.keys)
+    tensor, other = Scores(pairs, rows, hidden // heads, value_hidden // heads, mask).flops(op)
     values = batch * length * projected
     other = other.plus(Recipe((int(given(op, 2) is not None) + (2 if quantized else 0)) * values))
     if integer(op, "do_rotary", 0):
         depth = hidden // heads
         rotated = min(integer(op, "rotary_embedding_dim", 0) or depth, depth)
         other = other.plus(rotation(2 * rows * rotated))
-    causal = bool(integer(op, "unidirectional", 0))
-    reasons = _reasons(causal, kept)
-    return finish(op, tensor + 2 * values * channels, other, reasons, kept.read, kept.write)
+    return finish(op, tensor, other, _reasons(kept), kept.read, kept.write, projections=2 * values * channels)
 
 
 @cost("QOrderedAttention", domain=MS)
@@ -70,7 +75,7 @@ def qordered_attention(op: Op) -> Cost:
     widths = [shape(need(op, index))[1] for index in (5, 6, 7)]
     heads = heads_of(op)
     rows = batch * heads * length
-    count = rows * length
+    count = batch * heads * _pairs(op, length, length)
     masks = sum(given(op, index) is not None for index in (17, 19))
     tensor, other = Scores(count, rows, widths[0] // heads, widths[2] // heads, masks).flops(op)
     values = batch * length * sum(widths)
@@ -79,8 +84,7 @@ def qordered_attention(op: Op) -> Cost:
     other = other.plus(requantized.times(size(out(op))))
     if given(op, 15) is not None:
         other = other.plus(quantize(zero_point=False).times(count))
-    reasons = [_CAUSAL] * bool(integer(op, "unidirectional", 0))
-    return finish(op, tensor + 2 * values * channels, other, reasons)
+    return finish(op, tensor, other, [], projections=2 * values * channels)
 
 
 @cost("DecoderAttention", domain=MS)
@@ -172,14 +176,15 @@ def multi_head_attention(op: Op) -> Cost:
     )
     masks = sum(given(op, index) is not None for index in masks_at)
     rows = batch * heads * length
-    tensor, other = Scores(rows * kept.keys, rows, depth, value_depth, masks).flops(op)
+    pairs = batch * heads * _pairs(op, length, kept.keys)
+    tensor, other = Scores(pairs, rows, depth, value_depth, masks).flops(op)
     read = kept.read
     if given(op, bias_at) is not None:
         biased = [tensor_ for tensor_ in op.inputs[: 1 if encoded else 3] if tensor_ is not None]
         other = other.plus(Recipe(sum(map(size, biased))))
         if encoded:
             read = read | {bias_at: query[-1]}
-    return finish(op, tensor, other, _reasons(bool(integer(op, "unidirectional", 0)), kept), read, kept.write)
+    return finish(op, tensor, other, _reasons(kept), read, kept.write)
 
 
 @cost("GroupQueryAttention", domain=MS)
@@ -203,11 +208,12 @@ def group_query_attention(op: Op) -> Cost:
     rows = batch * g.heads * length
     sink = given(op, 11) is not None or bool(integer(op, "smooth_softmax", 0))
     masks = int(given(op, 10) is not None)
-    tensor, other = Scores(rows * seen, rows, g.depth, g.depth, masks, sink).flops(op)
+    causal = bool(integer(op, "causal", 1))
+    each = seen_pairs(length, kept.keys, before=kept.keys - length, left=window - 1, right=0 if causal else -1)
+    tensor, other = Scores(batch * g.heads * each, rows, g.depth, g.depth, masks, sink).flops(op)
     first, read = g.before_scores(op, rotary=7, norms=14)
     other = other.plus(first).plus(g.conversions(op, batch * max(seen - length, 0), scales=12))
-    reasons = [_CAUSAL] * (bool(integer(op, "causal", 1)) and length > 1)
-    reasons += [_PADDING] * (batch * length > 1) + [_ROOM] * (not kept.exact)
+    reasons = [_PADDING] * (batch * length > 1) + [_ROOM] * (not kept.exact)
     return finish(op, tensor, other, reasons, read | kept.read, kept.write)
 
 

@@ -8,6 +8,7 @@ from profiler.base.records import Op, Tensor
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, fused_activation, requantize
 from profiler.cost._shapes import MS, NCHWC, NHWC, given, integers, need, out, shape, size, string, work
+from profiler.cost._windows import fast_products, spatial, touched_elements
 
 
 def _macs(result: Tensor, weights: Tensor) -> int:
@@ -17,6 +18,20 @@ def _macs(result: Tensor, weights: Tensor) -> int:
     first dimension is what one output element takes, so that the layout does not matter.
     """
     return size(result) * math.prod(shape(weights)[1:])
+
+
+def _kernel(op: Op, weights: Tensor) -> tuple[int, ...]:
+    """Of the window: the attribute, else what the weights say."""
+    return integers(op, "kernel_shape") or spatial(op, shape(weights))
+
+
+def _saved(op: Op, weights: Tensor, flops: int) -> int:
+    """Products that a fast algorithm does without: such algorithms are for floats."""
+    if not need(op, 0).dtype.startswith(("fp", "bf")):
+        return 0
+    kernel = _kernel(op, weights)
+    strides = integers(op, "strides") or (1,) * len(kernel)
+    return fast_products(flops, kernel, strides) if len(strides) == len(kernel) else 0
 
 
 def _padding_note(op: Op) -> str:
@@ -37,13 +52,16 @@ def conv(op: Op) -> Cost:
 
     Inputs X, W, B and, in ONNX Runtime's fused forms, the summand Z.
     """
-    y = out(op)
+    y, weights = out(op), need(op, 1)
+    flops = 2 * _macs(y, weights)
     activation, activation_note = fused_activation(op)
     epilogue = Recipe(sum(given(op, index) is not None for index in (2, 3))).plus(activation).times(size(y))
     return work(
         op,
         epilogue,
-        tensor=2 * _macs(y, need(op, 1)),
+        tensor=flops,
+        read={0: touched_elements(op, _kernel(op, weights))},
+        fast=_saved(op, weights, flops),
         bound="lower" if activation_note else "exact",
         note=_notes(
             _padding_note(op),
@@ -56,7 +74,9 @@ def conv(op: Op) -> Cost:
 @cost("ConvInteger")
 def conv_integer(op: Op) -> Cost:
     """The MACs alone: zero points are folded into them."""
-    return work(op, tensor=2 * _macs(out(op), need(op, 1)), note=_padding_note(op))
+    weights = need(op, 1)
+    touched = touched_elements(op, _kernel(op, weights))
+    return work(op, tensor=2 * _macs(out(op), weights), read={0: touched}, note=_padding_note(op))
 
 
 @cost("QLinearConv")
@@ -69,6 +89,7 @@ def qlinear_conv(op: Op) -> Cost:
     return work(
         op,
         tensor=2 * _macs(y, need(op, 3)),
+        read={0: touched_elements(op, _kernel(op, need(op, 3)))},
         vector=bias.plus(requantize()).vector * size(y),
         note=_padding_note(op),
     )
@@ -83,9 +104,11 @@ def conv_transpose(op: Op) -> Cost:
     Products that fall into the cropped border are counted. Weights are [Cin, Cout/group, Kh, Kw].
     """
     bias = given(op, 3 if op.op_type == "ConvTransposeWithDynamicPads" else 2)
+    flops = 2 * size(need(op, 0)) * math.prod(shape(need(op, 1))[1:])
     return work(
         op,
-        tensor=2 * size(need(op, 0)) * math.prod(shape(need(op, 1))[1:]),
+        tensor=flops,
+        fast=_saved(op, need(op, 1), flops),
         vector=size(out(op)) if bias is not None else 0,
         note="counted by input positions",
     )

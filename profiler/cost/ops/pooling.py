@@ -21,13 +21,23 @@ from profiler.cost._shapes import (
     size,
     work,
 )
+from profiler.cost._windows import touched_elements
 
 
-def _window(op: Op) -> int:
+def _kernel(op: Op) -> tuple[int, ...]:
     kernel = integers(op, "kernel_shape")
     if kernel is None:
         raise UnknownShapeError(f"{op.op_type} has no kernel_shape")
-    return math.prod(kernel)
+    return kernel
+
+
+def _window(op: Op) -> int:
+    return math.prod(_kernel(op))
+
+
+def _reached(op: Op) -> dict[int, int]:
+    """Elements read of the input: windows with long steps leave some out."""
+    return {0: touched_elements(op, _kernel(op))}
 
 
 def _global_window(op: Op) -> int:
@@ -42,7 +52,7 @@ def _global_window(op: Op) -> int:
 @cost("MaxPool", "AveragePool", domain=NHWC)
 def pool(op: Op) -> Cost:
     """Window size per output element: compares, or adds and the divide. Padding counts."""
-    return work(op, vector=_window(op) * size(out(op)))
+    return work(op, vector=_window(op) * size(out(op)), read=_reached(op))
 
 
 @cost("GlobalMaxPool", "GlobalAveragePool")
@@ -53,19 +63,19 @@ def global_pool(op: Op) -> Cost:
     return work(op, vector=_global_window(op) * size(out(op)))
 
 
-def _lp(op: Op, window: int) -> Cost:
+def _lp(op: Op, window: int, read: dict[int, int] | None = None) -> Cost:
     """(sum |x|^p)^(1/p): for p = 1 an absolute value, for p = 2 a square and a root, else powers."""
     p = number(op, "p", 2.0)
     y = size(out(op))
     special = {1.0: {}, 2.0: {"sqrt": 1}}.get(p, {"pow": window + 1})
-    return work(op, Recipe(max(2 * window - 1, 0), special).times(y))
+    return work(op, Recipe(max(2 * window - 1, 0), special).times(y), read=read)
 
 
 @cost("LpPool")
 @cost("LpPool", domain=NHWC)
 def lp_pool(op: Op) -> Cost:
     """The p-norm of each window."""
-    return _lp(op, _window(op))
+    return _lp(op, _window(op), _reached(op))
 
 
 @cost("GlobalLpPool")
@@ -79,7 +89,8 @@ def global_lp_pool(op: Op) -> Cost:
 @cost("QLinearAveragePool", domain=NHWC)
 def qlinear_average_pool(op: Op) -> Cost:
     """The window in integers, then requantised. Inputs X, x_scale, x_zero_point, y_scale, y_zero_point."""
-    return work(op, vector=(_window(op) + requantize(given(op, 4) is not None).vector) * size(out(op)))
+    each = _window(op) + requantize(given(op, 4) is not None).vector
+    return work(op, vector=each * size(out(op)), read=_reached(op))
 
 
 @cost("QLinearGlobalAveragePool", domain=MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from profiler.base.records import Op, Tensor
-from profiler.cost import Cost, cost
+from profiler.cost import Cost, Spare, cost
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import MS, axis_of, constant, given, integer, need, out, shape, size, work
 
@@ -46,6 +46,13 @@ def _at_most(op: Op, most: dict[int, int]) -> Op:
     )
 
 
+def _most(op: Op, most: dict[int, int], *, note: str, vector: int = 0) -> Cost:
+    """The cost of an op whose data decide how much there is of its outputs: the most, of which nothing is sure."""
+    found = work(_at_most(op, most), vector=vector, bound="upper", note=note)
+    names = frozenset(moved.tensor.name for moved in (*found.reads, *found.writes))
+    return found._replace(spare=Spare(0, found.arithmetic, names))
+
+
 @cost("TopK")
 def top_k(op: Op) -> Cost:
     """The compares of `heap_compares` per line."""
@@ -53,9 +60,10 @@ def top_k(op: Op) -> Cost:
     axis = axis_of(op, len(dims), -1)
     n, k = dims[axis], shape(out(op))[axis]
     rows = math.prod(dims) // n if n else 0
-    return work(
-        op, vector=rows * heap_compares(n, k), bound="upper", note="compares depend on the order of the data: heap of k"
-    )
+    note = "compares depend on the order of the data: heap of k"
+    found = work(op, vector=rows * heap_compares(n, k), bound="upper", note=note)
+    # Every element is looked at once in any case.
+    return found._replace(spare=Spare(0, Recipe(max(found.arithmetic.vector - size(need(op, 0)), 0))))
 
 
 @cost("NonZero")
@@ -65,8 +73,7 @@ def non_zero(op: Op) -> Cost:
     vector = size(x)
     if _known(out(op)):
         return work(op, vector=vector)
-    bounded = _at_most(op, {0: len(shape(x)) * vector})
-    return work(bounded, vector=vector, bound="upper", note="every element counted as not zero")
+    return _most(op, {0: len(shape(x)) * vector}, vector=vector, note="every element counted as not zero")
 
 
 @cost("Unique")
@@ -78,8 +85,8 @@ def unique(op: Op) -> Cost:
     dims = shape(x)
     n = dims[axis_of(op, len(dims), 0)] if "axis" in op.attributes else total
     compares = total * _log2(n)
-    bounded = _at_most(op, {0: total, 1: n, 2: n, 3: n})
-    return work(bounded, vector=compares, bound="upper", note="counted as a sort of values that are all distinct")
+    note = "counted as a sort of values that are all distinct"
+    return _most(op, {0: total, 1: n, 2: n, 3: n}, vector=compares, note=note)
 
 
 @cost("Compress")
@@ -89,7 +96,7 @@ def compress(op: Op) -> Cost:
     y = out(op)
     if _known(y):
         return work(op, read={0: size(y)})
-    return work(_at_most(op, {0: size(x)}), bound="upper", note="every slice counted as picked")
+    return _most(op, {0: size(x)}, note="every slice counted as picked")
 
 
 @cost("NonMaxSuppression")
@@ -107,8 +114,8 @@ def non_max_suppression(op: Op) -> Cost:
     if given(op, 2) is None:
         picked = 0
     per_class = n + n * _log2(n) + 19 * n * picked
-    bounded = _at_most(op, {0: batch * classes * picked * 3})
-    return work(bounded, vector=batch * classes * per_class, bound="upper", note="every box counted as a candidate")
+    most = {0: batch * classes * picked * 3}
+    return _most(op, most, vector=batch * classes * per_class, note="every box counted as a candidate")
 
 
 @cost("Multinomial")
@@ -136,10 +143,10 @@ def bifurcation_detector(op: Op) -> Cost:
     predicted = given(op, 3)
     new = size(predicted) if predicted is not None else 0
     lengths = range(integer(op, "min_ngram_size", 1), integer(op, "max_ngram_size", 3) + 1)
-    return work(
-        _at_most(op, {0: current + new, 1: 1}),
+    return _most(
+        op,
+        {0: current + new, 1: 1},
         vector=new + source * sum(lengths),
-        bound="upper",
         note="every token counted as searched",
     )
 

@@ -13,7 +13,7 @@ Why:
 Try:
     Pad the dimension with zeros in the model (weights once, offline; activations by making the layer before it wider),
     to the multiple that the evidence names, and measure both: the price is that of the roofline with padded
-    dimensions.
+    dimensions. The first convolution of a quantised model is better left unquantised.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from profiler.diagnose.products import (
     too_little,
 )
 from profiler.diagnose.reasons import bound_otherwise
+from profiler.diagnose.remedies import pad, unquantised
 
 
 @layer_rule("AL802", "misaligned dimensions", order=29, thresholds=("of_datasheet", "explains", "healthy"))
@@ -71,8 +72,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
             gained,
             f"{named}: no multiple of {step} ({dtype}); padded to {padded}, the roofline allows {format_ns(ns)}; "
             f"{beside_roof(case, layer)}" + (f"; in {shown(kernel.match.kernel)}" if kernel else ""),
-            f"pad {'channels' if product.convolution else 'K and N'} to a multiple of {step} with zeros in the model, "
-            "and measure both",
+            unquantised(product, dtype) or f"{pad(product, step)} with zeros in the model, and measure both",
             # That pieces of 16 bytes are not filled is felt by every kernel; that 128 are not, by some.
             0.65 if step == aligned(dtype) else 0.5,
         )

@@ -20,13 +20,9 @@ from __future__ import annotations
 from profiler.base.plan_words import layout, main_tensors
 from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Loss, layer_rule
-from profiler.diagnose.products import UNIT_WORDS, beside_roof, main_kernel, no_product, product_of, shown
+from profiler.diagnose.products import UNIT_WORDS, Product, beside_roof, main_kernel, no_product, product_of, shown
 from profiler.diagnose.reasons import near_roof
-
-_REMEDY = (
-    "fp16 with channels last and a multiple of 8 channels (--fp16), or merge it with the pointwise convolution next "
-    "to it; then a hand-written kernel that streams the tensor once"
-)
+from profiler.diagnose.remedies import half_precision
 
 
 @layer_rule(
@@ -56,4 +52,17 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     if not reasons:
         return "neither its layout nor its kernel is known to be a bad one"
     evidence = f"{product.batch:,} groups of one channel; {' and '.join(reasons)}; {beside_roof(case, layer)}"
-    return Loss(layer.lost_ns or 0, evidence, _REMEDY, 0.7)
+    last = tensors is not None and layout(tensors[0]).startswith(("NHWC", "NDHWC"))
+    return Loss(layer.lost_ns or 0, evidence, _remedy(layer, product, channels_last=last), 0.7)
+
+
+def _remedy(layer: LayerResult, product: Product, *, channels_last: bool) -> str:
+    """What kernels for depthwise convolutions want and this one has not, then what takes more work."""
+    wanted = [
+        half_precision(layer),
+        "" if channels_last else "channels last",
+        "a multiple of 8 channels" if product.batch % 8 else "",
+    ]
+    merge = "merge it with the pointwise convolution next to it"
+    steps = ", or ".join(filter(None, (" and ".join(filter(None, wanted)), merge)))
+    return f"{steps}; then a hand-written kernel that streams the tensor once"

@@ -1,7 +1,8 @@
 """Time between kernels and around the call.
 
 What:
-    A good part of the latency passes outside any kernel.
+    A good part of the latency passes outside any kernel: of each inference that was captured, what lies between its
+    own kernels. That the medians of layers do not add up to an inference is no gap (see the ledger).
 
 Why:
     The call itself (argument checks, binding, allocation of outputs) costs a fixed time; the
@@ -17,20 +18,14 @@ from __future__ import annotations
 
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, run_rule
-from profiler.diagnose.ledger import GAPS_BETWEEN, GAPS_INSIDE, HOST, UNEXPLAINED, WAITING
-
-
-def _gaps(case: Case) -> int:
-    """Time of an inference in which no kernel ran, as far as the profile shows it."""
-    # More than the profile itself shows between kernels is drift of the machine, not a gap.
-    captured = case.row(GAPS_INSIDE) + case.row(GAPS_BETWEEN) + case.row(WAITING)
-    return case.row(HOST) + (captured or min(max(case.row(UNEXPLAINED), 0), case.profiled_gap_ns))
+from profiler.diagnose.ledger import ADDING, HOST, WAITING
 
 
 @run_rule("HO501", "host gaps", order=70, thresholds=("host_share",))
 def judge(case: Case) -> Claim | str:
     """The host rows of the ledger when they are large; a negative remainder is no gap."""
-    call, gaps = case.row(HOST), _gaps(case)
+    call = case.row(HOST)
+    gaps = call + case.gaps_ns
     if case.share(gaps) < case.thresholds.host_share or gaps <= case.clock_resolution_ns:
         return (
             f"the rule is about time outside layers: {format_ns(gaps)}, {format_percent(case.share(gaps))} of latency, "
@@ -39,12 +34,14 @@ def judge(case: Case) -> Claim | str:
         )
     if case.gpu:
         return _on_gpu(case, gaps)
-    kernels = case.in_latency(sum(layer.measured_ns for layer in case.layers))
+    kernels = case.in_latency(sum(layer.measured_ns for layer in case.layers) + case.row(ADDING))
     return Claim(
         where="between and around the kernels",
         evidence=(
             f"kernels take {format_ns(kernels)} of {format_ns(case.latency.median_ns)}; "
-            f"{format_percent(case.share(gaps))} of latency lies outside them ({format_ns(call)} of it is the call)"
+            f"{format_percent(case.share(gaps))} of latency lies outside them ({format_ns(call)} of it is the call): "
+            f"a profiled inference spends {format_ns(case.profiled_gap_ns)} between its kernels, the profiler's own "
+            "time taken off"
         ),
         remedy="bind inputs and outputs once, batch requests into one call, use fewer and larger nodes",
         other_ns=gaps,

@@ -21,11 +21,10 @@ from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.products import (
     MainKernel,
+    aligned,
     beside_roof,
     explains,
-    has_weights,
     main_kernel,
-    more_kernels,
     named_unit,
     no_product,
     product_dtype,
@@ -33,10 +32,10 @@ from profiler.diagnose.products import (
     shown,
     superseded,
     tensor_peak,
-    thin_remedy,
     too_little,
 )
 from profiler.diagnose.reasons import near_roof
+from profiler.diagnose.remedies import half_precision, more_kernels, pad, thin
 
 
 @layer_rule(
@@ -77,10 +76,9 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
 
 def _remedy(case: Case, layer: LayerResult, kernel: MainKernel) -> str:
     product = product_of(case, layer)
-    thin = product is not None and product.thin <= case.thresholds.skinny
-    if kernel.name.op == "gemv" or thin:
-        return thin_remedy(has_weights(case, layer))
-    return (
-        "pad K and N (channels of a convolution) to multiples of 16 bytes, so that newer kernels fit; fp16 (--fp16), "
-        f"which only they take; {more_kernels(case)}; then a hand-written kernel"
-    )
+    if kernel.name.op == "gemv" or (product is not None and product.thin <= case.thresholds.skinny):
+        return thin(case, layer, product)
+    padded = pad(product, aligned(product_dtype(layer))) if product is not None and product.suits_tensor_cores else ""
+    half = half_precision(layer)
+    steps = (f"{padded}, so that newer kernels fit" if padded else "", half and f"{half}, which only they take")
+    return "; ".join(filter(None, (*steps, more_kernels(case), "then a hand-written kernel")))

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Loss, layer_rule
-from profiler.diagnose.products import Product, beside_roof, has_weights, no_product, product_of, shown, thin_remedy
+from profiler.diagnose.products import Product, beside_roof, no_product, product_of, shown
 from profiler.diagnose.reasons import bound_otherwise, near_roof
+from profiler.diagnose.remedies import thin
 from profiler.kernel_names.parse import KernelName
 
 
@@ -58,7 +59,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
 
 def _loss(case: Case, layer: LayerResult, words: str) -> Loss:
     evidence = f"{words}; {beside_roof(case, layer)}"
-    return Loss(layer.lost_ns or 0, evidence, thin_remedy(has_weights(case, layer)), 0.85)
+    return Loss(layer.lost_ns or 0, evidence, thin(case, layer, product_of(case, layer)), 0.85)
 
 
 def _by_bytes(case: Case, layer: LayerResult) -> bool:

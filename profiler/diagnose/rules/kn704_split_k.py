@@ -19,7 +19,8 @@ from __future__ import annotations
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Loss, layer_rule
-from profiler.diagnose.products import PRODUCT_OPS, explains, more_kernels, no_product, product_of, shown, too_little
+from profiler.diagnose.products import PRODUCT_OPS, explains, no_product, product_of, shown, too_little
+from profiler.diagnose.remedies import more_kernels
 
 
 @layer_rule("KN704", "split-K or reduction overhead", order=27, thresholds=("explains", "helper_share"))

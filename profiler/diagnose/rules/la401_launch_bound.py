@@ -6,7 +6,8 @@ What:
 
 Why:
     Each node costs the runtime a fixed time to schedule. Shape arithmetic, scalar ops and small
-    tensors pay it without doing any work.
+    tensors pay it without doing any work. A layer whose work is not known, or only a part of it, is none of them,
+    however little of it is known.
 
 Try:
     Fold shapes to constants (export with static shapes, simplify the graph), fuse small ops, raise
@@ -20,14 +21,19 @@ from collections.abc import Iterator
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, rule
-from profiler.diagnose.reasons import bound_otherwise, no_work
+from profiler.diagnose.reasons import bound_otherwise, no_work, unpriced
+
+
+def _why_not(case: Case, layer: LayerResult) -> str:
+    """Why a launch is not what bounds a layer; empty where it is."""
+    why = no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, "launch")
+    return why or ("" if layer.bound == "launch" else "what bounds the layer is not known")
 
 
 def _reason(case: Case, layer: LayerResult) -> str:
-    otherwise = no_work(case, layer) or bound_otherwise(case, layer, "launch")
-    if otherwise or layer.bound != "launch":
-        return otherwise
-    layers = [one for one in case.unclaimed if one.bound == "launch" and one.role == "compute"]
+    if why := _why_not(case, layer):
+        return why
+    layers = [one for one in case.unclaimed if not _why_not(case, one)]
     total = sum(one.measured_ns for one in layers)
     return (
         f"{len(layers)} launch-bound layer{'s' * (len(layers) != 1)} take{'s' * (len(layers) == 1)} "
@@ -39,7 +45,7 @@ def _reason(case: Case, layer: LayerResult) -> str:
 @rule("LA401", "launch-bound small ops", order=40, reason=_reason, thresholds=("launch_share",))
 def check(case: Case) -> Iterator[Claim]:
     """All launch-bound layers as one finding, once they make up enough of the latency."""
-    layers = [layer for layer in case.unclaimed if layer.bound == "launch" and layer.role == "compute"]
+    layers = [layer for layer in case.unclaimed if not _why_not(case, layer)]
     total = sum(layer.measured_ns for layer in layers)
     share = case.share(case.in_latency(total))
     if len(layers) < 2 or share < case.thresholds.launch_share:

@@ -26,15 +26,15 @@ from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.launches import Launch, excess_ns, launches
 from profiler.diagnose.products import explains
 from profiler.diagnose.reasons import near_roof, no_work, unpriced
+from profiler.diagnose.remedies import more_blocks
 
 _REMEDIES = {
-    "grid": "give it more blocks: a larger batch, split-k, or a reduction in two steps",
     "registers": "a kernel with fewer registers a thread: a smaller tile (--builderOptimizationLevel=5 tries more)",
     "shared": "a kernel with less shared memory a block: a smaller tile (--builderOptimizationLevel=5 tries more)",
     "blocks": "a kernel with more threads a block: so small ones run out of places on an SM",
     "threads": "a kernel whose blocks fill an SM evenly: so large ones leave no room for another",
 }
-"""By what allows no more warps."""
+"""By what allows no more warps; where it is the number of blocks, see `remedies.more_blocks`."""
 
 
 class _Price(NamedTuple):
@@ -80,7 +80,8 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         f"{_words(price.launch)}, limited by {_limit(price)}; it takes {format_ns(layer.measured_ns)} where "
         f"{format_ns(layer.attainable_ns or 0)} are attainable"
     )
-    return Loss(min(price.ns, excess_ns(case, layer)), evidence, _REMEDIES[price.limit], 0.6)
+    remedy = more_blocks(case, layer) if price.limit == "grid" else _REMEDIES[price.limit]
+    return Loss(min(price.ns, excess_ns(case, layer)), evidence, remedy, 0.6)
 
 
 def _words(launch: Launch) -> str:

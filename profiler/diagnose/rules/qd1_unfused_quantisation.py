@@ -40,7 +40,7 @@ def check(view: PlanView) -> Iterator[PlanLint]:
         yield PlanLint(
             code="QD1",
             layer=layer.name,
-            what=f"a layer of its own for {'quantising' if quantises else 'dequantising'} {source.name}",
-            evidence=conversion_words(source, target),
+            what=f"a layer of its own for {'quantising' if quantises else 'dequantising'}",
+            evidence=f"{source.name}, {conversion_words(source, target)}",
             try_=remedy,
         )

@@ -31,8 +31,8 @@ def check(view: PlanView) -> Iterator[PlanLint]:
         yield PlanLint(
             code="RF1",
             layer=matched.layer.name,
-            what=f"converts {side} {ours.name} of the engine",
-            evidence=conversion_words(source, target),
+            what=f"converts an {side} of the engine",
+            evidence=f"{ours.name}, {conversion_words(source, target)}",
             try_=f"let the engine {'take' if side == 'input' else 'give'} {other} where the program around it can:"
             f" that dtype in the model, or trtexec --{side}IOFormats={other}:chw",
         )

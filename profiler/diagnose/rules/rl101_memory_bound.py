@@ -21,8 +21,9 @@ from profiler.base.op_kinds import op_kind
 from profiler.base.records import LayerResult
 from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Loss, layer_rule
-from profiler.diagnose.products import product_of
+from profiler.diagnose.products import product_dtype, product_of
 from profiler.diagnose.reasons import not_far
+from profiler.diagnose.remedies import unquantised
 
 
 @layer_rule("RL101", "memory-bound op far under bandwidth", order=60, thresholds=("efficiency", "of_datasheet"))
@@ -44,6 +45,8 @@ def _remedy(layer: LayerResult, case: Case) -> str:
     product = product_of(case, layer)
     if product is not None and not product.convolution and product.thin == 1 and product.batch > 1:
         return "it is a batched gemv: write it as Mul + ReduceSum, or fold the batch into one GEMM"
+    if alone := unquantised(product, product_dtype(layer)):
+        return alone
     if op_kind(case.engine[layer.name].op.op_type) == "move":
         return "it only moves data: choose layouts so that it is not needed, or fuse it into its reader"
     if _special(layer, case):

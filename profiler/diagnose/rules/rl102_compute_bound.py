@@ -5,31 +5,43 @@ What:
     which the device does that arithmetic.
 
 Why:
-    Few or odd channels leave vector lanes or tensor cores empty; a depthwise or grouped convolution has
+    Few or odd channels leave vector lanes or tensor cores empty; the tiles of the kernel (their size is in its name)
+    are fewer than the SMs, or leave most of them idle in the last round; a depthwise or grouped convolution has
     little reuse; a recurrent layer runs one thin product a step; the batch is too small for all threads or
     multiprocessors; special functions (exp, erf, tanh) come from a scalar library.
 
 Try:
-    Pad channels to the vector width (on tensor cores to 8 of fp16 or 16 of int8), raise the batch,
-    merge parallel products into one, use the runtime's fused op where there is one. A hand-written
-    kernel is the last step.
+    Pad channels that do not fill the vector width (on tensor cores 8 of fp16 or 16 of int8), let the builder try
+    smaller tiles and split-k, raise the batch, merge parallel products into one, use the runtime's fused op where
+    there is one; leave the first convolution of a quantised model unquantised. A hand-written kernel is the last step.
 """
 
 from __future__ import annotations
 
 from profiler.base.op_kinds import op_kind
+from profiler.base.plan_words import FULL
 from profiler.base.records import LayerResult
 from profiler.base.units import format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.products import product_dtype, product_of
 from profiler.diagnose.reasons import not_far
+from profiler.diagnose.remedies import Tiles, more_blocks, more_kernels, pad, step_of, tiles_of, unquantised
 
 
-@layer_rule("RL102", "compute-bound op far under peak", order=60, thresholds=("efficiency", "of_datasheet"))
+@layer_rule("RL102", "compute-bound op far under peak", order=60, thresholds=("efficiency", "of_datasheet", "tail"))
 def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A layer bound by arithmetic whose efficiency is under the threshold."""
     if (why := not_far(case, layer, "tensor", "vector", "sfu")) is not None:
         return why
-    return Loss(layer.lost_ns or 0, _evidence(layer, case) + case.tactic(layer), _remedy(layer, case), 0.7)
+    cut = tiles_of(case, layer)
+    tiled = f"; {cut.words}" if cut is not None and _unfilled(case, cut) else ""
+    evidence = f"{_evidence(layer, case)}{case.tactic(layer)}{tiled}"
+    return Loss(layer.lost_ns or 0, evidence, _remedy(layer, case, bool(tiled)), 0.7)
+
+
+def _unfilled(case: Case, cut: Tiles) -> bool:
+    """Whether tiles leave SMs without work: fewer than there are, or too few in the last round."""
+    return cut.blocks < cut.sms or cut.idle >= case.thresholds.tail
 
 
 def _evidence(layer: LayerResult, case: Case) -> str:
@@ -45,20 +57,24 @@ def _evidence(layer: LayerResult, case: Case) -> str:
     )
 
 
-def _remedy(layer: LayerResult, case: Case) -> str:
+def _remedy(layer: LayerResult, case: Case, unfilled: bool) -> str:
     if layer.bound == "sfu":
-        return "special functions dominate: use a fused or approximate form (FastGelu, a table), or a lower precision"
+        narrower = ", or a lower precision" if layer.dtype in FULL else ""
+        return f"special functions dominate: use a fused or approximate form (FastGelu, a table){narrower}"
     op = case.engine[layer.name].op
-    group = op.attributes.get("group", 1)
     kind = op_kind(op.op_type)
-    if kind == "convolution":
-        if isinstance(group, int) and group > 1:
-            return (
-                "a grouped or depthwise convolution has little reuse: merge it with the pointwise one, or widen groups"
-            )
-        if case.gpu:
-            return "pad its channels to a multiple of 8 (fp16) or 16 (int8) for the tensor cores, or raise the batch"
-        return "pad its channels to a multiple of the vector width, or raise the batch"
+    product, dtype = product_of(case, layer), product_dtype(layer)
+    group = op.attributes.get("group", 1)
+    if kind == "convolution" and isinstance(group, int) and group > 1:
+        return "a grouped or depthwise convolution has little reuse: merge it with the pointwise one, or widen groups"
     if kind == "recurrent":
         return "each step is one thin product: batch more sequences together, or split the input product off"
+    if case.gpu and (alone := unquantised(product, dtype)):
+        return alone
+    if kind == "convolution" and (padded := pad(product, step_of(case, dtype))):
+        return f"{padded} for {'the tensor cores' if case.gpu else 'whole vectors'}, or raise the batch"
+    if unfilled:
+        return f"{more_blocks(case, layer)}; {more_kernels(case)}"
+    if kind == "convolution":
+        return f"raise the batch, or try {more_kernels(case)}" if case.gpu else "raise the batch, or use more threads"
     return "raise the batch, or merge products that share an input"

@@ -9,8 +9,8 @@ Why:
     Background User's Guide, "Tensor Core Requirements").
 
 Try:
-    Pad with zeros in the model, or leave it where the layer takes little time: AL802 says what padding would give
-    in a run.
+    Leave the first convolution of a quantised model unquantised. Else pad with zeros in the model, or leave it where
+    the layer takes little time: AL802 says what padding would give in a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from profiler.base.plan_words import FULL, precision
 from profiler.base.records import PlanLint
 from profiler.diagnose import plan_rule
 from profiler.diagnose.plans import PlanView
-from profiler.diagnose.products import aligned, plan_misfits
+from profiler.diagnose.products import aligned, of_plan, plan_misfits
+from profiler.diagnose.remedies import unquantised
 from profiler.kernel_names.parse import parse
 
 
@@ -44,5 +45,6 @@ def check(view: PlanView) -> Iterator[PlanLint]:
             what=f"{misfits[0][0]} no multiple of {align}, as tensor cores want them of "
             f"{'TF32' if dtype in FULL else dtype}",
             evidence=shown + (simt if tactic.unit == "simt" else ""),
-            try_=f"pad to {padded} with zeros in the model, or leave it where the layer takes little time",
+            try_=unquantised(of_plan(layer), dtype)
+            or f"pad to {padded} with zeros in the model, or leave it where the layer takes little time",
         )

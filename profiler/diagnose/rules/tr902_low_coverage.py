@@ -9,7 +9,7 @@ Why:
 Try:
     Look at the unattributed layers in the report (`--format json`, match `none`). With a lower
     optimisation level of the backend the names are kept. Of a TensorRT engine, give the model with
-    `--onnx`, and build with detailed profiling verbosity.
+    `--onnx`, and build with detailed profiling verbosity. PyTorch writes ranges of its ops with `emit_nvtx`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,19 @@ def judge(case: Case) -> Claim | str:
         return f"the rule is about the whole run: {evidence}"
     return doubt(
         evidence,
-        (
-            "give the layers of the engine with --layers and the model that it was built from with --onnx, and build "
-            "it with --profilingVerbosity=detailed"
-            if case.tensorrt
-            else "look at the layers with match none in --format json before trusting any share"
-        ),
+        _remedy(case),
+        brief=f"only {format_percent(attributed)} of {case.time_of} time attributed",
+        beyond=True,
         confidence=1.0,
     )
+
+
+def _remedy(case: Case) -> str:
+    if case.tensorrt:
+        return (
+            "give the layers of the engine with --layers and the model that it was built from with --onnx, and build "
+            "it with --profilingVerbosity=detailed"
+        )
+    if case.backend == "pytorch":
+        return "run it under torch.autograd.profiler.emit_nvtx() and capture with nsys profile -t cuda,nvtx"
+    return "look at the layers with match none in --format json before trusting any share"

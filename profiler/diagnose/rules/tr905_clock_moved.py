@@ -48,6 +48,7 @@ def judge(case: Case) -> Claim | str:
         return doubt(
             f"{'; '.join(evidence)}; {_samples(case)}",
             f"lock the clocks while measuring (nvidia-smi {' '.join(locks)}), and warm up longer (--warmUp)",
+            brief="GPU clocks moved",
         )
     if case.clocks is None:
         return "the rule is about the whole run, in which no clock of a GPU was sampled"

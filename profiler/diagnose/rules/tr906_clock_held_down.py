@@ -62,6 +62,7 @@ def judge(case: Case) -> Claim | str:
             return doubt(
                 f"{_facts(window, case)}, {when}; held down by {_reasons(held)}",
                 REMEDIES.get(max(held, key=lambda reason: held[reason]), "nvidia-smi -q -d PERFORMANCE says more"),
+                brief=f"GPU clock held down by {max(held, key=lambda reason: held[reason])}",
             )
     if not told:
         return "the rule is about the whole run, in which the driver told of nothing that held a clock down"

@@ -21,8 +21,9 @@ from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.launches import Launch, excess_ns, launches
-from profiler.diagnose.products import explains, least_healthy
+from profiler.diagnose.products import explains, least_healthy, multiplies
 from profiler.diagnose.reasons import no_work, unpriced
+from profiler.diagnose.remedies import is_split
 
 _ARITHMETIC = ("tensor", "vector", "sfu")
 
@@ -72,18 +73,17 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         f"{worst.rounds} rounds, {format_percent(float(1 - worst.grid.sm_efficiency))} of the SMs' time is "
         f"idle, {format_ns(tail)} of {format_ns(layer.measured_ns)}"
     )
-    return Loss(tail, evidence, _remedy(worst), 0.7 if by_arithmetic else 0.5)
+    return Loss(tail, evidence, _remedy(case, layer), 0.7 if by_arithmetic else 0.5)
 
 
 def _busy(launch: Launch) -> str:
     return f"{launch.last_round} SMs have a block" if launch.last_round > 1 else "1 SM has a block"
 
 
-def _remedy(launch: Launch) -> str:
+def _remedy(case: Case, layer: LayerResult) -> str:
     """What to try, in numbers of one kernel only where they differ little between kernels."""
-    if launch.name.split_k:
-        return "choose a batch or a shape whose blocks fill whole rounds of the SMs, or build with more tactics tried"
-    return (
-        "choose a batch or a shape whose blocks fill whole rounds of the SMs, or let the builder try more tiles and "
-        "split-k (--builderOptimizationLevel=5)"
-    )
+    more = ""
+    if multiplies(layer):
+        split = "" if is_split(case, layer) else " and split-k"
+        more = f", or let the builder try more tiles{split} (--builderOptimizationLevel=5)"
+    return f"choose a batch or a shape whose blocks fill whole rounds of the SMs{more}"

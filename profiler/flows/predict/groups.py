@@ -479,6 +479,3 @@ def _assumptions(plan: _Plan, how: Settings) -> Iterator[str]:
         yield f"operands of products are {how.precision}, all else that floats is fp16; what is quantised stays so"
     if plan.bound_note:
         yield plan.bound_note
-    unpriced = sum(1 for layer in plan.layers if layer.kind in plan.reasons)
-    if unpriced:
-        yield f"layers without a price, which are not in the time: {unpriced}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from profiler.analysis.plan import PricedPlan, estimates_of, on_device, traffic_of
+from profiler.analysis.plan import PricedPlan, estimates_of, on_device, traffic_of, would_price
 from profiler.base.plan_words import LAUNCHING
 from profiler.base.records import (
     EngineFacts,
@@ -62,14 +62,16 @@ def predict_plan(priced: PricedPlan, source: Source, specs: Sequence[GpuSpec], h
     document = priced.document
     # By size of the cache, the same at every precision of a GPU.
     traffic: dict[int, tuple[Traffic, ...]] = {}
+    found = tuple(_on_gpu(priced, shown, memory_bytes, spec, how, traffic) for spec in specs)
     return on_gpus.prediction(
         source,
         "layers",
         how,
         memory_bytes,
-        tuple(_on_gpu(priced, shown, memory_bytes, spec, how, traffic) for spec in specs),
-        _unsupported(priced),
+        found,
+        _unsupported(priced, shown, found),
         tuple(_assumptions(priced, how)),
+        would_price=would_price(priced, source),
         engine=document.facts,
         fates=document.fates,
     )
@@ -125,12 +127,14 @@ def _memory(priced: PricedPlan, source: Source) -> int:
     return sum(weights.values()) + on_gpus.live_bytes(priced.accesses, weights, kept)
 
 
-def _unsupported(priced: PricedPlan) -> tuple[Unsupported, ...]:
-    """Layers that launch something and whose work is not known, by kind."""
+def _unsupported(
+    priced: PricedPlan, shown: Sequence[tuple[int, PredictedLayer]], found: Sequence[GpuPrediction]
+) -> tuple[Unsupported, ...]:
+    """Layers that launch something and have no price on one of the GPUs, by kind."""
     missing: dict[tuple[str, str], int] = {}
-    for matched, cost in zip(priced.document.layers, priced.costs, strict=True):
-        if matched.role in LAUNCHING and cost.work is None:
-            key = matched.layer.kind, cost.reason
+    for at, (index, _) in enumerate(shown):
+        if any(gpu.layers[at].estimate is None for gpu in found):
+            key = priced.document.layers[index].layer.kind, priced.costs[index].reason
             missing[key] = missing.get(key, 0) + 1
     domain = priced.document.facts.backend or "tensorrt"
     return tuple(
@@ -209,12 +213,6 @@ def _assumptions(priced: PricedPlan, how: Settings) -> Iterator[str]:
     if len(streams) > 1:
         yield f"layers lie on {len(streams)} streams and may overlap: the sum takes one after the other"
     yield from on_gpus.assumptions(how, tf32=how.precision in ("model", "tf32") and "fp32" in _dtypes(priced))
-    unpriced = sum(
-        matched.role in LAUNCHING and cost.work is None
-        for matched, cost in zip(document.layers, priced.costs, strict=True)
-    )
-    if unpriced:
-        yield f"layers without a price, which are not in the time: {unpriced}"
     lost = sum(fate.fate == "lost" for fate in document.fates)
     if lost:
         yield f"ONNX nodes that were found in no layer: {lost} of {len(document.fates)}"

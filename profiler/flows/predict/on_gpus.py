@@ -14,6 +14,7 @@ import msgspec
 from profiler.base.errors import UsageError
 from profiler.base.records import (
     SCHEMA_VERSION,
+    Accumulate,
     Ceilings,
     EngineFacts,
     GpuPrediction,
@@ -51,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     level: Level = "groups"
     precision: str = "model"
-    accumulate: Literal["fp32", "fp16"] = "fp32"
+    accumulate: Accumulate = "auto"
     clock_mhz: float | None = None
     overrides: dict[str, float] = {}
     cold: bool = False
@@ -144,7 +145,11 @@ def gpu_prediction(
         if layer.estimate is not None:
             ns = layer.estimate.attainable_ns * layer.repeats
             by_bound[layer.estimate.bound] = by_bound.get(layer.estimate.bound, 0) + ns
+    unpriced = sum(layer.estimate is None for layer in layers)
+    # Of layers that all lack a price nothing is known, which is not that they take no time.
+    priced = not layers or unpriced < len(layers)
     time_ns = sum(by_bound.values())
+    ideal_ns = sum(layer.estimate.roofline_ns * layer.repeats for layer in layers if layer.estimate is not None)
     return GpuPrediction(
         gpu=spec.slug,
         name=spec.name,
@@ -152,19 +157,21 @@ def gpu_prediction(
         clock_mhz=how.clock_mhz or spec.boost_mhz.value,
         tdp_w=spec.tdp_w.value,
         memory_bytes=int(spec.memory_bytes.value),
-        time_ns=time_ns,
-        ideal_ns=sum(layer.estimate.roofline_ns * layer.repeats for layer in layers if layer.estimate is not None),
-        joules=time_ns / 1e9 * spec.tdp_w.value,
+        time_ns=time_ns if priced else None,
+        ideal_ns=ideal_ns if priced else None,
+        joules=time_ns / 1e9 * spec.tdp_w.value if priced else None,
         ridge=gpus.ridge_points(ceilings.attainable),
         ns_by_bound=dict(sorted(by_bound.items(), key=lambda item: -item[1])),
-        by_precision=dict(by_precision),
+        by_precision=dict(by_precision) if priced else {},
         layers=layers,
         plan=plan,
-        notes=tuple(_notes(spec, how, memory_bytes)),
+        notes=tuple(_notes(spec, how, memory_bytes, unpriced)),
     )
 
 
-def _notes(spec: GpuSpec, how: Settings, needed: int) -> Iterator[str]:
+def _notes(spec: GpuSpec, how: Settings, needed: int, unpriced: int) -> Iterator[str]:
+    if unpriced:
+        yield f"layers without a price, which are not in the time: {unpriced}"
     there = int(spec.memory_bytes.value)
     if needed > there:
         yield f"does not fit: at least {format_bytes(needed)} of {format_bytes(there)} of memory"
@@ -184,10 +191,18 @@ def prediction(
     unsupported: tuple[Unsupported, ...],
     assumptions: Sequence[str],
     *,
+    would_price: str = "",
     engine: EngineFacts | None = None,
     fates: tuple[NodeFate, ...] = (),
 ) -> Prediction:
-    """A model on at least one GPU; ``assumptions`` stand behind those of the model."""
+    """A model on at least one GPU; ``assumptions`` stand behind those of the model.
+
+    ``would_price`` is what would tell the work of its layers, for where none has a price; without it that is told by
+    the reasons of ``unsupported``.
+    """
+    timed = [gpu for gpu in found if gpu.time_ns is not None]
+    why = would_price or "; ".join(f"{one.count:,} x {one.op_type}: {one.reason}" for one in unsupported[:2])
+    unpriced = "" if timed else f"nothing is priced, the work of no layer is known: {why}"
     return Prediction(
         schema_version=SCHEMA_VERSION,
         model=source.model,
@@ -195,10 +210,11 @@ def prediction(
         precision=how.precision,
         memory_bytes=memory_bytes,
         gpus=found,
-        fastest=min(found, key=lambda gpu: gpu.time_ns).gpu,
+        fastest=min(timed, key=lambda gpu: gpu.time_ns or 0).gpu if timed else "",
         # A board whose limit is not known cannot be compared.
-        most_efficient=min(found, key=lambda gpu: (not gpu.tdp_w, gpu.joules)).gpu,
+        most_efficient=min(timed, key=lambda gpu: (not gpu.tdp_w, gpu.joules or 0)).gpu if timed else "",
         unsupported=unsupported,
+        unpriced=unpriced,
         engine=engine,
         fates=fates,
         assumptions=(*source.model.assumptions, *assumptions),
@@ -214,5 +230,6 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
         yield "every byte comes from DRAM"
     else:
         yield "inferences follow one another: the last-level cache holds what the one before left there"
+    yield "convolutions may leave out products as Winograd does, so that none is faster than its time"
     yield "energy is time at the power limit of the board, an upper estimate"
     yield "memory is the weights and the most that lives between layers, without what the runtime itself takes"

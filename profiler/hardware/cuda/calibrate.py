@@ -193,12 +193,18 @@ def with_best_accumulators(readings: Mapping[str, _fit.Reading]) -> dict[str, _f
     return found
 
 
+_SLOWER = 0.75
+
+
 def _roof(readings: Mapping[str, _fit.Reading]) -> Roof:
     vector = calibration.rates_of("vector", readings)
     tensor = dict(vector)
+    wide = {}
     for key, value in calibration.rates_of("tensor", readings).items():
         if " " not in key:
             tensor[key] = max(value, tensor.get(key, 0.0))
+        elif key.endswith(" acc fp32"):
+            wide[key.split()[0]] = value
     if "tf32" in tensor:
         tensor["fp32"] = max(tensor["fp32"], tensor["tf32"])
     # A datasheet has one figure for all kinds of a type, and tensor cores run them alike: one was measured.
@@ -208,6 +214,10 @@ def _roof(readings: Mapping[str, _fit.Reading]) -> Roof:
             tensor |= dict.fromkeys(kinds, highest)
     return Roof(
         tensor_flops_per_s=tensor,
+        # Boards run it at the same rate or at half of it; what lies between is noise.
+        fp32_accumulate_flops_per_s={
+            dtype: value for dtype, value in wide.items() if value < _SLOWER * tensor.get(dtype, 0.0)
+        },
         vector_flops_per_s=vector,
         special_per_s=calibration.rates_of("special", readings),
         dram_bytes_per_s=readings["dram"].value,

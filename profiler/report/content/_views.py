@@ -34,7 +34,7 @@ class Row(NamedTuple):
         launches: How often a kernel was launched in the capture.
         sharing: Other nodes in the layers of a node.
         home: The node in whose row the time of the layer stands that this node shares; None where it stands here.
-        layer: Where the view is by layer, the layer itself.
+        layer: Where the view is by layer, the layer itself, or of those that are alike the one that lost most.
         inside: Of a node that is in one layer alone, what that is called; hostile too.
         rest: Whether it sums up what is not shown.
         nameless: Whether it sums up what has no name of the kind that the view is by.
@@ -80,7 +80,11 @@ class View(NamedTuple):
     @property
     def named(self) -> int:
         """How many layers, nodes, op types or kernels it lists."""
-        return sum(not row.nameless for row in self.rows)
+        return sum(map(self.names_of, self.rows))
+
+    def names_of(self, row: Row) -> int:
+        """How many of them a row stands for: none where it has no name, several where layers are alike."""
+        return 0 if row.nameless else row.layers if self.by == "layer" else 1
 
 
 def view_of(run: Run, by: By) -> View:
@@ -105,9 +109,9 @@ def folded(view: View, shown: int, sharing: int | None = None) -> tuple[tuple[Ro
         (rows if fits else others).append(row)
     if not others:
         return tuple(rows), None
-    named = sum(not row.nameless for row in others)
+    named = sum(map(view.names_of, others))
     words = f"{named:,} other {view.noun}{'' if named == 1 else 's'}"
-    words += " and the nameless" if named and named < len(others) else ""
+    words += " and the nameless" if named and any(row.nameless for row in others) else ""
     return tuple(rows), _sum(words if named else others[0].name, others)
 
 
@@ -164,23 +168,26 @@ def _layers_ns(run: Run) -> int:
 
 
 def _by_layer(run: Run) -> View:
-    # The rank of the run stays.
-    rows = tuple(
-        Row(
-            name=layer.name,
-            what=layer.op_type,
-            measured_ns=layer.measured_ns,
-            attainable_ns=layer.attainable_ns,
-            priced_ns=0 if layer.attainable_ns is None else layer.measured_ns,
-            lost_ns=layer.lost_ns,
-            bound=layer.bound,
-            layers=1,
-            unpriced=int(layer.lost_ns is None),
-            layer=layer,
-        )
-        for layer in run.layers
-    )
-    return View("layer", "layer", "time of all layers", _layers_ns(run), rows)
+    """A row a layer; those that are alike share one, as they would share a kernel written for them."""
+    groups: dict[Hashable, list[LayerResult]] = {}
+    for layer in run.layers:
+        groups.setdefault(alike(layer), []).append(layer)
+    rows = [
+        _row(layers[0].name, layers, layers[0].op_type)._replace(bound=layers[0].bound, layer=layers[0])
+        for layers in groups.values()
+    ]
+    # By loss as the layers of a run are; of equals, in their order.
+    rows.sort(key=lambda row: -(row.measured_ns if row.lost_ns is None else row.lost_ns))
+    return View("layer", "layer", "time of all layers", _layers_ns(run), tuple(rows))
+
+
+def alike(layer: LayerResult) -> Hashable:
+    """What layers that do the same have in common: op, shapes, dtype, work and kernels; of no known shape, the name."""
+    if not layer.shapes:
+        return layer.name
+    kernels = tuple(sorted(match.kernel for match in layer.kernels))
+    whole = layer.lost_ns is None, layer.constant, layer.match
+    return layer.op_type, layer.role, layer.shapes, layer.dtype, layer.flops, layer.bytes, layer.bound, kernels, whole
 
 
 def _by_type(run: Run) -> View:

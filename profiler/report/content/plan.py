@@ -223,11 +223,10 @@ def worth_a_look(summary: PlanSummary, names: Mapping[str, str] | None = None) -
         told = ", ".join(f"{number} {origin or 'unknown'}" for origin, number in origins.most_common(EDGES))
         told += f", {len(origins) - EDGES:,} more origins" if len(origins) > EDGES else ""
         lines.append(f"{count(len(summary.reformats), 'reformat')}, {moved}: {told}")
-    codes = Counter(lint.code for lint in summary.lints)
-    whats = {lint.code: lint.what for lint in reversed(summary.lints)}
-    lines += [f"{code} at {count(number, 'layer')}: {whats[code]}" for code, number in codes.most_common(EDGES)]
-    if len(codes) > EDGES:
-        lines.append(f"{len(codes) - EDGES:,} more kinds of places worth checking")
+    kinds = Counter((lint.code, lint.what) for lint in summary.lints)
+    lines += [f"{code} at {count(number, 'layer')}: {what}" for (code, what), number in kinds.most_common(EDGES)]
+    if len(kinds) > EDGES:
+        lines.append(f"{len(kinds) - EDGES:,} more kinds of places worth checking")
     lost = summary.fates.get("lost", 0)
     if lost:
         lines.append(f"{count(lost, 'node')} lost: in no layer, and nothing says why")
@@ -471,23 +470,31 @@ def _time_title(measured: bool) -> str:
 
 
 def _lints(lints: Sequence[PlanLint], most: int, names: Mapping[str, str] | None) -> Table:
-    groups: dict[str, list[PlanLint]] = {}
+    groups: dict[tuple[str, str], list[PlanLint]] = {}
     for lint in lints:
-        groups.setdefault(lint.code, []).append(lint)
+        groups.setdefault((lint.code, lint.what), []).append(lint)
     rows = []
-    for code, group in list(groups.items())[:most]:
-        under = [
-            Under(
-                (name(_called(lint.layer, names), "numbered", least=8), ": " if lint.evidence else "",
-                 Span(lint.evidence, cut="end", least=0.6)),
-                "at", indent=5,
-            )
-            for lint in group[:PLACES]
-        ]  # fmt: skip
-        if len(group) > PLACES:
-            under.append(Under(f"{len(group) - PLACES:,} more", indent=10))
-        under.append(Under(group[0].try_, "try", None, indent=5))
-        rows.append(Row(("", f"{code} x {len(group):,}: {group[0].what}"), tuple(under)))
+    for (code, what), group in list(groups.items())[:most]:
+        under: list[Under] = []
+        # Of the places that are shown, each stands above what to try there.
+        remedies: dict[str, list[PlanLint]] = {}
+        for lint in group[:PLACES]:
+            remedies.setdefault(lint.try_, []).append(lint)
+        for remedy, places in remedies.items():
+            under += [
+                Under(
+                    (name(_called(lint.layer, names), "numbered", least=8), ": " if lint.evidence else "",
+                     Span(lint.evidence, cut="end", least=0.6)),
+                    "at", indent=5,
+                )
+                for lint in places
+            ]  # fmt: skip
+            if len(group) > PLACES and len(remedies) == 1:
+                under.append(Under(f"{len(group) - PLACES:,} more", indent=10))
+            under.append(Under(remedy, "try", None, indent=5))
+        if len(group) > PLACES and len(remedies) > 1:
+            under.append(Under(f"{len(group) - PLACES:,} more places", indent=5))
+        rows.append(Row(("", f"{code} x {len(group):,}: {what}"), tuple(under)))
     if len(groups) > most:
         rows.append(Row(across=f"  {len(groups) - most:,} more kinds"))
     return Table(

@@ -116,17 +116,27 @@ def _board(gpu: GpuPrediction) -> str:
 
 
 def _summary(gpu: GpuPrediction, found: Prediction) -> Iterator[Pair]:
-    launches = sum(layer.repeats for layer in gpu.layers if layer.estimate is not None)
+    launches = sum(layer.repeats for layer in gpu.layers)
+    priced = sum(layer.estimate is not None for layer in gpu.layers)
+    lacking = f"; {len(gpu.layers) - priced:,} of {count(len(gpu.layers), 'layer')} unpriced"
+    partly = lacking if priced < len(gpu.layers) else ""
+    of = "of what is priced, " if partly else ""
+    floor = "" if gpu.ideal_ns is None else f"; without their floor {format_ns(gpu.ideal_ns)}"
+    time = f"{_time(gpu)}   {_rate(gpu)} /s   {_energy(gpu)}{partly}"
     fits = "fits" if found.memory_bytes <= gpu.memory_bytes else "does not fit"
     memory = f"at least {format_bytes(found.memory_bytes)} of {format_bytes(gpu.memory_bytes)}"
     for label, text in (
-        ("time", f"{format_ns(gpu.time_ns)}   {_rate(gpu)} /s   {_energy(gpu)}"),
-        ("launches", f"{launches:,}; without their floor {format_ns(gpu.ideal_ns)}"),
-        ("verdict", f"{_class(gpu)}: {_bounds(gpu)}"),
+        ("time", time if gpu.time_ns is not None else f"unknown{partly}"),
+        ("launches", f"{'at least ' if partly else ''}{launches:,}{floor}"),
+        ("verdict", f"no verdict: {found.unpriced}" if gpu.time_ns is None else f"{of}{_class(gpu)}: {_bounds(gpu)}"),
         ("ridge", f"{_ridges(gpu)} FLOP/byte"),
         ("memory", f"{fits}: {memory}"),
     ):
-        yield Pair(label, prose(text), None if label == "ridge" else 1, "")
+        yield Pair(label, prose(text), 1 if label in ("time", "launches", "memory") else None, "")
+
+
+def _time(gpu: GpuPrediction) -> str:
+    return "unknown" if gpu.time_ns is None else format_ns(gpu.time_ns)
 
 
 def _rate(gpu: GpuPrediction) -> str:
@@ -137,7 +147,7 @@ def _rate(gpu: GpuPrediction) -> str:
 
 def _energy(gpu: GpuPrediction) -> str:
     """At most so much, because it is at the power limit."""
-    if not gpu.tdp_w:
+    if not gpu.tdp_w or gpu.joules is None:
         return "-"
     return f"<{gpu.joules * 1e3:.3g} mJ" if gpu.joules < 1 else f"<{gpu.joules:.3g} J"
 
@@ -166,18 +176,20 @@ def _ridges(gpu: GpuPrediction) -> str:
 def _compared(found: Prediction) -> list[Block]:
     rows = []
     for gpu in found.gpus:
-        bound = next(iter(gpu.ns_by_bound), "-")
+        bound = next(iter(gpu.ns_by_bound), "-" if gpu.time_ns is not None else "no price")
         share = f" {gpu.ns_by_bound[bound] / gpu.time_ns:.0%}" if gpu.time_ns else ""
         used = f"{100 * found.memory_bytes / gpu.memory_bytes:.2g}%"
-        times = format_ns(gpu.time_ns), format_ns(gpu.ideal_ns)
+        times = _time(gpu), "-" if gpu.ideal_ns is None else format_ns(gpu.ideal_ns)
         rows.append(Row((gpu.gpu, *times, _rate(gpu), _energy(gpu), bound + share, used)))
     heads = ("time", "no floor", "per s", "energy", "bound", "memory")
     by_slug = {gpu.gpu: gpu for gpu in found.gpus}
-    fastest, frugal = by_slug[found.fastest], by_slug[found.most_efficient]
-    verdict = (
-        f"fastest: {fastest.name}, {format_ns(fastest.time_ns)}",
-        f"most efficient per watt: {frugal.name}, {_energy(frugal)} an inference",
-    )
+    fastest, frugal = by_slug.get(found.fastest), by_slug.get(found.most_efficient)
+    verdict: tuple[str, ...] = (f"no verdict: {found.unpriced}",)
+    if fastest is not None and frugal is not None:
+        verdict = (
+            f"fastest: {fastest.name}, {_time(fastest)}",
+            f"most efficient per watt: {frugal.name}, {_energy(frugal)} an inference",
+        )
     columns = (Column("GPU", cut="end", least=8), *(Column(head, right=True) for head in heads))
     return [Table(columns=columns, rows=rows), Notes(verdict)]
 
@@ -198,7 +210,6 @@ def _precisions(found: Prediction, names: Sequence[str]) -> Table:
 
 def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:
     ordered = longest(gpu)
-    launches = sum(1 for layer in gpu.layers if layer.estimate is not None)
     return Table(
         columns=(
             Column("time", right=True, least=8),
@@ -207,7 +218,7 @@ def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:
             Column("layer", least=16, cut="start"),
         ),
         rows=[_layer(layer, gpu, rest=rest) for layer in ordered[:top]],
-        title=f"layers of {gpu.name}, longest first ({min(top, len(ordered))} of {launches})",
+        title=f"layers of {gpu.name}, longest first ({min(top, len(ordered))} of {len(ordered)})",
     )
 
 

@@ -10,7 +10,7 @@ Facts stand as they are, estimates carry a ``~``, causes a ``?``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from profiler.base import units
 from profiler.base.records import Finding, LayerResult, LedgerRow, PluginCandidate, Run, bound_name
@@ -20,6 +20,7 @@ from profiler.report._format import (
     check_text,
     clock_text,
     count,
+    doubts,
     headline,
     largest,
     ledger_gap_ns,
@@ -31,7 +32,7 @@ from profiler.report._format import (
 )
 from profiler.report.content import plan as plans
 from profiler.report.content._views import Row as ViewRow
-from profiler.report.content._views import folded, kernel_words, view_of
+from profiler.report.content._views import alike, folded, kernel_words, view_of
 from profiler.report.document import (
     Block,
     Column,
@@ -161,7 +162,19 @@ class _Page:
             # Where the ceilings are from, where they were not measured.
             ("ceilings", [prose("" if run.ceilings.origin == "measured" else run.ceilings.source)]),
         ]
-        yield Pairs(tuple(Pair(label, words) for label, words in told if words != [prose("")]))
+        pairs = [Pair(label, words) for label, words in told if words != [prose("")]]
+        # Doubts come first: whoever reads the latency reads them.
+        pairs[1:1] = self.trust()
+        yield Pairs(tuple(pairs))
+
+    def trust(self) -> Iterator[Pair]:
+        """What is doubtful about the numbers, in two lines; nothing where all is well."""
+        found = doubts(self.run)
+        if found:
+            grave = any(finding.severity == "critical" for finding in self.run.findings if finding.kind == "trust")
+            kind: Kind = "critical" if grave else "doubt"
+            words = (f"! {found[0]}", *found[1:])
+            yield Pair("trust", Span("", kind, items=words, between="; "), 1 if self.width < 60 else 2, kind)
 
     def _measured(self) -> Iterator[Span | str]:
         latency = self.run.latency
@@ -173,7 +186,9 @@ class _Page:
             yield "nothing: no sample of the latency was taken"
             return
         median = f"{units.format_ns(latency.median_ns)} median"
-        spread = f"  p99 {units.format_ns(latency.p99_ns)}, cv {units.format_percent(latency.cv)}, n {latency.n}"
+        # Of a summary the spread is not known.
+        varies = f", cv {units.format_percent(latency.cv)}" if latency.cv else ""
+        spread = f"  p99 {units.format_ns(latency.p99_ns)}{varies}, n {latency.n}"
         if self.run.engine is not None and latency == self.run.profiled:
             spread += ", with the profiler"
         yield Span(median, "strong")
@@ -274,7 +289,7 @@ class _Page:
     def _table(self, rows: Sequence[ViewRow], rest: Callable[[int], Row | None] | None = None) -> Table:
         view = self.view
         order = "time in the capture" if view.by == "kernel" else "time lost"
-        named = sum(not row.nameless and not row.rest for row in rows)
+        named = sum(view.names_of(row) for row in rows if not row.rest)
         words = f"{named:,} of {count(view.named, view.noun)}, by {order}"
         if any(row.home is not None for row in rows):
             words = f"{named:,} of {count(view.named, view.noun)}; {_SAME} same layer"
@@ -338,6 +353,7 @@ class _Page:
             yield from self._of_node(row, unpriced)
         elif row.layer is not None:
             yield from _of_layer(row.layer)
+            yield f" x{row.layers:,}" if row.layers > 1 else ""
         elif self.view.by == "type":
             yield name(row.name)
             yield (f" x{row.layers:,}" if row.layers > 1 else "") + unpriced
@@ -365,7 +381,7 @@ class _Page:
         found = self.run.findings
         if not found:
             return [Heading("findings", "none: no rule fired", label=True)]
-        # A critical doubt comes first: it says whether the rest can be believed.
+        # A critical doubt comes first: there is no verdict for it. The others stand under the latency.
         ranked = sorted(found, key=lambda f: (f.kind != "trust" or f.severity != "critical", -f.lost_ns))
         columns = (
             Column("code", least=10),
@@ -428,10 +444,12 @@ class _Page:
         return Section(blocks=blocks, where="screen")
 
     def candidates(self) -> Section:
-        """Where a hand-written kernel would pay, and what to try before; nothing where none was weighed."""
-        found = self.run.candidates
+        """Where a hand-written kernel would pay, and what to try before; or why none was weighed."""
+        weighed = self.run.candidates
+        found = self._one_kernel()
         shown = min(self.options.top or CANDIDATES, len(found))
-        title = f"{shown} of {count(len(found), 'layer')} weighed, by what a hand-written kernel would net"
+        layers = sum(map(len, found[:shown]))
+        title = f"{layers} of {count(len(weighed), 'layer')} weighed, by what a hand-written kernel would net"
         columns = (
             Column("verdict", least=10),
             Column("net gain", gap=0, kind="estimate"),
@@ -439,24 +457,40 @@ class _Page:
         )
         rows = [self._candidate(one) for one in found[: max(shown, ITEMS)]]
         table = Table(columns=columns, rows=rows, shown=shown, paper=ITEMS, headless=True)
-        blocks = (Heading("plugins", title, label=True), table) if found else ()
+        none: tuple[Block, ...] = ()
+        if self.run.no_candidates:
+            none = (Pairs((Pair("plugins", ("none weighed: ", prose(self.run.no_candidates)), None),)),)
+        blocks = (Heading("plugins", title, label=True), table) if found else none
         return Section(blocks=blocks, fold=True, title="Hand-written kernels")
 
-    def _candidate(self, one: PluginCandidate) -> Row:
+    def _one_kernel(self) -> list[list[PluginCandidate]]:
+        """The candidates by the kernel that would be written: one serves all layers that are alike. Most gain first."""
+        layers = {layer.name: layer for layer in self.run.layers}
+        groups: dict[Hashable, list[PluginCandidate]] = {}
+        for one in self.run.candidates:
+            of = alike(layers[one.layer]) if one.layer in layers else one.layer
+            groups.setdefault((one.verdict, of), []).append(one)
+        return sorted(groups.values(), key=lambda group: -sum(one.net_ns for one in group))
+
+    def _candidate(self, group: Sequence[PluginCandidate]) -> Row:
+        one = group[0]
         room = self.width - _LABEL - 5
-        under = [Under(one.why, "why", 3, indent=_LABEL)]
+        under = [Under(f"{'each: ' if len(group) > 1 else ''}{one.why}", "why", 3, indent=_LABEL)]
         for step in one.ladder if one.verdict != "do not" else ():
             gain = "gain unknown" if step.gain_ns is None else f"~{units.format_ns(step.gain_ns)}"
+            gain += " each" if step.gain_ns is not None and len(group) > 1 else ""
             what = f"{step.what}, {gain}"
             # A command that is cut cannot be run: where both do not fit on one line it has its own.
             together = f"{what}: {step.command}"
             texts = [together] if cells(together) <= room else [what, step.command]
             labels = ("try", " ")
             under += [Under(prose(text), label, indent=_LABEL) for label, text in zip(labels, texts, strict=False)]
-        net = f"~{units.format_ns(one.net_ns)} net"
-        between = f" ({units.format_ns(one.net_low_ns)} to {units.format_ns(one.net_high_ns)})"
+        net = f"~{units.format_ns(sum(each.net_ns for each in group))} net"
+        low, high = sum(each.net_low_ns for each in group), sum(each.net_high_ns for each in group)
+        between = f" ({units.format_ns(low)} to {units.format_ns(high)})"
         verdict = Span(one.verdict, "strong" if one.verdict == "write it" else "")
-        return Row((verdict, net + between, name(one.nodes[-1] if one.nodes else one.layer, "start")), tuple(under))
+        called = name(one.nodes[-1] if one.nodes else one.layer, "start")
+        return Row((verdict, net + between, (called, f" x{len(group)}") if len(group) > 1 else called), tuple(under))
 
     def counters(self) -> Section:
         """What hardware counters say of predictions; nothing where none were counted."""
@@ -543,7 +577,9 @@ def _finding(finding: Finding) -> Row:
     sure = "" if trust else f"{100 * finding.confidence:.0f} %"
     lost = f"~{units.format_ns(finding.lost_ns)}" if finding.lost_ns else ""
     code = Span(finding.code, kind, "middle", 8), Span("!" if trust else "?", kind)
-    where = [Under(name(finding.where, "start"), "at", indent=_LABEL)] if finding.where else []
+    # A doubt about no layer is about the whole run.
+    told = finding.where and (not trust or finding.layers)
+    where = [Under(name(finding.where, "start"), "at", indent=_LABEL)] if told else []
     facts = f"{finding.severity}: {finding.evidence}" if finding.evidence else finding.severity
     under = (*where, Under(facts, whole=True), Under(prose(finding.try_), "try", indent=_LABEL))
     return Row((code, Span(sure, kind), lost, Span(finding.title, kind, "end")), under)

@@ -18,7 +18,7 @@ from profiler.flows.predict.groups import Settings
 from profiler.flows.predict.layers import computes_otherwise, predict_plan
 from profiler.hardware import gpus
 from profiler.source.load import load_model, source_of
-from tests.fakes.support import ROOT, SAMPLES
+from tests.fakes.support import ROOT, SAMPLES, known
 
 LOGS = ROOT / "tests" / "engine" / "data"
 RTX_4090, A100, T4 = gpus.find("rtx-4090"), gpus.find("a100-sxm4-80gb"), gpus.find("t4")
@@ -60,7 +60,7 @@ def test_the_story_gemv_from_its_engine(dram: float, ms: float, cold: bool) -> N
     assert layer.work.bytes == layer.estimate.dram_bytes == 250_828_800
     assert layer.estimate.bound == "dram"
     assert found.time_ns == pytest.approx(250_828_800 / dram * 1e9, rel=1e-3)
-    assert round(found.time_ns / 1e6, 3) == ms
+    assert round(known(found.time_ns) / 1e6, 3) == ms
     assert (layer.kind, layer.role, layer.match, layer.op_type) == ("kgen", "compute", "exact", "MatMul")
     assert layer.nodes == ("/gemv/MatMul",)
     assert layer.shapes == "600x200x8x1x64, 600x1x8x64x1 -> 960000x1x1"
@@ -106,8 +106,8 @@ def test_sums_and_roofs(slug: str, precision: str, cold: bool, clock: float | No
     how = Settings(level="layers", precision=precision, cold=cold, clock_mhz=clock)
     (found,) = predict_plan(RESNET, RESNET_MODEL, [gpus.find(slug)], how).gpus
     times = [layer.estimate.attainable_ns for layer in found.layers if layer.estimate is not None]
-    assert sum(times) == found.time_ns == sum(found.ns_by_bound.values()) >= found.ideal_ns
-    assert found.joules == pytest.approx(found.time_ns * 1e-9 * found.tdp_w)
+    assert sum(times) == known(found.time_ns) == sum(found.ns_by_bound.values()) >= known(found.ideal_ns)
+    assert found.joules == pytest.approx(known(found.time_ns) * 1e-9 * found.tdp_w)
     assert found.plan is not None
     assert sum(share.ns or 0 for share in found.plan.by_kind) == found.time_ns
     for layer in found.layers:
@@ -116,7 +116,7 @@ def test_sums_and_roofs(slug: str, precision: str, cold: bool, clock: float | No
         assert layer.estimate.dram_bytes + layer.estimate.cache_bytes == layer.work.bytes
         assert not (cold and layer.estimate.cache_bytes)
     (warm,) = predict_plan(RESNET, RESNET_MODEL, [gpus.find(slug)], msgspec.structs.replace(how, cold=False)).gpus
-    assert warm.time_ns <= found.time_ns
+    assert known(warm.time_ns) <= known(found.time_ns)
 
 
 def test_an_fp32_engine_answers_with_and_without_tf32_and_for_nothing_else() -> None:
@@ -138,7 +138,7 @@ def test_an_fp16_engine_answers_for_fp16_where_that_was_asked_for() -> None:
     assert on_4090(priced, model, Settings(precision="fp16")).by_precision.keys() == {"fp16"}
     as_filed = on_4090(priced, model, Settings())
     assert as_filed.by_precision == {}
-    assert as_filed.time_ns == pytest.approx(on_4090(GEMV, GEMV_MODEL, Settings()).time_ns / 2, rel=1e-3)
+    assert known(as_filed.time_ns) == pytest.approx(known(on_4090(GEMV, GEMV_MODEL, Settings()).time_ns) / 2, rel=1e-3)
     assert not any("TF32" in note for note in predict_plan(priced, model, [A100], Settings()).assumptions)
     for engine, stay in ((priced, False), (GEMV, True)):
         said = predict_plan(engine, model, [A100], Settings(precision="fp16")).assumptions
@@ -174,8 +174,8 @@ def test_a_layer_without_work_is_listed_and_not_in_the_time() -> None:
     (layer,) = (layer for layer in found.gpus[0].layers if layer.name == name)
     assert (layer.work, layer.estimate) == (None, None)
     assert layer.reason.startswith("nobody knows")
-    assert found.gpus[0].time_ns < whole.gpus[0].time_ns
-    assert any("layers without a price" in note for note in found.assumptions)
+    assert known(found.gpus[0].time_ns) < known(whole.gpus[0].time_ns)
+    assert any("layers without a price" in note for note in found.gpus[0].notes)
 
 
 def test_streams_and_lost_nodes_are_said() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.analysis.plan import on_device, price_plan
-from profiler.base.records import SCHEMA_VERSION, EngineFacts, EnginePlan, NodeFate, PlanSummary
+from profiler.base.records import SCHEMA_VERSION, EngineFacts, EnginePlan, NodeFate, PlanLint, PlanSummary
 from profiler.engine.inspector import read_layer_info
 from profiler.report import ReportOptions
 from profiler.report.content.plan import (
@@ -270,6 +270,32 @@ def test_reformats_by_origin_and_lints_by_code() -> None:
     assert text.count("     at   ") == PLACES + 1
     assert f"{5 - PLACES} more" in text
     assert text.count("     try  ") == 2
+
+
+def test_what_is_found_at_an_output_is_not_told_of_the_input() -> None:
+    """Of two conversions at the borders each is told with its side, and each place with what to try there."""
+
+    def lint(layer: str, side: str, to: str) -> PlanLint:
+        take = "take" if side == "input" else "give"
+        return PlanLint(
+            code="RF1", layer=layer, what=f"converts an {side} of the engine", evidence=f"{side}, {to}",
+            try_=f"let the engine {take} {to}",
+        )  # fmt: skip
+
+    lints = lint("first", "input", "fp16"), lint("last", "output", "fp16"), lint("other", "output", "int8")
+    summary = msgspec.structs.replace(typical().summary, lints=lints)
+    lines = [line.strip() for line in summary_lines(summary)]
+    for first, second in (
+        ("RF1 x 1: converts an input of the engine", "at   first: input, fp16"),
+        ("at   first: input, fp16", "try  let the engine take fp16"),
+        ("RF1 x 2: converts an output of the engine", "at   last: output, fp16"),
+        ("at   last: output, fp16", "try  let the engine give fp16"),
+        ("at   other: output, int8", "try  let the engine give int8"),
+    ):
+        assert lines[lines.index(first) + 1] == second
+    looks = worth_a_look(summary)
+    assert "RF1 at 1 layer: converts an input of the engine" in looks
+    assert "RF1 at 2 layers: converts an output of the engine" in looks
 
 
 def test_shares_have_bars_and_say_of_what() -> None:

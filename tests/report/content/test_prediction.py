@@ -19,6 +19,7 @@ from profiler.analysis.plan import price_plan
 from profiler.base.errors import UsageError
 from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction
 from profiler.engine.inspector import read_layer_info
+from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.groups import Settings, predict_source
 from profiler.flows.predict.layers import predict_plan
 from profiler.hardware import gpus
@@ -26,9 +27,10 @@ from profiler.report import _roofline
 from profiler.report.content.prediction import longest
 from profiler.report.tables import table_of
 from profiler.source.load import load_model, source_of
+from tests.fakes.engine_factory import write_engine
 from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
 from tests.fakes.schemas import schema_text
-from tests.fakes.support import ROOT, SAMPLES, golden
+from tests.fakes.support import ROOT, SAMPLES, golden, known
 
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("prediction.schema.json")
 COLUMNS = tuple(column.name for column in table_of("layers", Prediction).columns(None))
@@ -383,3 +385,47 @@ def test_without_arithmetic_there_is_nothing_to_draw() -> None:
     assert "roofline of" not in render_text(found)
     with pytest.raises(UsageError, match="no roofline"):
         render_image(found, ".svg")
+
+
+def of_regions(folder: Path, *slugs: str, priced: bool = False) -> Prediction:
+    """An engine of which only the borders of its blocks are known; ``priced``: with a convolution between them."""
+    layers = write_engine(folder, "regions").layers
+    document = json.loads(known(layers).read_text())
+    if not priced:
+        document["Layers"] = [layer for layer in document["Layers"] if layer["LayerType"] == "Myelin"]
+        known(layers).write_text(json.dumps(document))
+    found = analyze(Files(layers=layers), [gpus.find(slug) for slug in slugs], Settings())
+    assert isinstance(found, Prediction)
+    return found
+
+
+WOULD_PRICE = "nothing is priced, the work of no layer is known: give the model that the engine was built from (--onnx)"
+
+
+@pytest.mark.parametrize("slugs", [["rtx-4090"], ["rtx-4090", "l4"]])
+def test_where_nothing_is_priced_that_is_the_verdict_in_every_format(slugs: list[str], tmp_path: Path) -> None:
+    found = of_regions(tmp_path, *slugs)
+    document = json.loads(render_json(found))
+    assert document["unpriced"] == WOULD_PRICE
+    assert (document["fastest"], document["most_efficient"]) == ("", "")
+    for gpu in document["gpus"]:
+        assert (gpu["time_ns"], gpu["ideal_ns"], gpu["joules"], gpu["by_precision"]) == (None, None, None, {})
+        assert "layers without a price, which are not in the time: 2" in gpu["notes"]
+    for text in (render_text(found), render_markdown(found)):
+        words = " ".join(text.replace("`", "").split())
+        assert f"no verdict: {WOULD_PRICE}" in words
+        assert "nothing to do" not in words
+        assert " 0 ns" not in words
+
+
+def test_the_time_of_a_part_is_not_told_as_that_of_the_whole(tmp_path: Path) -> None:
+    text = render_text(of_regions(tmp_path, "rtx-4090", priced=True))
+    assert "; 2 of 3 layers unpriced" in text
+    assert "launches    at least 3; without" in text
+    assert "verdict     of what is priced, compute-bound" in text
+
+
+def test_a_model_without_layers_has_nothing_to_do() -> None:
+    found = predicted("gemv", "rtx-4090")
+    idle = msgspec.structs.replace(found.gpus[0], layers=(), time_ns=0, ideal_ns=0, joules=0.0, ns_by_bound={})
+    assert "nothing to do" in render_text(msgspec.structs.replace(found, gpus=(idle,)))

@@ -18,7 +18,7 @@ from profiler.base.records import (
     PluginCandidate,
     Run,
 )
-from profiler.report import ReportOptions, get
+from profiler.report import ReportOptions, get, render
 from profiler.report._format import perturbation
 from profiler.report._templates import asset, digest
 from profiler.report.formats._page import page_data
@@ -409,3 +409,17 @@ def test_hostile_names_in_a_plan_stay_text() -> None:
     assert source.count("<script") == html(hostile()).count("<script") == 3
     assert SCRIPT not in source
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08]", source)
+
+
+def test_doubts_stand_under_the_latency_of_the_page_and_of_markdown() -> None:
+    run = typical()
+    sure = msgspec.structs.replace(run, findings=run.findings[:2])
+    said = msgspec.structs.replace(run.findings[2], brief="p99 is 128 x <the> median")
+    doubted = msgspec.structs.replace(run, findings=(*run.findings[:2], said))
+    assert 'id="trust"' not in html(sure)
+    page = html(doubted)
+    assert '<p class="doubt" id="trust">! <bdi>p99 is 128 x &lt;the&gt; median</bdi></p>' in page
+    assert page.index('id="measured"') < page.index('id="trust"') < page.index('id="allowed"')
+    markdown = render(doubted, "markdown")
+    assert "trust" not in render(sure, "markdown").partition("## ")[0]
+    assert markdown.index("measured") < markdown.index("p99 is 128 x") < markdown.index("allowed")

@@ -155,8 +155,29 @@ def test_a_ledger_that_does_not_close_is_told() -> None:
 def test_a_critical_doubt_is_the_first_finding() -> None:
     run = typical()
     doubt = msgspec.structs.replace(run.findings[2], severity="critical")
-    shown = text(msgspec.structs.replace(run, findings=(*run.findings[:2], doubt)))
+    shown = text(msgspec.structs.replace(run, findings=(*run.findings[:2], doubt)), top=10)
     assert shown.index("TR010!") < shown.index("OC301?")
+
+
+def doubted(*briefs: str) -> Run:
+    run = typical()
+    return msgspec.structs.replace(
+        run, findings=tuple(msgspec.structs.replace(run.findings[2], brief=brief) for brief in briefs)
+    )
+
+
+def test_what_is_doubtful_stands_directly_under_the_latency_and_nothing_where_all_is_well() -> None:
+    briefs = ("p99 is 128 x the median", "the profiler cost +823 %", "unexplained -74 %, medians of layers miss +11 %")
+    for options in ({}, {"top": 10}):
+        lines = text(doubted(*briefs), **options).splitlines()
+        at = next(at for at, line in enumerate(lines) if line.startswith("measured"))
+        assert lines[at + 1] == "trust     ! p99 is 128 x the median; the profiler cost +823 %;"
+        assert lines[at + 2].strip() == "unexplained -74 %, medians of layers miss +11 %"
+    assert not [line for line in text(doubted()).splitlines() if line.startswith("trust")]
+    # Where there are more than two lines hold, they are counted.
+    many = text(doubted(*(f"doubt number {at}" for at in range(20)))).splitlines()
+    assert many[4].endswith("more")
+    assert many[5].startswith("allowed")
 
 
 def test_inferred_matches_and_fused_nodes_are_marked() -> None:
