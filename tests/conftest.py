@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+
+# Before numpy is loaded, here and in all children: threads of BLAS that spin take the cores from the other tests.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -13,7 +17,8 @@ import pytest
 from hypothesis import settings
 
 from profiler.base.records import Run
-from tests.fakes.support import NO_CAPTURES, fixed_ceilings
+from tests.fakes.in_process import fixed_calibration, quick
+from tests.fakes.support import NO_CAPTURES
 
 # A busy machine is no defect: no example has a deadline.
 settings.register_profile("trtprof", deadline=None)
@@ -36,8 +41,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in this process take `fixed_ceilings` instead of measuring for twenty seconds."""
-    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+    """See `fixed_calibration`."""
+    fixed_calibration(monkeypatch)
+
+
+@pytest.fixture
+def quick_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """See `quick`."""
+    quick(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,9 @@ from typer.testing import CliRunner, Result
 from profiler.capture.nsys.trace import read_trace
 from profiler.cli import app, load_commands
 from profiler.engine.inspector import read_layer_info
+from tests.fakes.in_process import quick
 from tests.fakes.stats_factory import write_stats
-from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
+from tests.fakes.support import ROOT, SAMPLES, load_script
 from tests.fakes.trace_factory import Layer, Process, Work, write_trace
 
 load_commands()
@@ -123,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trace(path / "run.sqlite")
     write_stats(read_trace(path / "run.sqlite"), "nvtx_kern_sum", path / "run_nvtx_kern_sum.csv")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_a, **_k: fixed_ceilings())
+        quick(patch)
         done = invoke(["run", str(SAMPLES / "resnet_tiny.onnx"), "-o", str(path / "finished"), *QUICK])
     assert done.exit_code == 0, done.output
     for name in ("again", "base1", "base2", "base3", "head1", "head2", "head3"):
@@ -134,7 +135,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def inside(folder: Path, monkeypatch: pytest.MonkeyPatch, no_calibration: None) -> Path:
+def inside(folder: Path, monkeypatch: pytest.MonkeyPatch, quick_runs: None) -> Path:
     monkeypatch.chdir(folder)
     return folder
 

@@ -301,8 +301,10 @@ def _drawn_counts(
     histogram: npt.NDArray[np.float32], generator: np.random.Generator, times: int
 ) -> npt.NDArray[np.float32]:
     blocks = len(histogram)
-    weights = generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=times).astype(np.float32)
-    return np.asarray(weights @ histogram)
+    # Counting drawn blocks takes a third of the time of drawing the counts, which are multinomial.
+    drawn = generator.integers(blocks, size=(times, blocks)) + blocks * np.arange(times)[:, np.newaxis]
+    weights = np.bincount(drawn.ravel(), minlength=times * blocks).reshape(times, blocks)
+    return np.asarray(weights.astype(np.float32) @ histogram)
 
 
 def _within(histogram: npt.NDArray[np.float32], values: Samples, at: float) -> float:

@@ -319,6 +319,10 @@ def _query(text: str) -> Query:
     )
 
 
+_STOPS_WITHIN_S = 0.2
+"""How often a server that waits for requests looks whether it was stopped."""
+
+
 class Running:
     """A server that listens; `serve_forever` answers until it is interrupted or `stop` is called."""
 
@@ -329,7 +333,7 @@ class Running:
 
     def serve_forever(self) -> None:
         """Answer requests."""
-        self._server.serve_forever(poll_interval=0.2)
+        self._server.serve_forever(poll_interval=_STOPS_WITHIN_S)
 
     def stop(self) -> None:
         """End `serve_forever`, which runs in another thread."""

@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,12 @@ from profiler.capture.nsys import _find as _nsys_find
 from profiler.capture.nsys import _process as _nsys_process
 from profiler.capture.nsys import record as nsys
 from profiler.capture.nsys.trace import read_trace
+from profiler.runtime import child
 from profiler.runtime.ort_session import SessionRequest
 from tests.fakes.fake_gpu_worker import CLEAN, UNDER
 from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys
 from tests.fakes.fake_nvml import SM, STEADY, UUID, FakeNvml, drivers
+from tests.fakes.in_process import call_telling
 from tests.fakes.support import H100, ROOT, needs_captures, one_at_a_time, refused
 from tests.fakes.trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
 
@@ -57,6 +59,15 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     no_cupti(monkeypatch)
+    started = child.run_telling
+
+    def unless_it_dies(command: Sequence[str], log: Path, *given: Any) -> int:
+        """A worker that waits or is killed is a child; the others are called."""
+        told = Path(command[-1]).with_name("behaviour.json")
+        dies = told.exists() and any({"signal", "wait"} & set(how) for how in json.loads(told.read_text()).values())
+        return (started if dies else call_telling)(command, log, *given)
+
+    monkeypatch.setattr(child, "run_telling", unless_it_dies)
 
 
 def no_cupti(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,14 @@ def in_place_of_the_worker(folder: Path, monkeypatch: pytest.MonkeyPatch, body: 
     monkeypatch.setattr(sys, "executable", str(script))
 
 
-def test_a_capture_that_went_well_relays_its_progress_and_leaves_no_log(tmp_path: Path) -> None:
+def test_a_capture_that_went_well_relays_its_progress_and_leaves_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever lies in the working folder: people keep an onnx.py or a profiler/ of their own beside their model."""
+    (tmp_path / "onnx.py").write_text("raise SystemExit('shadowed')")
+    (tmp_path / "profiler").mkdir()
+    (tmp_path / "profiler" / "__init__.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
     asked = request(tmp_path, save(tmp_path / "m.onnx"))
     lines: list[str] = []
     run_worker(asked, lines.append)

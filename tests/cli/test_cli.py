@@ -15,10 +15,11 @@ import pytest
 from profiler.base import run_folder
 from profiler.cli.output import StageLines
 from tests.fakes.command_line import trtprof
+from tests.fakes.in_process import quick
 from tests.fakes.schemas import schema
-from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings
+from tests.fakes.support import ROOT, SAMPLES
 
-pytestmark = pytest.mark.usefixtures("no_calibration")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
 RESNET = str(SAMPLES / "resnet_tiny.onnx")
 
@@ -28,7 +29,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder that tests may read."""
     out = tmp_path_factory.mktemp("runs") / "resnet"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_a, **_k: fixed_ceilings())
+        quick(patch)
         done = trtprof("run", RESNET, "-o", str(out), *QUICK)
     assert done.exit_code == 0, done.output
     return out
@@ -200,7 +201,7 @@ def test_ctrl_c_exits_130_and_says_what_is_kept(monkeypatch: pytest.MonkeyPatch,
     assert f"kept: source, engine, ceilings in {out}" in done.stderr
     assert "--resume" in done.stderr
     monkeypatch.undo()
-    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_a, **_k: fixed_ceilings())
+    quick(monkeypatch)
     assert trtprof("run", RESNET, "-o", str(out), "--resume", *QUICK).exit_code == 0
 
 

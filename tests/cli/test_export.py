@@ -15,7 +15,7 @@ from profiler.source.load import graph_inputs, load_model
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
 
-pytestmark = pytest.mark.usefixtures("no_calibration")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 needs_torch = pytest.mark.skipif(
     not (importlib.util.find_spec("torch") and importlib.util.find_spec("onnxscript")),
     reason="torch or onnxscript is not installed: pip install 'trtprof[export]'",

@@ -257,7 +257,7 @@ def test_a_folder_without_a_run_gets_no_tags(tmp_path: Path) -> None:
     assert not list((tmp_path / "empty").iterdir())
 
 
-@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.usefixtures("quick_runs")
 def test_a_run_gets_its_tags(tmp_path: Path) -> None:
     quick = [
         "--duration",

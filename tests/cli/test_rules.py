@@ -188,7 +188,7 @@ def test_everything_is_written_all_the_same(tmp_path: Path) -> None:
     assert f"wrote {out}" in done.stderr
 
 
-@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.usefixtures("quick_runs")
 def test_a_run_keeps_its_thresholds_and_fails_when_all_is_written(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.trtprof]\nmin-share = 0.0\nefficiency = 1.0\n")
     folder = tmp_path / "run"

@@ -19,7 +19,8 @@ from profiler.cli.gpu_targets import ceilings_for, names, parse_ceilings
 from profiler.flows.op_sweep import ALL_PARAMETERS, FAMILIES
 from profiler.report import formats_of
 from tests.fakes import command_line
-from tests.fakes.support import fixed_ceilings, refused
+from tests.fakes.in_process import fixed_calibration
+from tests.fakes.support import refused
 
 trtprof = partial(command_line.trtprof, COLUMNS="100")
 
@@ -160,7 +161,7 @@ def test_the_ceilings_kept_of_this_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "no ceilings are kept of this CPU" in done.stderr
     assert "trtprof calibrate" in done.stderr
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_a, **_k: fixed_ceilings())
+    fixed_calibration(monkeypatch)
     found = document("sweep", "fc", "--device", "cpu")
     assert [(device["slug"], device["kind"]) for device in found["devices"]] == [("cpu", "cpu")]
 

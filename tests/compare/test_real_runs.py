@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 import pytest
 
@@ -13,13 +11,14 @@ from profiler.compare import compare
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
-from tests.fakes.support import SAMPLES, fixed_ceilings, load_script
+from tests.fakes.in_process import fixed_calibration
+from tests.fakes.support import SAMPLES, load_script
 
 CAUSES = {"replaced": "work changed", "qdq": "precision changed", "batch": "work changed"}
 
 
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunFolder]]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
     """A small CNN as it is, again, with a Relu replaced by an op that takes long, in QDQ form, and with 64 images."""
     folder = tmp_path_factory.mktemp("compared")
     generate = load_script(SAMPLES / "generate.py", "compare_generate")
@@ -33,8 +32,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunFold
         "qdq": (SAMPLES / "qdq_cnn.onnx", 1), "batch": (folder / "fp32.onnx", 64),
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
-        yield {
+        fixed_calibration(patch)
+        return {
             name: execute(
                 RunOptions(
                     model=ModelRequest.of(model, batch=batch),

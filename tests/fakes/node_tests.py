@@ -166,6 +166,8 @@ def total_of(case: NodeTest, scratch: Path) -> Work | None:
 
 def _source(case: NodeTest, scratch: Path, model: ModelProto) -> Source:
     path = scratch / "model.onnx"
+    # Some file systems write a file to the disk at once that replaces the content of another.
+    path.unlink(missing_ok=True)
     path.write_bytes(model.SerializeToString())
     return source_of(load_model(path), dynamic_inputs(case, model), feed=False)
 

@@ -11,11 +11,11 @@ import pytest
 
 from profiler.base import run_folder
 from profiler.base.latency import latency_of
-from profiler.base.records import Capture
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
-from tests.fakes.support import SAMPLES, fixed_ceilings
+from tests.fakes.in_process import quick
+from tests.fakes.support import SAMPLES
 
 SAMPLES_OF_A_RUN = 200
 SPREAD = 0.01
@@ -23,9 +23,9 @@ SPREAD = 0.01
 
 
 def tiny_run(folder: Path, *, batch: int, median_ns: int, seed: int) -> Path:
-    """A run of a small model, its latency and its speed probes replaced: samples are drawn about ``median_ns``."""
+    """A run of a small model, its latency replaced: samples are drawn about ``median_ns``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+        quick(patch)
         made = execute(
             RunOptions(
                 model=ModelRequest.of(SAMPLES / "resnet_tiny.onnx", batch=batch),
@@ -36,15 +36,5 @@ def tiny_run(folder: Path, *, batch: int, median_ns: int, seed: int) -> Path:
     drawn = np.random.default_rng(seed).normal(median_ns, SPREAD * median_ns, SAMPLES_OF_A_RUN)
     samples = np.rint(drawn).astype("int64")
     pd.DataFrame({"latency_ns": samples}).to_parquet(made.file(run_folder.LATENCY))
-    # The machine is said to have had one speed all the time.
-    capture = made.read(run_folder.CAPTURE, Capture)
-    made.write(
-        run_folder.CAPTURE,
-        msgspec.structs.replace(
-            capture,
-            probe_ns=(1e6,) * len(capture.probe_ns),
-            stream_bytes_per_s=(1e10,) * len(capture.stream_bytes_per_s),
-        ),
-    )
     made.write(run_folder.REPORT, msgspec.structs.replace(made.report(), latency=latency_of(samples)))
     return made.path

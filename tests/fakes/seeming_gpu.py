@@ -15,6 +15,8 @@ from profiler.capture.ncu import record as ncu
 from profiler.engine import backends
 from profiler.flows import run_gpu
 from profiler.hardware import nvml
+from profiler.runtime import child
+from tests.fakes.in_process import call_telling
 from tests.fakes.support import ROOT
 
 NO_CUDA = MissingError("the GPU cannot be measured", why="there is none", fix="get one")
@@ -36,6 +38,7 @@ def seem(monkeypatch: pytest.MonkeyPatch, folder: Path, gpu: LiveGpu, names: Seq
     def measure(index: int, **_: object) -> None:
         raise NO_CUDA
 
+    monkeypatch.setattr(child, "run_telling", call_telling)
     monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
     monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
     for name in run_gpu.WORKERS:

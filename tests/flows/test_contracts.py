@@ -1,4 +1,4 @@
-"""The five contracts, on real runs of every real model."""
+"""The five contracts, on real runs of real models."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from profiler.source.request import ModelRequest
 from tests.fakes.schemas import schema
 from tests.fakes.support import fixed_ceilings, needs_captures, real_models
 
+HEAVY = ("light_bvlc_alexnet", "light_vgg19", "light_zfnet512")
+"""They have no op and no shape of graph that others do not have, and hundreds of megabytes of weights."""
 QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
 
 
@@ -44,8 +46,10 @@ def folder_of(model: Path, runs: dict[str, RunFolder], factory: pytest.TempPathF
     return runs[model.stem]
 
 
-@pytest.mark.usefixtures("no_calibration")
-@pytest.mark.parametrize("model", real_models(), ids=lambda path: path.stem)
+@pytest.mark.usefixtures("quick_runs")
+@pytest.mark.parametrize(
+    "model", [path for path in real_models() if path.stem not in HEAVY], ids=lambda path: path.stem
+)
 def test_contracts_hold(model: Path, runs: dict[str, RunFolder], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = folder_of(model, runs, tmp_path_factory)
     run = folder.report()
@@ -119,6 +123,7 @@ def _run(model: Path, out: Path) -> Run:
     return execute(RunOptions(model=ModelRequest.of(model), output=str(out), **QUICK)).report()  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_a_layer_above_the_roof_is_a_trust_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ceilings a thousand times too low, every large layer is impossibly fast and must be doubted."""
     slow = fixed_ceilings(scale=1e-3)
@@ -131,6 +136,7 @@ def test_a_layer_above_the_roof_is_a_trust_finding(tmp_path: Path, monkeypatch: 
     assert not doubted & {layer for finding in run.findings if finding.kind != "trust" for layer in finding.layers}
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were measured while the machine was busy; those that a run measures itself are left to be doubted."""
     asked: list[bool] = []
@@ -155,7 +161,7 @@ def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monke
     assert asked == [False]
 
 
-@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.usefixtures("quick_runs")
 def test_inferences_in_which_another_layer_is_slow_each_have_no_gaps(tmp_path: Path) -> None:
     """The kernels of each take 97 % of its span, though the medians of layers are a tenth of it."""
     model = next(path for path in real_models() if path.stem == "resnet_tiny")
@@ -186,10 +192,10 @@ def test_inferences_in_which_another_layer_is_slow_each_have_no_gaps(tmp_path: P
     assert not [finding for finding in run.findings if finding.code == "HO501"]
 
 
-def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("quick_runs")
+def test_attainable_follows_the_speed_of_the_run(tmp_path: Path) -> None:
     """Ceilings of a machine that was twice as fast: what the cores do is halved, ideal is not."""
     model = next(path for path in real_models() if path.stem == "resnet_tiny")
-    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
     folder = execute(RunOptions(model=ModelRequest.of(model), output=str(tmp_path / "run"), **QUICK))  # type: ignore[arg-type]
     capture = folder.read(run_folder.CAPTURE, Capture)
     assert len(capture.probe_ns) == len(capture.stream_bytes_per_s) == 3
@@ -229,7 +235,7 @@ def test_attainable_follows_the_speed_of_the_run(tmp_path: Path, monkeypatch: py
         ]
 
 
-@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.usefixtures("quick_runs")
 def test_an_op_without_a_cost_is_listed_with_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TfIdfVectorizer runs on the CPU; without its cost function it is unsupported, never free."""
     assert ("", "TfIdfVectorizer") in COSTS.keys()  # noqa: SIM118 - not a dict: asking loads it
@@ -258,7 +264,7 @@ def test_an_op_without_a_cost_is_listed_with_its_share(tmp_path: Path, monkeypat
     assert "TfIdfVectorizer" in render(run, "html")
 
 
-@pytest.mark.usefixtures("no_calibration")
+@pytest.mark.usefixtures("quick_runs")
 def test_inputs_from_files_are_the_values_that_run(tmp_path: Path) -> None:
     """Indices out of range would fail, so a run with good ones shows that the file was used."""
     graph = helper.make_graph(

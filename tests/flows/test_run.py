@@ -19,7 +19,7 @@ from profiler.flows.run import choose_backend, execute
 from profiler.source.request import ModelRequest
 from tests.fakes.support import ROOT, SAMPLES, refused
 
-pytestmark = pytest.mark.usefixtures("no_calibration")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 LSTM = SAMPLES / "lstm.onnx"
 
 
@@ -231,12 +231,3 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert caught.value.why == "No space left on device"
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
     assert folder.file("x.json").read_bytes() == b"old"
-
-
-def test_files_of_the_working_folder_do_not_shadow_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """People keep an onnx.py or a profiler/ of their own beside their model."""
-    (tmp_path / "onnx.py").write_text("raise SystemExit('shadowed')")
-    (tmp_path / "profiler").mkdir()
-    (tmp_path / "profiler" / "__init__.py").write_text("raise SystemExit('shadowed')")
-    monkeypatch.chdir(tmp_path)
-    assert execute(options(tmp_path / "run")).report().latency.n >= 3

@@ -71,7 +71,8 @@ def reports(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def running(reports: Path) -> Iterator[Running]:
+def running(reports: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    monkeypatch.setattr("profiler.flows.serve._STOPS_WITHIN_S", 0.005)
     with server(reports) as found:
         thread = threading.Thread(target=found.serve_forever, daemon=True)
         thread.start()

@@ -17,7 +17,7 @@ from profiler.base import units
 from profiler.base.records import bound_name
 from profiler.report import ReportOptions, get
 from tests.fakes.page_factory import with_panels
-from tests.fakes.report_factory import CASES, HOSTILE_NAMES, hostile, make_run, many, on_gpu, typical
+from tests.fakes.report_factory import HOSTILE_NAMES, hostile, make_run, many, on_gpu, typical
 
 pytestmark = pytest.mark.browser
 
@@ -93,25 +93,6 @@ def selected(page: Any) -> str:
     """What the line at the foot of the window names."""
     text: str = page.locator("#picked .name").text_content()
     return text
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case != "many"])
-@pytest.mark.parametrize("panels", [False, True])
-def test_opens_without_an_error_and_draws_what_the_run_holds(open_page: Open, case: str, panels: bool) -> None:
-    run = with_panels(CASES[case]()) if panels else CASES[case]()
-    page = open_page(run)
-    assert status(page).text_content() == f"{len(run.layers)} layer{'' if len(run.layers) == 1 else 's'}"
-    if run.layers:
-        assert page.locator("#layers-table tr.row").count() >= min(len(run.layers), 15)
-    assert page.locator("#ledger-table tbody tr").count() == len(run.ledger)
-    assert page.locator("article.finding").count() == len(run.findings)
-    for chart in page.locator(".chart").all():
-        chart.scroll_into_view_if_needed()
-        chart.locator("canvas, .none").first.wait_for()
-    for section in ("timeline", "graph"):
-        assert page.locator(f"#{section} .none").count() == (
-            0 if panels and (run.layers or section == "timeline") else 1
-        )
 
 
 def test_numbers_read_as_in_the_other_reports(open_page: Open) -> None:

@@ -175,11 +175,17 @@ class _Page:
     def lines_of(self, text: str, size: float, width: float) -> list[str]:
         """``text`` broken at spaces into lines of at most ``width`` points."""
         lines: list[str] = []
+        widths = {word: self.width_of(f"{word} ", size) for word in set(text.split())}
+        room = 0.0
         for word in text.split():
-            if lines and self.width_of(f"{lines[-1]} {word}", size) <= width:
+            room -= widths[word]
+            # Only near the end of a line does it matter that letters are set closer than one by one.
+            near = abs(room) < 0.1 * width
+            if lines and (self.width_of(f"{lines[-1]} {word}", size) <= width if near else room > 0):
                 lines[-1] += f" {word}"
             else:
                 lines.append(word)
+                room = width - widths[word]
         return lines
 
     def fitted(self, text: str, size: float, width: float) -> str:

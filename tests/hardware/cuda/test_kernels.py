@@ -73,7 +73,8 @@ def compilable() -> list[tuple[int, int]]:
     ]
 
 
-@pytest.fixture(params=CAPABILITIES, ids=_kernels.architecture)
+# Of the module, so that the tests of one architecture follow each other and one worker of the suite compiles for it.
+@pytest.fixture(params=CAPABILITIES, ids=_kernels.architecture, scope="module")
 def capability(request: pytest.FixtureRequest) -> tuple[int, int]:
     found: tuple[int, int] = request.param
     if found not in compilable():

@@ -1,0 +1,67 @@
+"""Workers that are called in this process, for tests of what a run makes and not of how its children are started."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from profiler.capture.workers import ort_cpu
+from profiler.runtime import child
+from tests.fakes.support import fixed_ceilings
+
+
+def fixed_calibration(patch: pytest.MonkeyPatch) -> None:
+    """Runs in this process take `fixed_ceilings` instead of measuring for twenty seconds."""
+    patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+
+
+def quick(patch: pytest.MonkeyPatch) -> None:
+    """Runs also call their worker instead of starting it, and the machine is said to have one speed."""
+    fixed_calibration(patch)
+    patch.setattr(child, "run_telling", call_telling)
+    # By probes of a moment another clock would be told from run to run.
+    patch.setattr(ort_cpu, "probe_ns", lambda _: 1e6)
+    patch.setattr(ort_cpu, "stream_bytes_per_s", lambda _: 1e10)
+
+
+class _Lines(io.StringIO):
+    """Tells each line that is written, to somebody who may print."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+        self._stdout = sys.stdout
+
+    def write(self, text: str) -> int:
+        *whole, rest = (self.getvalue() + text).split("\n")
+        self.seek(0)
+        self.truncate()
+        with contextlib.redirect_stdout(self._stdout):
+            for line in whole:
+                self._say(line)
+        return super().write(rest)
+
+
+def call_telling(command: Sequence[str], log: Path, say: Callable[[str], None], environment: Mapping[str, str]) -> int:
+    """What `child.run_telling` does, by calling the module that the command names."""
+    _, _, _, module, *arguments = command
+    with (
+        log.open("w", encoding="utf-8") as errors,
+        mock.patch.dict(os.environ, environment, clear=True),
+        contextlib.redirect_stdout(_Lines(say)),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            return int(importlib.import_module(module).main([module, *arguments]))
+        except Exception:
+            traceback.print_exc()
+            return 1
