@@ -40,7 +40,7 @@ def test_the_example() -> None:
     assert done.exit_code == 0, done.output
     assert "ridge 39.2 (fp32) FLOP/byte" in done.stdout
     assert re.search(r"^ +3 +116 M +231 M +1\.75 MB +132 +2\.3[0-9] us +dram +tensor", done.stdout, re.MULTILINE)
-    assert "bound by dram at kernel 1, tensor at kernel 3 to 7; it changes at 2" in done.stdout
+    assert "bound by dram at kernel 1 to 3, tensor at kernel 5 to 7; it changes at 4" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
