@@ -142,7 +142,7 @@ def candidates(
 def no_candidates(case: Case, doubts: Sequence[str] = ()) -> str:
     """Why no layer of a run was weighed, in words; ``doubts`` are those that leave no verdict."""
     if not case.gpu:
-        return "the run was on a CPU, and what is weighed are plugins, kernels that TensorRT runs on a GPU"
+        return "the run was on a CPU; plugins are for TensorRT on a GPU"
     attributed = case.coverage.exact + case.coverage.inferred
     if attributed < case.thresholds.coverage:
         return (

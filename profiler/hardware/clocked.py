@@ -148,6 +148,9 @@ def _raised(ceilings: Ceilings, cores: _Factors, tensor: _Factors, dram: _Factor
         tensor_flops_per_s=_tensor(
             best, all_of(best.tensor_flops_per_s, attainable.tensor_flops_per_s, tensor), vector
         ),
+        fp32_accumulate_flops_per_s=all_of(
+            best.fp32_accumulate_flops_per_s, attainable.fp32_accumulate_flops_per_s, tensor
+        ),
         vector_flops_per_s=vector,
         special_per_s=all_of(best.special_per_s, attainable.special_per_s, cores),
         dram_bytes_per_s=one(best.dram_bytes_per_s, attainable.dram_bytes_per_s, dram),
@@ -170,6 +173,7 @@ def _scaled(roof: Roof, best: Roof, cores: _Factors, tensor: _Factors, dram: _Fa
     vector = all_of(roof.vector_flops_per_s, best.vector_flops_per_s, cores)
     return Roof(
         tensor_flops_per_s=_tensor(roof, all_of(roof.tensor_flops_per_s, best.tensor_flops_per_s, tensor), vector),
+        fp32_accumulate_flops_per_s=all_of(roof.fp32_accumulate_flops_per_s, best.fp32_accumulate_flops_per_s, tensor),
         vector_flops_per_s=vector,
         special_per_s=all_of(roof.special_per_s, best.special_per_s, cores),
         dram_bytes_per_s=one(roof.dram_bytes_per_s, best.dram_bytes_per_s, dram),

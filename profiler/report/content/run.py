@@ -129,7 +129,7 @@ class _Page:
 
     def first(self, rows: int, findings: int, ledger: int | None) -> tuple[Section, ...]:
         """The first screen; ``ledger`` is the most rows of the ledger, None what suits the width."""
-        verdict = Pairs((self.verdict(),))
+        verdict = Pairs((self.verdict(), *self._no_candidates()))
         unpriced = Pairs(tuple(self.unsupported()))
         return sections(
             Section(blocks=tuple(self.head()), tight=True, place=1),
@@ -444,7 +444,7 @@ class _Page:
         return Section(blocks=blocks, where="screen")
 
     def candidates(self) -> Section:
-        """Where a hand-written kernel would pay, and what to try before; or why none was weighed."""
+        """Where a hand-written kernel would pay, and what to try before; nothing where none was weighed."""
         weighed = self.run.candidates
         found = self._one_kernel()
         shown = min(self.options.top or CANDIDATES, len(found))
@@ -457,11 +457,13 @@ class _Page:
         )
         rows = [self._candidate(one) for one in found[: max(shown, ITEMS)]]
         table = Table(columns=columns, rows=rows, shown=shown, paper=ITEMS, headless=True)
-        none: tuple[Block, ...] = ()
-        if self.run.no_candidates:
-            none = (Pairs((Pair("plugins", ("none weighed: ", prose(self.run.no_candidates)), None),)),)
-        blocks = (Heading("plugins", title, label=True), table) if found else none
+        blocks = (Heading("plugins", title, label=True), table) if found else ()
         return Section(blocks=blocks, fold=True, title="Hand-written kernels")
+
+    def _no_candidates(self) -> Iterator[Pair]:
+        """Why none was weighed."""
+        if self.run.no_candidates:
+            yield Pair("plugins", ("none weighed: ", prose(self.run.no_candidates)), 1 if self.width < 60 else 2)
 
     def _one_kernel(self) -> list[list[PluginCandidate]]:
         """The candidates by the kernel that would be written: one serves all layers that are alike. Most gain first."""
