@@ -700,6 +700,19 @@ def test_under_its_limit_a_doubt_is_told_and_the_verdict_stands(case: Case, code
     assert "first suspect RL101" in verdict(case, findings, 1_000_000)
 
 
+def test_a_latency_under_its_roofs_has_no_verdict() -> None:
+    """A foreign detector ended with 119.3 % of what this device attains, and a first suspect."""
+    case = make_case(Timed(gemv(), 1.05), ceilings=RTX_4090, gap_ns=-round(0.2 * 1.05 * 3e5))
+    attainable = case.layers[0].attainable_ns or 0
+    case = case._replace(latency=msgspec.structs.replace(case.latency, median_ns=round(0.9 * attainable)))
+    said = verdict(case, [], attainable)
+    assert said.startswith("no verdict: ")
+    assert "measure again: on a quiet machine with --recalibrate" in said
+    assert "100.0 % of what" in verdict(
+        case._replace(latency=msgspec.structs.replace(case.latency, median_ns=attainable)), [], attainable
+    )
+
+
 def test_where_all_is_well_nothing_is_doubted() -> None:
     assert [one for one in diagnose(slow_run(p99=1.9, profiled=1.4)) if one.kind == "trust"] == []
 
