@@ -466,7 +466,8 @@ def test_the_clean_latency_survives_a_profiled_phase_that_fails(
 ) -> None:
     driver({**STEADY, SM: 1755})
     truth = exported(fake)
-    bench.behave(profiled={"signal": "SIGSEGV"})
+    # Long enough for a sample of the clocks.
+    bench.behave(clean={"seconds": 0.2}, profiled={"signal": "SIGSEGV"})
     with pytest.raises(CaptureError):
         bench.capture()
     assert set(KEPT_CLEAN) <= set(bench.files())
