@@ -36,13 +36,13 @@ from profiler.base.records import (
     Source,
     Tensor,
 )
-from profiler.base.units import DTYPE_BITS, format_names
+from profiler.base.units import DTYPE_BITS, format_names, is_float
 from profiler.cost import Cost, CostError
 from profiler.cost.fused import group_cost
 from profiler.kernel_names.parse import parse
-from profiler.kernel_names.record import HALF
+from profiler.kernel_names.record import FP16_OR_BF16
 
-_STORED = {"tf32": "fp32", "fp8": "fp8e4m3fn", "fp4": "fp4e2m1", HALF: "fp16"}
+_STORED = {"tf32": "fp32", "fp8": "fp8e4m3fn", "fp4": "fp4e2m1", FP16_OR_BF16: "fp16"}
 """Dtypes of kernel names that are no dtype of memory, or leave the kind open -> what they take in memory."""
 _BY_NAME = "layers are known by their names alone: what they read, write and compute is that of their ONNX nodes"
 _NARROW = "tensors whose dtype no kernel tells may be wider than they are taken for: more would be allowed for them"
@@ -191,7 +191,9 @@ class _Tensors:
                     readers.setdefault(tensor.name, set()).add(node.name)
         self._borders = [self._border(matched, readers, given_out) for matched in named.layers]
         self.dtypes = self._dtypes(told)
-        floating = {self._root(one.name) for sides in self._borders for side in sides for one in side if _floats(one)}
+        floating = {
+            self._root(one.name) for sides in self._borders for side in sides for one in side if is_float(one.dtype)
+        }
         self._open = floating - self.dtypes.keys()
         self._known = len(floating) - len(self._open)
         self._narrowest = min(self.dtypes.values(), key=lambda dtype: (DTYPE_BITS[dtype], dtype), default="")
@@ -226,12 +228,12 @@ class _Tensors:
         found: dict[str, str] = {}
         for (_, written), stored in zip(self._borders, told, strict=True):
             for tensor in written:
-                if stored.written and _floats(tensor):
+                if stored.written and is_float(tensor.dtype):
                     found.setdefault(self._root(tensor.name), stored.written)
         for at, ((read, _), stored) in enumerate(zip(self._borders, told, strict=True)):
             operands = self._operands(at)
             for tensor in read:
-                if stored.read and _floats(tensor) and (not operands or tensor.name in operands):
+                if stored.read and is_float(tensor.dtype) and (not operands or tensor.name in operands):
                     found.setdefault(self._root(tensor.name), stored.read)
         return found
 
@@ -268,7 +270,7 @@ class _Tensors:
         if tensor.shape is not None:
             dims = tuple(dim if isinstance(dim, int) else -1 for dim in tensor.shape)
         dtype = tensor.dtype
-        if _floats(tensor):
+        if is_float(tensor.dtype):
             dtype = self.dtypes.get(self._root(tensor.name), self._narrowest or dtype)
         return PlanTensor(name=self._root(tensor.name), dims=dims, dtype=dtype)
 
@@ -318,10 +320,6 @@ def _priced(ops: Sequence[Op], leaving: set[str]) -> Cost | None:
         return group_cost(ops, leaving)
     except CostError:
         return None
-
-
-def _floats(tensor: Tensor) -> bool:
-    return tensor.dtype.startswith(("fp", "bf"))
 
 
 def _parameter_type(op_type: str) -> str:

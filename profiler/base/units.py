@@ -44,6 +44,11 @@ taken over: the formulas of the deep-learning literature count it as 1, as `Work
 """
 
 
+def is_float(dtype: str) -> bool:
+    """Whether values of the dtype are real floating-point numbers, of any width."""
+    return dtype.startswith(("fp", "bf"))
+
+
 def dtype_bytes(dtype: str, elements: int) -> int:
     """Bytes that ``elements`` values of ``dtype`` take, sub-byte types packed and rounded up.
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from profiler.base.records import Op
-from profiler.cost._shapes import MS, NHWC, integers, need, out, shape, string
+from profiler.cost._shapes import MS, NHWC, integer, integers, need, out, shape, string
 
 
 def fast_products(flops: int, kernel: Sequence[int], strides: Sequence[int]) -> int:
@@ -22,16 +22,13 @@ def fast_products(flops: int, kernel: Sequence[int], strides: Sequence[int]) -> 
 
 
 def channels_last(op: Op) -> bool:
-    """Whether the channels of activations and weights are the last dimension, as in ONNX Runtime's own forms."""
-    return op.domain == NHWC or (op.domain == MS and (op.op_type.startswith("Nhwc") or _flag(op)))
+    """Whether the channels of activations are the last dimension, as in ONNX Runtime's own forms."""
+    own = op.op_type.startswith("Nhwc") or bool(integer(op, "channels_last", 0))
+    return op.domain == NHWC or (op.domain == MS and own)
 
 
-def _flag(op: Op) -> bool:
-    return bool(op.attributes.get("channels_last", 0))
-
-
-def spatial(op: Op, dims: Sequence[int]) -> tuple[int, ...]:
-    """Dimensions of a tensor of an op that a window slides over."""
+def _spatial(op: Op, dims: Sequence[int]) -> tuple[int, ...]:
+    """Dimensions of activations that a window slides over."""
     return tuple(dims[1:-1] if channels_last(op) else dims[2:])
 
 
@@ -44,17 +41,15 @@ def touched_elements(op: Op, kernel: Sequence[int]) -> int:
         UnknownShapeError: A shape is not known.
     """
     dims = shape(need(op, 0))
-    sizes, outputs = spatial(op, dims), spatial(op, shape(out(op)))
+    sizes, outputs = _spatial(op, dims), _spatial(op, shape(out(op)))
     rank = len(sizes)
-    if not rank or len(outputs) != rank or len(kernel) != rank:
+    strides, dilations = integers(op, "strides") or (1,) * rank, integers(op, "dilations") or (1,) * rank
+    if not rank or {len(outputs), len(kernel), len(strides), len(dilations)} != {rank}:
         return math.prod(dims)
-    ones = (1,) * rank
-    strides = integers(op, "strides") or ones
-    dilations = integers(op, "dilations") or ones
     before = _pads_before(op, sizes, kernel, strides, dilations, outputs)
-    ratio = [touched(*each) for each in zip(sizes, kernel, strides, dilations, before, outputs, strict=False)]
+    places = [touched(*each) for each in zip(sizes, kernel, strides, dilations, before, outputs, strict=True)]
     whole = math.prod(sizes)
-    return math.prod(dims) // whole * math.prod(ratio) if whole else 0
+    return math.prod(dims) // whole * math.prod(places) if whole else 0
 
 
 @functools.lru_cache(maxsize=4096)
@@ -97,7 +92,7 @@ def _pads_before(
     auto = string(op, "auto_pad", "NOTSET")
     if not auto.startswith("SAME"):
         pads = integers(op, "pads") if auto == "NOTSET" else None
-        return pads[: len(sizes)] if pads else (0,) * len(sizes)
+        return pads[: len(sizes)] if pads and len(pads) == 2 * len(sizes) else (0,) * len(sizes)
     both = [
         max((count - 1) * stride + (window - 1) * dilation + 1 - size, 0)
         for size, window, stride, dilation, count in zip(sizes, kernel, strides, dilations, outputs, strict=False)

@@ -468,13 +468,9 @@ def _is_factor(op: Op, name: str) -> bool:
 
 def _stored(layer: PlanLayer, dtype: str) -> str:
     """The dtype that a constant of the model has in the engine: that of the activations where it floats."""
-    if not _floats(dtype):
+    if not units.is_float(dtype):
         return dtype
     return next((one.dtype for one in (*layer.inputs, *layer.outputs) if _computes(one.dtype)), dtype)
-
-
-def _floats(dtype: str) -> bool:
-    return dtype.startswith(("fp", "bf"))
 
 
 def _listed(layer: PlanLayer) -> tuple[PlanTensor, ...]:
@@ -504,7 +500,7 @@ def _why_unknown(tensor: PlanTensor) -> str:
 
 def _computes(dtype: str) -> bool:
     """Whether it is one that activations have, and not that of indices or masks."""
-    return _floats(dtype) or dtype in ("int8", "int4")
+    return units.is_float(dtype) or dtype in ("int8", "int4")
 
 
 def _dtype(layer: PlanLayer, product: Product | None, *, multiplied: bool) -> str:
@@ -516,7 +512,7 @@ def _dtype(layer: PlanLayer, product: Product | None, *, multiplied: bool) -> st
         if first := next(activations, ""):
             return product_dtype([first])
     dtypes = [tensor.dtype for tensor in (*layer.inputs, *layer.constants, *layer.outputs) if tensor.dtype]
-    return next(filter(_floats, dtypes), dtypes[0] if dtypes else "unknown")
+    return next(filter(units.is_float, dtypes), dtypes[0] if dtypes else "unknown")
 
 
 def _per_run(part: Part, times: int) -> Part:
@@ -529,11 +525,12 @@ def _per_run(part: Part, times: int) -> Part:
 
 def _spared_bytes(spare: Spare, reads: Mapping[str, int], writes: Mapping[str, int]) -> int:
     """Bytes of the tensors of which a layer may move less; all that it reads where it calls them by other names."""
-    moved = {**reads, **writes}
-    if not spare.tensors <= moved.keys():
-        moved = {**reads, **{name: size for name, size in writes.items() if name in spare.tensors}}
-        return sum(moved.values())
-    return sum(moved[name] for name in spare.tensors)
+    if not spare.tensors:
+        return 0
+    known = spare.tensors <= reads.keys() | writes.keys()
+    moved = {name: size for name, size in reads.items() if name in spare.tensors or not known}
+    moved |= {name: size for name, size in writes.items() if name in spare.tensors}
+    return sum(moved.values())
 
 
 def _conversion(layer: PlanLayer) -> Recipe:
@@ -544,9 +541,9 @@ def _conversion(layer: PlanLayer) -> Recipe:
     count = _logical(result) or 0
     if source.dtype == result.dtype:
         return NOTHING
-    if _floats(source.dtype) and result.dtype == "int8":
+    if units.is_float(source.dtype) and result.dtype == "int8":
         return quantize(zero_point=False).times(count)
-    if source.dtype == "int8" and _floats(result.dtype):
+    if source.dtype == "int8" and units.is_float(result.dtype):
         return dequantize(zero_point=False).times(count)
     return Recipe(count)
 

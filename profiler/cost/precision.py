@@ -94,4 +94,4 @@ def product_dtype(dtypes: Sequence[str]) -> str:
 
 def _first_float(tensors: Sequence[Tensor | None]) -> str:
     dtypes = [tensor.dtype for tensor in tensors if tensor is not None and tensor.dtype != "unknown"]
-    return next((dtype for dtype in dtypes if dtype.startswith(("fp", "bf"))), dtypes[0] if dtypes else "unknown")
+    return next((dtype for dtype in dtypes if units.is_float(dtype)), dtypes[0] if dtypes else "unknown")

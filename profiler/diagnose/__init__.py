@@ -324,15 +324,18 @@ class Case(NamedTuple):
     @property
     def gaps_ns(self) -> int:
         """Time of an inference in which no kernel ran, beside the host's call, as far as the profile shows it."""
-        captured = self.row(GAPS_INSIDE) + self.row(GAPS_BETWEEN) + self.row(WAITING)
         # More than the profile itself shows between kernels is drift of the machine, not a gap.
-        return captured or min(max(self.row(UNEXPLAINED), 0), self.profiled_gap_ns)
+        return self._captured_gaps_ns or min(max(self.row(UNEXPLAINED), 0), self.profiled_gap_ns)
 
     @property
     def unexplained_ns(self) -> int:
         """What no row of the ledger and no gap that the profile shows accounts for; below 0 where they hold more."""
-        captured = self.row(GAPS_INSIDE) + self.row(GAPS_BETWEEN) + self.row(WAITING)
-        return self.row(UNEXPLAINED) - (0 if captured else self.gaps_ns)
+        return self.row(UNEXPLAINED) - (0 if self._captured_gaps_ns else self.gaps_ns)
+
+    @property
+    def _captured_gaps_ns(self) -> int:
+        """Gaps that have rows of their own in the ledger, as a capture shows them."""
+        return self.row(GAPS_INSIDE) + self.row(GAPS_BETWEEN) + self.row(WAITING)
 
 
 class Judge(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from profiler.kernel_names.record import FIRST_TENSOR_CORES, HALF, SHORT_TYPES, Fields, sm_version
+from profiler.kernel_names.record import FIRST_TENSOR_CORES, FP16_OR_BF16, SHORT_TYPES, Fields, sm_version
 from profiler.kernel_names.signatures import leading_types
 from profiler.kernel_names.symbols import Part, Term, dtype, walk
 from profiler.kernel_names.words import Words
@@ -106,7 +106,7 @@ def _cudnn(words: Words, at: int) -> Fields:
         fields["op"] = "attention" if words.all[at + 3] == "fprop" else "attention_backward"
         fields |= {"unit": "tensor", "evidence": f"sdpa_flash_{words.all[at + 3]}"}
         if words.first("f16", start=at + 4) > 0:
-            fields["dtype_in"] = HALF
+            fields["dtype_in"] = FP16_OR_BF16
     for index in range(at + 4, len(words)):
         if tile := words.shape(index, dims=3):
             fields["tile"] = tile

@@ -11,7 +11,7 @@ matrices: it copies, maps, reduces, pools), or ``unknown`` (the name does not te
 
 UNKNOWN = "unknown"
 
-HALF = "fp16|bf16"
+FP16_OR_BF16 = "fp16|bf16"
 """One of both: cuDNN's attention is called ``f16`` where the tensors are bf16 as well."""
 
 
@@ -28,7 +28,7 @@ class KernelName:
         arch: The least SM version it was written for, as 80; not the GPU it runs on.
         unit: Where its products are done.
         mma: Shape of one tensor-core instruction, as ``16x8x16`` (M, N, K).
-        dtype_in: Of the (first) operand in memory; `HALF` where the name says no more than 16 bits.
+        dtype_in: Of the (first) operand in memory; `FP16_OR_BF16` where the name says no more than 16 bits.
         dtype_math: That operands are rounded to before they are multiplied, as ``tf32``.
         dtype_acc: Of the accumulator.
         dtype_out: Of the result in memory.

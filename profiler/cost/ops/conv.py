@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+from profiler.base import units
 from profiler.base.records import Op, Tensor
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, fused_activation, requantize
 from profiler.cost._shapes import MS, NCHWC, NHWC, given, integers, need, out, shape, size, string, work
-from profiler.cost._windows import fast_products, spatial, touched_elements
+from profiler.cost._windows import channels_last, fast_products, touched_elements
 
 
 def _macs(result: Tensor, weights: Tensor) -> int:
@@ -21,13 +22,13 @@ def _macs(result: Tensor, weights: Tensor) -> int:
 
 
 def _kernel(op: Op, weights: Tensor) -> tuple[int, ...]:
-    """Of the window: the attribute, else what the weights say."""
-    return integers(op, "kernel_shape") or spatial(op, shape(weights))
+    """Of the window: the attribute, else what the weights say; empty where their layout is not known."""
+    return integers(op, "kernel_shape") or (() if channels_last(op) else shape(weights)[2:])
 
 
 def _saved(op: Op, weights: Tensor, flops: int) -> int:
     """Products that a fast algorithm does without: such algorithms are for floats."""
-    if not need(op, 0).dtype.startswith(("fp", "bf")):
+    if not units.is_float(need(op, 0).dtype):
         return 0
     kernel = _kernel(op, weights)
     strides = integers(op, "strides") or (1,) * len(kernel)

@@ -24,7 +24,7 @@ from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.products import explains, shown, too_little
 from profiler.diagnose.reasons import near_roof, no_work
 from profiler.kernel_names.parse import KernelName
-from profiler.kernel_names.record import HALF
+from profiler.kernel_names.record import FP16_OR_BF16
 
 _NEWER = {
     90: "FlashAttention 3 or cuDNN's attention",
@@ -32,7 +32,7 @@ _NEWER = {
     103: "cuDNN's attention or FlashAttention 4",
 }
 """GPUs with fused attention of their own, by architecture. GeForce Blackwell (120) has Ampere's instructions."""
-_DTYPES = ("fp16", "bf16", HALF, None)
+_DTYPES = ("fp16", "bf16", FP16_OR_BF16, None)
 
 
 @layer_rule(
