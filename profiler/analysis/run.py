@@ -146,7 +146,6 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         )
     case = judge.takes(case)
     findings = diagnose(case)
-    attainable = sum(result.attainable_ns or 0 for result in results if result.role in ("compute", "control"))
     nodes = source.nodes if source is not None else ()
     works = {node.name: node.work for node in nodes}
     if not any(works.values()):
@@ -173,7 +172,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         latency=evidence.latency,
         profiled=evidence.profiled,
         coverage=coverage,
-        verdict=verdict(case, findings, attainable),
+        verdict=verdict(case, findings, case.attainable_ns),
         ledger=ledger,
         layers=tuple(sorted(results, key=_by_loss)),
         nodes=_node_results(nodes, works, document.fates),

@@ -252,6 +252,11 @@ class Case(NamedTuple):
         return ns if kernels <= room else ns * room // kernels
 
     @property
+    def attainable_ns(self) -> int:
+        """What its layers take at best, one after the other; those without a price count nothing."""
+        return sum(layer.attainable_ns or 0 for layer in self.layers if layer.role in ("compute", "control"))
+
+    @property
     def kernels_ns(self) -> int:
         """Time of all kernels in the ledger, as profiled."""
         return sum(row.ns for row in self.ledger if row.cause not in OUTSIDE)

@@ -144,12 +144,6 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     if beyond := withheld(findings):
         how = beyond[0].try_.removeprefix("run again ")
         return f"no verdict: {'; '.join(one.brief for one in beyond)}; measure again: {how}{unsure}"
-    if not case.gpu and measured < attainable_ns * case.thresholds.above_roof:
-        # On a GPU layers may overlap.
-        return (
-            f"no verdict: {format_ns(measured)} is under what its layers take at best ({format_ns(attainable_ns)}), "
-            f"so the ceilings are not those of this run; measure again: on a quiet machine with --recalibrate{unsure}"
-        )
     unpriced = case.share(case.row(UNPRICED))
     if unpriced >= case.thresholds.unpriced:
         why = f": {case.would_price}" if case.would_price else ""

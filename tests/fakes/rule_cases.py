@@ -103,6 +103,13 @@ def alike(slow: float, *, memory: float = 1.0) -> Case:
     return engine_case(*products, *copies)
 
 
+def in_share_of_its_roofs(share: float) -> Case:
+    """An inference that takes this share of what its layers take at best."""
+    case = make_case(BIG)
+    ns = round(share * case.attainable_ns)
+    return case._replace(latency=msgspec.structs.replace(case.latency, median_ns=ns, p99_ns=ns))
+
+
 POSITIVE: dict[str, Case] = {
     "CN601": folded(constant=True),
     "FU301": chain(),
@@ -121,6 +128,7 @@ POSITIVE: dict[str, Case] = {
     "TR907": alike(4.0),
     "TR908": latencies(make_case(BIG), profiled=1.51),
     "TR909": make_case(BIG, gap_ns=-1_000_000),
+    "TR910": in_share_of_its_roofs(0.94),
 }
 
 NEGATIVE: dict[str, Case] = {
@@ -144,4 +152,5 @@ NEGATIVE: dict[str, Case] = {
     "TR908": latencies(make_case(BIG), profiled=1.49),
     # The remainder is as large, but the profile shows gaps: HO501 speaks of them.
     "TR909": make_case(BIG, gap_ns=1_000_000),
+    "TR910": in_share_of_its_roofs(0.96),
 }
