@@ -241,19 +241,32 @@ class _Fit:
         return self._evenest(found, offsets) if found else _Best(0, 0, 0)
 
     def _evenest(self, places: list[_Best], offsets: Ints | int) -> _Best:
-        """The place at which the time from the begin of a node to its first launch varies least."""
-        return min(places, key=lambda place: self._spread(offsets + place.offset))
+        """The place at which the time from the begin of a node to its first launch varies least.
 
-    def _spread(self, offsets: Ints | int) -> float:
-        """Range of the middle half of these times, ns."""
+        Of those at which launches belong to about as many nodes as anywhere: where a stall made one node longer than
+        all the others together, every launch may lie in that one, and a single time varies by nothing.
+        """
+        waits = [self._waits(offsets + place.offset) for place in places]
+        most = max(len(wait) for wait in waits)
+        _, best = min((_spread(wait), at) for at, wait in enumerate(waits) if 2 * len(wait) >= most)
+        return places[best]
+
+    def _waits(self, offsets: Ints | int) -> Ints:
+        """How long after the host entered a node its first launch came, in ns: a value for each node with launches."""
         first, last = self.first - offsets, self.last - offsets
         node = np.searchsorted(self.start, first, "right") - 1
         inside = (node >= 0) & (last <= self.end[node])
         leads = inside & np.append(True, node[1:] != node[:-1])
-        if not leads.any():
-            return float("inf")
-        low, high = np.percentile(first[leads] - self.start[node[leads]], (25, 75))
-        return float(high - low)
+        waits: Ints = first[leads] - self.start[node[leads]]
+        return waits
+
+
+def _spread(times: Ints) -> float:
+    """Range of the middle half of these times, ns."""
+    if not len(times):
+        return float("inf")
+    low, high = np.percentile(times, (25, 75))
+    return float(high - low)
 
 
 class OrtAlignment(NamedTuple):

@@ -197,6 +197,20 @@ def test_equal_inferences_at_equal_distance_are_told_apart_by_the_first_and_the_
     assert abs(found.offset_ns - 7_000_000_000) <= found.slack_ns
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_node_that_stalled_for_longer_than_all_the_others_takes_no_launches_of_theirs(seed: int) -> None:
+    """With one launch left out, all the others would lie inside the long node, and a single time varies by nothing."""
+    drawn = np.random.default_rng(seed)
+    length = drawn.integers(30 * US, 90 * US, size=80)
+    length[drawn.integers(0, 80)] += 12_000 * US
+    end = np.cumsum(length + 40 * US) // US * US
+    start = end - length // US * US
+    call = start + drawn.integers(US, 2 * US, size=80) + 7_000_000_000
+    found = fit_clock(start, end, call, call + 500)
+    placed = np.searchsorted(start, call - found.offset_ns, "right") - 1
+    assert (placed == np.arange(80)).all()
+
+
 def test_the_slack_is_how_far_the_offset_can_move() -> None:
     start = np.array([0, 100_000, 250_000])
     found = fit_clock(start, start + 20_000, start + 5_005_000, start + 5_010_000)
