@@ -97,7 +97,7 @@ class Shares(NamedTuple):
     """Who does what; layers by their place in the plan.
 
     Attributes:
-        parts: What each layer does; those without arithmetic are left out.
+        parts: What each layer does; those without arithmetic, of which data spare nothing either, are left out.
         makers: Node that several layers compute -> those that do its products.
         doers: Likewise, those that do its other arithmetic.
     """
@@ -128,7 +128,7 @@ def shares(costs: Mapping[str, Cost], op_types: Mapping[str, str], owners: Mappi
         cost = costs[node]
         if len(found) > 1:
             several.append(node)
-        elif cost.computes:
+        elif cost.computes or any(cost.unsure):
             give(found[0].place, Part(cost.tensor_flops, cost.arithmetic, cost.fast_flops, cost.unsure))
     alone = {place: part.tensor_flops for place, part in parts.items()}
     for node in several:
