@@ -12,8 +12,9 @@ import pytest
 import profiler
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import SCHEMA_VERSION
+from profiler.base.records import SCHEMA_VERSION, Source
 from profiler.base.run_folder import RunFolder
+from profiler.cost import work_of
 from profiler.flows.options import RunOptions
 from profiler.flows.run import choose_backend, execute
 from profiler.source.request import ModelRequest
@@ -52,7 +53,7 @@ def options(out: Path, **changes: object) -> RunOptions:
         "warmup_ms": 0.0,
         "profile_iterations": 3,
     }
-    return RunOptions(model=ModelRequest.of(LSTM), **{**quick, **changes})  # type: ignore[arg-type]
+    return RunOptions(**{"model": ModelRequest.of(LSTM), **quick, **changes})  # type: ignore[arg-type]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -186,6 +187,17 @@ def test_a_run_loads_as_tables_from_its_folder_alone(tmp_path: Path) -> None:
     assert {"code", "where", "lost_ns", "try"} <= set(loaded.findings.columns)
     assert all(isinstance(t, pd.DataFrame) for t in (loaded.layers, loaded.findings, loaded.kernels))
     assert profiler.load_run(moved / "report.json").run == loaded.run
+
+
+def test_convolutions_on_the_cpu_do_every_product(tmp_path: Path) -> None:
+    """ONNX Runtime's CPU provider has neither Winograd nor FFT: what a GPU might do without is in the bound there."""
+    folder = execute(options(tmp_path / "run", model=ModelRequest.of(SAMPLES / "resnet_tiny.onnx")))
+    priced = [work_of(node.op) for node in folder.read(run_folder.SOURCE, Source).nodes]
+    alone = [work for work in priced if work is not None]
+    assert any(work.fast_flops for work in alone), "of the model alone it is not known"
+    works = [layer.work for layer in folder.report().layers if layer.work is not None]
+    assert sum(work.tensor_flops for work in works) == sum(work.tensor_flops for work in alone)
+    assert not any(work.fast_flops for work in works)
 
 
 def test_a_damaged_or_newer_report_is_refused(tmp_path: Path) -> None:
