@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from profiler.cli.output import (
     result,
     say,
     send,
+    whole,
 )
 from profiler.cli.output_files import check_format, check_report, encoded_for, refuse_existing, writable, write
 from profiler.cli.run_view import (
@@ -162,6 +164,9 @@ def analyze(
             _show_run(found, paths, format_name, view, in_place, redact=redact)
         else:
             _show_prediction(found, paths, format_name, top)
+        if isinstance(found, Run):
+            for assumed in found.model.assumptions:
+                say(whole(f"assumed: {assumed}", sys.stderr))
         if not paths and explain is None:
             say(f"next: the same command with -o {'report.html' if measured else 'roofline.svg'}")
         if isinstance(found, Run):
