@@ -204,6 +204,8 @@ class View(NamedTuple):
     figure: str = "roofline"
     file: str = ""
     roofline: bool | None = None
+    model: bytes = b""
+    weights: bool = True
 
 
 def rendered(found: Record, name: str, *, widest: int = 120, **options: Any) -> str:
