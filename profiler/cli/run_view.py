@@ -25,7 +25,7 @@ TableOption = Annotated[
     ),
 ]
 FigureOption = Annotated[
-    str, typer.Option("--figure", metavar="NAME", help="What png and svg show: roofline or ledger.")
+    str, typer.Option("--figure", metavar="NAME", help="What png and svg show: roofline, ledger or timeline.")
 ]
 RooflineOption = Annotated[
     bool | None,

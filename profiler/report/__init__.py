@@ -53,7 +53,7 @@ class ReportOptions:
     by: Literal["layer", "node", "type", "kernel"] = "layer"
     roofline: bool | None = None
     table: str = ""
-    figure: Literal["roofline", "ledger"] = "roofline"
+    figure: Literal["roofline", "ledger", "timeline"] = "roofline"
     file: str = ""
     view: Literal["table", "sheet", "comparison"] = "table"
     model: bytes = b""

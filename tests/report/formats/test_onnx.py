@@ -22,9 +22,10 @@ from profiler.flows.run import execute
 from profiler.report import ReportOptions, get
 from profiler.source.request import ModelRequest
 from tests.fakes.command_line import trtprof
-from tests.flows.test_contracts import QUICK
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
+
+QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
 
 FLOAT = TensorProto.FLOAT
 WEIGHTS = np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32)
