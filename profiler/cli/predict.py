@@ -17,8 +17,8 @@ from profiler.cli.gpu_targets import (
     parse_ceilings,
 )
 from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
-from profiler.cli.output import StageLines, errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, OutputsOption, check_report, encoded_for, writable, write
+from profiler.cli.output import StageLines, errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
     from profiler.base.records import GpuSpec
@@ -91,11 +91,7 @@ def predict(
         )
         with progress:
             found = flow.predict(request, specs, how, progress)
-        written = [(path, encoded_for(path, found, top)) for path in paths]
-        result(rendered(found, format_name, top=top))
-        for path, content in written:
-            write(path, content)
-            say(f"wrote {path}")
+        deliver(found, format_name, paths, top=top)
         if not paths:
             say("next: the same command with -o FILE.svg draws the roofline")
 
