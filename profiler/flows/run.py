@@ -108,20 +108,25 @@ def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest
 
 
 def _beaten(run: Run) -> bool:
-    """Whether ceilings from the cache are disproved by the run: they were measured while the machine was busy.
+    """Whether ceilings are disproved by the run, and a full set measured now may not be.
 
-    Ceilings of this very run are not: what is faster than those is for a person to look at (TR901).
+    Those from the cache were measured while the machine was busy; a quick set did not find what a full one does. A
+    full set of this very run is not disproved, nor one beside other work, which is still there: what is faster than
+    those is for a person to look at (TR901).
     """
     from profiler.diagnose.rank import withheld
 
-    return run.ceilings.cached and any(finding.code == "TR901" for finding in withheld(run.findings))
+    ceilings = run.ceilings
+    better = ceilings.cached or (ceilings.extent == "quick" and not ceilings.disturbed)
+    return better and any(finding.code == "TR901" for finding in withheld(run.findings))
 
 
 def _recalibrated(folder: RunFolder, run: Run, progress: Progress) -> Run:
     """The same run under ceilings measured now; what is kept for later runs is replaced."""
     from profiler.hardware.store import load_or_calibrate
 
-    progress.detail("layers were faster than the kept ceilings allow: these are measured again")
+    which = "the kept" if run.ceilings.cached else "a quick set of"
+    progress.detail(f"layers were faster than {which} ceilings allow: a full set is measured")
     progress.stage("ceilings")
     device = folder.read(run_folder.DEVICE, Device)
     measured = load_or_calibrate(run.ceilings.threads, recalibrate=True, progress=progress.detail, device=device)
