@@ -84,9 +84,10 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
     const help = column.term ? el("button", { type: "button", class: "q", popovertarget: `term-${column.term}`, "aria-label": `Definition: ${column.label}` }, "?") : null;
     return el("th", { scope: "col", class: column.num ? "num" : null }, el("span", { class: "head-cell" }, button, help));
   });
+  const wide = (column: Column<T>): string => `var(--w-${column.id}, ${column.width}px)`;
   const widths = columns.map((column) => {
     const col = el("col");
-    if (column.width) col.style.width = `${column.width}px`;
+    if (column.width) col.style.width = wide(column);
     return col;
   });
   const spacer = (): HTMLTableRowElement => el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: columns.length }));
@@ -94,6 +95,8 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
   const body = el("tbody", null, above, below);
   const head = el("thead", null, el("tr", { "aria-rowindex": 1 }, heads));
   const table = el("table", { class: "data", "aria-label": options.label }, el("colgroup", null, widths), head, body);
+  // The column of the name has what the others leave, and never less than a name needs: narrower, the rows scroll.
+  table.style.minWidth = `calc(var(--named) + ${columns.filter((column) => column.width).map(wide).join(" + ")})`;
   const scroller = el("div", { class: "table-scroll", tabindex: 0, role: "group", "aria-label": `${options.label}: rows` }, table);
   root.append(el("div", { class: "tools" }, filter, status, copyBar(copied, options.label)), scroller);
 

@@ -8,7 +8,7 @@ import type { EChartsType } from "echarts/core";
 import { el } from "../dom";
 import type { Bound, Layer } from "../page";
 import type { Store } from "../store";
-import { formatNs } from "../text";
+import { elided, formatNs } from "../text";
 
 echarts.use([CanvasRenderer, CustomChart, GridComponent, DataZoomSliderComponent]);
 
@@ -222,19 +222,18 @@ export function widthOf(text: string, size: number, weight = 400): number {
 /** `text` without the accents that pile up beyond two: on a canvas they would run over what stands above and below. */
 const flat = (text: string): string => text.replace(/(\p{M}{2})\p{M}+/gu, "$1");
 
-/** As much of `text` as fits `room` pixels at a font size, the cut marked; empty where hardly a letter does. */
+/** As much of `text` as fits `room` pixels at a font size, cut in the middle; empty where hardly a letter does. */
 export function fit(text: string, room: number, size: number, weight = 400): string {
   if (room < size * 1.2) return "";
   const shown = flat(text);
   if (widthOf(shown, size, weight) <= room) return shown;
-  const chars = Array.from(shown.slice(0, Math.ceil(room / (size * 0.2))));
-  let low = 0, high = chars.length;
+  let low = 0, high = Math.min(shown.length, Math.ceil(room / (size * 0.2)));
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (widthOf(`${chars.slice(0, middle).join("")}\u2026`, size, weight) <= room) low = middle;
+    if (widthOf(elided(shown, middle), size, weight) <= room) low = middle;
     else high = middle - 1;
   }
-  return low >= 2 ? `${chars.slice(0, low).join("")}\u2026` : "";
+  return low >= 3 ? elided(shown, low) : "";
 }
 
 /** The end of a long name, where the telling part of most is. */
