@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -607,8 +608,40 @@ def test_they_follow_the_width_and_print_sharp(open_page: Open) -> None:
 
 
 @pytest.mark.browser
-def test_charts_far_below_are_printed_too(open_page: Open) -> None:
+def test_charts_far_below_are_drawn_when_the_page_is_captured_whole_or_printed(open_page: Open) -> None:
     page = open_page(with_panels(typical()), viewport={"width": 1360, "height": 300})
-    assert page.locator("#chart-graph canvas").count() == 0
-    page.pdf()
-    assert page.locator("#chart-graph canvas").count() >= 1
+    where = "() => document.querySelector('#nodes h2').getBoundingClientRect().top + scrollY"
+    before = page.evaluate(where)
+    # Nobody scrolls: each is drawn as soon as the page has nothing else to do.
+    for name in PANELS:
+        page.locator(f"#chart-{name} canvas").first.wait_for(timeout=15_000)
+    settle(page)
+    assert page.evaluate("scrollY") == 0
+    for name in PANELS:
+        assert shades(page, name) > 4, name
+    # They had kept their room: what lies below them hardly moves.
+    assert abs(page.evaluate(where) - before) < 220
+
+
+@pytest.mark.browser
+def test_a_page_that_is_printed_at_once_has_its_charts(open_page: Open) -> None:
+    page = open_page(with_panels(typical()), viewport={"width": 1360, "height": 300})
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    for name in PANELS:
+        assert page.locator(f"#chart-{name} canvas").count() >= 1, name
+
+
+@pytest.mark.browser
+def test_a_sheet_of_paper_is_filled(open_page: Open) -> None:
+    page = open_page(with_panels(typical()))
+    document = page.pdf(prefer_css_page_size=True, print_background=True)
+    sheets = len(re.findall(rb"/Type\s*/Page\b", document))
+    # A4 less its margins, in pixels of CSS.
+    page.set_viewport_size({"width": 703, "height": 1032})
+    page.emulate_media(media="print")
+    settle(page)
+    wanted = page.evaluate("document.documentElement.scrollHeight") / 1032
+    assert wanted <= sheets <= 1.2 * wanted + 1
+    # Words in a drawing are no smaller than four fifths of what they are on a screen.
+    width = page.locator("#chart-roofline canvas").first.evaluate("e => e.width / 2")
+    assert width <= 703 / 0.78

@@ -275,9 +275,20 @@ export function instead(panel: HTMLElement, sentence: string): void {
   panel.replaceChildren(el("p", { class: "none" }, sentence));
 }
 
+/** Charts that nobody has come near to yet, in the order of the page. */
+const waiting = new Set<() => void>();
+
+/** Draws the charts that are left, one whenever the page has nothing else to do: it may be captured whole at any time. */
+export function drawRest(): void {
+  const next = waiting.values().next().value;
+  if (!next) return;
+  const idle = (act: () => void): void => void ("requestIdleCallback" in window ? requestIdleCallback(act, { timeout: 400 }) : setTimeout(act, 50));
+  idle(() => { next(); drawRest(); });
+}
+
 /**
- * Runs `start` when the panel comes near the window, or the page is printed: a page of many layers opens sooner.
- * A chart that fails takes nothing else down: its panel says so.
+ * Runs `start` when the panel comes near the window, the page is printed, or its turn comes in `drawRest`: a page of
+ * many layers opens sooner. A chart that fails takes nothing else down: its panel says so.
  */
 export function whenNear(panel: HTMLElement, height: number, start: () => void): void {
   panel.style.minHeight = `${height}px`;
@@ -285,6 +296,7 @@ export function whenNear(panel: HTMLElement, height: number, start: () => void):
   const run = (): void => {
     if (started) return;
     started = true;
+    waiting.delete(run);
     near.disconnect();
     const bottom = (): number => panel.getBoundingClientRect().bottom;
     const top = panel.getBoundingClientRect().top, before = bottom();
@@ -296,9 +308,14 @@ export function whenNear(panel: HTMLElement, height: number, start: () => void):
   };
   const near = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) run(); }, { rootMargin: "500px" });
   near.observe(panel);
+  waiting.add(run);
   addEventListener("beforeprint", run);
   matchMedia("print").addEventListener("change", run);
 }
+
+/** Width of a drawing on paper, in its own pixels: a sheet of A4 is a fifth less, which leaves its words large enough. */
+const PAPER = 880;
+const printing = (): boolean => document.documentElement.hasAttribute("data-printing");
 
 /** The frame of a chart in `panel`: tools, canvas, words. `draw` is called when size or colours change, and once now. */
 export function frame(panel: HTMLElement, store: Store, name: string, height: number, moves: Moves, draw: (frame: Frame) => void): Frame {
@@ -311,6 +328,7 @@ export function frame(panel: HTMLElement, store: Store, name: string, height: nu
   panel.replaceChildren(tools, host, text, status);
   // At least two pixels of the canvas for one of the page: it is printed.
   const chart = echarts.init(host, null, { renderer: "canvas", devicePixelRatio: Math.max(2, Math.min(devicePixelRatio, 3)) });
+  const sized = (): void => chart.resize(printing() ? { width: PAPER } : { width: "auto" });
   let seen = true, stale = false;
   const soon = eachFrame(() => draw(made));
   const made: Frame = {
@@ -331,23 +349,28 @@ export function frame(panel: HTMLElement, store: Store, name: string, height: nu
   }
   move(host, store, moves);
   // The frame is the reader's before it is drawn in.
-  queueMicrotask(() => draw(made));
+  queueMicrotask(() => {
+    if (printing()) sized();
+    draw(made);
+  });
+  document.addEventListener("printchange", () => {
+    sized();
+    draw(made);
+    // A page about to be printed is painted at once.
+    chart.getZr().flush();
+  });
   new IntersectionObserver((entries) => {
     seen = entries[entries.length - 1]!.isIntersecting;
     if (seen && stale) { stale = false; soon(); }
   }, { rootMargin: "200px" }).observe(host);
   let width = host.clientWidth;
   new ResizeObserver(() => {
-    if (!host.clientWidth || host.clientWidth === width) return;
+    if (!host.clientWidth || host.clientWidth === width || printing()) return;
     width = host.clientWidth;
-    chart.resize();
+    sized();
     draw(made);
   }).observe(host);
-  store.onTheme(() => {
-    draw(made);
-    // A page about to be printed is painted at once.
-    chart.getZr().flush();
-  });
+  store.onTheme(() => { if (!printing()) draw(made); });
   return made;
 }
 
