@@ -560,6 +560,52 @@ def test_the_slider_moves_the_timeline(open_page: Open) -> None:
     assert "time=0_" in view
 
 
+def long_model(count: int) -> Run:
+    """A run of ``count`` layers in modules of 24, as the names of an exported encoder tell them."""
+    run = many(count)
+    layers = tuple(
+        msgspec.structs.replace(one, name=f"/model/layers.{at // 24}/block/op_{at}", nodes=())
+        for at, one in enumerate(run.layers)
+    )
+    return with_panels(msgspec.structs.replace(run, layers=layers, nodes=()))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("count", [300, 1348])
+def test_a_long_graph_shows_words_at_first_and_a_module_opens(open_page: Open, count: int) -> None:
+    page = open_page(long_model(count))
+    host = chart(page, "graph")
+    tools = page.locator("#chart-graph .chart-tools")
+    modules = -(-count // 24)
+    assert tools.locator(".chart-button", has_text=f"All {count:,} layers").count() == 1
+    assert (
+        f"{modules if modules <= 48 else -(-modules // 2)} boxes stand for them"
+        in page.locator("#chart-graph .chart-words").text_content()
+    )
+    ink, inks = variable(page, "--heat-ink"), variable(page, "--heat-ink-high")
+    found = colors(page, "graph")
+    assert found.get(ink, 0) + found.get(inks, 0) > 1000  # words
+    box = host.bounding_box()
+    # A click on a module shows its layers; Fit gives the modules back.
+    for x, y in ((x, y) for y in range(30, int(box["height"]) - 20, 18) for x in range(40, int(box["width"]), 90)):
+        page.mouse.move(box["x"] + x, box["y"] + y)
+        if page.locator("#tip").is_visible():
+            break
+    assert "/layers." in f"/{page.locator('#tip').text_content()}"
+    assert "shows its layers" in page.locator("#tip").text_content()
+    page.mouse.down()
+    page.mouse.up()
+    assert tools.locator(".chart-button", has_text="modules").count() == 1
+    assert "graph-of=layers" in address(page)
+    page.locator("#chart-graph .chart-button", has_text="Fit").click()
+    assert "graph" not in address(page)
+    # The search leads to a layer inside a module.
+    search = page.locator("#chart-graph .chart-search")
+    search.fill(f"op_{count - 1}")
+    search.press("Enter")
+    assert f"/model/layers.{(count - 1) // 24}/block/op_{count - 1}" in status(page, "graph")
+
+
 # --- where they are seen ----------------------------------------------------------------------
 
 

@@ -146,8 +146,12 @@ export class Heat {
   }
   of(layer: Layer | undefined | null): number {
     if (!layer || layer.lost_ns === null) return -1;
-    if (layer.lost_ns <= 0 || !this.most) return 0;
-    const share = layer.lost_ns / this.most;
+    return this.share(layer.lost_ns, this.most);
+  }
+  /** The class of a loss where `most` is the largest. */
+  share(lost: number, most: number): number {
+    if (lost <= 0 || !most) return 0;
+    const share = lost / most;
     return HEAT_UP_TO.findIndex((limit, at) => at > 0 && share <= limit * 1.0000001);
   }
   static colors(): string[] {
@@ -158,12 +162,12 @@ export class Heat {
     return HEAT_UP_TO.map((_, at) => color(at >= 5 ? "heat-ink-high" : "heat-ink"));
   }
   /** The legend: a swatch for each class with the loss that it goes up to. */
-  legend(): HTMLElement {
+  legend(what = "a layer", most = this.most): HTMLElement {
     const swatch = (css: string, text: string): HTMLElement => el("span", { class: "swatch" }, el("i", { class: css, "aria-hidden": "true" }), text);
-    const steps = this.most
-      ? [swatch("heat-0", "nothing lost"), ...HEAT_UP_TO.slice(1).map((limit, at) => swatch(`heat-${at + 1}`, `\u2264 ~${formatNs(limit * this.most)}`))]
+    const steps = most
+      ? [swatch("heat-0", "nothing lost"), ...HEAT_UP_TO.slice(1).map((limit, at) => swatch(`heat-${at + 1}`, `\u2264 ~${formatNs(limit * most)}`))]
       : [swatch("heat-0", "nothing lost")];
-    return el("div", { class: "chart-legend wide" }, el("span", { class: "est" }, "Time lost by a layer:"), steps, swatch("heat-unknown", "not known"));
+    return el("div", { class: "chart-legend wide" }, el("span", { class: "est" }, `Time lost by ${what}:`), steps, swatch("heat-unknown", "not known"));
   }
 }
 
