@@ -25,8 +25,16 @@ from profiler.cli.options import (
     command,
     model_request,
 )
-from profiler.cli.output import StageLines, errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, check_report, refuse_existing, write
+from profiler.cli.output import StageLines, errors_shown, result, say
+from profiler.cli.output_files import (
+    FormatOption,
+    OutputsOption,
+    check_report,
+    deliver,
+    refuse_existing,
+    writable,
+    write,
+)
 
 if TYPE_CHECKING:
     from profiler.engine.tensorrt import BuildOptions, ShapeRange
@@ -103,7 +111,7 @@ def build(
     export: Export,
     save_engine: Annotated[
         str,
-        typer.Option("--saveEngine", "--save-engine", "--output", "-o", metavar="FILE", help="Copy the engine there."),
+        typer.Option("--saveEngine", "--save-engine", metavar="FILE", help="Copy the engine there."),
     ] = "",
     load_engine: Annotated[
         str,
@@ -128,6 +136,7 @@ def build(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Build nothing: print the trtexec command that does the same.")
     ] = False,
+    output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
     top: TopOption = None,
@@ -138,13 +147,14 @@ def build(
     With TensorRT on a GPU, or with TensorRT-RTX, which needs none: which ONNX nodes became which
     layer, what was fused and what was not. Nothing runs. Engines are kept: the same build is done once.
 
-    Example: trtprof build model.onnx --shapes x:8x3x224x224 --fp16 -o model.engine
+    Example: trtprof build model.onnx --shapes x:8x3x224x224 --fp16 --saveEngine model.engine -o plan.html
     """
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
         from profiler.base.records import EnginePlan
 
         check_report("build", format_name, EnginePlan)
+        paths = writable(output, EnginePlan, force=force, example="plan.html")
         from profiler.engine.backends import choose_builder
         from profiler.flows import build as flow
 
@@ -179,10 +189,10 @@ def build(
     with errors_shown():
         engine = _saved(found, save_engine)
         exported = _exported(found, layer_info)
+        deliver(found.priced.document, "" if quiet else format_name, paths, top=top)
         if quiet:
             result(str(engine))
             return
-        result(rendered(found.priced.document, format_name, top=top))
         say(f"wrote {engine}" if save_engine else f"the engine is {engine}")
         if exported:
             say(exported)

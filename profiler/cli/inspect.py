@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.options import EngineOption, Export, NamedModel, Shapes, command, model_request
-from profiler.cli.output import StageLines, errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, check_report
+from profiler.cli.options import EngineOption, Export, ForceOption, NamedModel, Shapes, command, model_request
+from profiler.cli.output import StageLines, errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 
 @command
@@ -25,6 +25,8 @@ def inspect(
         ),
     ] = None,
     engine: EngineOption = None,
+    output: OutputsOption = None,
+    force: ForceOption = False,
     format_name: FormatOption = "text",
 ) -> None:
     """Look at a model alone: ops, shapes, work, and with --engine the layers that TensorRT-RTX makes of them.
@@ -39,13 +41,15 @@ def inspect(
         from profiler.flows import inspect as flow
         from profiler.flows import model_sweep
 
-        check_report("inspect", format_name, Sweep if sweep else Inspection)
+        record = Sweep if sweep else Inspection
+        check_report("inspect", format_name, record)
+        paths = writable(output, record, force=force, example="model.html")
         request = model_request(model.name, shapes, export)
         if sweep:
-            result(rendered(model_sweep.sweep(request, sweep), format_name))
+            deliver(model_sweep.sweep(request, sweep), format_name, paths)
             return
         with progress:
             found = flow.inspect(request, progress, engine=bool(engine))
-        result(rendered(found, format_name))
+        deliver(found, format_name, paths)
         if engine is None:
             say("next: the same command with --engine shows the layers that TensorRT-RTX makes of it")

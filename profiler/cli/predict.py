@@ -26,8 +26,8 @@ from profiler.cli.options import (
     command,
     model_request,
 )
-from profiler.cli.output import StageLines, errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, OutputsOption, check_report, encoded_for, writable, write
+from profiler.cli.output import StageLines, errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
     from profiler.base.records import GpuSpec
@@ -102,11 +102,7 @@ def predict(
         )
         with progress:
             found = flow.predict(request, specs, how, progress)
-        written = [(path, encoded_for(path, found, top)) for path in paths]
-        result(rendered(found, format_name, top=top))
-        for path, content in written:
-            write(path, content)
-            say(f"wrote {path}")
+        deliver(found, format_name, paths, top=top)
         if not paths:
             say("next: the same command with -o FILE.svg draws the roofline")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,7 +25,8 @@ from profiler.cli.options import (
     command,
     model_request,
 )
-from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say, send
+from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
+from profiler.cli.output_files import ENGINE_SUFFIXES, deliver, writable
 from profiler.cli.run_view import ByOption, RooflineOption, check_views, say_confirmations
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
@@ -98,8 +101,15 @@ def run(
     rebuild: RebuildOption = False,
     export: Export,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FOLDER", help="Run folder; default reports/<model>-<stamp>.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER|FILE",
+            help="The run folder (default reports/<model>-<stamp>), or a file for the report, as its suffix says; "
+            "may be repeated.",
+        ),
+    ] = None,
     force: ForceOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.")] = False,
     format_name: Annotated[
@@ -132,6 +142,7 @@ def run(
         view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline)
         run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
+        kept_in, paths = _outputs(output or (), force=force)
         folder = execute(
             RunOptions(
                 model=model_request(model.name, shapes, export),
@@ -156,7 +167,7 @@ def run(
                     confirm=confirm,
                 ),
                 thresholds=config.load().thresholds,
-                output=output,
+                output=kept_in,
                 force=force,
                 resume=resume,
             ),
@@ -165,14 +176,36 @@ def run(
     with errors_shown():
         folder.tag(tag or ())
         found = folder.report()
+        view = view._replace(file=str(folder.path))
+        deliver(found, "" if quiet else format_name, paths, **view._asdict())
         if quiet:
             result(str(folder.path))
         else:
-            send(found, format_name, view._replace(file=str(folder.path)))
             say_confirmations(found)
             say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
             say(f"next: trtprof report {folder.path} --format json")
         failing.check(found.findings, asked)
+
+
+def _outputs(names: Sequence[str], *, force: bool) -> tuple[str, list[Path]]:
+    """The run folder, empty for the default, and the files of the report, before any work is done for them.
+
+    Raises:
+        UsageError: Several folders are named, an engine is, or a file is there and not to be replaced.
+    """
+    from profiler import report
+    from profiler.base.records import Run
+
+    suffixes = (*ENGINE_SUFFIXES, *(each.suffix for each in report.formats_of(Run)))
+    files = [name for name in names if name.lower().endswith(suffixes) and not Path(name).is_dir()]
+    folders = [name for name in names if name not in files]
+    if len(folders) > 1:
+        raise UsageError(
+            f"-o names {len(folders)} folders: {', '.join(folders)}",
+            why="a run has one folder, and files of the report have a suffix such as .html",
+            fix=f"-o {folders[0]} -o report.html",
+        )
+    return "".join(folders), writable(files, Run, force=force, example="report.html")
 
 
 def _device(given: str | None) -> int | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ import msgspec
 
 from profiler import __version__
 from profiler.base import run_folder
-from profiler.base.errors import MissingError, UsageError
+from profiler.base.errors import CaptureError, MissingError, UsageError
 from profiler.base.records import SCHEMA_VERSION, Backend, Device, Run, Source
 from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose.config import KEPT, kept
@@ -81,12 +83,14 @@ def _execute(
         if backend.name == "ort-cpu":
             from profiler.flows.run_cpu import run_on_cpu
 
-            run_on_cpu(job)
+            with _way_out(job):
+                run_on_cpu(job)
         else:
             from profiler.analysis.counters import flagged
             from profiler.flows.run_gpu import count_kernels, run_on_gpu
 
-            captured = run_on_gpu(job)
+            with _way_out(job):
+                captured = run_on_gpu(job)
             if captured.to_count:
                 progress.stage("counters")
                 count_kernels(captured, *flagged(analysed(folder), options.gpu.confirm))
@@ -97,6 +101,17 @@ def _execute(
     save_report(folder, run)
     progress.detail(run.verdict)
     return folder if place.target == folder.path else run_folder.replace(folder, place.target)
+
+
+@contextmanager
+def _way_out(job: Job) -> Iterator[None]:
+    """Where the model refuses its inputs, say with which shapes it runs."""
+    try:
+        yield
+    except CaptureError as error:
+        from profiler.flows.other_shapes import with_way_out
+
+        raise with_way_out(error, job) from None
 
 
 def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest:

@@ -138,7 +138,7 @@ def test_a_dry_run_of_fp16_is_of_the_version_that_is_installed(
     backend: str, version: str, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("profiler.engine.tensorrt.installed_version", lambda _product: version)
-    done = trtprof("build", RESNET, "--dry-run", "--fp16", "--backend", backend, "-o", "mine.engine")
+    done = trtprof("build", RESNET, "--dry-run", "--fp16", "--backend", backend, "--saveEngine=mine.engine")
     assert done.exit_code == 0, done.output
     assert len(done.stdout.splitlines()) == lines
     assert ("--fp16" in done.stdout) == (lines == 1)
@@ -211,13 +211,13 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path: Path, builder: Builder) 
     calls = builder()
     there = tmp_path / "there.engine"
     there.write_bytes(b"precious")
-    for option in ("-o", "--exportLayerInfo"):
+    for option in ("--saveEngine", "--exportLayerInfo"):
         done = trtprof("build", GEMV, option, str(there))
         assert done.exit_code == 2
         assert "will not be overwritten" in done.stderr
     assert there.read_bytes() == b"precious"
     assert calls == []
-    assert trtprof("build", GEMV, "-o", str(there), "--force").exit_code == 0
+    assert trtprof("build", GEMV, "--saveEngine", str(there), "--force").exit_code == 0
     assert there.read_bytes() == b"vtrt an engine"
 
 
@@ -226,13 +226,28 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path: Path, builder: Builder) 
 
 def test_a_build_prints_the_plan_and_keeps_its_talk_to_stderr(builder: Builder, tmp_path: Path) -> None:
     builder()
-    done = trtprof("build", GEMV, "-o", str(tmp_path / "gemv.engine"))
+    done = trtprof("build", GEMV, "--saveEngine", str(tmp_path / "gemv.engine"))
     assert done.exit_code == 0, done.output
     assert "MatMul" in done.stdout
     assert "backend tensorrt-rtx: TensorRT is not installed" in done.stderr
     assert "tensorrt-rtx 1.7.1.116: 1 layer in 40.0 ms" in done.stderr
     assert f"wrote {tmp_path / 'gemv.engine'}" in done.stderr
     assert "next: trtprof predict" in done.stderr
+
+
+def test_reports_of_a_build_go_where_o_says_and_the_engine_does_not(builder: Builder, tmp_path: Path) -> None:
+    builder()
+    page, plan, engine = (tmp_path / name for name in ("b.html", "b.json", "b.engine"))
+    done = trtprof("build", GEMV, "-o", page, "-o", plan, "--saveEngine", engine)
+    assert done.exit_code == 0, done.output
+    assert page.read_text().startswith("<!doctype html>")
+    assert msgspec.json.decode(plan.read_bytes(), type=EnginePlan).layers
+    assert engine.read_bytes() == b"vtrt an engine"
+    for path in (page, plan, engine):
+        assert f"wrote {path}" in done.stderr
+    quiet = trtprof("build", GEMV, "-q", "-o", tmp_path / "c.html")
+    assert (tmp_path / "c.html").is_file()
+    assert len(quiet.stdout.splitlines()) == 1
 
 
 def test_the_document(builder: Builder) -> None:
@@ -496,7 +511,7 @@ def rtx(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 @needs_rtx
 def test_a_real_build_then_one_that_is_kept(rtx: Any, tmp_path: Path) -> None:
     engine = tmp_path / "resnet.engine"
-    done = rtx("build", RESNET, "--backend", "tensorrt-rtx", "--batch", "4", "-o", str(engine), "--format", "json")
+    done = rtx("build", RESNET, "--backend", "tensorrt-rtx", "--batch", "4", "--saveEngine", engine, "--format", "json")
     assert done.returncode == 0, done.stderr
     plan = msgspec.json.decode(done.stdout, type=EnginePlan)
     assert engine.read_bytes()[:4] == b"vtrt"
