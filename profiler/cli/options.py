@@ -58,6 +58,15 @@ def command(function: Command) -> Command:
 
 
 ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")]
+EngineOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--engine/--no-engine",
+        help="Build an engine with TensorRT-RTX, without a GPU, and show its layers: that may take minutes, "
+        "and by default none is built.",
+        show_default=False,
+    ),
+]
 TopOption = Annotated[
     int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
 ]

@@ -6,7 +6,6 @@ what the library says of its layers is led back to the model.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from profiler.analysis.plan import PricedPlan, price_plan
-from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.errors import BuildError, MissingError, UsageError
 from profiler.base.records import EngineFacts, Source, Tensor
 from profiler.base.units import format_ns
 from profiler.engine import tensorrt
@@ -26,13 +25,10 @@ from profiler.flows.progress import SILENT, Progress
 from profiler.hardware import nvml
 from profiler.hardware.store import default_cache_dir
 from profiler.runtime.gc_paused import gc_paused
-from profiler.runtime.tensorrt_module import PRODUCTS, installed_version
+from profiler.runtime.tensorrt_module import PRODUCTS
 from profiler.source.load import LoadedModel, graph_inputs, load_model
 from profiler.source.request import ModelRequest
 from profiler.source.shapes import chosen_shapes
-
-NO_ENGINE = "TRTPROF_NO_ENGINE"
-"""Environment variable: where it is set, engines are built only when asked for."""
 
 _NO_GPU = "no GPU"
 
@@ -270,7 +266,7 @@ def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Pro
         raise UsageError(
             f"no engine can be built at {precision}",
             why="TensorRT-RTX takes all types from the model, and trtprof does not quantise it",
-            fix="--level groups, or quantise the model and leave --dtype away",
+            fix="leave --engine (or --level layers) away, or quantise the model and leave --dtype away",
         )
     options = BuildOptions(
         backend="tensorrt-rtx", shapes=static_shapes(source), fp16=precision == "fp16", bf16=precision == "bf16"
@@ -303,21 +299,6 @@ def engine_from(
             "--exportLayerInfo=layers.json; then here: trtprof analyze --layers layers.json",
         )
     return _read(built, built.layer_info, source, _device(), [])
-
-
-def why_no_engine() -> str:
-    """Why an engine is not built without being asked for, in words; empty where TensorRT-RTX can build one."""
-    if os.environ.get(NO_ENGINE):
-        return f"{NO_ENGINE} is set"
-    product = PRODUCTS["tensorrt-rtx"]
-    if installed_version(product) is None:
-        return f"{product.title}, which builds engines without a GPU, is not installed ({product.install})"
-    return ""
-
-
-def in_one_line(error: TrtprofError) -> str:
-    """An error as the reason for something else."""
-    return " ".join(": ".join(filter(None, (error.what, error.why))).split())
 
 
 def _device() -> str:
