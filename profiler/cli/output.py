@@ -72,7 +72,7 @@ def errors_shown(progress: StageLines | None = None) -> Iterator[None]:
             raise
         say("error: " + str(error))
         # Going on helps only where the machine, not the model or the request, was at fault.
-        if isinstance(error, CaptureError):
+        if isinstance(error, CaptureError) and error.resumable:
             _say_kept(progress)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:

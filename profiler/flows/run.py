@@ -10,6 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ import msgspec
 
 from profiler import __version__
 from profiler.base import run_folder
-from profiler.base.errors import MissingError, UsageError
+from profiler.base.errors import CaptureError, MissingError, UsageError
 from profiler.base.records import SCHEMA_VERSION, Backend, Device, Run, Source
 from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose.config import KEPT, kept
@@ -100,12 +102,14 @@ def _execute(
         if backend.name == "ort-cpu":
             from profiler.flows.run_cpu import run_on_cpu
 
-            run_on_cpu(job)
+            with _way_out(job):
+                run_on_cpu(job)
         else:
             from profiler.analysis.counters import flagged
             from profiler.flows.run_gpu import count_kernels, run_on_gpu
 
-            captured = run_on_gpu(job)
+            with _way_out(job):
+                captured = run_on_gpu(job)
             if captured.to_count:
                 progress.stage("counters")
                 count_kernels(captured, *flagged(analysed(folder), options.gpu.confirm))
@@ -118,6 +122,17 @@ def _execute(
     return folder if place.target == folder.path else run_folder.replace(folder, place.target)
 
 
+@contextmanager
+def _way_out(job: Job) -> Iterator[None]:
+    """Where the model refuses its inputs, say with which shapes it runs."""
+    try:
+        yield
+    except CaptureError as error:
+        from profiler.flows.other_shapes import with_way_out
+
+        raise with_way_out(error, job) from None
+
+
 def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest:
     from profiler.flows.build import named_file
 
@@ -127,20 +142,25 @@ def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest
 
 
 def _beaten(run: Run) -> bool:
-    """Whether ceilings from the cache are disproved by the run: they were measured while the machine was busy.
+    """Whether ceilings are disproved by the run, and a full set measured now may not be.
 
-    Ceilings of this very run are not: what is faster than those is for a person to look at (TR901).
+    Those from the cache were measured while the machine was busy; a quick set did not find what a full one does. A
+    full set of this very run is not disproved, nor one beside other work, which is still there: what is faster than
+    those is for a person to look at (TR901).
     """
     from profiler.diagnose.rank import withheld
 
-    return run.ceilings.cached and any(finding.code == "TR901" for finding in withheld(run.findings))
+    ceilings = run.ceilings
+    better = ceilings.cached or (ceilings.extent == "quick" and not ceilings.disturbed)
+    return better and any(finding.code == "TR901" for finding in withheld(run.findings))
 
 
 def _recalibrated(folder: RunFolder, run: Run, progress: Progress) -> Run:
     """The same run under ceilings measured now; what is kept for later runs is replaced."""
     from profiler.hardware.store import load_or_calibrate
 
-    progress.detail("layers were faster than the kept ceilings allow: these are measured again")
+    which = "the kept" if run.ceilings.cached else "a quick set of"
+    progress.detail(f"layers were faster than {which} ceilings allow: a full set is measured")
     progress.stage("ceilings")
     device = folder.read(run_folder.DEVICE, Device)
     measured = load_or_calibrate(run.ceilings.threads, recalibrate=True, progress=progress.detail, device=device)

@@ -160,6 +160,13 @@ def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monke
     assert [finding for finding in _run(model, tmp_path / "other").findings if finding.code == "TR901"]
     assert asked == [False]
 
+    # A quick set may not have found what a full one does; beside other work, which is still there, a full one may not.
+    for others, expected in ((0.0, [False, True]), (1.4, [False])):
+        asked.clear()
+        kept = msgspec.structs.replace(fixed_ceilings(scale=1e-3), extent="quick", cpus=2, others_cpus=others)
+        _run(model, tmp_path / f"beside {others}")
+        assert asked == expected
+
 
 @pytest.mark.usefixtures("quick_runs")
 def test_inferences_in_which_another_layer_is_slow_each_have_no_gaps(tmp_path: Path) -> None:
