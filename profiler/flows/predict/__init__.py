@@ -58,9 +58,25 @@ def _predicted(
             why = in_one_line(error)
             progress.detail("none was built: groups are estimated instead")
         else:
-            return predict_plan(priced, source, gpus, settings)
+            return _with_other_precisions(predict_plan(priced, source, gpus, settings), source, gpus, settings)
     found = predict_source(source, gpus, msgspec.structs.replace(settings, level="groups"))
     return msgspec.structs.replace(found, assumptions=(*found.assumptions, f"--level auto took groups: {why}"))
+
+
+def _with_other_precisions(
+    found: Prediction, source: Source, gpus: Sequence[GpuSpec], settings: Settings
+) -> Prediction:
+    """The prediction of an engine with the times at those precisions that it does not tell, of groups and marked so."""
+    from profiler.flows.predict.groups import times_by_precision
+
+    filled = []
+    for gpu, times in zip(found.gpus, times_by_precision(source, gpus, settings), strict=True):
+        if gpu.by_precision or gpu.time_ns is not None:
+            estimated = tuple(name for name in times if name not in gpu.by_precision)
+            by_precision = {name: gpu.by_precision.get(name, ns) for name, ns in times.items()}
+            gpu = msgspec.structs.replace(gpu, by_precision=by_precision, estimated_precisions=estimated)  # noqa: PLW2901
+        filled.append(gpu)
+    return msgspec.structs.replace(found, gpus=tuple(filled))
 
 
 def _plan_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress) -> PricedPlan:
