@@ -106,9 +106,10 @@ def _say_kept(progress: StageLines | None) -> None:
 class StageLines:
     """Progress of a run on stderr: a live line on a terminal, one plain line a stage otherwise."""
 
-    def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._quiet = quiet
+        self._verbose = verbose and not quiet
         self._live = self._stream.isatty() and not quiet
         self._stage = ""
         self._detail = ""
@@ -140,6 +141,10 @@ class StageLines:
     def detail(self, text: str) -> None:
         """One line about the running stage; the last one stands when it is done."""
         self._detail = text
+        if self._verbose:
+            self.stop()
+            self._stream.write(f"  {text}\n")
+            self._stream.flush()
         self._show()
 
     def stop(self) -> None:

@@ -6,8 +6,9 @@ what the library says of its layers is led back to the model.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,14 +162,10 @@ def bound(request: ModelRequest, loaded: LoadedModel, options: BuildOptions) -> 
             why="the profiles say the shapes already",
             fix="give --shapes or --batch, or --minShapes, --optShapes and --maxShapes",
         )
-    inputs = graph_inputs(loaded.proto)
-    profiles = tuple(_in_full(profile, inputs) for profile in options.profiles)
+    profiles = in_full(options.profiles, loaded)
     options = msgspec.structs.replace(options, shapes={}, profiles=profiles)
     check_options(options)
-    # What a shape tensor is given are its values.
-    dynamic = {tensor.name for tensor in inputs if any(isinstance(dim, str) for dim in tensor.shape or ("?",))}
-    best = {name: ranges.opt for name, ranges in profiles[0].items() if name in dynamic}
-    return request.at(best).bound(loaded), options
+    return request.at(best_shapes(profiles[0], loaded)).bound(loaded), options
 
 
 def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:
@@ -180,8 +177,24 @@ def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:
     }
 
 
+def best_shapes(profile: Mapping[str, ShapeRange], loaded: LoadedModel) -> dict[str, tuple[int, ...]]:
+    """The optimal shapes of the inputs of a profile, less shape tensors, which are given values."""
+    inputs = graph_inputs(loaded.proto)
+    dynamic = {tensor.name for tensor in inputs if any(isinstance(dim, str) for dim in tensor.shape or ("?",))}
+    return {name: ranges.opt for name, ranges in profile.items() if name in dynamic}
+
+
+def in_full(profiles: Sequence[Mapping[str, ShapeRange]], loaded: LoadedModel) -> tuple[dict[str, ShapeRange], ...]:
+    """Profiles by the full names of the inputs.
+
+    Raises:
+        UsageError: A name is that of no input.
+    """
+    inputs = graph_inputs(loaded.proto)
+    return tuple(_in_full(profile, inputs) for profile in profiles)
+
+
 def _in_full(profile: Mapping[str, ShapeRange], inputs: list[Tensor]) -> dict[str, ShapeRange]:
-    """A profile by the full names of the inputs."""
     by_end = [
         chosen_shapes(inputs, {name: getattr(ranges, end) for name, ranges in profile.items()})
         for end in ("min", "opt", "max")
@@ -299,6 +312,21 @@ def engine_from(
             "--exportLayerInfo=layers.json; then here: trtprof analyze --layers layers.json",
         )
     return _read(built, built.layer_info, source, _device(), [])
+
+
+def copy_engine(engine: Path, path: Path) -> Path:
+    """Put a copy of an engine where it was asked for; returns that path.
+
+    Raises:
+        MissingError: The folder is not there, or may not be written to.
+    """
+    try:
+        shutil.copyfile(engine, path)
+    except shutil.SameFileError:
+        pass
+    except OSError as error:
+        raise MissingError(f"{path} cannot be written", why=error.strerror or "", fix="choose another path") from None
+    return path
 
 
 def _device() -> str:
