@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
@@ -43,17 +43,6 @@ RedactOption = Annotated[
     ),
 ]
 
-_NEXT = {
-    "perfetto": "   open it at https://ui.perfetto.dev",
-    "speedscope": "   open it at https://www.speedscope.app",
-    "html": "   open it in a browser, it needs no network",
-    "sarif": "   upload it where code scanning reads SARIF",
-    "junit": "   give it to the CI as a test report",
-    "onnx": "   open it at https://netron.app: every node has what was measured of it",
-    "markdown": "   paste it into the pull request",
-}
-"""What one does with a file, by its format."""
-
 
 def check_views(*, top: int | None, by: str, table: str | None, figure: str, roofline: bool | None = None) -> View:
     """What a person chose of a report.
@@ -75,15 +64,30 @@ def check_views(*, top: int | None, by: str, table: str | None, figure: str, roo
     return View(top=top, by=by, table=table or "layers", figure=figure, roofline=roofline)
 
 
+def with_model(view: View, run: Run, formats: Iterable[object], *, redact: bool) -> View:
+    """The view with the model of the run, where one of these formats, or of these files, is written into it.
+
+    Raises:
+        UsageError: Its names were to be replaced, or another file lies in the place of the model.
+        MissingError: The file of the model is gone.
+    """
+    if not any(str(each) == "onnx" or str(each).lower().endswith(".onnx") for each in formats):
+        return view
+    from profiler.flows.report import model_as_run
+
+    if redact:
+        raise UsageError(
+            "--redact is not for an annotated model",
+            why="the model itself holds the names of its nodes and tensors",
+            fix="leave one of the two away; -o report.json --redact has the numbers without names",
+        )
+    return view._replace(model=model_as_run(run, weights=view.weights))
+
+
 def _tables() -> tuple[str, ...]:
     from profiler.report.tables import TABLES
 
     return tuple(TABLES)
-
-
-def next_step(format_name: str, path: Path) -> str:
-    """What to do next with a file; empty where that is plain."""
-    return _NEXT.get(format_name, "") if path.name else ""
 
 
 def private_names() -> tuple[str, ...]:

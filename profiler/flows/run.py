@@ -29,6 +29,7 @@ from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.flows.report import analysed, save_report
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import LoadedModel
+from profiler.source.request import ModelRequest
 
 
 class _Place(NamedTuple):
@@ -60,8 +61,26 @@ def execute(options: RunOptions, progress: Progress = SILENT, reports: Path = Pa
     progress.stage("source")
     with options.model.opened(progress.detail) as loaded:
         progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
-        source = options.model.bound(loaded, files, options.seed, feed=True)
+        asked, options = _at_profiles(options, loaded)
+        source = asked.bound(loaded, files, options.seed, feed=True)
         return _execute(options, loaded, source, backend, progress, reports)
+
+
+def _at_profiles(options: RunOptions, loaded: LoadedModel) -> tuple[ModelRequest, RunOptions]:
+    """What the run is of where the engine is to serve a range of shapes: the optimal ones of the first profile.
+
+    Shapes that are given are measured instead, as trtexec does.
+    """
+    build = options.gpu.build
+    if not build.profiles:
+        return options.model, options
+    from profiler.flows.build import best_shapes, in_full
+
+    profiles = in_full(build.profiles, loaded)
+    given = options.model.shapes or options.model.batch is not None
+    model = options.model if given else options.model.at(best_shapes(profiles[0], loaded))
+    gpu = msgspec.structs.replace(options.gpu, build=msgspec.structs.replace(build, profiles=profiles))
+    return model, msgspec.structs.replace(options, gpu=gpu)
 
 
 def _execute(
@@ -122,20 +141,25 @@ def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest
 
 
 def _beaten(run: Run) -> bool:
-    """Whether ceilings from the cache are disproved by the run: they were measured while the machine was busy.
+    """Whether ceilings are disproved by the run, and a full set measured now may not be.
 
-    Ceilings of this very run are not: what is faster than those is for a person to look at (TR901).
+    Those from the cache were measured while the machine was busy; a quick set did not find what a full one does. A
+    full set of this very run is not disproved, nor one beside other work, which is still there: what is faster than
+    those is for a person to look at (TR901).
     """
     from profiler.diagnose.rank import withheld
 
-    return run.ceilings.cached and any(finding.code == "TR901" for finding in withheld(run.findings))
+    ceilings = run.ceilings
+    better = ceilings.cached or (ceilings.extent == "quick" and not ceilings.disturbed)
+    return better and any(finding.code == "TR901" for finding in withheld(run.findings))
 
 
 def _recalibrated(folder: RunFolder, run: Run, progress: Progress) -> Run:
     """The same run under ceilings measured now; what is kept for later runs is replaced."""
     from profiler.hardware.store import load_or_calibrate
 
-    progress.detail("layers were faster than the kept ceilings allow: these are measured again")
+    which = "the kept" if run.ceilings.cached else "a quick set of"
+    progress.detail(f"layers were faster than {which} ceilings allow: a full set is measured")
     progress.stage("ceilings")
     device = folder.read(run_folder.DEVICE, Device)
     measured = load_or_calibrate(run.ceilings.threads, recalibrate=True, progress=progress.detail, device=device)
@@ -151,7 +175,8 @@ def _request(options: RunOptions, source: Source) -> Request:
         fields.pop(name)
     fields |= {"shapes": options.model.shapes_given, "batch": options.model.batch}
     of_gpu = changed_options(options.gpu)
-    of_gpu.pop("--rebuild", None)
+    for name in ("--rebuild", "--saveEngine"):
+        of_gpu.pop(name, None)
     fields.update((name.lstrip("-"), value) for name, value in of_gpu.items())
     how = msgspec.structs.asdict(options.model.export)
     fields.update((name, value) for name, value in how.items() if value and name != "shapes")

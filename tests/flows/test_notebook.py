@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,7 +18,13 @@ from profiler.report.tables import TABLES
 from tests.fakes.in_process import quick
 from tests.fakes.support import SAMPLES
 
-FAST = {"backend": "ort-cpu", "duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
+FAST: dict[str, Any] = {
+    "backend": "ort-cpu",
+    "duration_s": 0.0,
+    "iterations": 3,
+    "warmup_ms": 0.0,
+    "profile_iterations": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +85,7 @@ def test_all_runs_of_a_folder(two: list[LoadedRun], tmp_path: Path) -> None:
 
 def test_runs_are_compared_whatever_was_imported_before(two: list[LoadedRun]) -> None:
     for sides in (two, [run.path for run in two], [[two[0]], [str(two[1].path)]]):
-        found = tp.compare(*sides)
+        found = tp.compare(*sides)  # type: ignore[operator]
         assert isinstance(found.parts, pd.DataFrame)
         assert "resnet_tiny" in found._repr_html_()
     # The package of that name is still one.

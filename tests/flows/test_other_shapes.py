@@ -14,10 +14,9 @@ from profiler.base.errors import CaptureError
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
+from tests.fakes.support import QUICK
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
-
-QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
 
 
 def reflected(path: Path, pads: int) -> Path:

@@ -22,10 +22,9 @@ from profiler.flows.run import execute
 from profiler.report import ReportOptions, get
 from profiler.source.request import ModelRequest
 from tests.fakes.command_line import trtprof
+from tests.fakes.support import QUICK
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
-
-QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
 
 FLOAT = TensorProto.FLOAT
 WEIGHTS = np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32)
@@ -134,6 +133,15 @@ def test_weights_are_left_out_on_request(tmp_path: Path) -> None:
     assert (tmp_path / "few.onnx").stat().st_size + WEIGHTS.nbytes - 100 < (tmp_path / "all.onnx").stat().st_size
     assert list(few.graph.initializer[0].dims) == [32, 64]
     assert "trtprof.time" in words(few.graph.node[0].metadata_props)
+
+
+def test_a_run_writes_it_at_once(tmp_path: Path) -> None:
+    onnx.save(two_layers(), tmp_path / "model.onnx")
+    out = tmp_path / "annotated.onnx"
+    short = ("--backend", "ort-cpu", "--iterations", 3, "--duration", 0, "--warmUp", 0)
+    done = trtprof("run", tmp_path / "model.onnx", *short, "-o", tmp_path / "run", "-o", out)
+    assert done.exit_code == 0, done.output
+    assert "trtprof.time" in words(onnx.load(out).graph.node[0].metadata_props)
 
 
 def test_another_file_in_the_place_of_the_model_is_refused(tmp_path: Path) -> None:
