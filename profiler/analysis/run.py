@@ -410,7 +410,7 @@ def _node_results(
 
 
 def _attributes(op: Op) -> dict[str, str]:
-    """The attributes of an op in words. Texts of an op that ONNX does not define may be anybody's: they are left out."""
+    """The attributes of an op in words, without the texts of an op that ONNX does not define: they may be anybody's."""
 
     def told(value: Attribute) -> bool:
         return not op.domain or not any(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from profiler.analysis.graph import graph_of_plan
 from profiler.analysis.run import _attributes
-from profiler.base.records import Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
+from profiler.base.records import Attribute, Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
 
 
 def tensors(names: Sequence[str]) -> tuple[Tensor, ...]:
@@ -83,7 +83,7 @@ def test_a_constant_that_a_layer_computes_is_read_from_it() -> None:
 
 
 def test_attributes_are_told_in_words_but_no_text_of_an_op_of_somebody() -> None:
-    given = {"strides": (2, 2), "alpha": 0.25, "mode": "linear", "values": tuple(range(40))}
+    given: dict[str, Attribute] = {"strides": (2, 2), "alpha": 0.25, "mode": "linear", "values": tuple(range(40))}
     told = _attributes(Op(op_type="Resize", attributes=given))
     assert told == {
         "alpha": "0.25",
