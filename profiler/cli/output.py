@@ -186,6 +186,7 @@ class View(NamedTuple):
     figure: str = "roofline"
     file: str = ""
     roofline: bool | None = None
+    ledger: bool = False
 
 
 def rendered(found: Record, name: str, *, widest: int = 120, **options: Any) -> str:

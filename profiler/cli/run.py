@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli import typed
 from profiler.cli.options import (
     Export,
     FailOnOption,
@@ -24,7 +27,7 @@ from profiler.cli.options import (
     model_request,
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say, send
-from profiler.cli.run_view import ByOption, RooflineOption, check_views, say_confirmations
+from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
@@ -107,6 +110,7 @@ def run(
     ] = "text",
     top: TopOption = None,
     by: ByOption = "layer",
+    ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.")
@@ -129,7 +133,7 @@ def run(
         from profiler.flows.run import execute
 
         refuse_binary(format_name)
-        view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline)
+        view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline, ledger=ledger)
         run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
         folder = execute(
@@ -159,6 +163,7 @@ def run(
                 output=output,
                 force=force,
                 resume=resume,
+                command=command_line(typed),
             ),
             progress,
         )
@@ -189,3 +194,16 @@ def _device(given: str | None) -> int | None:
             f"--device {given} is no GPU", why="GPUs go by their numbers", fix="--device 0; `trtprof gpus` lists them"
         )
     return int(found[1])
+
+
+def command_line(given: Sequence[str]) -> str:
+    """What was typed, to be typed again: without the folder that is there now; empty where nobody did."""
+    kept, skip = ["trtprof"] * bool(given), False
+    for word in given:
+        if skip or word in ("-f", "--force", "--resume") or word.startswith(("-o=", "--output=")):
+            skip = False
+        elif word in ("-o", "--output"):
+            skip = True
+        else:
+            kept.append(word)
+    return shlex.join(kept)
