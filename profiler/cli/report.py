@@ -13,7 +13,7 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
-from profiler.cli.output_files import refuse_existing, write
+from profiler.cli.output_files import next_step, refuse_existing, write
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -22,7 +22,6 @@ from profiler.cli.run_view import (
     RooflineOption,
     TableOption,
     check_views,
-    next_step,
 )
 
 if TYPE_CHECKING:
@@ -219,7 +218,7 @@ def _show(
             say(f"wrote {redact_map}")
     view = view._replace(file=file)
     if to_stdout:
-        send(run, to_stdout, view)
+        send(run, to_stdout, **view._asdict())
     contents = [
         (target, encoded(run, target.format, view._replace(table=target.table or view.table))) for target in targets
     ]
@@ -234,7 +233,7 @@ def _show(
             names.append(f"{parent}/ ({number} table{'' if number == 1 else 's'})")
         if redact_map and redact:
             names.append(redact_map)
-        say(f"wrote {', '.join(names)}" + next_step(targets[0].format, targets[0].path))
+        say(f"wrote {', '.join(names)}" + next_step(targets[0].format))
     if open_page:
         page = next((target.path for target in targets if target.format == "html"), None)
         _open(page or _page(folder, run, view, redact=redact))

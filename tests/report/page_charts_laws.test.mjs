@@ -1,10 +1,11 @@
-// Laws of the pure parts of the charts: node --test runs this on what esbuild made of layout.ts and merge.ts.
+// Laws of the pure parts of the charts: node --test runs this on what esbuild made of layout.ts, merge.ts and modules.ts.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { pathToFileURL } from "node:url";
 
 const { layOut, spread } = await import(pathToFileURL(`${process.env.CHARTS}/layout.mjs`));
 const { barsOf, gapsOf, packed, spansOf, trackOf } = await import(pathToFileURL(`${process.env.CHARTS}/merge.mjs`));
+const { modulesOf } = await import(pathToFileURL(`${process.env.CHARTS}/modules.mjs`));
 
 /** Mulberry32: the same numbers from the same seed. */
 function random(seed) {
@@ -199,4 +200,32 @@ test("spans hold each event that has a layer once, and rows keep them apart wher
   assert.equal(both.length, 2);
   for (const row of both) row.forEach((span, at) => { if (at) assert.ok(row[at - 1].end <= span.start); });
   assert.equal(packed(Array.from({ length: 9 }, () => ({ layer: 0, start: 0, end: 5, count: 1, busy: 5 })), 3).flat().length, 9);
+});
+
+// --- modules ------------------------------------------------------------------------------------
+
+const encoder = (blocks) => [...Array(blocks).keys()].flatMap((at) => ["attention/MatMul", "attention/Softmax", "mlp/MatMul"].map((name) => `/model/layers.${at}/${name}`));
+
+test("modules are runs that hold every layer once, in order, and no more than asked for", () => {
+  const uneven = encoder(6).flatMap((name, at) => (at % 5 ? [name] : [name, `Cast_${at}`]));
+  for (const names of [[], ["one"], encoder(4), encoder(90), uneven, [...Array(900).keys()].map((at) => `Conv_${at}`)]) {
+    for (const most of [3, 10, 48]) {
+      const runs = modulesOf(names, most);
+      assert.ok(runs.length <= most, `${runs.length} > ${most}`);
+      let next = 0;
+      for (const run of runs) {
+        assert.equal(run.first, next);
+        assert.ok(run.end > run.first);
+        next = run.end;
+      }
+      assert.equal(next, names.length);
+    }
+  }
+});
+
+test("a module is called by its scope, several by the first and the last, none where names tell none", () => {
+  assert.deepEqual(modulesOf(encoder(6), 8).map((run) => run.name), [0, 1, 2, 3, 4, 5].map((at) => `model/layers.${at}`));
+  assert.equal(modulesOf(encoder(6), 12)[1].name, "model/layers.0/mlp");
+  assert.equal(modulesOf(encoder(90), 48)[1].name, "model/layers.2 \u2026 layers.3");
+  assert.equal(modulesOf(["Conv_0", "Conv_1", "Conv_2", "Conv_3"], 2)[0].name, "");
 });

@@ -119,7 +119,7 @@ def test_a_build_from_the_lock_file_gives_the_same_bytes(web: Path, tmp_path: Pa
 def test_laws_of_layout_and_merging(web: Path, tmp_path: Path) -> None:
     """The pure parts of the charts, by node's own test runner."""
     esbuild = web / "node_modules" / "esbuild" / "bin" / "esbuild"
-    sources = [str(web / "src" / "charts" / f"{name}.ts") for name in ("layout", "merge")]
+    sources = [str(web / "src" / "charts" / f"{name}.ts") for name in ("layout", "merge", "modules")]
     subprocess.run(
         [str(esbuild), *sources, "--format=esm", f"--outdir={tmp_path}", "--out-extension:.js=.mjs"],
         check=True,

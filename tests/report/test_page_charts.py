@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -559,6 +560,52 @@ def test_the_slider_moves_the_timeline(open_page: Open) -> None:
     assert "time=0_" in view
 
 
+def long_model(count: int) -> Run:
+    """A run of ``count`` layers in modules of 24, as the names of an exported encoder tell them."""
+    run = many(count)
+    layers = tuple(
+        msgspec.structs.replace(one, name=f"/model/layers.{at // 24}/block/op_{at}", nodes=())
+        for at, one in enumerate(run.layers)
+    )
+    return with_panels(msgspec.structs.replace(run, layers=layers, nodes=()))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("count", [300, 1348])
+def test_a_long_graph_shows_words_at_first_and_a_module_opens(open_page: Open, count: int) -> None:
+    page = open_page(long_model(count))
+    host = chart(page, "graph")
+    tools = page.locator("#chart-graph .chart-tools")
+    modules = -(-count // 24)
+    assert tools.locator(".chart-button", has_text=f"All {count:,} layers").count() == 1
+    assert (
+        f"{modules if modules <= 48 else -(-modules // 2)} boxes stand for them"
+        in page.locator("#chart-graph .chart-words").text_content()
+    )
+    ink, inks = variable(page, "--heat-ink"), variable(page, "--heat-ink-high")
+    found = colors(page, "graph")
+    assert found.get(ink, 0) + found.get(inks, 0) > 1000  # words
+    box = host.bounding_box()
+    # A click on a module shows its layers; Fit gives the modules back.
+    for x, y in ((x, y) for y in range(30, int(box["height"]) - 20, 18) for x in range(40, int(box["width"]), 90)):
+        page.mouse.move(box["x"] + x, box["y"] + y)
+        if page.locator("#tip").is_visible():
+            break
+    assert "/layers." in f"/{page.locator('#tip').text_content()}"
+    assert "shows its layers" in page.locator("#tip").text_content()
+    page.mouse.down()
+    page.mouse.up()
+    assert tools.locator(".chart-button", has_text="modules").count() == 1
+    assert "graph-of=layers" in address(page)
+    page.locator("#chart-graph .chart-button", has_text="Fit").click()
+    assert "graph" not in address(page)
+    # The search leads to a layer inside a module.
+    search = page.locator("#chart-graph .chart-search")
+    search.fill(f"op_{count - 1}")
+    search.press("Enter")
+    assert f"/model/layers.{(count - 1) // 24}/block/op_{count - 1}" in status(page, "graph")
+
+
 # --- where they are seen ----------------------------------------------------------------------
 
 
@@ -607,8 +654,40 @@ def test_they_follow_the_width_and_print_sharp(open_page: Open) -> None:
 
 
 @pytest.mark.browser
-def test_charts_far_below_are_printed_too(open_page: Open) -> None:
+def test_charts_far_below_are_drawn_when_the_page_is_captured_whole_or_printed(open_page: Open) -> None:
     page = open_page(with_panels(typical()), viewport={"width": 1360, "height": 300})
-    assert page.locator("#chart-graph canvas").count() == 0
-    page.pdf()
-    assert page.locator("#chart-graph canvas").count() >= 1
+    where = "() => document.querySelector('#nodes h2').getBoundingClientRect().top + scrollY"
+    before = page.evaluate(where)
+    # Nobody scrolls: each is drawn as soon as the page has nothing else to do.
+    for name in PANELS:
+        page.locator(f"#chart-{name} canvas").first.wait_for(timeout=15_000)
+    settle(page)
+    assert page.evaluate("scrollY") == 0
+    for name in PANELS:
+        assert shades(page, name) > 4, name
+    # They had kept their room: what lies below them hardly moves.
+    assert abs(page.evaluate(where) - before) < 220
+
+
+@pytest.mark.browser
+def test_a_page_that_is_printed_at_once_has_its_charts(open_page: Open) -> None:
+    page = open_page(with_panels(typical()), viewport={"width": 1360, "height": 300})
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    for name in PANELS:
+        assert page.locator(f"#chart-{name} canvas").count() >= 1, name
+
+
+@pytest.mark.browser
+def test_a_sheet_of_paper_is_filled(open_page: Open) -> None:
+    page = open_page(with_panels(typical()))
+    document = page.pdf(prefer_css_page_size=True, print_background=True)
+    sheets = len(re.findall(rb"/Type\s*/Page\b", document))
+    # A4 less its margins, in pixels of CSS.
+    page.set_viewport_size({"width": 703, "height": 1032})
+    page.emulate_media(media="print")
+    settle(page)
+    wanted = page.evaluate("document.documentElement.scrollHeight") / 1032
+    assert wanted <= sheets <= 1.2 * wanted + 1
+    # Words in a drawing are no smaller than four fifths of what they are on a screen.
+    width = page.locator("#chart-roofline canvas").first.evaluate("e => e.width / 2")
+    assert width <= 703 / 0.78

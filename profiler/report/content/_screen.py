@@ -54,7 +54,7 @@ def title(run: Run) -> Words:
 
 def _assumed(run: Run) -> dict[str, int]:
     """Dimensions that nobody gave, and what they were taken to be."""
-    said = [text for text in run.model.assumptions if text.endswith(" assumed")]
+    said = [text for text in run.model.assumptions if " assumed" in text]
     found = {}
     for tensor in run.model.inputs:
         for axis, (dim, size) in enumerate(zip(tensor.declared, tensor.shape or (), strict=False)):

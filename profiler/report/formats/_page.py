@@ -7,12 +7,14 @@ place in ``text``. A reference to a layer or a node is its place, or ``~place of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from profiler.base.records import Finding, LayerResult, Match, NodeResult, Run, RunGraph, Timeline, Work
+from profiler.report.content._views import alike
 
 _WORK = ("tensor_flops", "vector_flops", "bytes_read", "bytes_written", "bytes_parameters")
 
@@ -106,7 +108,18 @@ def _layers(layers: Sequence[LayerResult], text: _Texts, node_at: dict[str, int]
         **{name: _column([getattr(layer, name) for layer in layers]) for name in numbers},
         "nodes": _column([_refs(layer.nodes, node_at, text) for layer in layers]),
         "kernels": _column([len(layer.kernels) for layer in layers]),
+        "alike": _column(_alike(layers)),
     }
+
+
+def _alike(layers: Sequence[LayerResult]) -> list[int]:
+    """Of each layer the place of the first that does the same (`_views.alike`); -1 where no other does."""
+    keys = [alike(layer) for layer in layers]
+    first: dict[Hashable, int] = {}
+    for place, key in enumerate(keys):
+        first.setdefault(key, place)
+    shared = Counter(keys)
+    return [first[key] if shared[key] > 1 else -1 for key in keys]
 
 
 def _work(works: Sequence[Work | None], text: _Texts) -> dict[str, Any]:

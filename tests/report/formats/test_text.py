@@ -97,6 +97,7 @@ def test_the_head_says_where_the_dimensions_are_from_and_how_to_run_again() -> N
     assert "(dims as asked for)" in text(asking("N", 3, 224, 224))
     said = "dynamic dimension 'N' (a batch, index 0 of input 'x') was not given: 1 assumed"
     unnamed = "an unnamed dynamic dimension (a spatial dimension, index 2 of input 'x') was not given: 224 assumed"
+    unnamed += ", since it is what works"
     assumed = text(asking("N", 3, "?", 224, said=(said, unnamed)))
     assert "\nASSUMED   N=1, x[2]=224; give yours: --shapes=x:1x3x224x224\n" in assumed
     assert "as asked" not in assumed

@@ -1,5 +1,5 @@
 // Elements from text nodes only: nothing on the page is ever parsed as markup.
-import { visible } from "./text";
+import { parted, visible } from "./text";
 
 type Child = globalThis.Node | string | null | undefined | false | Child[];
 type Attributes = Record<string, string | number | null | undefined> | null;
@@ -16,6 +16,12 @@ export const el = <K extends keyof HTMLElementTagNameMap>(tag: K, attributes?: A
 
 /** A name from the run: isolated from the direction of the text around it, hidden characters shown. */
 export const bdi = (text: string, attributes?: Attributes): HTMLElement => el("bdi", attributes, visible(text));
+
+/** The same in one line: where there is no room its middle is left out, never its end. */
+export function name(text: string, attributes?: Attributes): HTMLElement {
+  const [front, end] = parted(visible(text));
+  return el("bdi", { ...attributes, class: "cut" }, el("span", null, front), el("span", null, end));
+}
 
 export function byId(id: string): HTMLElement | null {
   return document.getElementById(id);

@@ -1,5 +1,5 @@
 // The table of layers, and what unfolds under each.
-import { el, bdi } from "./dom";
+import { el, bdi, name } from "./dom";
 import { BOUNDS, boundName, type Kernel, type Layer, type Page } from "./page";
 import { digits, elided, formatBytes, formatFlops, formatNs, formatPercent, formatWhole, known, visible } from "./text";
 import { mountTable, type Table } from "./table";
@@ -60,21 +60,37 @@ function detail(page: Page, layer: Layer): HTMLElement {
     kernelTable(layer.kernels));
 }
 
+/** Layers that are alike as one: sums, and what they have in common. */
+function together(layers: Layer[]): Layer {
+  const sum = (of: (layer: Layer) => number | null): number | null => (layers.some((layer) => of(layer) === null) ? null : layers.reduce((all, layer) => all + of(layer)!, 0));
+  return {
+    ...layers[0]!, joined: layers, measured_ns: sum((layer) => layer.measured_ns)!, ideal_ns: sum((layer) => layer.ideal_ns), attainable_ns: sum((layer) => layer.attainable_ns),
+    lost_ns: sum((layer) => layer.lost_ns), flops: sum((layer) => layer.flops), bytes: sum((layer) => layer.bytes),
+  };
+}
+
 export function mountLayers(root: HTMLElement, store: Store): Table {
   const { page } = store;
   const { layers, device } = page;
-  const most = layers.reduce((top, layer) => Math.max(top, Math.abs(layer.lost_ns ?? 0)), 1);
   const total = layers.reduce((sum, layer) => sum + layer.measured_ns, 0) || 1;
-  const longest = layers.reduce((top, layer) => Math.max(top, layer.measured_ns), 1);
+
+  const like = new Map<number, Layer[]>();
+  for (const layer of layers) if (layer.alike >= 0) (like.get(layer.alike) ?? like.set(layer.alike, []).get(layer.alike)!).push(layer);
+  const groups = [...like.values()].map((alike) => ({ members: alike.map((layer) => layer.place), item: together(alike) }));
+  const all = [...layers, ...groups.map(({ item }) => item)];
+  const most = all.reduce((top, layer) => Math.max(top, Math.abs(layer.lost_ns ?? 0)), 1);
+  const longest = all.reduce((top, layer) => Math.max(top, layer.measured_ns), 1);
   const meaning = (layer: Layer): string =>
     [BOUNDS[layer.bound], BOUNDS[layer.runner_up] ? `next: ${boundName(layer.runner_up, device)}` : null].filter(Boolean).join("; ");
   const table = mountTable<Layer>(root, {
-    store, id: "layer", noun: "layer", label: "Layers", hint: "Filter by name, op, bound, kernel \u2026", rows: layers, order: { column: "lost", down: true },
+    store, id: "layer", noun: "layer", label: "Layers", hint: "Filter by name, op, bound, kernel \u2026", rows: layers, groups, order: { column: "lost", down: true },
     onPick: (place) => store.select(place, "layers"),
     detail: (layer) => detail(page, layer),
     words: (layer) => [layer.name, layer.op_type, boundName(layer.bound, device), layer.dtype, layer.role, layer.match, ...layer.node_names, ...layer.kernels.map((kernel) => kernel.name)],
     columns: [
       { id: "rank", label: "#", width: 66, key: (layer) => layer.place, cell: () => null },
+      { id: "layer", label: "Layer", key: (layer) => layer.name, css: () => "name",
+        cell: (layer) => el("span", { class: "named" }, layer.joined ? el("span", { class: "times", title: `${layer.joined.length} layers with this op, these shapes and these kernels; their times and work are added up` }, `${formatWhole(layer.joined.length)}\u00d7`) : null, name(elided(layer.name, 400), { title: elided(layer.name, 400) }), layer.role === "compute" ? null : el("span", { class: "role" }, visible(layer.role)), layer.constant ? el("span", { class: "role" }, "constant") : null) },
       { id: "lost", label: "Lost", width: 96, num: true, term: "lost", key: (layer) => layer.lost_ns, css: () => "est barred",
         cell: (layer) => [known(layer.lost_ns, formatNs, "~"), layer.lost_ns === null ? null : bar(layer.lost_ns < 0 ? "cellbar est gain" : "cellbar est", Math.abs(layer.lost_ns) / most)] },
       { id: "measured", label: "Measured", width: 112, num: true, term: "measured", key: (layer) => layer.measured_ns, css: () => "barred",
@@ -82,8 +98,6 @@ export function mountLayers(root: HTMLElement, store: Store): Table {
       { id: "share", label: "Share", width: 78, num: true, term: "share", key: (layer) => layer.measured_ns / total, cell: (layer) => formatPercent(layer.measured_ns / total) },
       { id: "allowed", label: "Allowed", width: 98, num: true, term: "attainable", key: (layer) => layer.attainable_ns, css: () => "est", cell: (layer) => known(layer.attainable_ns, formatNs, "~") },
       { id: "roof", label: "Roof", width: 78, num: true, term: "of-roof", key: efficiency, css: () => "est", cell: (layer) => known(efficiency(layer), (value) => `${(100 * value).toFixed(0)} %`, "~") },
-      { id: "layer", label: "Layer", key: (layer) => layer.name, css: () => "name",
-        cell: (layer) => [bdi(elided(layer.name, 120), { title: elided(layer.name, 400) }), layer.role === "compute" ? null : el("span", { class: "role" }, visible(layer.role)), layer.constant ? el("span", { class: "role" }, "constant") : null] },
       { id: "op", label: "Op", width: 132, key: (layer) => layer.op_type, cell: (layer) => bdi(elided(layer.op_type, 40)) },
       { id: "bound", label: "Bound", width: 96, term: "bound", key: (layer) => boundName(layer.bound, device), cell: (layer) => el("span", { class: `tag b-${layer.bound}`, title: meaning(layer) }, boundName(layer.bound, device)) },
       { id: "work", label: "Work", width: 106, num: true, term: "work", key: (layer) => layer.flops, css: () => "est", cell: (layer) => known(layer.flops, formatFlops) },

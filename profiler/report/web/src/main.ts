@@ -7,6 +7,7 @@ import { mountNodes } from "./nodes";
 import { readPage } from "./page";
 import { mountPicked } from "./picked";
 import { createStore } from "./store";
+import { drawRest } from "./charts/common";
 import { mount as ledger } from "./charts/ledger";
 import { mount as roofline } from "./charts/roofline";
 import { mount as timeline } from "./charts/timeline";
@@ -146,6 +147,7 @@ function drawCharts(): void {
   requestAnimationFrame(() => requestAnimationFrame(() => {
     root.dataset["ready"] = "true";
     performance.mark("ready");
+    drawRest();
   }));
 }
 

@@ -1,5 +1,5 @@
 // The table of the model's nodes: what became of each.
-import { bdi, el } from "./dom";
+import { bdi, el, name } from "./dom";
 import { elided, formatBytes, formatFlops, known, visible } from "./text";
 import { mountTable, type Table } from "./table";
 import type { Node } from "./page";
@@ -16,10 +16,10 @@ export function mountNodes(root: HTMLElement, store: Store): Table {
     words: (node) => [node.name, node.op_type, node.graph, node.fate, ...node.layer_names, node.reason],
     columns: [
       { id: "rank", label: "#", width: 66, key: (node) => node.place, cell: () => null },
-      { id: "node", label: "Node", key: (node) => node.name, css: () => "name", cell: (node) => bdi(elided(node.name, 120), { title: elided(node.name, 400) }) },
+      { id: "node", label: "Node", key: (node) => node.name, css: () => "name", cell: (node) => name(elided(node.name, 400), { title: elided(node.name, 400) }) },
       { id: "op", label: "Op", width: 150, key: (node) => node.op_type, cell: (node) => bdi(elided(node.op_type, 40)) },
       { id: "fate", label: "Fate", width: 100, term: "fate", key: (node) => node.fate, css: (node) => (node.fate === "lost" ? "bad" : ""), cell: (node) => visible(node.fate) },
-      { id: "layers", label: "Layers", width: 340, key: (node) => node.layer_names.join(" "), css: () => "name", cell: (node) => bdi(elided(node.layer_names.join(", "), 90)) },
+      { id: "layers", label: "Layers", width: 340, key: (node) => node.layer_names.join(" "), css: () => "name", cell: (node) => name(elided(node.layer_names.join(", "), 90)) },
       { id: "work", label: "Work", width: 110, num: true, term: "work", key: (node) => node.flops, css: () => "est", cell: (node) => known(node.flops, formatFlops) },
       { id: "bytes", label: "Bytes", width: 100, num: true, term: "bytes", key: (node) => node.bytes, css: () => "est", cell: (node) => known(node.bytes, formatBytes) },
     ],

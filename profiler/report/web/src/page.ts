@@ -51,6 +51,10 @@ export interface Layer {
   terms: [string, number][];
   work: Work | null;
   constant: boolean;
+  /** Place of the first layer that does the same: op, shapes, dtype, work and kernels; -1 where no other does. */
+  alike: number;
+  /** Of a row that stands for layers that are alike: those, by time lost. Its times and work are their sums. */
+  joined?: Layer[];
 }
 
 /** `records.NodeResult`. */
@@ -227,6 +231,7 @@ export function readPage(json: string): Page {
   const priced = reader<boolean>(W, "known");
   const workOf = ["tensor_flops", "vector_flops", "bytes_read", "bytes_written", "bytes_parameters"].map((name) => number(W, name));
   const special = reader<Record<string, number> | null>(W, "special"), workBound = texts(W, "bound"), note = texts(W, "note");
+  const alike = number(L, "alike");
   const terms = Object.keys(wire.terms).map((name) => [name, unsure(wire.terms, name)] as const);
 
   let kernelFrom = 0;
@@ -237,7 +242,7 @@ export function readPage(json: string): Page {
       place: row, name: layerName(row), op_type: op(row), role: role(row), nodes: found(refs), node_names: namesOf(refs, nodeName),
       kernels: kernels.slice(from, kernelFrom), measured_ns: measured(row), ideal_ns: ideal(row), attainable_ns: attainable(row), lost_ns: lost(row),
       bound: bound(row) as Bound, runner_up: next(row) as Bound, flops: flops(row), bytes: bytes(row), dtype: dtype(row), match: match(row) as Match,
-      reason: reason(row), shapes: shapes(row), constant: constant(row),
+      reason: reason(row), shapes: shapes(row), constant: constant(row), alike: alike(row),
       terms: terms.flatMap(([name, at]): [string, number][] => { const ns = at(row); return ns === null ? [] : [[name, ns]]; }),
       work: priced(row) ? {
         tensor_flops: workOf[0]!(row), vector_flops: workOf[1]!(row), bytes_read: workOf[2]!(row), bytes_written: workOf[3]!(row), bytes_parameters: workOf[4]!(row),

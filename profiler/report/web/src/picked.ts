@@ -1,5 +1,5 @@
 // The line at the foot of the window that names the selected layer, whatever panel is in sight.
-import { byId, el } from "./dom";
+import { bdi, byId, el, name as cut } from "./dom";
 import { boundName } from "./page";
 import { efficiency } from "./layers";
 import { elided, formatNs, known } from "./text";
@@ -22,9 +22,9 @@ export function mountPicked(store: Store, step: (by: number) => void, show: (pla
     const pair = (key: string, value: string, css = ""): HTMLElement | null => (value ? el("span", { class: "pair" }, el("span", { class: "soft" }, key), el("b", { class: css }, value)) : null);
     const name = button("Show it in the table of layers", "", () => show(place));
     name.className = "flat name";
-    name.append(el("bdi", null, elided(layer.name, 140) || "(no name)"));
+    name.append(cut(elided(layer.name, 400) || "(no name)"));
     box.replaceChildren(
-      el("span", { class: "rank" }, `#${place + 1}`), name, el("span", { class: "soft op" }, el("bdi", null, elided(layer.op_type, 40))),
+      el("span", { class: "rank" }, `#${place + 1}`), name, el("span", { class: "soft op" }, bdi(elided(layer.op_type, 40))),
       el("span", { class: "pairs-line" }, pair("measured", formatNs(layer.measured_ns)), pair("allowed", known(layer.attainable_ns, formatNs, "~"), "est"), pair("lost", known(layer.lost_ns, formatNs, "~"), "est"),
         pair("roof", known(efficiency(layer), (value) => `${(100 * value).toFixed(0)} %`, "~"), "est"), pair("bound", boundName(layer.bound, page.device)), pair("findings", codes.slice(0, 4).join(" "), "cause")),
       el("span", { class: "moves" }, button("Previous layer (k)", "\u2191", () => step(-1)), button("Next layer (j)", "\u2193", () => step(1)), button("Select nothing (Esc)", "\u2715", () => store.select(null, "picked"))),

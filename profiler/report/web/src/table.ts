@@ -41,6 +41,8 @@ export interface Options<T> {
   /** `id` of the column that orders at first, and whether largest first; null keeps the order of `rows`. */
   order: { column: string; down: boolean } | null;
   words(item: T): string[];
+  /** Rows that are shown as one, which unfolds to them: places, at least two each, and the item of that one. */
+  groups?: { members: number[]; item: T }[];
   detail(item: T): HTMLElement;
   /** The row was clicked, or come to by key. */
   onPick(place: number): void;
@@ -65,9 +67,17 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
   const words: (string | undefined)[] = new Array(rows.length);
   const wordsOf = (place: number): string => (words[place] ??= options.words(rows[place]!).map(visible).join("\n").toLowerCase());
   const open = new Set<number>();
+  // A row that stands for several has a place behind those of all rows.
+  const groups = options.groups ?? [];
+  const groupOf = new Map(groups.flatMap(({ members }, at) => members.map((place) => [place, rows.length + at] as const)));
+  const membersOf = (place: number): number[] => groups[place - rows.length]?.members ?? [];
+  const itemAt = (place: number): T => (place < rows.length ? rows[place]! : groups[place - rows.length]!.item);
+  const first = (place: number): number => membersOf(place)[0] ?? place;
+  let apart = false;
   let order: number[] = rows.map((_, place) => place);
   let position = new Map<number, number>();
   let lines: Line[] = [];
+  const shownBelow = new Set<number>();
   let sorted = options.order;
   let selected: number | null = null;
   let related: ReadonlySet<number> = new Set();
@@ -84,9 +94,10 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
     const help = column.term ? el("button", { type: "button", class: "q", popovertarget: `term-${column.term}`, "aria-label": `Definition: ${column.label}` }, "?") : null;
     return el("th", { scope: "col", class: column.num ? "num" : null }, el("span", { class: "head-cell" }, button, help));
   });
+  const wide = (column: Column<T>): string => `var(--w-${column.id}, ${column.width}px)`;
   const widths = columns.map((column) => {
     const col = el("col");
-    if (column.width) col.style.width = `${column.width}px`;
+    if (column.width) col.style.width = wide(column);
     return col;
   });
   const spacer = (): HTMLTableRowElement => el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: columns.length }));
@@ -94,12 +105,20 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
   const body = el("tbody", null, above, below);
   const head = el("thead", null, el("tr", { "aria-rowindex": 1 }, heads));
   const table = el("table", { class: "data", "aria-label": options.label }, el("colgroup", null, widths), head, body);
+  // The column of the name has what the others leave, and never less than a name needs: narrower, the rows scroll.
+  table.style.minWidth = `calc(var(--named) + ${columns.filter((column) => column.width).map(wide).join(" + ")})`;
   const scroller = el("div", { class: "table-scroll", tabindex: 0, role: "group", "aria-label": `${options.label}: rows` }, table);
-  root.append(el("div", { class: "tools" }, filter, status, copyBar(copied, options.label)), scroller);
+  const joining = el("button", { type: "button", class: "flat joining" });
+  joining.addEventListener("click", () => {
+    apart = !apart;
+    store.setView(`${id}s.apart`, apart ? "1" : null);
+    arrange();
+  });
+  root.append(el("div", { class: "tools" }, filter, status, groups.length ? joining : null, copyBar(copied, options.label)), scroller);
 
   function copied(): Cell[][] {
     return [["#", ...columns.slice(1).map((column) => column.label)],
-      ...order.map((place) => [place + 1, ...columns.slice(1).map((column) => (column.copy ?? column.key)(rows[place]!))])];
+      ...order.flatMap((place) => (place < rows.length ? [place] : open.has(place) ? [] : membersOf(place))).map((place) => [place + 1, ...columns.slice(1).map((column) => (column.copy ?? column.key)(rows[place]!))])];
   }
 
   // --- order ------------------------------------------------------------------------------------
@@ -115,13 +134,22 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
   }
 
   function arrange(): void {
+    shownBelow.clear();
     const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     order = [];
     for (let place = 0; place < rows.length; place++) if (wanted.every((word) => wordsOf(place).includes(word))) order.push(place);
+    const found = order.length;
+    if (groups.length && !apart) {
+      // Of those that the filter takes apart each stands for itself.
+      const kept = new Set(order);
+      const whole = groups.flatMap(({ members }, at) => (members.every((place) => kept.has(place)) ? [rows.length + at] : []));
+      const hidden = new Set(whole);
+      order = [...order.filter((place) => !hidden.has(groupOf.get(place) ?? -1)), ...whole].sort((a, b) => first(a) - first(b));
+    }
     const column = sorted && columns.find((one) => one.id === sorted!.column);
     if (column && sorted) {
       const sign = sorted.down ? -1 : 1;
-      const keys = rows.map((item) => column.key(item));
+      const keys = [...rows, ...groups.map(({ item }) => item)].map((item) => column.key(item));
       const missing = (key: Key | undefined): boolean => key === null || key === undefined || key === "";
       order.sort((a, b) => {
         const x = keys[a]!, y = keys[b]!;
@@ -129,20 +157,35 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
         return sign * (x < y ? -1 : x > y ? 1 : 0) || a - b;
       });
     }
-    position = new Map(order.map((place, at) => [place, at]));
     columns.forEach((one, at) => {
       if (one === column) heads[at]!.setAttribute("aria-sort", sorted!.down ? "descending" : "ascending");
       else heads[at]!.removeAttribute("aria-sort");
     });
-    status.textContent = order.length === rows.length ? plural(rows.length, noun) : `${plural(order.length, noun)} (filtered from ${formatWhole(rows.length)})`;
+    status.textContent = found === rows.length ? plural(rows.length, noun) : `${plural(found, noun)} (filtered from ${formatWhole(rows.length)})`;
+    if (groups.length) {
+      joining.textContent = apart ? "Join those that are alike" : `One row each (alike ones are joined: ${plural(order.length, "row")})`;
+    }
+    unfoldGroups();
     layOut();
+  }
+
+  /** The members of a row that is unfolded stand below it. */
+  function unfoldGroups(): void {
+    order = order.filter((place) => !shownBelow.has(place));
+    shownBelow.clear();
+    order = order.flatMap((place) => {
+      if (place < rows.length || !open.has(place)) return [place];
+      for (const one of membersOf(place)) shownBelow.add(one);
+      return [place, ...membersOf(place)];
+    });
+    position = new Map(order.map((place, at) => [place, at]));
   }
 
   function layOut(): void {
     lines = [];
     order.forEach((place, at) => {
       lines.push({ place, at, detail: false });
-      if (open.has(place)) lines.push({ place, at, detail: true });
+      if (open.has(place) && place < rows.length) lines.push({ place, at, detail: true });
     });
     table.setAttribute("aria-rowcount", String(order.length + 1));
     virtualizer.setOptions(settings());
@@ -200,25 +243,27 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
 
   function dress(row: HTMLTableRowElement, place: number): void {
     const isOpen = open.has(place);
-    row.className = ["row", isOpen ? "open" : "", place === selected ? "selected" : "", related.has(place) ? "related" : ""].filter(Boolean).join(" ");
-    if (place === selected) row.setAttribute("aria-current", "true");
+    // A row that is folded is marked for what is in it.
+    const inside = isOpen ? [] : membersOf(place), chosen = selected !== null && (place === selected || inside.includes(selected));
+    row.className = ["row", isOpen ? "open" : "", place >= rows.length ? "joined" : shownBelow.has(place) ? "member" : "", chosen ? "selected" : "", related.has(place) || inside.some((one) => related.has(one)) ? "related" : ""].filter(Boolean).join(" ");
+    if (chosen) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
     row.querySelector(".unfold")!.setAttribute("aria-expanded", String(isOpen));
   }
 
   function rowOf(line: Line): HTMLTableRowElement {
-    const item = rows[line.place]!;
+    const item = itemAt(line.place), rank = first(line.place) + 1, joins = membersOf(line.place).length;
     const cells = columns.map((column, at) => {
       const css = [column.num ? "num" : "", column.css?.(item) ?? ""].join(" ").trim();
       return at === 0
-        ? el("td", null, el("button", { type: "button", class: "unfold", tabindex: -1, "aria-label": `Details of ${noun} ${line.place + 1}` }, formatWhole(line.place + 1)))
+        ? el("td", null, el("button", { type: "button", class: "unfold", tabindex: -1, "aria-label": joins ? `The ${formatWhole(joins)} ${noun}s like ${noun} ${rank}` : `Details of ${noun} ${rank}` }, formatWhole(rank)))
         : el("td", { class: css || null }, column.cell(item));
     });
-    const row = el("tr", { id: `${id}-${line.place + 1}`, class: "row" }, cells);
+    const row = el("tr", { id: joins ? `${id}s-like-${rank}` : `${id}-${rank}`, class: "row" }, cells);
     row.addEventListener("click", (event) => {
       if (String(getSelection()) && !(event.target as Element).closest("button")) return;
-      const closes = open.has(line.place) && (selected === line.place || Boolean((event.target as Element).closest(".unfold")));
-      options.onPick(line.place);
+      const closes = open.has(line.place) && (joins || selected === line.place || Boolean((event.target as Element).closest(".unfold")));
+      options.onPick(rank - 1);
       unfold(line.place, !closes);
     });
     return row;
@@ -232,6 +277,7 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
     else open.delete(place);
     const kept = [...open].slice(-20).map((one) => one + 1);
     store.setView(`${id}s.open`, kept.length ? kept.join(".") : null);
+    if (place >= rows.length) unfoldGroups();
     layOut();
   }
 
@@ -239,9 +285,12 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
 
   function step(from: number | null, by: number): number | null {
     if (!order.length) return null;
-    const now = from === null ? undefined : position.get(from);
-    if (now === undefined) return order[by > 0 ? 0 : order.length - 1]!;
-    return order[Math.min(Math.max(now + by, 0), order.length - 1)]!;
+    // An unfolded row is stepped over: what it stands for comes next.
+    const steps = groups.length ? order.filter((place) => place < rows.length || !open.has(place)) : order;
+    const rowOf = from === null ? undefined : position.has(from) ? from : groupOf.get(from);
+    const now = rowOf === undefined ? -1 : groups.length ? steps.indexOf(rowOf) : (position.get(rowOf) ?? -1);
+    if (now < 0) return first(steps[by > 0 ? 0 : steps.length - 1]!);
+    return first(steps[Math.min(Math.max(now + by, 0), steps.length - 1)]!);
   }
 
   // --- keys, address, paper ---------------------------------------------------------------------
@@ -279,17 +328,18 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
   let current: number | null = null;
   scroller.addEventListener("keydown", (event) => {
     if (event.target !== scroller || event.ctrlKey || event.metaKey || event.altKey) return;
-    const from = current !== null && position.has(current) ? current : null;
+    const from = current !== null && (position.has(current) || position.has(groupOf.get(current) ?? -1)) ? current : null;
+    const line = from === null || position.has(from) ? from : groupOf.get(from)!;
     let to: number | null | undefined;
     if (event.key === "ArrowDown") to = step(from, 1);
     else if (event.key === "ArrowUp") to = step(from, -1);
-    else if (event.key === "Home") to = order[0];
-    else if (event.key === "End") to = order[order.length - 1];
+    else if (event.key === "Home") to = order.length ? first(order[0]!) : undefined;
+    else if (event.key === "End") to = order.length ? first(order[order.length - 1]!) : undefined;
     else if (event.key === "PageDown") to = step(from, 15);
     else if (event.key === "PageUp") to = step(from, -15);
-    else if (event.key === "ArrowRight" && from !== null) unfold(from, true);
-    else if (event.key === "ArrowLeft" && from !== null) unfold(from, false);
-    else if (event.key === "Enter" && from !== null) unfold(from);
+    else if (event.key === "ArrowRight" && from !== null) unfold(line!, true);
+    else if (event.key === "ArrowLeft" && from !== null) unfold(line!, false);
+    else if (event.key === "Enter" && from !== null) unfold(line!);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -302,17 +352,20 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
 
   function restore(): void {
     filter.value = store.view(`${id}s.q`) ?? "";
+    apart = groups.length > 0 && store.view(`${id}s.apart`) !== null;
     const wanted = store.view(`${id}s.sort`);
     const column = wanted?.replace(/-$/, "");
     sorted = wanted && columns.some((one) => one.id === column) ? { column: column!, down: wanted.endsWith("-") } : options.order;
     open.clear();
-    for (const rank of (store.view(`${id}s.open`) ?? "").split(".").map(Number)) if (Number.isInteger(rank) && rank >= 1 && rank <= rows.length) open.add(rank - 1);
+    for (const rank of (store.view(`${id}s.open`) ?? "").split(".").map(Number)) if (Number.isInteger(rank) && rank >= 1 && rank <= rows.length + groups.length) open.add(rank - 1);
     arrange();
   }
 
   function reveal(place: number, insist = false): void {
-    if (!position.has(place) && insist) clearFilter();
-    const index = at(place);
+    const group = groupOf.get(place);
+    if (!position.has(place) && (group === undefined || !position.has(group)) && insist) clearFilter();
+    if (!position.has(place) && group !== undefined && insist) unfold(group, true);
+    const index = at(position.has(place) ? place : (group ?? place));
     if (index >= 0) virtualizer.scrollToIndex(index, { align: "auto" });
   }
 

@@ -40,15 +40,23 @@ function escaped(char: string): string {
 /** `text` with every character escaped that could hide on a page or turn its direction. */
 export const visible = (text: string): string => text.replace(HIDDEN, escaped);
 
-/** The same, of `most` characters at most: the middle goes. */
+/** The same, of `most` characters at most: the middle goes, for names differ at the end. */
 export function elided(text: string, most: number): string {
   // A long name is cut before it is looked through: escapes only make it longer.
   const cut = text.length > 4 * most ? head(text, 2 * most) + tail(text, 2 * most) : text;
   const shown = visible(cut);
   if (shown.length <= most) return shown;
-  const half = (most - 1) >> 1;
-  return `${head(shown, half)}\u2026${tail(shown, half)}`;
+  const end = most >> 1;
+  return `${head(shown, most - 1 - end)}\u2026${tail(shown, end)}`;
 }
+
+/** A name as the part that may go where there is no room, and the end that stays. */
+export function parted(text: string): [string, string] {
+  const end = tail(text, Math.min(KEPT, text.length >> 1));
+  return [text.slice(0, text.length - end.length), end];
+}
+/** Characters of a name that no column cuts off. */
+const KEPT = 12;
 
 // A cut leaves no half of a character that takes two code units.
 function head(text: string, most: number): string {

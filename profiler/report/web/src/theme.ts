@@ -28,11 +28,13 @@ function apply(): void {
 function print(now: boolean): void {
   if (printing === now) return;
   printing = now;
+  root.toggleAttribute("data-printing", now);
   apply();
   document.dispatchEvent(new CustomEvent("printchange", { detail: now }));
 }
 
 printing = paper.matches;
+root.toggleAttribute("data-printing", printing);
 apply();
 dark.addEventListener("change", apply);
 paper.addEventListener("change", () => print(paper.matches));

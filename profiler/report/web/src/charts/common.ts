@@ -8,7 +8,7 @@ import type { EChartsType } from "echarts/core";
 import { el } from "../dom";
 import type { Bound, Layer } from "../page";
 import type { Store } from "../store";
-import { formatNs } from "../text";
+import { elided, formatNs } from "../text";
 
 echarts.use([CanvasRenderer, CustomChart, GridComponent, DataZoomSliderComponent]);
 
@@ -146,8 +146,12 @@ export class Heat {
   }
   of(layer: Layer | undefined | null): number {
     if (!layer || layer.lost_ns === null) return -1;
-    if (layer.lost_ns <= 0 || !this.most) return 0;
-    const share = layer.lost_ns / this.most;
+    return this.share(layer.lost_ns, this.most);
+  }
+  /** The class of a loss where `most` is the largest. */
+  share(lost: number, most: number): number {
+    if (lost <= 0 || !most) return 0;
+    const share = lost / most;
     return HEAT_UP_TO.findIndex((limit, at) => at > 0 && share <= limit * 1.0000001);
   }
   static colors(): string[] {
@@ -158,12 +162,12 @@ export class Heat {
     return HEAT_UP_TO.map((_, at) => color(at >= 5 ? "heat-ink-high" : "heat-ink"));
   }
   /** The legend: a swatch for each class with the loss that it goes up to. */
-  legend(): HTMLElement {
+  legend(what = "a layer", most = this.most): HTMLElement {
     const swatch = (css: string, text: string): HTMLElement => el("span", { class: "swatch" }, el("i", { class: css, "aria-hidden": "true" }), text);
-    const steps = this.most
-      ? [swatch("heat-0", "nothing lost"), ...HEAT_UP_TO.slice(1).map((limit, at) => swatch(`heat-${at + 1}`, `\u2264 ~${formatNs(limit * this.most)}`))]
+    const steps = most
+      ? [swatch("heat-0", "nothing lost"), ...HEAT_UP_TO.slice(1).map((limit, at) => swatch(`heat-${at + 1}`, `\u2264 ~${formatNs(limit * most)}`))]
       : [swatch("heat-0", "nothing lost")];
-    return el("div", { class: "chart-legend wide" }, el("span", { class: "est" }, "Time lost by a layer:"), steps, swatch("heat-unknown", "not known"));
+    return el("div", { class: "chart-legend wide" }, el("span", { class: "est" }, `Time lost by ${what}:`), steps, swatch("heat-unknown", "not known"));
   }
 }
 
@@ -222,19 +226,18 @@ export function widthOf(text: string, size: number, weight = 400): number {
 /** `text` without the accents that pile up beyond two: on a canvas they would run over what stands above and below. */
 const flat = (text: string): string => text.replace(/(\p{M}{2})\p{M}+/gu, "$1");
 
-/** As much of `text` as fits `room` pixels at a font size, the cut marked; empty where hardly a letter does. */
+/** As much of `text` as fits `room` pixels at a font size, cut in the middle; empty where hardly a letter does. */
 export function fit(text: string, room: number, size: number, weight = 400): string {
   if (room < size * 1.2) return "";
   const shown = flat(text);
   if (widthOf(shown, size, weight) <= room) return shown;
-  const chars = Array.from(shown.slice(0, Math.ceil(room / (size * 0.2))));
-  let low = 0, high = chars.length;
+  let low = 0, high = Math.min(shown.length, Math.ceil(room / (size * 0.2)));
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (widthOf(`${chars.slice(0, middle).join("")}\u2026`, size, weight) <= room) low = middle;
+    if (widthOf(elided(shown, middle), size, weight) <= room) low = middle;
     else high = middle - 1;
   }
-  return low >= 2 ? `${chars.slice(0, low).join("")}\u2026` : "";
+  return low >= 3 ? elided(shown, low) : "";
 }
 
 /** The end of a long name, where the telling part of most is. */
@@ -276,9 +279,20 @@ export function instead(panel: HTMLElement, sentence: string): void {
   panel.replaceChildren(el("p", { class: "none" }, sentence));
 }
 
+/** Charts that nobody has come near to yet, in the order of the page. */
+const waiting = new Set<() => void>();
+
+/** Draws the charts that are left, one whenever the page has nothing else to do: it may be captured whole at any time. */
+export function drawRest(): void {
+  const next = waiting.values().next().value;
+  if (!next) return;
+  const idle = (act: () => void): void => void ("requestIdleCallback" in window ? requestIdleCallback(act, { timeout: 400 }) : setTimeout(act, 50));
+  idle(() => { next(); drawRest(); });
+}
+
 /**
- * Runs `start` when the panel comes near the window, or the page is printed: a page of many layers opens sooner.
- * A chart that fails takes nothing else down: its panel says so.
+ * Runs `start` when the panel comes near the window, the page is printed, or its turn comes in `drawRest`: a page of
+ * many layers opens sooner. A chart that fails takes nothing else down: its panel says so.
  */
 export function whenNear(panel: HTMLElement, height: number, start: () => void): void {
   panel.style.minHeight = `${height}px`;
@@ -286,6 +300,7 @@ export function whenNear(panel: HTMLElement, height: number, start: () => void):
   const run = (): void => {
     if (started) return;
     started = true;
+    waiting.delete(run);
     near.disconnect();
     const bottom = (): number => panel.getBoundingClientRect().bottom;
     const top = panel.getBoundingClientRect().top, before = bottom();
@@ -297,9 +312,14 @@ export function whenNear(panel: HTMLElement, height: number, start: () => void):
   };
   const near = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) run(); }, { rootMargin: "500px" });
   near.observe(panel);
+  waiting.add(run);
   addEventListener("beforeprint", run);
   matchMedia("print").addEventListener("change", run);
 }
+
+/** Width of a drawing on paper, in its own pixels: a sheet of A4 is a fifth less, which leaves its words large enough. */
+const PAPER = 880;
+const printing = (): boolean => document.documentElement.hasAttribute("data-printing");
 
 /** The frame of a chart in `panel`: tools, canvas, words. `draw` is called when size or colours change, and once now. */
 export function frame(panel: HTMLElement, store: Store, name: string, height: number, moves: Moves, draw: (frame: Frame) => void): Frame {
@@ -312,6 +332,7 @@ export function frame(panel: HTMLElement, store: Store, name: string, height: nu
   panel.replaceChildren(tools, host, text, status);
   // At least two pixels of the canvas for one of the page: it is printed.
   const chart = echarts.init(host, null, { renderer: "canvas", devicePixelRatio: Math.max(2, Math.min(devicePixelRatio, 3)) });
+  const sized = (): void => chart.resize(printing() ? { width: PAPER } : { width: "auto" });
   let seen = true, stale = false;
   const soon = eachFrame(() => draw(made));
   const made: Frame = {
@@ -332,23 +353,28 @@ export function frame(panel: HTMLElement, store: Store, name: string, height: nu
   }
   move(host, store, moves);
   // The frame is the reader's before it is drawn in.
-  queueMicrotask(() => draw(made));
+  queueMicrotask(() => {
+    if (printing()) sized();
+    draw(made);
+  });
+  document.addEventListener("printchange", () => {
+    sized();
+    draw(made);
+    // A page about to be printed is painted at once.
+    chart.getZr().flush();
+  });
   new IntersectionObserver((entries) => {
     seen = entries[entries.length - 1]!.isIntersecting;
     if (seen && stale) { stale = false; soon(); }
   }, { rootMargin: "200px" }).observe(host);
   let width = host.clientWidth;
   new ResizeObserver(() => {
-    if (!host.clientWidth || host.clientWidth === width) return;
+    if (!host.clientWidth || host.clientWidth === width || printing()) return;
     width = host.clientWidth;
-    chart.resize();
+    sized();
     draw(made);
   }).observe(host);
-  store.onTheme(() => {
-    draw(made);
-    // A page about to be printed is painted at once.
-    chart.getZr().flush();
-  });
+  store.onTheme(() => { if (!printing()) draw(made); });
   return made;
 }
 

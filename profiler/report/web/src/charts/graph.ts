@@ -8,16 +8,52 @@ import { FONT, HOW, Heat, boxes, clipped, color, drawing, fit, frame, instead, l
 import type { Frame, Shape } from "./common";
 import { layOut } from "./layout";
 import type { Layout } from "./layout";
+import { modulesOf } from "./modules";
+import type { Module } from "./modules";
 
 const WIDTH = 190, HEAD = 34, CHIP = 17, PAD = 7, MOST_CHIP_ROWS = 3, CHIP_FONT = 10;
-const MOST_APART = 200;
+const MOST_APART = 200, MOST_MODULES = 48, SMALL = 0.45;
 
 interface Chip { text: string; x: number; row: number; width: number }
 interface Box {
   name: string;
+  /** What stands first in it: the op, or of a module its last scope. */
+  title: string;
   layer: Layer | null;
+  /** Of a module: how many layers, which of them takes most, and from where to where they run. */
+  module: { count: number; worst: Layer | null; first: number; end: number } | null;
   chips: Chip[];
   heat: number;
+  ns: number | null;
+  lost_ns: number | null;
+}
+
+/** Boxes with the lines between them, laid out. */
+interface Scene {
+  all: Box[];
+  heights: number[];
+  layout: Layout;
+  from: ArrayLike<number>;
+  to: ArrayLike<number>;
+  nbytes: ArrayLike<number>;
+  /** Edges at each box. */
+  incident: number[][];
+  byRow: number[][];
+}
+
+function sceneOf(all: Box[], edges: { from: ArrayLike<number>; to: ArrayLike<number>; nbytes: ArrayLike<number> }, aspect: number): Scene {
+  const count = all.length, { from, to } = edges;
+  const heights = all.map((box) => HEAD + (box.chips.length ? (Math.max(...box.chips.map((chip) => chip.row)) + 1) * CHIP + PAD : 4));
+  const layout = layOut(count, { from, to }, { width: WIDTH, heights, aspect });
+  const incident: number[][] = all.map(() => []);
+  for (let edge = 0; edge < from.length; edge++) {
+    incident[from[edge]!]?.push(edge);
+    if (to[edge] !== from[edge]) incident[to[edge]!]?.push(edge);
+  }
+  // The rows of each column, for what is seen and what is hit.
+  const byRow: number[][] = Array.from({ length: layout.rows }, () => []);
+  for (let at = 0; at < count; at++) byRow[layout.row[at]!]!.push(at);
+  return { all, heights, layout, ...edges, incident, byRow };
 }
 
 export function mount(panel: HTMLElement, store: Store): void {
@@ -30,38 +66,42 @@ export function mount(panel: HTMLElement, store: Store): void {
 
   whenNear(panel, height + 150, () => {
     const heat = new Heat(layers);
-    const all: Box[] = graph.layers.map(({ name, place }) => {
+    const each: Box[] = graph.layers.map(({ name, place }) => {
       const layer = layers[place] ?? null;
-      return { name, layer, chips: chipsOf(layer, nodes), heat: layer ? heat.of(layer) : -2 };
+      return { name, title: layer?.op_type ?? tail(name), layer, module: null, chips: chipsOf(layer, nodes), heat: layer ? heat.of(layer) : -2, ns: layer ? layer.measured_ns : null, lost_ns: layer?.lost_ns ?? null };
     });
-    const heights = all.map((box) => HEAD + (box.chips.length ? (Math.max(...box.chips.map((chip) => chip.row)) + 1) * CHIP + PAD : 4));
-    const layout: Layout = layOut(count, { from: graph.layer_from, to: graph.layer_to }, { width: WIDTH, heights, aspect: (panel.clientWidth || 1200) / height });
+    const aspect = (panel.clientWidth || 1200) / height;
+    const apart = sceneOf(each, { from: graph.layer_from, to: graph.layer_to, nbytes: graph.nbytes }, aspect);
+    // Where boxes as small as all of them together need would hold no word, modules stand for the layers.
+    const small = Math.min((panel.clientWidth || 1200) / (apart.layout.bounds.right - apart.layout.bounds.left), height / (apart.layout.bounds.bottom - apart.layout.bounds.top)) < SMALL;
+    const runs = small ? modulesOf(each.map((box) => box.layer?.node_names[box.layer.node_names.length - 1] ?? box.name), MOST_MODULES) : [];
+    const moduleAt = new Int32Array(count);
+    runs.forEach((run, at) => moduleAt.fill(at, run.first, run.end));
+    const joined = runs.length ? sceneOf(runs.map((run) => moduleBox(run, each)), between(apart, moduleAt), aspect) : null;
+    const heatOfModules = joined ? Math.max(...joined.all.map((box) => box.lost_ns ?? 0)) : 0;
+    if (joined) for (const box of joined.all) box.heat = box.ns === null ? -2 : box.lost_ns === null ? -1 : heat.share(box.lost_ns, heatOfModules);
+    let scene = joined && store.view("graph-of") !== "layers" ? joined : apart;
     const boxOf = new Map<number, number>();
-    all.forEach((box, at) => { if (box.layer && !boxOf.has(box.layer.place)) boxOf.set(box.layer.place, at); });
-    const incident: number[][] = all.map(() => []);
-    for (let edge = 0; edge < graph.layer_from.length; edge++) {
-      incident[graph.layer_from[edge]!]?.push(edge);
-      if (graph.layer_to[edge] !== graph.layer_from[edge]) incident[graph.layer_to[edge]!]?.push(edge);
-    }
-    // The rows of each column, for what is seen and what is hit.
-    const byRow: number[][] = Array.from({ length: layout.rows }, () => []);
-    for (let at = 0; at < count; at++) byRow[layout.row[at]!]!.push(at);
+    each.forEach((box, at) => { if (box.layer && !boxOf.has(box.layer.place)) boxOf.set(box.layer.place, at); });
 
     let made: Frame;
     let scale = 0, panX = 0, panY = 0;
     let found: number[] = [], foundAt = -1, picked = store.selected === null ? -1 : (boxOf.get(store.selected) ?? -1);
     const MARGIN = 16;
-    const { bounds } = layout;
-    const wide = bounds.right - bounds.left, tall = bounds.bottom - bounds.top;
+    const wide = (): number => scene.layout.bounds.right - scene.layout.bounds.left, tall = (): number => scene.layout.bounds.bottom - scene.layout.bounds.top;
+    /** Where the box of the picked layer stands: its module has it where modules are shown. */
+    const shown = (): number => (picked >= 0 && scene === joined ? moduleAt[picked]! : picked);
 
-    const whole = (): number => Math.min((made.width() - 2 * MARGIN) / wide, (made.height() - 2 * MARGIN) / tall, 1.4);
+    const whole = (): number => Math.min((made.width() - 2 * MARGIN) / wide(), (made.height() - 2 * MARGIN) / tall(), 1.4);
     const showAll = (): void => {
+      const { bounds } = scene.layout;
       scale = whole();
-      panX = (made.width() - wide * scale) / 2 - bounds.left * scale;
-      panY = (made.height() - tall * scale) / 2 - bounds.top * scale;
+      panX = (made.width() - wide() * scale) / 2 - bounds.left * scale;
+      panY = (made.height() - tall() * scale) / 2 - bounds.top * scale;
     };
     const restore = (): void => {
       const stored = numbers(store.view("graph"), 3);
+      scene = joined && store.view("graph-of") !== "layers" ? joined : apart;
       // Kept as the place in the drawing that is in the middle, and the scale: so it holds in a window of another size.
       if (stored && stored[0]! > 0 && stored[0]! < 50) {
         scale = stored[0]!;
@@ -70,20 +110,22 @@ export function mount(panel: HTMLElement, store: Store): void {
       } else showAll();
     };
     const keep = (): void => {
+      const { bounds } = scene.layout;
       const middle = [(made.width() / 2 - panX) / scale, (made.height() / 2 - panY) / scale];
-      store.setView("graph", Math.abs(scale / whole() - 1) < 1e-3 && Math.abs(middle[0]! - wide / 2 - bounds.left) * scale < 2 && Math.abs(middle[1]! - tall / 2 - bounds.top) * scale < 2 ? null : shortly([scale, ...middle]));
+      store.setView("graph-of", joined && scene === apart ? "layers" : null);
+      store.setView("graph", Math.abs(scale / whole() - 1) < 1e-3 && Math.abs(middle[0]! - wide() / 2 - bounds.left) * scale < 2 && Math.abs(middle[1]! - tall() / 2 - bounds.top) * scale < 2 ? null : shortly([scale, ...middle]));
       redraw();
     };
     const hold = (): void => {
       // Some of the drawing stays in sight.
-      const { left, right, top, bottom } = bounds, rim = 80;
+      const { left, right, top, bottom } = scene.layout.bounds, rim = 80;
       panX = Math.min(made.width() - rim - left * scale, Math.max(rim - right * scale, panX));
       panY = Math.min(made.height() - rim - top * scale, Math.max(rim - bottom * scale, panY));
     };
 
     /** Boxes that reach into a rectangle of the drawing. */
     const within = (x0: number, y0: number, x1: number, y1: number): number[] => {
-      const seen: number[] = [];
+      const seen: number[] = [], { layout, heights, byRow } = scene;
       for (const column of layout.columns) {
         if (column.right < x0 || column.left > x1) continue;
         for (let row = column.first; row < column.end; row++) {
@@ -97,6 +139,7 @@ export function mount(panel: HTMLElement, store: Store): void {
     };
 
     const shapes = (): Shape[] => {
+      const { all, heights, layout, incident, from: froms, to: tos } = scene, mark = shown();
       const w = made.width(), h = made.height(), font = FONT(), ink = color("ink"), ground = color("bg"), accent = color("accent"), rest = color("rest");
       const fills: unknown[] = Heat.colors(), inks = Heat.ink(), unknown = pattern("hatch", color("rest-ground"), color("rest"));
       const out: Shape[] = [{ type: "rect", shape: { x: 0, y: 0, width: w, height: h }, style: { fill: ground, stroke: color("line"), lineWidth: 1 }, silent: true, z2: 0 }];
@@ -116,13 +159,13 @@ export function mount(panel: HTMLElement, store: Store): void {
         for (const piece of layout.pieces) if (near(piece.points)) lines.push(screen(piece.points));
         out.push(wires(lines, { stroke: rest, lineWidth: Math.max(0.5, Math.min(1.3, scale * 1.6)), opacity: boxTall < 8 ? 0.55 : 0.85 }, 1, true));
       }
-      if (picked >= 0) {
+      if (mark >= 0) {
         const drawn: number[][] = [], straight: number[][] = [];
-        for (const edge of incident[picked]!) {
+        for (const edge of incident[mark]!) {
           const path = layout.path(edge);
           for (const piece of path) drawn.push(screen(layout.pieces[piece]!.points));
           if (!path.length) {
-            const from = graph.layer_from[edge]!, to = graph.layer_to[edge]!;
+            const from = froms[edge]!, to = tos[edge]!;
             straight.push(screen([layout.x[from]! + WIDTH / 2, layout.y[from]! + heights[from]!, layout.x[to]! + WIDTH / 2, layout.y[to]!]));
           }
         }
@@ -141,15 +184,15 @@ export function mount(panel: HTMLElement, store: Store): void {
         out.push(boxes(quads, heatOf === -2 ? { fill: ground, stroke: rest, lineWidth: 1, lineDash: [3, 2] } : { fill: heatOf < 0 ? unknown : fills[heatOf], ...stroke }, 2));
       }
       const marks: number[] = [];
-      for (const at of found) if (at !== picked) marks.push(X(layout.x[at]!) - 2, Y(layout.y[at]!) - 2, WIDTH * scale + 4, heights[at]! * scale + 4);
+      for (const at of new Set(scene === joined ? found.map((one) => moduleAt[one]!) : found)) if (at !== mark) marks.push(X(layout.x[at]!) - 2, Y(layout.y[at]!) - 2, WIDTH * scale + 4, heights[at]! * scale + 4);
       if (marks.length) out.push(boxes(marks, { fill: "none", stroke: accent, lineWidth: 2 }, 4));
       // Text, as much as there is room for.
       if (WIDTH * scale > 42 && boxTall > 9) for (const at of seen) {
         const box = all[at]!, x = X(layout.x[at]!), y = Y(layout.y[at]!), room = WIDTH * scale - 10, high = heights[at]! * scale;
         const on = box.heat >= 0 ? inks[box.heat]! : ink, halo = box.heat === -1 ? { stroke: color("rest-ground"), lineWidth: 3 } : {};
-        const time = box.layer ? formatNs(box.layer.measured_ns) : "";
+        const time = box.ns === null ? "" : formatNs(box.ns);
         const size = Math.max(9.5, Math.min(12, 12 * scale)), timeWidth = widthOf(time, size - 0.5);
-        const title = box.layer?.op_type ?? tail(box.name);
+        const { title } = box;
         const two = boxTall > 24;
         const line1 = y + (two ? (HEAD * Math.min(scale, 1)) * 0.3 + 1 : high / 2);
         const showTime = time && (room > timeWidth + 70 || widthOf(elided(title, 60), size, 620) + timeWidth + 3 <= room);
@@ -157,10 +200,10 @@ export function mount(panel: HTMLElement, store: Store): void {
         out.push(words(shown, x + 5, line1, { fill: on, font: `620 ${size}px ${font}`, verticalAlign: "middle", ...halo }, 5));
         if (showTime) out.push(words(time, x + WIDTH * scale - 5, line1, { fill: on, font: `${size - 0.5}px ${font}`, align: "right", verticalAlign: "middle", ...halo }, 5));
         if (!two) continue;
-        const lost = !box.layer ? "took no time" : box.layer.lost_ns === null ? "" : `~${formatNs(box.layer.lost_ns)} lost`;
+        const lost = box.ns === null ? "took no time" : box.lost_ns === null ? "" : `~${formatNs(box.lost_ns)} lost`;
         const sub = size - 1.5, lostWidth = widthOf(lost, sub), showLost = lost && room > lostWidth + 50;
         const line2 = y + HEAD * scale * 0.73;
-        out.push(words(fit(elided(tail(box.name), 80), room - (showLost ? lostWidth + 8 : 0), sub), x + 5, line2, { fill: on, font: `${sub}px ${font}`, verticalAlign: "middle", ...halo }, 5));
+        out.push(words(fit(elided(box.module ? plural(box.module.count, "layer") : tail(box.name), 80), room - (showLost ? lostWidth + 8 : 0), sub), x + 5, line2, { fill: on, font: `${sub}px ${font}`, verticalAlign: "middle", ...halo }, 5));
         if (showLost) out.push(words(lost, x + WIDTH * scale - 5, line2, { fill: on, font: `italic ${sub}px ${font}`, align: "right", verticalAlign: "middle", ...halo }, 5));
         if (scale < 0.82 || !box.chips.length) continue;
         for (const chip of box.chips) {
@@ -169,8 +212,8 @@ export function mount(panel: HTMLElement, store: Store): void {
           out.push(words(chip.text, cx + (chip.width * scale) / 2, cy + ((CHIP - 3) * scale) / 2 + 0.5, { fill: ink, font: `${CHIP_FONT * Math.min(scale, 1.15)}px ${font}`, align: "center", verticalAlign: "middle" }, 5));
         }
       }
-      if (picked >= 0) {
-        const x = X(layout.x[picked]!), y = Y(layout.y[picked]!), bw = Math.max(WIDTH * scale, 6), bh = Math.max(heights[picked]! * scale, 6);
+      if (mark >= 0) {
+        const x = X(layout.x[mark]!), y = Y(layout.y[mark]!), bw = Math.max(WIDTH * scale, 6), bh = Math.max(heights[mark]! * scale, 6);
         out.push({ type: "rect", shape: { x: x - 4, y: y - 4, width: bw + 8, height: bh + 8 }, style: { fill: "none", stroke: ground, lineWidth: 3 }, silent: true, z2: 6 });
         out.push({ type: "rect", shape: { x: x - 3, y: y - 3, width: bw + 6, height: bh + 6 }, style: { fill: "none", stroke: ink, lineWidth: 2.6 }, silent: true, z2: 7 });
       }
@@ -189,39 +232,56 @@ export function mount(panel: HTMLElement, store: Store): void {
       return within(wx - reach, wy - reach, wx + reach, wy + reach)[0] ?? -1;
     };
     const centre = (at: number, closer: boolean): void => {
+      const { layout, heights } = scene;
       if (closer) scale = Math.max(scale, 0.9);
       panX = made.width() / 2 - (layout.x[at]! + WIDTH / 2) * scale;
       panY = made.height() / 2 - (layout.y[at]! + heights[at]! / 2) * scale;
       keep();
     };
     const inSight = (at: number): boolean => {
+      const { layout, heights } = scene;
       const x = layout.x[at]! * scale + panX, y = layout.y[at]! * scale + panY;
       return x >= 0 && y >= 0 && x + WIDTH * scale <= made.width() && y + heights[at]! * scale <= made.height();
     };
     const around = (at: number): [string, string][] => {
-      const reads: string[] = [], writes: string[] = [];
+      const reads: string[] = [], writes: string[] = [], { all, incident, from, to, nbytes } = scene;
       for (const edge of incident[at]!) {
-        const bytes = graph.nbytes[edge]!, size = bytes >= 0 ? ` (${formatBytes(bytes)})` : "";
-        if (graph.layer_to[edge] === at) reads.push(tail(all[graph.layer_from[edge]!]!.name) + size);
-        else writes.push(tail(all[graph.layer_to[edge]!]!.name) + size);
+        const bytes = nbytes[edge]!, size = bytes >= 0 ? ` (${formatBytes(bytes)})` : "";
+        if (to[edge] === at) reads.push(tail(all[from[edge]!]!.name) + size);
+        else writes.push(tail(all[to[edge]!]!.name) + size);
       }
       const list = (some: string[]): string => some.slice(0, 4).join(", ") + (some.length > 4 ? ` and ${some.length - 4} more` : "");
       return [["reads from", list(reads) || "no layer"], ["is read by", list(writes) || "no layer"]];
     };
+    /** Shows layers, or modules, and all of them or the layers `first` to `end`. */
+    const switchTo = (next: Scene, first = 0, end = count): void => {
+      scene = next;
+      showAll();
+      if (next === apart && end - first < count) {
+        const { x, y } = next.layout, some = Array.from({ length: end - first }, (_, at) => first + at);
+        const left = Math.min(...some.map((at) => x[at]!)), right = Math.max(...some.map((at) => x[at]!)) + WIDTH;
+        const top = Math.min(...some.map((at) => y[at]!)), bottom = Math.max(...some.map((at) => y[at]! + next.heights[at]!));
+        scale = Math.max(whole(), Math.min(1, (made.width() - 2 * MARGIN) / (right - left), (made.height() - 2 * MARGIN) / (bottom - top)));
+        panX = made.width() / 2 - ((left + right) / 2) * scale;
+        panY = made.height() / 2 - ((top + bottom) / 2) * scale;
+      }
+      whichLabel();
+      keep();
+    };
     const pick = (at: number): void => {
-      const box = all[at];
+      const box = each[at];
       if (!box) return;
       picked = at;
       if (box.layer) store.select(box.layer.place, "graph");
       else { store.select(null, "graph"); picked = at; say(at); redraw(); }
     };
     const say = (at: number): void => {
-      const box = all[at]!;
-      made.say(`Selected: ${elided(box.name, 200)}, ${box.layer ? `${formatNs(box.layer.measured_ns)}, ${box.layer.lost_ns === null ? "loss not known" : `~${formatNs(box.layer.lost_ns)} lost`}` : "took no time"}; ${around(at).map(([key, value]) => `${key} ${elided(value, 300)}`).join("; ")}.`);
+      const box = each[at]!;
+      made.say(`Selected: ${elided(box.name, 200)}, ${box.layer ? `${formatNs(box.layer.measured_ns)}, ${box.layer.lost_ns === null ? "loss not known" : `~${formatNs(box.layer.lost_ns)} lost`}` : "took no time"}; ${around(shown()).map(([key, value]) => `${key} ${elided(value, 300)}`).join("; ")}.`);
     };
 
-    const timeless = all.filter((box) => !box.layer).length;
-    const worst = all.filter((box) => box.layer?.lost_ns).sort((a, b) => b.layer!.lost_ns! - a.layer!.lost_ns!).slice(0, 3);
+    const timeless = each.filter((box) => !box.layer).length;
+    const worst = each.filter((box) => box.layer?.lost_ns).sort((a, b) => b.layer!.lost_ns! - a.layer!.lost_ns!).slice(0, 3);
     const label = `Graph of ${plural(count, "layer")} and ${plural(graph.layer_from.length, "edge")} in order of execution.${worst.length ? ` Most time is lost in ${worst.map((box) => `${elided(box.name, 60)} (~${formatNs(box.layer!.lost_ns!)})`).join(", ")}.` : ""}`;
     made = frame(panel, store, label, height, {
       zoom: (factor, x, y) => {
@@ -233,24 +293,38 @@ export function mount(panel: HTMLElement, store: Store): void {
         keep();
       },
       pan: (dx, dy) => { panX += dx; panY += dy; hold(); keep(); },
-      reset: () => { showAll(); keep(); },
+      reset: () => switchTo(joined ?? apart),
       step: (by) => {
         const next = Math.max(0, Math.min(count - 1, picked < 0 ? (by > 0 ? 0 : count - 1) : picked + by));
         pick(next);
-        if (!inSight(next)) centre(next, false);
+        if (!inSight(shown())) centre(shown(), false);
       },
       hover: (x, y, clientX, clientY) => {
-        const at = hit(x, y), box = all[at];
+        const at = hit(x, y), box = scene.all[at];
         made.host.style.cursor = box ? "pointer" : "";
         if (!box) { store.tip(null, 0, 0); return; }
+        if (box.module) {
+          store.tip([["layers", formatWhole(box.module.count)], ["measured", box.ns === null ? "none was measured" : formatNs(box.ns)], ["lost", box.lost_ns === null ? "not known" : `~${formatNs(box.lost_ns)}`], ...(box.module.worst ? [["most in", box.module.worst.name] as [string, string]] : []), ...around(at), ["a click", "shows its layers"]], clientX, clientY, box.name);
+          return;
+        }
         store.tip([...(box.layer ? layerTip(box.layer, boundName(box.layer.bound, device)) : [["time", "none was measured"] as [string, string]]), ...around(at)], clientX, clientY, box.name);
       },
-      click: (x, y) => { const at = hit(x, y); if (at >= 0) pick(at); else { picked = -1; store.select(null, "graph"); } },
+      click: (x, y) => { const at = hit(x, y), into = scene.all[at]?.module; if (into) switchTo(apart, into.first, into.end); else if (at >= 0) pick(at); else { picked = -1; store.select(null, "graph"); } },
     }, draw);
 
+    let legend = heat.legend();
+    const which = el("button", { type: "button", class: "chart-button" });
+    const whichLabel = (): void => {
+      const next = scene === joined ? heat.legend("a module", heatOfModules) : heat.legend();
+      legend.replaceWith(next);
+      legend = next;
+      which.textContent = scene === joined ? `All ${plural(count, "layer")}` : `${plural(runs.length, "module")}`;
+    };
+    which.addEventListener("click", () => switchTo(scene === joined ? apart : joined!));
+    if (joined) { made.tools.querySelector(".chart-zoom")!.prepend(which); }
     const search = el("input", { type: "search", class: "chart-search", placeholder: "Find a layer or node; Enter for the next", "aria-label": "Find a layer or node in the graph", autocomplete: "off", spellcheck: "false" });
     const hits = el("span", { role: "status" });
-    const texts = all.map((box) => `${box.name}\n${box.layer?.op_type ?? ""}\n${box.layer?.node_names.join("\n") ?? ""}`.toLowerCase());
+    const texts = each.map((box) => `${box.name}\n${box.layer?.op_type ?? ""}\n${box.layer?.node_names.join("\n") ?? ""}`.toLowerCase());
     let waiting = 0;
     const look = (): void => {
       const wanted = search.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
@@ -270,30 +344,59 @@ export function mount(panel: HTMLElement, store: Store): void {
       if (!found.length) return;
       foundAt = (last + (event.shiftKey ? -1 : 1) + found.length) % found.length;
       hits.textContent = `${formatWhole(foundAt + 1)} of ${formatWhole(found.length)}`;
+      if (scene === joined) { scene = apart; whichLabel(); }
       pick(found[foundAt]!);
       centre(found[foundAt]!, true);
     });
-    made.tools.prepend(heat.legend(), ...(timeless ? [el("span", { class: "swatch" }, el("i", { class: "key-none", "aria-hidden": "true" }), "took no time")] : []), search, hits);
 
-    const lines = [`${plural(count, "layer")}${count > 1 ? " from top to bottom" : ""}${layout.columns.length > 1 ? `, then on in the next of ${formatWhole(layout.columns.length)} columns` : ""}. Zoomed in, a box holds the ONNX nodes that became this layer as chips.`];
+    made.tools.prepend(legend, ...(timeless ? [el("span", { class: "swatch" }, el("i", { class: "key-none", "aria-hidden": "true" }), "took no time")] : []), search, hits);
+    if (joined) whichLabel();
+
+    const lines = [`${plural(count, "layer")}${count > 1 ? " from top to bottom" : ""}${apart.layout.columns.length > 1 ? `, then on in the next of ${formatWhole(apart.layout.columns.length)} columns` : ""}. Zoomed in, a box holds the ONNX nodes that became this layer as chips.`];
+    if (joined) lines.push(`At first ${plural(runs.length, "box").replace("boxs", "boxes")} stand for them, ${runs[0]!.name ? "by module: the scopes in the names of nodes" : "a run of layers each, as their names tell no module"}; a click on one shows its layers.`);
     if (!graph.layer_from.length && count > 1) lines.push("No edge is known: the boxes stand in order of execution.");
-    if (layout.undrawn.length) lines.push(`${plural(layout.undrawn.length, "line")} that reach${layout.undrawn.length === 1 ? "es" : ""} over many rows or back ${layout.undrawn.length === 1 ? "is" : "are"} drawn only for the layer that is selected.`);
+    if (apart.layout.undrawn.length) lines.push(`${plural(apart.layout.undrawn.length, "line")} that reach${apart.layout.undrawn.length === 1 ? "es" : ""} over many rows or back ${apart.layout.undrawn.length === 1 ? "is" : "are"} drawn only for the layer that is selected.`);
     made.words.replaceChildren(lines.join(" "), " ", el("span", { class: "chart-how" }, HOW));
-    const apart = apartOf(nodes);
-    if (apart) panel.append(apart);
+    const unused = apartOf(nodes);
+    if (unused) panel.append(unused);
 
     if (picked >= 0) say(picked);
     store.onSelect((place, by) => {
       const at = place === null ? -1 : (boxOf.get(place) ?? -1);
-      if (by !== "graph" || place !== null) picked = place !== null && picked >= 0 && all[picked]!.layer?.place === place ? picked : at;
+      if (by !== "graph" || place !== null) picked = place !== null && picked >= 0 && each[picked]!.layer?.place === place ? picked : at;
       if (picked >= 0) {
         say(picked);
-        if (by !== "graph" && !inSight(picked)) centre(picked, false);
+        if (by !== "graph" && !inSight(shown())) centre(shown(), false);
       } else made.say(place === null ? "" : `Selected: ${elided(layers[place]!.name, 200)}, which is not in the graph`);
       redraw();
     });
-    store.onView(() => { restore(); redraw(); });
+    store.onView(() => { restore(); whichLabel(); redraw(); });
   });
+}
+
+/** The box of the layers that are a module. */
+function moduleBox(run: Module, each: Box[]): Box {
+  const inside = each.slice(run.first, run.end), timed = inside.filter((box) => box.ns !== null), priced = timed.filter((box) => box.lost_ns !== null);
+  const name = run.name || `${tail(inside[0]!.name)} \u2026 ${tail(inside[inside.length - 1]!.name)}`;
+  const worst = priced.reduce<Box | null>((most, box) => (!most || box.lost_ns! > most.lost_ns! ? box : most), null);
+  return {
+    name, title: run.name ? tail(run.name) : name, layer: null, module: { count: inside.length, worst: worst?.layer ?? null, first: run.first, end: run.end }, chips: [], heat: -1,
+    ns: timed.length ? timed.reduce((sum, box) => sum + box.ns!, 0) : null, lost_ns: priced.length ? priced.reduce((sum, box) => sum + box.lost_ns!, 0) : null,
+  };
+}
+
+/** The edges between modules, once for each pair; their bytes are the sums. */
+function between(apart: Scene, moduleAt: Int32Array): { from: number[]; to: number[]; nbytes: number[] } {
+  const pairs = new Map<string, [number, number, number]>();
+  for (let edge = 0; edge < apart.from.length; edge++) {
+    const from = moduleAt[apart.from[edge]!]!, to = moduleAt[apart.to[edge]!]!, bytes = apart.nbytes[edge]!;
+    if (from === to) continue;
+    const pair = pairs.get(`${from} ${to}`);
+    if (!pair) pairs.set(`${from} ${to}`, [from, to, bytes]);
+    else pair[2] = pair[2] < 0 || bytes < 0 ? -1 : pair[2] + bytes;
+  }
+  const all = [...pairs.values()];
+  return { from: all.map((one) => one[0]), to: all.map((one) => one[1]), nbytes: all.map((one) => one[2]) };
 }
 
 /** Op types of a layer's nodes as chips in rows, with how many did not fit. */
