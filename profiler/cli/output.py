@@ -211,6 +211,7 @@ class View(NamedTuple):
     roofline: bool | None = None
     model: bytes = b""
     weights: bool = True
+    ledger: bool = False
 
 
 def rendered(found: Record, name: str, **options: Any) -> str:

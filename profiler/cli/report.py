@@ -17,6 +17,7 @@ from profiler.cli.output_files import next_step, refuse_existing, write
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
+    LedgerOption,
     RedactOption,
     RooflineOption,
     TableOption,
@@ -64,6 +65,7 @@ def report(
     by: ByOption = "layer",
     table: TableOption = None,
     figure: FigureOption = "roofline",
+    ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     redact: RedactOption = False,
     redact_map: Annotated[
@@ -111,7 +113,9 @@ def report(
         from profiler.cli import fail_on as failing
 
         asked = failing.criteria(fail_on)
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)._replace(weights=weights)
+        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)._replace(
+            weights=weights
+        )
         if redact_map and not redact:
             raise UsageError("--redact-map without --redact", why="nothing is replaced", fix="say --redact too")
         if run_folder is None:

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 ByOption = Annotated[
     str,
-    typer.Option("--by", metavar="WHAT", help="Rows of the text and Markdown report: layer, node, type or kernel."),
+    typer.Option(
+        "--by", metavar="WHAT", help="Rows of the report: layer, node, type, kernel or module (scopes in node names)."
+    ),
+]
+LedgerOption = Annotated[
+    bool, typer.Option("--ledger", help="Print the ledger too: the steps from ideal to measured.", show_default=False)
 ]
 TableOption = Annotated[
     str | None,
@@ -43,7 +48,15 @@ RedactOption = Annotated[
 ]
 
 
-def check_views(*, top: int | None, by: str, table: str | None, figure: str, roofline: bool | None = None) -> View:
+def check_views(
+    *,
+    top: int | None,
+    by: str,
+    table: str | None,
+    figure: str,
+    roofline: bool | None = None,
+    ledger: bool = False,
+) -> View:
     """What a person chose of a report.
 
     Raises:
@@ -60,7 +73,7 @@ def check_views(*, top: int | None, by: str, table: str | None, figure: str, roo
     ):
         if given is not None and given not in known:
             raise UsageError(f"{flag} {given} is not known", why="known: " + ", ".join(known), fix=f"{flag} {known[0]}")
-    return View(top=top, by=by, table=table or "layers", figure=figure, roofline=roofline)
+    return View(top=top, by=by, table=table or "layers", figure=figure, roofline=roofline, ledger=ledger)
 
 
 def _tables() -> tuple[str, ...]:
