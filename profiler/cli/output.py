@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -46,6 +47,14 @@ def terminal_width(stream: TextIO, most: int = 120) -> int:
     if not stream.isatty() and "COLUMNS" not in os.environ:
         return 80
     return max(60, min(shutil.get_terminal_size().columns, most))
+
+
+def whole(text: str, stream: TextIO) -> str:
+    """A sentence in lines for a stream; a word that is longer than a line stays in one piece."""
+    width = terminal_width(stream)
+    # No name may steer the terminal.
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def wants_color(stream: TextIO) -> bool:
@@ -125,9 +134,10 @@ class StageLines:
     A stage has a plain line when it is done, and one every `_EVERY` seconds until then.
     """
 
-    def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._quiet = quiet
+        self._verbose = verbose and not quiet
         self._live = self._stream.isatty() and not quiet
         self._stage = ""
         self._detail = ""
@@ -163,6 +173,19 @@ class StageLines:
     def detail(self, text: str) -> None:
         """One line about the running stage; the last one stands when it is done."""
         self._detail, self._told = text, time.monotonic()
+        if self._verbose:
+            self._end_line()
+            self._stream.write(f"  {text}\n")
+            self._stream.flush()
+        self._show()
+
+    def note(self, text: str) -> None:
+        """A sentence that stays, in as many lines as it needs; nothing of it is cut."""
+        if self._quiet:
+            return
+        self._end_line()
+        self._stream.write(whole(text, self._stream) + "\n")
+        self._stream.flush()
         self._show()
 
     def __rich__(self) -> Text:
@@ -185,6 +208,9 @@ class StageLines:
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
+        self._end_line()
+
+    def _end_line(self) -> None:
         if self._status is not None:
             self._status.stop()  # type: ignore[attr-defined]
             self._status = None
@@ -237,6 +263,8 @@ class View(NamedTuple):
     figure: str = "roofline"
     file: str = ""
     roofline: bool | None = None
+    model: bytes = b""
+    weights: bool = True
 
 
 def rendered(found: Record, name: str, **options: Any) -> str:

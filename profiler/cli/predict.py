@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli.engine_options import Types
 from profiler.cli.gpu_targets import (
     AccumulateOption,
     CeilingOption,
@@ -39,15 +40,8 @@ def predict(
     model: NamedModel,
     shapes: Shapes,
     export: Export,
+    types: Types,
     gpu: GpuOption = None,
-    dtype: Annotated[
-        str,
-        typer.Option(
-            "--dtype",
-            metavar="PRECISION",
-            help="model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
-        ),
-    ] = "model",
     level: Annotated[
         str,
         typer.Option(
@@ -94,7 +88,7 @@ def predict(
         how = Settings(
             level=cast("Level", level),
             engine=engine,
-            precision=dtype,
+            precision=types.one,
             accumulate=accumulator,
             clock_mhz=clock,
             overrides=overrides,

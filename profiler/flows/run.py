@@ -25,10 +25,11 @@ from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose.config import KEPT, kept
 from profiler.flows.job import Job
 from profiler.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges
-from profiler.flows.progress import SILENT, Progress
+from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.flows.report import analysed, save_report
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import LoadedModel
+from profiler.source.request import ModelRequest
 
 
 class _Place(NamedTuple):
@@ -60,8 +61,26 @@ def execute(options: RunOptions, progress: Progress = SILENT, reports: Path = Pa
     progress.stage("source")
     with options.model.opened(progress.detail) as loaded:
         progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
-        source = options.model.bound(loaded, files, options.seed, feed=True)
+        asked, options = _at_profiles(options, loaded)
+        source = asked.bound(loaded, files, options.seed, feed=True)
         return _execute(options, loaded, source, backend, progress, reports)
+
+
+def _at_profiles(options: RunOptions, loaded: LoadedModel) -> tuple[ModelRequest, RunOptions]:
+    """What the run is of where the engine is to serve a range of shapes: the optimal ones of the first profile.
+
+    Shapes that are given are measured instead, as trtexec does.
+    """
+    build = options.gpu.build
+    if not build.profiles:
+        return options.model, options
+    from profiler.flows.build import best_shapes, in_full
+
+    profiles = in_full(build.profiles, loaded)
+    given = options.model.shapes or options.model.batch is not None
+    model = options.model if given else options.model.at(best_shapes(profiles[0], loaded))
+    gpu = msgspec.structs.replace(options.gpu, build=msgspec.structs.replace(build, profiles=profiles))
+    return model, msgspec.structs.replace(options, gpu=gpu)
 
 
 def _execute(
@@ -74,8 +93,7 @@ def _execute(
     folder.write(run_folder.REQUEST, request)
     source = _with_work(source)
     folder.write(run_folder.SOURCE, source)
-    for note in source.model.assumptions:
-        progress.detail(note)
+    tell_assumptions(source.model, progress)
     with tempfile.TemporaryDirectory(prefix="trtprof-") as name:
         scratch = Path(name)
         session = _session(loaded, scratch, options.threads)
@@ -157,7 +175,8 @@ def _request(options: RunOptions, source: Source) -> Request:
         fields.pop(name)
     fields |= {"shapes": options.model.shapes_given, "batch": options.model.batch}
     of_gpu = changed_options(options.gpu)
-    of_gpu.pop("--rebuild", None)
+    for name in ("--rebuild", "--saveEngine"):
+        of_gpu.pop(name, None)
     fields.update((name.lstrip("-"), value) for name, value in of_gpu.items())
     how = msgspec.structs.asdict(options.model.export)
     fields.update((name, value) for name, value in how.items() if value and name != "shapes")

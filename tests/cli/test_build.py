@@ -463,6 +463,26 @@ def test_a_precision_that_the_file_does_not_have_is_not_answered_by_its_engine(
     assert predict(ModelRequest.of(GEMV), [RTX_4090], Settings(engine=True, level="auto")).level == "layers"
 
 
+def test_an_engine_takes_no_precision_away_what_it_does_not_tell_is_estimated_and_marked(builder: Builder) -> None:
+    """Installing TensorRT-RTX made fp16, int8 and fp8 vanish from the times by precision."""
+    builder()
+    asked = ModelRequest.of(GEMV)
+    (engine,) = predict(asked, [RTX_4090], Settings(level="layers")).gpus
+    (groups,) = predict(asked, [RTX_4090], Settings(level="groups")).gpus
+    assert list(engine.by_precision) == list(groups.by_precision) == ["fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
+    assert engine.estimated_precisions == ("fp16", "bf16", "int8", "fp8")
+    assert groups.estimated_precisions == ()
+    for name in engine.estimated_precisions:
+        assert engine.by_precision[name] == groups.by_precision[name]
+    shown = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--level", "layers").stdout.splitlines()
+    (at,) = (place for place, line in enumerate(shown) if line.startswith("time by precision"))
+    assert "~ of estimated groups" in shown[at]
+    assert shown[at + 2].count("~") == 4
+    assert not shown[at + 2].split()[1].startswith("~")
+    apart = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--level", "groups").stdout
+    assert "~" not in apart.partition("time by precision")[2].partition("\n\n")[0]
+
+
 @pytest.mark.parametrize("precision", ["model", "fp32", "tf32", "fp16", "bf16"])
 def test_an_engine_is_built_at_the_precision_asked_for(precision: str, builder: Builder) -> None:
     calls = builder()

@@ -46,9 +46,26 @@ def _predicted(
     from profiler.flows.predict.layers import predict_plan
 
     if settings.engine or settings.level == "layers":
-        return predict_plan(_plan_at(loaded, source, settings.precision, progress), source, gpus, settings)
+        priced = _plan_at(loaded, source, settings.precision, progress)
+        return _with_other_precisions(predict_plan(priced, source, gpus, settings), source, gpus, settings)
     level = "groups" if settings.level == "auto" else settings.level
     return predict_source(source, gpus, msgspec.structs.replace(settings, level=level))
+
+
+def _with_other_precisions(
+    found: Prediction, source: Source, gpus: Sequence[GpuSpec], settings: Settings
+) -> Prediction:
+    """The prediction of an engine with the times at those precisions that it does not tell, of groups and marked so."""
+    from profiler.flows.predict.groups import times_by_precision
+
+    filled = []
+    for gpu, times in zip(found.gpus, times_by_precision(source, gpus, settings), strict=True):
+        if gpu.by_precision or gpu.time_ns is not None:
+            estimated = tuple(name for name in times if name not in gpu.by_precision)
+            by_precision = {name: gpu.by_precision.get(name, ns) for name, ns in times.items()}
+            gpu = msgspec.structs.replace(gpu, by_precision=by_precision, estimated_precisions=estimated)  # noqa: PLW2901
+        filled.append(gpu)
+    return msgspec.structs.replace(found, gpus=tuple(filled))
 
 
 def _plan_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress) -> PricedPlan:
