@@ -15,16 +15,27 @@ if TYPE_CHECKING:
 
 ByOption = Annotated[
     str,
-    typer.Option("--by", metavar="WHAT", help="Rows of the text and Markdown report: layer, node, type or kernel."),
+    typer.Option(
+        "--by",
+        metavar="WHAT",
+        help="Rows of the text and Markdown report: layer, node, type or kernel.",
+        rich_help_panel="Result",
+    ),
 ]
 TableOption = Annotated[
     str | None,
     typer.Option(
-        "--table", metavar="NAME", help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers."
+        "--table",
+        metavar="NAME",
+        help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers.",
+        rich_help_panel="Result",
     ),
 ]
 FigureOption = Annotated[
-    str, typer.Option("--figure", metavar="NAME", help="What png and svg show: roofline or ledger.")
+    str,
+    typer.Option(
+        "--figure", metavar="NAME", help="What png and svg show: roofline or ledger.", rich_help_panel="Result"
+    ),
 ]
 RooflineOption = Annotated[
     bool | None,
@@ -32,6 +43,7 @@ RooflineOption = Annotated[
         "--roofline/--no-roofline",
         help="Draw the roofline in characters in the text report; default: where --top is given.",
         show_default=False,
+        rich_help_panel="Result",
     ),
 ]
 RedactOption = Annotated[
@@ -39,6 +51,7 @@ RedactOption = Annotated[
     typer.Option(
         "--redact",
         help="Replace names of the model, its nodes, tensors and files, everywhere the same; numbers stay.",
+        rich_help_panel="Result",
     ),
 ]
 
