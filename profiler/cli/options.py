@@ -129,6 +129,15 @@ ForceOption = Annotated[
         rich_help_panel="Result",
     ),
 ]
+EngineOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--engine/--no-engine",
+        help="Build an engine with TensorRT-RTX, without a GPU, and show its layers: that may take minutes, "
+        "and by default none is built.",
+        show_default=False,
+    ),
+]
 TopOption = Annotated[
     int | None,
     typer.Option(

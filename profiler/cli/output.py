@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +74,14 @@ def terminal_width(stream: TextIO, most: int = 120) -> int:
     if not stream.isatty() and "COLUMNS" not in os.environ:
         return 80
     return max(60, min(shutil.get_terminal_size().columns, most))
+
+
+def whole(text: str, stream: TextIO) -> str:
+    """A sentence in lines for a stream; a word that is longer than a line stays in one piece."""
+    width = terminal_width(stream)
+    # No name may steer the terminal.
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def wants_color(stream: TextIO) -> bool:
@@ -177,6 +186,15 @@ class StageLines:
             _put(self._stream, fitted(f"  {text}", self._stream) + "\n")
         self._show()
 
+    def note(self, text: str) -> None:
+        """A sentence that stays, in as many lines as it needs; nothing of it is cut."""
+        if self._quiet:
+            return
+        self.stop()
+        self._stream.write(whole(text, self._stream) + "\n")
+        self._stream.flush()
+        self._show()
+
     def stop(self) -> None:
         """End the live line, if there is one."""
         if self._status is not None:
@@ -221,6 +239,8 @@ class View(NamedTuple):
     figure: str = "roofline"
     file: str = ""
     roofline: bool | None = None
+    model: bytes = b""
+    weights: bool = True
 
 
 def rendered(found: Record, name: str, **options: Any) -> str:

@@ -17,7 +17,16 @@ from profiler.cli.gpu_targets import (
     parse_accumulate,
     parse_ceilings,
 )
-from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
+from profiler.cli.options import (
+    EngineOption,
+    Export,
+    ForceOption,
+    NamedModel,
+    Shapes,
+    TopOption,
+    command,
+    model_request,
+)
 from profiler.cli.output import StageLines, errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
@@ -37,10 +46,11 @@ def predict(
         str,
         typer.Option(
             "--level",
-            help="layers: of an engine that TensorRT-RTX builds, without a GPU; groups: nodes that an engine may fuse; "
-            "nodes: each by itself; auto: layers where that is installed and takes the model, else groups.",
+            help="layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
+            "itself; auto: layers with --engine, else groups.",
         ),
     ] = "auto",
+    engine: EngineOption = None,
     accumulate: AccumulateOption = "auto",
     clock: ClockOption = None,
     ceiling: CeilingOption = None,
@@ -55,9 +65,9 @@ def predict(
 ) -> None:
     """Predict a model on GPUs that need not be at hand.
 
-    Time, bound and energy on each GPU, at each precision, layer by layer under its roofline. Where
-    TensorRT-RTX is installed an engine is built, without a GPU, and its layers are predicted; else which
-    nodes become one kernel is estimated, and no weights are read. Nothing runs.
+    Time, bound and energy on each GPU, at each precision, layer by layer under its roofline. Which nodes
+    become one kernel is estimated from the graph, at once; with --engine one is built by TensorRT-RTX,
+    without a GPU, and its layers are predicted. Nothing runs.
 
     Example: trtprof predict model.onnx --gpu rtx-4090,l4 --dtype fp16 -o roofline.svg
     """
@@ -77,6 +87,7 @@ def predict(
 
         how = Settings(
             level=cast("Level", level),
+            engine=engine,
             precision=types.one,
             accumulate=accumulator,
             clock_mhz=clock,

@@ -6,7 +6,6 @@ what the library says of its layers is led back to the model.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -16,24 +15,21 @@ from typing import NamedTuple
 import msgspec
 
 from profiler.analysis.plan import PricedPlan, price_plan
-from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.errors import BuildError, MissingError, UsageError
 from profiler.base.records import EngineFacts, Source, Tensor
 from profiler.base.units import format_ns
 from profiler.engine import tensorrt
 from profiler.engine.backends import has_driver
 from profiler.engine.inspector import parse_layer_info
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange, check_options, trtexec_command
-from profiler.flows.progress import SILENT, Progress
+from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.hardware import nvml
 from profiler.hardware.store import default_cache_dir
 from profiler.runtime.gc_paused import gc_paused
-from profiler.runtime.tensorrt_module import PRODUCTS, installed_version
+from profiler.runtime.tensorrt_module import PRODUCTS
 from profiler.source.load import LoadedModel, graph_inputs, load_model
 from profiler.source.request import ModelRequest
 from profiler.source.shapes import chosen_shapes
-
-NO_ENGINE = "TRTPROF_NO_ENGINE"
-"""Environment variable: where it is set, engines are built only when asked for."""
 
 _NO_GPU = "no GPU"
 
@@ -90,6 +86,7 @@ def build(
     with request.opened(progress.detail) as loaded, gc_paused():
         progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
         source, options = bound(request, loaded, options)
+        tell_assumptions(source.model, progress)
         progress.stage("engine")
         made = engine_of(loaded, source, options, progress.detail, rebuild=rebuild)
         progress.detail(made.summary)
@@ -138,6 +135,7 @@ def load_engine(
         progress.stage("source")
         with request.opened(progress.detail) as loaded:
             source = request.bound(loaded)
+            tell_assumptions(source.model, progress)
     progress.stage("engine")
     made = engine_from(engine, backend, source, progress.detail, static_plugins=static_plugins)
     progress.detail(made.summary)
@@ -283,7 +281,7 @@ def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Pro
         raise UsageError(
             f"no engine can be built at {precision}",
             why="TensorRT-RTX takes all types from the model, and trtprof does not quantise it",
-            fix="--level groups, or quantise the model and leave --dtype away",
+            fix="leave --engine (or --level layers) away, or quantise the model and leave --dtype away",
         )
     options = BuildOptions(
         backend="tensorrt-rtx", shapes=static_shapes(source), fp16=precision == "fp16", bf16=precision == "bf16"
@@ -331,21 +329,6 @@ def copy_engine(engine: Path, path: Path) -> Path:
     except OSError as error:
         raise MissingError(f"{path} cannot be written", why=error.strerror or "", fix="choose another path") from None
     return path
-
-
-def why_no_engine() -> str:
-    """Why an engine is not built without being asked for, in words; empty where TensorRT-RTX can build one."""
-    if os.environ.get(NO_ENGINE):
-        return f"{NO_ENGINE} is set"
-    product = PRODUCTS["tensorrt-rtx"]
-    if installed_version(product) is None:
-        return f"{product.title}, which builds engines without a GPU, is not installed ({product.install})"
-    return ""
-
-
-def in_one_line(error: TrtprofError) -> str:
-    """An error as the reason for something else."""
-    return " ".join(": ".join(filter(None, (error.what, error.why))).split())
 
 
 def _device() -> str:

@@ -26,11 +26,10 @@ from profiler.flows.run import execute
 from profiler.report import render
 from profiler.source.request import ModelRequest
 from tests.fakes.schemas import schema
-from tests.fakes.support import fixed_ceilings, needs_captures, real_models
+from tests.fakes.support import QUICK, fixed_ceilings, needs_captures, real_models
 
 HEAVY = ("light_bvlc_alexnet", "light_vgg19", "light_zfnet512")
 """They have no op and no shape of graph that others do not have, and hundreds of megabytes of weights."""
-QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
 
 
 @pytest.fixture(scope="module")

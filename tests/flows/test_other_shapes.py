@@ -14,7 +14,7 @@ from profiler.base.errors import CaptureError
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
-from tests.flows.test_contracts import QUICK
+from tests.fakes.support import QUICK
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

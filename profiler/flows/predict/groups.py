@@ -485,7 +485,7 @@ def _time(plan: _Plan, ceilings: Ceilings, precision: str) -> int:
 
 def _assumptions(plan: _Plan, how: Settings) -> Iterator[str]:
     if how.level == "groups":
-        yield "groups are estimated: no engine was built"
+        yield "groups are estimated: no engine was built (--engine builds one with TensorRT-RTX, without a GPU)"
     else:
         yield "each node is a kernel: an engine would fuse many"
     if plan.free:

@@ -129,6 +129,12 @@ TERMS: dict[str, Term] = {
         "What takes longest by the estimate: tensor (multiply-accumulates), vector (other arithmetic), sfu (special "
         "functions), dram (bytes to memory), l2 or llc (bytes through the last-level cache), launch (an empty kernel).",
     ),
+    "memory": Term(
+        "Memory over the inference",
+        "Bytes of the tensors that are alive while a layer runs: each from the layer that writes it to the last that "
+        "reads it, inputs and outputs of the model included. Weights, scratch memory and what a runtime keeps in store "
+        "are not in it; a runtime that writes over what is read for the last time needs less. An estimate.",
+    ),
     "terms": Term(
         "Times that competed",
         "What each unit alone would take for the layer's work. The longest is the bound and the allowed time.",

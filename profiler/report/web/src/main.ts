@@ -12,6 +12,7 @@ import { mount as ledger } from "./charts/ledger";
 import { mount as roofline } from "./charts/roofline";
 import { mount as timeline } from "./charts/timeline";
 import { mount as graph } from "./charts/graph";
+import { mount as memory } from "./charts/memory";
 
 const page = readPage(byId("data")!.textContent!);
 const store = createStore(page);
@@ -130,7 +131,7 @@ for (const scroll of ["scroll", "resize"]) {
 
 // --- charts: after the tables, one a task, so that the page answers meanwhile ------------------
 
-const charts = ([["chart-ledger", ledger], ["chart-roofline", roofline], ["chart-timeline", timeline], ["chart-graph", graph]] as const)
+const charts = ([["chart-ledger", ledger], ["chart-roofline", roofline], ["chart-timeline", timeline], ["chart-graph", graph], ["chart-memory", memory]] as const)
   .flatMap(([id, mount]) => {
     const panel = byId(id);
     return panel ? [{ panel, mount }] : [];
