@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.cli import app
+from profiler.cli import app, completion
+from profiler.cli.completion import REPORTS
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
 from profiler.cli.output_files import next_step, refuse_existing, write
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from profiler.cli.output import View
     from profiler.report import Reporter
 
-REPORTS = Path("reports")
-"""Where `trtprof run` puts its folders."""
-
 
 @app.command()
 def report(
@@ -40,6 +38,7 @@ def report(
         Path | None,
         typer.Argument(
             metavar="[RUN]",
+            autocompletion=completion.runs,
             help="A run folder; default: the newest under reports/. With --serve the folder of all runs.",
             show_default=False,
         ),

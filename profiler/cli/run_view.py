@@ -16,20 +16,35 @@ if TYPE_CHECKING:
 ByOption = Annotated[
     str,
     typer.Option(
-        "--by", metavar="WHAT", help="Rows of the report: layer, node, type, kernel or module (scopes in node names)."
+        "--by",
+        metavar="WHAT",
+        help="Rows of the report: layer, node, type, kernel or module (scopes in node names).",
+        rich_help_panel="Result",
     ),
 ]
 LedgerOption = Annotated[
-    bool, typer.Option("--ledger", help="Print the ledger too: the steps from ideal to measured.", show_default=False)
+    bool,
+    typer.Option(
+        "--ledger",
+        help="Print the ledger too: the steps from ideal to measured.",
+        show_default=False,
+        rich_help_panel="Result",
+    ),
 ]
 TableOption = Annotated[
     str | None,
     typer.Option(
-        "--table", metavar="NAME", help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers."
+        "--table",
+        metavar="NAME",
+        help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers.",
+        rich_help_panel="Result",
     ),
 ]
 FigureOption = Annotated[
-    str, typer.Option("--figure", metavar="NAME", help="What png and svg show: roofline or ledger.")
+    str,
+    typer.Option(
+        "--figure", metavar="NAME", help="What png and svg show: roofline or ledger.", rich_help_panel="Result"
+    ),
 ]
 RooflineOption = Annotated[
     bool | None,
@@ -37,6 +52,7 @@ RooflineOption = Annotated[
         "--roofline/--no-roofline",
         help="Draw the roofline in characters in the text report; default: where --top is given.",
         show_default=False,
+        rich_help_panel="Result",
     ),
 ]
 RedactOption = Annotated[
@@ -44,6 +60,7 @@ RedactOption = Annotated[
     typer.Option(
         "--redact",
         help="Replace names of the model, its nodes, tensors and files, everywhere the same; numbers stay.",
+        rich_help_panel="Result",
     ),
 ]
 
