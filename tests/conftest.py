@@ -28,9 +28,6 @@ settings.load_profile("trtprof")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Where TensorRT-RTX is installed too, engines are built by the tests that ask for them alone.
-os.environ["TRTPROF_NO_ENGINE"] = "1"
-
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many tests need files that the project does not have; what they prove is proven on files of its own too."""

@@ -62,6 +62,11 @@ class BuildError(TrtprofError):
 
 
 class CaptureError(TrtprofError):
-    """The run, the profile or the alignment failed after the engine was built."""
+    """The run, the profile or the alignment failed after the engine was built.
+
+    Attributes:
+        resumable: Whether the same command might do better another time.
+    """
 
     exit_code = 5
+    resumable = True

@@ -29,13 +29,18 @@ def latency_of(samples_ns: npt.NDArray[Any] | Sequence[int]) -> Latency:
     mean = float(np.mean(samples_ns))
     return Latency(
         median_ns=round(float(np.median(samples_ns))),
-        p99_ns=round(float(np.percentile(samples_ns, 99))),
+        p99_ns=percentile_ns(samples_ns, 99),
         cv=float(np.std(samples_ns)) / mean if mean else 0.0,
         n=len(samples_ns),
         mean_ns=round(mean),
         min_ns=int(np.min(samples_ns)),
         max_ns=int(np.max(samples_ns)),
     )
+
+
+def percentile_ns(samples_ns: npt.NDArray[Any] | Sequence[int], percent: float) -> int:
+    """A percentile of samples in ns, by the one definition of all of them; ``percent`` is from 0 to 100."""
+    return round(float(np.percentile(samples_ns, percent)))
 
 
 def latency_of_sum(ns: int) -> Latency:

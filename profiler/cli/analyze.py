@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,17 +11,8 @@ import typer
 from profiler.base.errors import UsageError
 from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
-from profiler.cli.output import (
-    View,
-    encoded,
-    errors_shown,
-    refuse_binary,
-    rendered,
-    result,
-    say,
-    send,
-)
-from profiler.cli.output_files import check_format, check_report, encoded_for, refuse_existing, writable, write
+from profiler.cli.output import View, errors_shown, refuse_binary, result, say, whole
+from profiler.cli.output_files import check_format, check_report, deliver, writable
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -28,12 +20,11 @@ from profiler.cli.run_view import (
     RooflineOption,
     TableOption,
     check_views,
-    next_step,
     say_confirmations,
 )
 
 if TYPE_CHECKING:
-    from profiler.base.records import GpuSpec, Prediction, Run
+    from profiler.base.records import GpuSpec, Run
     from profiler.diagnose import Case
     from profiler.flows.analyze import Files
     from profiler.flows.predict.on_gpus import Settings
@@ -161,7 +152,10 @@ def analyze(
             in_place = _explained(cases[0], explain, format_name) if explain else ""
             _show_run(found, paths, format_name, view, in_place, redact=redact)
         else:
-            _show_prediction(found, paths, format_name, top)
+            deliver(found, format_name, paths, top=top)
+        if isinstance(found, Run):
+            for assumed in found.model.assumptions:
+                say(whole(f"assumed: {assumed}", sys.stderr))
         if not paths and explain is None:
             say(f"next: the same command with -o {'report.html' if measured else 'roofline.svg'}")
         if isinstance(found, Run):
@@ -209,13 +203,10 @@ def _checked(format_name: str, output: list[str] | None, *, measured: bool, forc
 
         check_report("analyze without a profile", format_name, Prediction)
         return writable(output, Prediction, force=force)
-    from profiler import report
+    from profiler.base.records import Run
 
     refuse_binary(format_name)
-    for name in output or ():
-        report.for_path(name)
-        refuse_existing(Path(name), force=force)
-    return [Path(name) for name in output or ()]
+    return writable(output, Run, force=force, example="report.html")
 
 
 def _asked(
@@ -260,28 +251,12 @@ def _asked(
 
 def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_place: str, *, redact: bool) -> None:
     """Print the run, or what is to be printed in its place, and write its files."""
-    from profiler import report
-
     if redact:
         from profiler.cli.run_view import private_names
         from profiler.report.redact import redact as redacted
 
         run = redacted(run, private_names())
-    written = [(path, report.for_path(str(path)).name) for path in paths]
-    contents = [encoded(run, name, view) for _, name in written]
     if in_place:
         result(in_place)
-    else:
-        send(run, format_name, view)
+    deliver(run, "" if in_place else format_name, paths, **view._asdict())
     say_confirmations(run)
-    for (path, name), content in zip(written, contents, strict=True):
-        write(path, content)
-        say(f"wrote {path}" + next_step(name, path))
-
-
-def _show_prediction(found: Prediction, paths: list[Path], format_name: str, top: int | None) -> None:
-    written = [(path, encoded_for(path, found, top)) for path in paths]
-    result(rendered(found, format_name, top=top))
-    for path, content in written:
-        write(path, content)
-        say(f"wrote {path}")

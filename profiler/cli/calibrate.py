@@ -9,8 +9,9 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.output import errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, check_report
+from profiler.cli.options import ForceOption
+from profiler.cli.output import errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
     from profiler.base.records import Ceilings
@@ -35,6 +36,8 @@ def calibrate(
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Measure nothing: print what is kept.")] = False,
+    output: OutputsOption = None,
+    force: ForceOption = False,
     format_name: FormatOption = "text",
 ) -> None:
     """Measure what this device can do at best, and keep it for the runs to come.
@@ -48,6 +51,7 @@ def calibrate(
         from profiler.hardware.gpus import ridge_points
 
         check_report("calibrate", format_name, CeilingsDocument)
+        paths = writable(output, CeilingsDocument, force=force, example="ceilings.html")
         gpu = _gpu_index(device)
         if device == "auto":
             say("device auto: the CPU (--device gpu:0 measures a GPU)")
@@ -61,7 +65,7 @@ def calibrate(
             kept_in=str(shelf.path) if shelf.path.is_file() else "",
             age_days=_age_days(found.measured_at) if show else None,
         )
-        result(rendered(document, format_name))
+        deliver(document, format_name, paths)
 
 
 def _gpu_index(device: str) -> int | None:

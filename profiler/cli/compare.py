@@ -11,8 +11,8 @@ import typer
 from profiler.base.errors import UsageError
 from profiler.cli import app
 from profiler.cli.options import ForceOption
-from profiler.cli.output import errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, check_report, encoded_for, writable, write
+from profiler.cli.output import errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
     from profiler.base.records import Comparisons
@@ -50,15 +50,7 @@ def compare(
         ),
     ] = "pass",
     format_name: FormatOption = "text",
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write there too: .html, .json, .md, .csv ...; may be repeated.",
-        ),
-    ] = None,
+    output: OutputsOption = None,
     force: ForceOption = False,
     top: Annotated[
         int | None,
@@ -89,11 +81,7 @@ def compare(
             )
         paths = writable(output, Comparisons, force=force, example="compare.html")
         found = comparing.compare(_sides(sides or ()), gate or ())
-        written = [(path, encoded_for(path, found, top)) for path in paths]
-        result(rendered(found, format_name, top=top))
-        for path, content in written:
-            write(path, content)
-            say(f"wrote {path}")
+        deliver(found, format_name, paths, top=top)
         if not gate:
             say("next: the same command with --gate 'latency>3%' leaves with exit code 1 where that is exceeded")
         elif not paths:

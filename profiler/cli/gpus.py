@@ -8,8 +8,9 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
-from profiler.cli.output import errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, check_report
+from profiler.cli.options import ForceOption
+from profiler.cli.output import errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 
 @app.command()
@@ -31,6 +32,8 @@ def gpus(
     dtype: Annotated[
         str, typer.Option("--dtype", metavar="DTYPE", help="List those whose tensor cores multiply it: fp8.")
     ] = "",
+    output: OutputsOption = None,
+    force: ForceOption = False,
     format_name: FormatOption = "text",
 ) -> None:
     """List the GPUs that are known, show one, or compare several.
@@ -44,6 +47,7 @@ def gpus(
 
         filters = listing.Filters(arch, cc, class_, min_memory, dtype)
         check_report("gpus", format_name, GpuListing)
+        paths = writable(output, GpuListing, force=force, example="gpus.html")
         if names and filters != listing.Filters():
             raise UsageError(
                 "GPUs are named and filtered", why="a filter chooses from the list of all", fix="leave one away"
@@ -52,4 +56,4 @@ def gpus(
         view = "table" if not names else "sheet" if len(found.gpus) == 1 else "comparison"
         if found.live_note:
             say(f"gpus here: {found.live_note}")
-        result(rendered(found, format_name, view=view))
+        deliver(found, format_name, paths, view=view)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.options import Export, NamedModel, Shapes, command, model_request
-from profiler.cli.output import StageLines, errors_shown, rendered, result
-from profiler.cli.output_files import FormatOption, check_report
+from profiler.cli.options import EngineOption, Export, ForceOption, NamedModel, Shapes, command, model_request
+from profiler.cli.output import StageLines, errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 
 @command
@@ -24,16 +24,16 @@ def inspect(
             help="Work over a dynamic dimension: batch=1..64:x2, x[2]=128..1024:128, n=1,2,4; may be repeated.",
         ),
     ] = None,
-    no_engine: Annotated[
-        bool, typer.Option("--no-engine", help="Build no engine, even where TensorRT-RTX is installed.")
-    ] = False,
+    engine: EngineOption = None,
+    output: OutputsOption = None,
+    force: ForceOption = False,
     format_name: FormatOption = "text",
 ) -> None:
-    """Look at a model alone: ops, shapes, work, and the layers that TensorRT-RTX makes of them.
+    """Look at a model alone: ops, shapes, work, and with --engine the layers that TensorRT-RTX makes of them.
 
-    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is run. Where
-    TensorRT-RTX is installed an engine is built, without a GPU, to see what becomes one kernel.
-    With --sweep a table over sizes, and closed forms of what they cost.
+    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is run. With
+    --engine one is built, without a GPU, to see what becomes one kernel. With --sweep a table over
+    sizes, and closed forms of what they cost.
     """
     progress = StageLines()
     with errors_shown(progress):
@@ -41,11 +41,15 @@ def inspect(
         from profiler.flows import inspect as flow
         from profiler.flows import model_sweep
 
-        check_report("inspect", format_name, Sweep if sweep else Inspection)
+        record = Sweep if sweep else Inspection
+        check_report("inspect", format_name, record)
+        paths = writable(output, record, force=force, example="model.html")
         request = model_request(model.name, shapes, export)
         if sweep:
-            result(rendered(model_sweep.sweep(request, sweep), format_name))
+            deliver(model_sweep.sweep(request, sweep), format_name, paths)
             return
         with progress:
-            found = flow.inspect(request, progress, engine=not no_engine)
-        result(rendered(found, format_name))
+            found = flow.inspect(request, progress, engine=bool(engine))
+        deliver(found, format_name, paths)
+        if engine is None:
+            say("next: the same command with --engine shows the layers that TensorRT-RTX makes of it")

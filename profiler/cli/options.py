@@ -9,18 +9,81 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast, get_type_hints
 
 import typer
+import typer.core
 
 from profiler.base.errors import UsageError
 from profiler.cli import app
+from profiler.cli.output import errors_shown, say
 
 if TYPE_CHECKING:
-    from profiler.engine.tensorrt import BuildOptions
     from profiler.source.request import ModelRequest
 
 Command = TypeVar("Command", bound=Callable[..., None])
+
+
+_PANELS = {
+    **dict.fromkeys(("NamedModel", "Shapes", "Export"), "Model"),
+    "Types": "Precision",
+    **dict.fromkeys(("Tactics", "Plugins", "Ranges", "Memory"), "Engine of TensorRT"),
+    "Told": "As trtexec tells it",
+}
+"""Title in the help of the options of a group."""
+_ClickUsageError: type[Exception] = getattr(typer.BadParameter, "__mro__")[1]  # noqa: B009 - mypy takes no index here
+"""What the parser raises; Typer has its own copy of Click, or takes that which is installed."""
+_ALIKE = 0.75
+"""Least likeness of an option that is offered in place of one that there is not: ``--int8`` is no ``--quiet``."""
+
+
+class Verb(typer.core.TyperCommand):
+    """A command that knows trtexec's flags, and whose help lists its options by subject."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        while True:
+            try:
+                return super().parse_args(ctx, list(given))
+            except _ClickUsageError as error:
+                given = self._mended(error, given)
+
+    def _mended(self, error: Any, given: list[str]) -> list[str]:
+        """The arguments to try again with, less a flag of trtexec that changes nothing.
+
+        Raises:
+            _ClickUsageError: The error is about something else.
+            typer.Exit: The flag is answered.
+        """
+        name = getattr(error, "option_name", None)
+        if not name or not hasattr(error, "possibilities"):
+            raise error
+        if self.name in ("run", "build"):
+            from profiler.cli import trtexec
+
+            verb = cast("trtexec.Verb", self.name)
+            rest = trtexec.without(verb, name, given)
+            if rest is not None:
+                say(f"{name}: always so: {trtexec.FLAGS_BY_NAME[name].of(verb).why}")
+                return rest
+            if answer := trtexec.answer(verb, name):
+                with errors_shown():
+                    raise answer
+        alike = [each for each in error.possibilities or () if SequenceMatcher(None, each, name).ratio() >= _ALIKE]
+        error.possibilities = alike
+        raise error
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            row = param.get_help_record(ctx)
+            if row is not None:
+                usual = "Arguments" if param.param_type_name == "argument" else "Options"
+                sections.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(row)
+        for title in sorted(sections, key=lambda title: (title != "Arguments", title == "Options")):
+            with formatter.section(title):
+                formatter.write_dl(sections[title])
 
 
 def command(function: Command) -> Command:
@@ -39,10 +102,10 @@ def command(function: Command) -> Command:
             parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind))
             continue
         groups[parameter.name] = kind
-        parameters += [
-            inspect.Parameter(name, parameter.KEYWORD_ONLY, default=kind._field_defaults[name], annotation=annotation)
-            for name, annotation in get_type_hints(kind, include_extras=True).items()
-        ]
+        for name, annotation in get_type_hints(kind, include_extras=True).items():
+            annotation.__metadata__[0].rich_help_panel = _PANELS.get(kind.__name__)
+            default = kind._field_defaults[name]
+            parameters.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=annotation))
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
@@ -53,11 +116,20 @@ def command(function: Command) -> Command:
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     # Those of the signature are read already; Typer would do it again.
     call.__annotations__ = {}
-    app.command()(call)
+    app.command(cls=Verb)(call)
     return function
 
 
 ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")]
+EngineOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--engine/--no-engine",
+        help="Build an engine with TensorRT-RTX, without a GPU, and show its layers: that may take minutes, "
+        "and by default none is built.",
+        show_default=False,
+    ),
+]
 TopOption = Annotated[
     int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
 ]
@@ -95,9 +167,7 @@ class NamedModel(NamedTuple):
             show_default=False,
         ),
     ] = None
-    onnx: Annotated[
-        str | None, typer.Option("--onnx", metavar="FILE", help="The same as the argument, as trtexec spells it.")
-    ] = None
+    onnx: Annotated[str | None, typer.Option("--onnx", metavar="FILE", help="The same as the argument.")] = None
 
     @property
     def name(self) -> str:
@@ -168,67 +238,3 @@ def model_request(model: str, shapes: Shapes, export: Export = Export(), **more:
     fields = {"dtypes": export.dtypes, "dynamic": export.dynamic, "factory_args": export.factory_arg}
     more |= {name: tuple(values or ()) for name, values in fields.items()}
     return ModelRequest.of(model, shapes.shapes or (), shapes.batch, **more)
-
-
-class Types(NamedTuple):
-    """What TensorRT computes with."""
-
-    fp16: Annotated[
-        bool,
-        typer.Option("--fp16", help="Compute in fp16: by a flag up to TensorRT 10, else the model is converted."),
-    ] = False
-    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bf16: by a flag of TensorRT 10.")] = False
-    strongly_typed: Annotated[
-        bool, typer.Option("--stronglyTyped", "--strongly-typed", help="Take all types from the ONNX file.")
-    ] = False
-    no_tf32: Annotated[bool, typer.Option("--noTF32", "--no-tf32", help="Multiply fp32 as fp32, not as TF32.")] = False
-
-
-class Tactics(NamedTuple):
-    """How TensorRT chooses kernels."""
-
-    level: Annotated[
-        int | None,
-        typer.Option(
-            "--builderOptimizationLevel", "--builder-optimization-level", metavar="N", help="0 to 5: how much is tried."
-        ),
-    ] = None
-    timing_cache: Annotated[
-        str,
-        typer.Option("--timingCacheFile", "--timing-cache-file", metavar="FILE", help="Of TensorRT; read, then kept."),
-    ] = ""
-
-
-class Plugins(NamedTuple):
-    """What an engine is built with besides TensorRT, and on how many streams."""
-
-    static_plugins: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--staticPlugins", "--static-plugins", metavar="LIB", help="A library of plugins; may be repeated."
-        ),
-    ] = None
-    aux_streams: Annotated[
-        int | None,
-        typer.Option("--maxAuxStreams", "--max-aux-streams", metavar="N", help="Streams beside the main one."),
-    ] = None
-
-
-RebuildOption = Annotated[bool, typer.Option("--rebuild", help="Build even if the same engine is kept.")]
-
-
-def build_options(types: Types, tactics: Tactics, plugins: Plugins, **more: Any) -> BuildOptions:
-    """How an engine is built; ``more`` are the fields of `BuildOptions` that not every command asks for."""
-    from profiler.engine.tensorrt import BuildOptions
-
-    return BuildOptions(
-        fp16=types.fp16,
-        bf16=types.bf16,
-        tf32=not types.no_tf32,
-        strongly_typed=types.strongly_typed,
-        builder_optimization_level=tactics.level,
-        timing_cache=tactics.timing_cache,
-        static_plugins=tuple(plugins.static_plugins or ()),
-        max_aux_streams=plugins.aux_streams,
-        **more,
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,14 @@ def terminal_width(stream: TextIO, most: int = 120) -> int:
     return max(60, min(shutil.get_terminal_size().columns, most))
 
 
+def whole(text: str, stream: TextIO) -> str:
+    """A sentence in lines for a stream; a word that is longer than a line stays in one piece."""
+    width = terminal_width(stream)
+    # No name may steer the terminal.
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 def wants_color(stream: TextIO) -> bool:
     """NO_COLOR wins, then FORCE_COLOR, then whether it is a terminal."""
     if os.environ.get("NO_COLOR"):
@@ -72,7 +81,7 @@ def errors_shown(progress: StageLines | None = None) -> Iterator[None]:
             raise
         say("error: " + str(error))
         # Going on helps only where the machine, not the model or the request, was at fault.
-        if isinstance(error, CaptureError):
+        if isinstance(error, CaptureError) and error.resumable:
             _say_kept(progress)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
@@ -106,9 +115,10 @@ def _say_kept(progress: StageLines | None) -> None:
 class StageLines:
     """Progress of a run on stderr: a live line on a terminal, one plain line a stage otherwise."""
 
-    def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._quiet = quiet
+        self._verbose = verbose and not quiet
         self._live = self._stream.isatty() and not quiet
         self._stage = ""
         self._detail = ""
@@ -140,6 +150,19 @@ class StageLines:
     def detail(self, text: str) -> None:
         """One line about the running stage; the last one stands when it is done."""
         self._detail = text
+        if self._verbose:
+            self.stop()
+            self._stream.write(f"  {text}\n")
+            self._stream.flush()
+        self._show()
+
+    def note(self, text: str) -> None:
+        """A sentence that stays, in as many lines as it needs; nothing of it is cut."""
+        if self._quiet:
+            return
+        self.stop()
+        self._stream.write(whole(text, self._stream) + "\n")
+        self._stream.flush()
         self._show()
 
     def stop(self) -> None:
@@ -186,14 +209,18 @@ class View(NamedTuple):
     figure: str = "roofline"
     file: str = ""
     roofline: bool | None = None
+    model: bytes = b""
+    weights: bool = True
 
 
-def rendered(found: Record, name: str, *, widest: int = 120, **options: Any) -> str:
+def rendered(found: Record, name: str, **options: Any) -> str:
     """A document in one of the formats, to the width, colours and characters of the terminal."""
     from profiler import report
+    from profiler.base.records import Run
 
     if name == "text":
         out = sys.stdout
+        widest = _WIDEST_RUN if isinstance(found, Run) else 120
         options |= {"width": terminal_width(out, widest), "color": wants_color(out), "ascii": ascii_only(out)}
     return report.render(found, name, **options)
 
@@ -222,15 +249,15 @@ def refuse_binary(name: str) -> None:
         )
 
 
-def send(run: Run, name: str, view: View) -> None:
-    """The run to stdout, in any format; see `refuse_binary`."""
+def send(found: Record, name: str, **options: Any) -> None:
+    """A document to stdout, in any format; see `refuse_binary` and `profiler.report.ReportOptions`."""
     from profiler import report
 
     if not report.get(name).binary:
-        result(rendered(run, name, widest=_WIDEST_RUN, **view._asdict()))
+        result(rendered(found, name, **options))
         return
     refuse_binary(name)
-    content = encoded(run, name, view)
+    content = report.encode(found, name, **options)
     try:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()

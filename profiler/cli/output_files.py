@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.cli.output import refuse_binary, say, send
 
 if TYPE_CHECKING:
     from profiler.base.records import Record
+
+ENGINE_SUFFIXES = (".engine", ".plan", ".trt")
+"""What files with an engine are called."""
+
+_NEXT = {
+    "perfetto": "   open it at https://ui.perfetto.dev",
+    "speedscope": "   open it at https://www.speedscope.app",
+    "html": "   open it in a browser, it needs no network",
+    "sarif": "   upload it where code scanning reads SARIF",
+    "junit": "   give it to the CI as a test report",
+    "onnx": "   open it at https://netron.app: every node has what was measured of it",
+    "markdown": "   paste it into the pull request",
+}
+"""What one does with a file, by its format."""
 
 WIDTH = 100
 """Columns of a text that goes to a file."""
@@ -54,7 +69,6 @@ def check_report(command: str, name: str, record: type[Record]) -> None:
         UsageError: It is such a one.
     """
     from profiler import report
-    from profiler.cli.output import refuse_binary
 
     check_format(command, name, [each.name for each in report.formats_of(record)])
     refuse_binary(name)
@@ -73,6 +87,12 @@ def writable(
     suffixes = [each.suffix for each in report.formats_of(record)]
     paths = [Path(name) for name in names or ()]
     for path in paths:
+        if path.suffix.lower() in ENGINE_SUFFIXES:
+            raise UsageError(
+                f"-o {path} names an engine",
+                why="-o writes reports, in the format that the suffix says",
+                fix=f"--saveEngine={path} writes the engine; -o report.html a report",
+            )
         if not path.name.lower().endswith(tuple(suffixes)):
             raise UsageError(
                 f"{path} says no format",
@@ -83,15 +103,34 @@ def writable(
     return paths
 
 
-def encoded_for(path: Path, found: Record, top: int | None = None) -> bytes:
-    """What goes into a file, in the format that its suffix says.
+def deliver(found: Record, format_name: str, paths: Sequence[Path], **options: Any) -> None:
+    """Print a result, and write the files of ``-o``, each in the format that its suffix says.
+
+    Args:
+        found: The result.
+        format_name: What to print it as; empty prints nothing, not even what was written.
+        paths: As `writable` gives them.
+        options: Those of `profiler.report.ReportOptions`, for what is printed and for the files.
 
     Raises:
         UsageError: There is nothing to draw.
+        MissingError: A file cannot be written.
     """
     from profiler import report
 
-    return report.encode(found, report.for_path(path.name, type(found)).name, width=WIDTH, top=top)
+    formats = [report.for_path(path.name, type(found)).name for path in paths]
+    contents = [report.encode(found, name, width=WIDTH, **options) for name in formats]
+    if format_name:
+        send(found, format_name, **options)
+    for path, name, content in zip(paths, formats, contents, strict=True):
+        write(path, content)
+        if format_name:
+            say(f"wrote {path}" + next_step(name))
+
+
+def next_step(format_name: str) -> str:
+    """What to do next with a file of a format; empty where that is plain."""
+    return _NEXT.get(format_name, "")
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli.engine_options import Types
 from profiler.cli.gpu_targets import (
     AccumulateOption,
     CeilingOption,
@@ -16,9 +17,18 @@ from profiler.cli.gpu_targets import (
     parse_accumulate,
     parse_ceilings,
 )
-from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
-from profiler.cli.output import StageLines, errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, OutputsOption, check_report, encoded_for, writable, write
+from profiler.cli.options import (
+    EngineOption,
+    Export,
+    ForceOption,
+    NamedModel,
+    Shapes,
+    TopOption,
+    command,
+    model_request,
+)
+from profiler.cli.output import StageLines, errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
     from profiler.base.records import GpuSpec
@@ -30,23 +40,17 @@ def predict(
     model: NamedModel,
     shapes: Shapes,
     export: Export,
+    types: Types,
     gpu: GpuOption = None,
-    dtype: Annotated[
-        str,
-        typer.Option(
-            "--dtype",
-            metavar="PRECISION",
-            help="model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
-        ),
-    ] = "model",
     level: Annotated[
         str,
         typer.Option(
             "--level",
-            help="layers: of an engine that TensorRT-RTX builds, without a GPU; groups: nodes that an engine may fuse; "
-            "nodes: each by itself; auto: layers where that is installed and takes the model, else groups.",
+            help="layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
+            "itself; auto: layers with --engine, else groups.",
         ),
     ] = "auto",
+    engine: EngineOption = None,
     accumulate: AccumulateOption = "auto",
     clock: ClockOption = None,
     ceiling: CeilingOption = None,
@@ -61,9 +65,9 @@ def predict(
 ) -> None:
     """Predict a model on GPUs that need not be at hand.
 
-    Time, bound and energy on each GPU, at each precision, layer by layer under its roofline. Where
-    TensorRT-RTX is installed an engine is built, without a GPU, and its layers are predicted; else which
-    nodes become one kernel is estimated, and no weights are read. Nothing runs.
+    Time, bound and energy on each GPU, at each precision, layer by layer under its roofline. Which nodes
+    become one kernel is estimated from the graph, at once; with --engine one is built by TensorRT-RTX,
+    without a GPU, and its layers are predicted. Nothing runs.
 
     Example: trtprof predict model.onnx --gpu rtx-4090,l4 --dtype fp16 -o roofline.svg
     """
@@ -83,7 +87,8 @@ def predict(
 
         how = Settings(
             level=cast("Level", level),
-            precision=dtype,
+            engine=engine,
+            precision=types.one,
             accumulate=accumulator,
             clock_mhz=clock,
             overrides=overrides,
@@ -91,11 +96,7 @@ def predict(
         )
         with progress:
             found = flow.predict(request, specs, how, progress)
-        written = [(path, encoded_for(path, found, top)) for path in paths]
-        result(rendered(found, format_name, top=top))
-        for path, content in written:
-            write(path, content)
-            say(f"wrote {path}")
+        deliver(found, format_name, paths, top=top)
         if not paths:
             say("next: the same command with -o FILE.svg draws the roofline")
 

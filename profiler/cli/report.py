@@ -13,7 +13,7 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
-from profiler.cli.output_files import refuse_existing, write
+from profiler.cli.output_files import next_step, refuse_existing, write
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -21,7 +21,6 @@ from profiler.cli.run_view import (
     RooflineOption,
     TableOption,
     check_views,
-    next_step,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +69,9 @@ def report(
     redact_map: Annotated[
         str, typer.Option("--redact-map", metavar="FILE", help="With --redact: keep which word stands for which name.")
     ] = "",
+    weights: Annotated[
+        bool, typer.Option("--weights/--no-weights", help="Of an annotated .onnx: whether it keeps large weights.")
+    ] = True,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.")
@@ -109,7 +111,7 @@ def report(
         from profiler.cli import fail_on as failing
 
         asked = failing.criteria(fail_on)
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)
+        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)._replace(weights=weights)
         if redact_map and not redact:
             raise UsageError("--redact-map without --redact", why="nothing is replaced", fix="say --redact too")
         if run_folder is None:
@@ -216,8 +218,10 @@ def _show(
         if redact_map and not targets:
             say(f"wrote {redact_map}")
     view = view._replace(file=file)
+    if "onnx" in (to_stdout, *(target.format for target in targets)):
+        view = view._replace(model=_model(run, redact=redact, weights=view.weights))
     if to_stdout:
-        send(run, to_stdout, view)
+        send(run, to_stdout, **view._asdict())
     contents = [
         (target, encoded(run, target.format, view._replace(table=target.table or view.table))) for target in targets
     ]
@@ -232,10 +236,27 @@ def _show(
             names.append(f"{parent}/ ({number} table{'' if number == 1 else 's'})")
         if redact_map and redact:
             names.append(redact_map)
-        say(f"wrote {', '.join(names)}" + next_step(targets[0].format, targets[0].path))
+        say(f"wrote {', '.join(names)}" + next_step(targets[0].format))
     if open_page:
         page = next((target.path for target in targets if target.format == "html"), None)
         _open(page or _page(folder, run, view, redact=redact))
+
+
+def _model(run: Run, *, redact: bool, weights: bool) -> bytes:
+    """The model to write into.
+
+    Raises:
+        UsageError: Its names were to be replaced.
+    """
+    from profiler.flows.report import model_as_run
+
+    if redact:
+        raise UsageError(
+            "--redact is not for an annotated model",
+            why="the model itself holds the names of its nodes and tensors",
+            fix="leave one of the two away; -o report.json --redact has the numbers without names",
+        )
+    return model_as_run(run, weights=weights)
 
 
 def _make_folder(path: Path) -> None:

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli.as_trtexec import Told, tell
+from profiler.cli.engine_options import (
+    BestOption,
+    LayerInfoOption,
+    Memory,
+    Plugins,
+    Ranges,
+    RebuildOption,
+    SaveEngineOption,
+    Tactics,
+    Types,
+    VerboseOption,
+    build_options,
+)
 from profiler.cli.options import (
     Export,
     FailOnOption,
     ForceOption,
     NamedModel,
-    Plugins,
-    RebuildOption,
     Shapes,
-    Tactics,
     TopOption,
-    Types,
-    build_options,
     command,
     model_request,
 )
-from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say, send
+from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
+from profiler.cli.output_files import ENGINE_SUFFIXES, deliver, refuse_existing, writable
 from profiler.cli.run_view import ByOption, RooflineOption, check_views, say_confirmations
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
@@ -70,9 +82,15 @@ def run(
             "--collector", help="On a GPU: nsys, cupti (in the process of the model), or auto, in that order."
         ),
     ] = "auto",
-    no_cuda_graph: Annotated[
-        bool, typer.Option("--no-cuda-graph", help="On a GPU: do not measure the latency with a CUDA graph, too.")
-    ] = False,
+    cuda_graph: Annotated[
+        bool | None,
+        typer.Option(
+            "--cuda-graph/--no-cuda-graph",
+            "--useCudaGraph/--noCudaGraph",
+            help="On a GPU: measure the latency with a CUDA graph, too; so it is unless switched off.",
+            show_default=False,
+        ),
+    ] = None,
     cold_l2: Annotated[
         bool, typer.Option("--cold-l2", help="On a GPU: give every inference inputs that the L2 no longer holds.")
     ] = False,
@@ -89,17 +107,30 @@ def run(
         ),
     ] = 0,
     types: Types,
+    best: BestOption = False,
+    ranges: Ranges,
+    memory: Memory,
     tactics: Tactics,
     plugins: Plugins,
     load_engine: Annotated[
         str,
         typer.Option("--loadEngine", "--load-engine", metavar="FILE", help="Run this engine; MODEL names its nodes."),
     ] = "",
+    save_engine: SaveEngineOption = "",
     rebuild: RebuildOption = False,
+    told: Told,
+    layer_info: LayerInfoOption = "",
     export: Export,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FOLDER", help="Run folder; default reports/<model>-<stamp>.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER|FILE",
+            help="The run folder (default reports/<model>-<stamp>), or a file for the report, as its suffix says; "
+            "may be repeated.",
+        ),
+    ] = None,
     force: ForceOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.")] = False,
     format_name: Annotated[
@@ -112,6 +143,7 @@ def run(
         list[str] | None, typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.")
     ] = None,
     fail_on: FailOnOption = None,
+    verbose: VerboseOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the run folder.")] = False,
 ) -> None:
     """Run a model: where its time is lost, and why.
@@ -120,7 +152,7 @@ def run(
     its roofline, and ranks what is lost. All of it is kept in the run folder. Options for a GPU are
     refused by backends that have no use for them.
     """
-    progress = StageLines(quiet=quiet)
+    progress = StageLines(quiet=quiet, verbose=verbose)
     with errors_shown(progress), progress:
         from profiler.base import run_folder
         from profiler.cli import fail_on as failing
@@ -132,6 +164,10 @@ def run(
         view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline)
         run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
+        kept_in, paths = _outputs(output or (), force=force)
+        told.check(format_name, quiet=quiet)
+        for name in filter(None, (save_engine, layer_info, *told.files)):
+            refuse_existing(Path(name), force=force)
         folder = execute(
             RunOptions(
                 model=model_request(model.name, shapes, export),
@@ -147,16 +183,17 @@ def run(
                 gpu=GpuOptions(
                     device=_device(device),
                     collector=collector,
-                    cuda_graph=not no_cuda_graph,
+                    cuda_graph=cuda_graph,
                     cold_l2=cold_l2,
                     verify=verify,
-                    build=build_options(types, tactics, plugins),
+                    build=build_options(types, tactics, plugins, ranges, memory, best=best),
                     load_engine=load_engine,
+                    save_engine=save_engine,
                     rebuild=rebuild,
                     confirm=confirm,
                 ),
                 thresholds=config.load().thresholds,
-                output=output,
+                output=kept_in,
                 force=force,
                 resume=resume,
             ),
@@ -165,14 +202,37 @@ def run(
     with errors_shown():
         folder.tag(tag or ())
         found = folder.report()
+        view = view._replace(file=str(folder.path))
+        deliver(found, "" if quiet else format_name, paths, **view._asdict())
+        tell(folder, found, told, layer_info)
         if quiet:
             result(str(folder.path))
         else:
-            send(found, format_name, view._replace(file=str(folder.path)))
             say_confirmations(found)
             say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
             say(f"next: trtprof report {folder.path} --format json")
         failing.check(found.findings, asked)
+
+
+def _outputs(names: Sequence[str], *, force: bool) -> tuple[str, list[Path]]:
+    """The run folder, empty for the default, and the files of the report, before any work is done for them.
+
+    Raises:
+        UsageError: Several folders are named, an engine is, or a file is there and not to be replaced.
+    """
+    from profiler import report
+    from profiler.base.records import Run
+
+    suffixes = (*ENGINE_SUFFIXES, *(each.suffix for each in report.formats_of(Run)))
+    files = [name for name in names if name.lower().endswith(suffixes) and not Path(name).is_dir()]
+    folders = [name for name in names if name not in files]
+    if len(folders) > 1:
+        raise UsageError(
+            f"-o names {len(folders)} folders: {', '.join(folders)}",
+            why="a run has one folder, and files of the report have a suffix such as .html",
+            fix=f"-o {folders[0]} -o report.html",
+        )
+    return "".join(folders), writable(files, Run, force=force, example="report.html")
 
 
 def _device(given: str | None) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
@@ -43,16 +42,6 @@ RedactOption = Annotated[
     ),
 ]
 
-_NEXT = {
-    "perfetto": "   open it at https://ui.perfetto.dev",
-    "speedscope": "   open it at https://www.speedscope.app",
-    "html": "   open it in a browser, it needs no network",
-    "sarif": "   upload it where code scanning reads SARIF",
-    "junit": "   give it to the CI as a test report",
-    "markdown": "   paste it into the pull request",
-}
-"""What one does with a file, by its format."""
-
 
 def check_views(*, top: int | None, by: str, table: str | None, figure: str, roofline: bool | None = None) -> View:
     """What a person chose of a report.
@@ -78,11 +67,6 @@ def _tables() -> tuple[str, ...]:
     from profiler.report.tables import TABLES
 
     return tuple(TABLES)
-
-
-def next_step(format_name: str, path: Path) -> str:
-    """What to do next with a file; empty where that is plain."""
-    return _NEXT.get(format_name, "") if path.name else ""
 
 
 def private_names() -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from profiler.cli.gpu_targets import (
     ceilings_for,
 )
 from profiler.cli.options import ForceOption
-from profiler.cli.output import errors_shown, rendered, result, say
-from profiler.cli.output_files import FormatOption, OutputsOption, check_report, encoded_for, writable, write
+from profiler.cli.output import errors_shown, say
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
     from profiler.base.records import Ceilings, OpSweepDevice
@@ -107,11 +107,7 @@ def sweep(
         asked = {name: ",".join(value) for name, value in given.items() if name in ALL_PARAMETERS}
         values = parse_options(family, asked)
         found = sweep_op(family, values, _devices(gpu, device, tf32, accumulate, clock, ceiling), cold=cold)
-        written = [(path, encoded_for(path, found)) for path in paths]
-        result(rendered(found, format_name))
-        for path, content in written:
-            write(path, content)
-            say(f"wrote {path}")
+        deliver(found, format_name, paths)
         if not found.devices:
             say("next: the same command with --gpu rtx-4090 (`trtprof gpus` lists them)")
         elif not paths and found.dims:

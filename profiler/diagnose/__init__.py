@@ -76,6 +76,8 @@ class Thresholds(NamedTuple):
             better than a guess of who else had the cores (``explains``).
         probe_drift: Slowest over fastest speed probe of one run from which its two measurements
             were not made on the same machine, so to speak.
+        busy_limit: Share of the CPUs that others took while the ceilings were measured from which there is no
+            verdict: half of the machine was not there, as at half of its speed (``speed_limit``).
         noise_cv: Coefficient of variation of latency from which small findings are doubtful.
         p99: 99th percentile over median of the latency from which the median is doubtful.
         p99_limit: The same from which there is no verdict: the slowest hundredth then takes a tenth of what all the
@@ -96,7 +98,8 @@ class Thresholds(NamedTuple):
         warning_share: Share of latency from which a finding is a warning.
         critical_share: Share of latency from which a finding is critical.
         doubt: What confidence is multiplied by for an inferred match, and again for noise, for a
-            datasheet in place of measured ceilings, and for a profile of one inference.
+            datasheet, a quick set or a busy machine in place of ceilings measured in full and alone, and for a
+            profile of one inference.
         cheaper_fix: Share of a plugin's net gain that a cheaper fix must be predicted to bring to be tried first:
             what is left then, at most 30 %, is within what healthy kernels of one class differ by (0.7 to 1).
         explains: Share of what a layer lost that a cause must explain by its price to be named for the layer: a layer
@@ -147,6 +150,7 @@ class Thresholds(NamedTuple):
     speed: Fraction = 0.9
     speed_limit: Fraction = 0.5
     probe_drift: AtLeastOne = 1.15
+    busy_limit: Fraction = 0.5
     warning_share: Fraction = 0.05
     critical_share: Fraction = 0.25
     doubt: Fraction = 0.8

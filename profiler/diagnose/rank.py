@@ -82,7 +82,7 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
             confidence *= case.thresholds.doubt
         if case.latency.cv > case.thresholds.noise_cv or (case.gpu and case.profiled.n == 1):
             confidence *= case.thresholds.doubt
-        if case.from_datasheet:
+        if case.from_datasheet or case.ceilings.extent == "quick" or case.ceilings.disturbed:
             confidence *= case.thresholds.doubt
     return Finding(
         code=found.code,

@@ -211,14 +211,25 @@ def _versions(dialect: Dialect, precision: Precision | None) -> dict[str, str]:
 def _at_precision(
     dialect: Dialect, options: BuildOptions, model: Path, external: Path, scratch: Path, say: Say
 ) -> tuple[Path, Precision, tuple[str, ...]]:
-    asked = [name for name in ("fp16", "bf16") if getattr(options, name)]
+    asked, warned = _with_scales(options, model)
     text = "+".join(asked) or "fp32"
-    if not asked:
-        return model, Precision(asked=text, way="as in the file"), ()
-    if dialect.takes_precision_flags and not options.strongly_typed:
-        return model, Precision(asked=text, way="builder flag"), ()
+    wide = [name for name in asked if name in ("fp16", "bf16")]
+    if asked and dialect.takes_precision_flags and not options.strongly_typed:
+        # --best is what the version has of it.
+        had = [name for name in asked if len(asked) == 1 or dialect.has_precision_flag(name)]
+        text = "+".join(had or asked)
+        return model, Precision(asked=text, way="builder flag"), warned
+    if not wide:
+        return model, Precision(asked=text, way="as in the file"), warned
+    if len(wide) > 1:
+        raise UsageError(
+            f"{dialect.title} chooses no precision",
+            why="it takes all types from the ONNX file: --best and several flags are of TensorRT up to 10",
+            fix="--fp16",
+        )
     if not _convert.has_fp32(onnx.load(str(model), load_external_data=False)):
-        return model, Precision(asked=text, way="as in the file"), (f"nothing in {model.name} is fp32: built as it is",)
+        nothing = f"nothing in {model.name} is fp32: built as it is"
+        return model, Precision(asked=text, way="as in the file"), (*warned, nothing)
     if options.bf16:
         # ONNX Runtime's converter makes fp16 alone.
         raise UsageError(
@@ -230,7 +241,31 @@ def _at_precision(
     say(f"converting {model.name} to fp16")
     converted = _convert.to_fp16(model, external, scratch)
     precision = Precision(asked=text, way="converted", converter=converted.converter, added_nodes=converted.added_nodes)
-    return converted.path, precision, converted.warnings
+    return converted.path, precision, (*warned, *converted.warnings)
+
+
+def _with_scales(options: BuildOptions, model: Path) -> tuple[list[str], tuple[str, ...]]:
+    """The precisions that are asked for and possible, and what is to be said of the others.
+
+    Raises:
+        UsageError: 8 bits alone are asked of a model that does not say their scales.
+    """
+    asked = [name for name in ("fp16", "bf16", "int8", "fp8") if getattr(options, name)]
+    narrow = [name for name in asked if name in ("int8", "fp8")]
+    if not narrow:
+        return asked, ()
+    nodes = onnx.load(str(model), load_external_data=False).graph.node
+    if any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in nodes):
+        return asked, ()
+    why = "it holds no QuantizeLinear and DequantizeLinear, and scales are not made up"
+    if narrow == asked:
+        raise UsageError(
+            f"{model.name} cannot be built in {' and '.join(narrow)}",
+            why=why,
+            fix="quantise it first: `python -m modelopt.onnx.quantization --onnx_path "
+            f"{model} --quantize_mode {narrow[0]}`; `trtprof predict --dtype {narrow[0]}` says what it would bring",
+        )
+    return [name for name in asked if name not in narrow], (f"no {' and '.join(narrow)} in {model.name}: {why}",)
 
 
 def _builder(dialect: Dialect, logger: Any, log: Log) -> Any:

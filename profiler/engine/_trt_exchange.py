@@ -30,6 +30,8 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
         profiles: Optimisation profiles: ranges by input.
         fp16: Compute in fp16 where the builder finds it faster; see `tensorrt.precision_way`.
         bf16: The same for bf16.
+        int8: The same for int8, of a model that holds the scales (QuantizeLinear).
+        fp8: The same for fp8.
         tf32: Whether fp32 products may run in TF32.
         strongly_typed: Take all types from the ONNX file; TensorRT 11 and RTX always do.
         workspace_bytes: Limit of the memory inside a layer.
@@ -45,6 +47,8 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[dict[str, ShapeRange], ...] = ()
     fp16: bool = False
     bf16: bool = False
+    int8: bool = False
+    fp8: bool = False
     tf32: bool = True
     strongly_typed: bool = False
     workspace_bytes: int | None = None

@@ -112,8 +112,12 @@ class Dialect:
         """An empty network; see `network_flags`."""
         return builder.create_network(self.network_flags(strongly_typed=strongly_typed))
 
+    def has_precision_flag(self, precision: str) -> bool:
+        """Whether the builder can be let compute in ``fp16``, ``bf16``, ``int8`` or ``fp8``."""
+        return hasattr(self.trt.BuilderFlag, precision.upper())
+
     def set_precision_flag(self, config: Any, precision: str) -> None:
-        """Let the builder compute in ``fp16`` or ``bf16`` where it finds that faster.
+        """Let the builder compute in ``fp16``, ``bf16``, ``int8`` or ``fp8`` where it finds that faster.
 
         Raises:
             UsageError: It has no flag for the type.

@@ -7,6 +7,7 @@ time; both hold the layers of one optimisation profile, in the order of the plan
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import defaultdict
@@ -259,6 +260,66 @@ def _float(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return math.nan
+
+
+def profile_json(profile: LayerTimes) -> str:
+    """A profile as ``trtexec --exportProfile`` writes it; `read_profile` reads it back."""
+    rows = [
+        {
+            "name": layer.name,
+            "timeMs": layer.total_ns / _NS_PER_MS,
+            "averageMs": layer.average_ns / _NS_PER_MS,
+            "medianMs": (layer.average_ns if layer.median_ns is None else layer.median_ns) / _NS_PER_MS,
+            "percentage": layer.fraction * 100,
+        }
+        for layer in profile.layers
+    ]
+    return _lines([{"count": profile.iterations}, *rows])
+
+
+def profile_table(profile: LayerTimes) -> str:
+    """A profile as ``trtexec --dumpProfile`` prints it, with every layer; `read_profile` reads it back."""
+    rows = [
+        f"=== Profile ({profile.iterations} iterations ) ===",
+        "   Time(ms)     Avg.(ms)   Median(ms)   Time(%)   Layer",
+    ]
+    for layer in profile.layers:
+        median = layer.average_ns if layer.median_ns is None else layer.median_ns
+        times = [f"{ns / _NS_PER_MS:.4f}" for ns in (layer.total_ns, layer.average_ns, median)]
+        rows.append(f"{times[0]:>11}  {times[1]:>11}  {times[2]:>11}  {layer.fraction * 100:>8.1f}   {layer.name}")
+    total = sum(layer.total_ns for layer in profile.layers) / _NS_PER_MS
+    average = sum(layer.average_ns for layer in profile.layers) / _NS_PER_MS
+    medians = sum(layer.median_ns or 0 for layer in profile.layers) / _NS_PER_MS
+    rows.append(f"{total:>11.4f}  {average:>11.4f}  {medians:>11.4f}  {100:>8.1f}   Total")
+    return "\n".join(rows) + "\n"
+
+
+def times_json(times: InferenceTimes) -> str:
+    """Times of inferences as ``trtexec --exportTimes`` writes them; `read_times` reads them back.
+
+    When each began was not kept: they follow one another without a pause.
+    """
+    rows = []
+    begin = 0
+    columns = (times.latency_ns, times.h2d_ns, times.compute_ns, times.d2h_ns, times.enqueue_ns)
+    for latency, h2d, compute, d2h, enqueue in zip(*columns, strict=True):
+        spans = {
+            "Enq": (begin, begin + enqueue),
+            "H2d": (begin, begin + h2d),
+            "Compute": (begin + h2d, begin + h2d + compute),
+            "D2h": (begin + h2d + compute, begin + h2d + compute + d2h),
+        }
+        row = {f"{end}{name}Ms": ns / _NS_PER_MS for name, both in spans.items()
+               for end, ns in zip(("start", "end"), both, strict=True)}  # fmt: skip
+        row |= {f"{name}Ms": ns / _NS_PER_MS for name, ns in (("h2d", h2d), ("compute", compute), ("d2h", d2h))}
+        rows.append(row | {"latencyMs": latency / _NS_PER_MS})
+        begin += latency
+    return _lines(rows)
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A list as JSON, an entry a line."""
+    return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
 
 
 def join_profile(plan: Plan, profile: LayerTimes) -> tuple[tuple[LayerTime | None, ...], tuple[str, ...]]:

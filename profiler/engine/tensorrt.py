@@ -46,6 +46,7 @@ __all__ = [
     "ShapeRange",
     "build",
     "engine_backend",
+    "kept_layer_info",
     "load_engine",
     "precision_way",
     "trtexec_command",
@@ -168,6 +169,11 @@ def load_engine(
         return _loaded(path, backend, result, _text(Path(scratch) / LAYER_INFO_FILE))
 
 
+def kept_layer_info(engine: Path) -> str:
+    """What the inspector said of an engine that is kept, as JSON; empty where it did not, or of an engine elsewhere."""
+    return _text(engine.with_name(LAYER_INFO_FILE)) if engine.name == PLAN_FILE else ""
+
+
 def engine_backend(path: Path) -> str:
     """Which product an engine file is of, by its first bytes; `load_engine` says what else is wrong with it.
 
@@ -265,16 +271,18 @@ def trtexec_command(model: Path, options: BuildOptions, *, engine: str = "model.
     lines = []
     source = str(model)
     flags = []
-    asked = [name for name in ("fp16", "bf16") if getattr(options, name)]
-    if asked and precision_way(options.backend, version, strongly_typed=options.strongly_typed) == "converted":
-        source = f"{model.stem}_{asked[0]}.onnx"
+    asked = [name for name in ("fp16", "bf16", "int8", "fp8") if getattr(options, name)]
+    converted = [name for name in asked if name in ("fp16", "bf16")]
+    way = precision_way(options.backend, version, strongly_typed=options.strongly_typed)
+    if converted and way == "converted":
+        source = f"{model.stem}_{converted[0]}.onnx"
         lines.append(
             shlex.join(["python", "-m", "modelopt.onnx.autocast", "--onnx_path", str(model), "--output_path", source,
-                        "--low_precision_type", asked[0], "--keep_io_types"])
+                        "--low_precision_type", converted[0], "--keep_io_types"])
             if options.bf16
             else shlex.join(["python", "-c", _CONVERT.format(model=str(model), to=source)])
         )  # fmt: skip
-    else:
+    elif way == "builder flag":
         flags += [f"--{name}" for name in asked]
     profiles = options.all_profiles()
     for index, profile in enumerate(profiles):

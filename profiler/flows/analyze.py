@@ -458,11 +458,9 @@ def _engine(files: Files, plan: Plan | None, found_in: Path, model: ModelRequest
 
 def _open(loaded: LoadedModel, model: ModelRequest) -> _Open | None:
     """Which dimensions of the model nobody gave; None where each has a number."""
-    from profiler.source.load import graph_inputs
-    from profiler.source.shapes import bind_shapes
+    from profiler.source.load import bound_as_allowed
 
-    inputs = graph_inputs(loaded.proto)
-    assumed = tuple(bind_shapes(inputs, model.shapes, model.batch, feed=False).assumptions)
+    assumed = tuple(bound_as_allowed(loaded, model.shapes, model.batch).assumptions)
     if not assumed:
         return None
 
@@ -472,7 +470,7 @@ def _open(loaded: LoadedModel, model: ModelRequest) -> _Open | None:
     alone = False
     if model.batch is None:
         with contextlib.suppress(UsageError):  # no dimension of it is a batch
-            alone = not bind_shapes(inputs, model.shapes, 1, feed=False).assumptions
+            alone = not bound_as_allowed(loaded, model.shapes, 1).assumptions
     return _Open(at, assumed, alone)
 
 

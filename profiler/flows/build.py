@@ -6,33 +6,30 @@ what the library says of its layers is led back to the model.
 
 from __future__ import annotations
 
-import os
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from profiler.analysis.plan import PricedPlan, price_plan
-from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.errors import BuildError, MissingError, UsageError
 from profiler.base.records import EngineFacts, Source, Tensor
 from profiler.base.units import format_ns
 from profiler.engine import tensorrt
 from profiler.engine.backends import has_driver
 from profiler.engine.inspector import parse_layer_info
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange, check_options, trtexec_command
-from profiler.flows.progress import SILENT, Progress
+from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.hardware import nvml
 from profiler.hardware.store import default_cache_dir
 from profiler.runtime.gc_paused import gc_paused
-from profiler.runtime.tensorrt_module import PRODUCTS, installed_version
+from profiler.runtime.tensorrt_module import PRODUCTS
 from profiler.source.load import LoadedModel, graph_inputs, load_model
 from profiler.source.request import ModelRequest
 from profiler.source.shapes import chosen_shapes
-
-NO_ENGINE = "TRTPROF_NO_ENGINE"
-"""Environment variable: where it is set, engines are built only when asked for."""
 
 _NO_GPU = "no GPU"
 
@@ -89,6 +86,7 @@ def build(
     with request.opened(progress.detail) as loaded, gc_paused():
         progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
         source, options = bound(request, loaded, options)
+        tell_assumptions(source.model, progress)
         progress.stage("engine")
         made = engine_of(loaded, source, options, progress.detail, rebuild=rebuild)
         progress.detail(made.summary)
@@ -137,6 +135,7 @@ def load_engine(
         progress.stage("source")
         with request.opened(progress.detail) as loaded:
             source = request.bound(loaded)
+            tell_assumptions(source.model, progress)
     progress.stage("engine")
     made = engine_from(engine, backend, source, progress.detail, static_plugins=static_plugins)
     progress.detail(made.summary)
@@ -165,14 +164,10 @@ def bound(request: ModelRequest, loaded: LoadedModel, options: BuildOptions) -> 
             why="the profiles say the shapes already",
             fix="give --shapes or --batch, or --minShapes, --optShapes and --maxShapes",
         )
-    inputs = graph_inputs(loaded.proto)
-    profiles = tuple(_in_full(profile, inputs) for profile in options.profiles)
+    profiles = in_full(options.profiles, loaded)
     options = msgspec.structs.replace(options, shapes={}, profiles=profiles)
     check_options(options)
-    # What a shape tensor is given are its values.
-    dynamic = {tensor.name for tensor in inputs if any(isinstance(dim, str) for dim in tensor.shape or ("?",))}
-    best = {name: ranges.opt for name, ranges in profiles[0].items() if name in dynamic}
-    return request.at(best).bound(loaded), options
+    return request.at(best_shapes(profiles[0], loaded)).bound(loaded), options
 
 
 def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:
@@ -184,8 +179,24 @@ def static_shapes(source: Source) -> dict[str, tuple[int, ...]]:
     }
 
 
+def best_shapes(profile: Mapping[str, ShapeRange], loaded: LoadedModel) -> dict[str, tuple[int, ...]]:
+    """The optimal shapes of the inputs of a profile, less shape tensors, which are given values."""
+    inputs = graph_inputs(loaded.proto)
+    dynamic = {tensor.name for tensor in inputs if any(isinstance(dim, str) for dim in tensor.shape or ("?",))}
+    return {name: ranges.opt for name, ranges in profile.items() if name in dynamic}
+
+
+def in_full(profiles: Sequence[Mapping[str, ShapeRange]], loaded: LoadedModel) -> tuple[dict[str, ShapeRange], ...]:
+    """Profiles by the full names of the inputs.
+
+    Raises:
+        UsageError: A name is that of no input.
+    """
+    inputs = graph_inputs(loaded.proto)
+    return tuple(_in_full(profile, inputs) for profile in profiles)
+
+
 def _in_full(profile: Mapping[str, ShapeRange], inputs: list[Tensor]) -> dict[str, ShapeRange]:
-    """A profile by the full names of the inputs."""
     by_end = [
         chosen_shapes(inputs, {name: getattr(ranges, end) for name, ranges in profile.items()})
         for end in ("min", "opt", "max")
@@ -270,7 +281,7 @@ def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Pro
         raise UsageError(
             f"no engine can be built at {precision}",
             why="TensorRT-RTX takes all types from the model, and trtprof does not quantise it",
-            fix="--level groups, or quantise the model and leave --dtype away",
+            fix="leave --engine (or --level layers) away, or quantise the model and leave --dtype away",
         )
     options = BuildOptions(
         backend="tensorrt-rtx", shapes=static_shapes(source), fp16=precision == "fp16", bf16=precision == "bf16"
@@ -305,19 +316,19 @@ def engine_from(
     return _read(built, built.layer_info, source, _device(), [])
 
 
-def why_no_engine() -> str:
-    """Why an engine is not built without being asked for, in words; empty where TensorRT-RTX can build one."""
-    if os.environ.get(NO_ENGINE):
-        return f"{NO_ENGINE} is set"
-    product = PRODUCTS["tensorrt-rtx"]
-    if installed_version(product) is None:
-        return f"{product.title}, which builds engines without a GPU, is not installed ({product.install})"
-    return ""
+def copy_engine(engine: Path, path: Path) -> Path:
+    """Put a copy of an engine where it was asked for; returns that path.
 
-
-def in_one_line(error: TrtprofError) -> str:
-    """An error as the reason for something else."""
-    return " ".join(": ".join(filter(None, (error.what, error.why))).split())
+    Raises:
+        MissingError: The folder is not there, or may not be written to.
+    """
+    try:
+        shutil.copyfile(engine, path)
+    except shutil.SameFileError:
+        pass
+    except OSError as error:
+        raise MissingError(f"{path} cannot be written", why=error.strerror or "", fix="choose another path") from None
+    return path
 
 
 def _device() -> str:

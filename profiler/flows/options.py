@@ -23,11 +23,12 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
         device: The GPU as NVML and nvidia-smi count; None for the first that CUDA would show.
         collector: ``auto``, ``nsys`` or ``cupti``.
         cold_l2: Whether every inference gets inputs that the L2 no longer holds.
-        cuda_graph: Whether to measure the latency with a CUDA graph, too.
+        cuda_graph: Whether to measure the latency with a CUDA graph, too; None where nobody said, which is yes.
         verify: Whether to hold the outputs against those of ONNX Runtime on the CPU.
         build: How TensorRT builds; its ``backend`` and ``shapes`` are those of the run. Of ONNX Runtime only
             ``tf32`` counts.
         load_engine: An engine to run in place of one that is built.
+        save_engine: Where to put a copy of the engine; empty for nowhere.
         rebuild: Build even if the same engine is kept.
         confirm: How many kernels to measure with hardware counters, too; 0 for none.
     """
@@ -35,10 +36,11 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     device: int | None = None
     collector: str = "auto"
     cold_l2: bool = False
-    cuda_graph: bool = True
+    cuda_graph: bool | None = None
     verify: bool = False
     build: BuildOptions = BuildOptions()
     load_engine: str = ""
+    save_engine: str = ""
     rebuild: bool = False
     confirm: int = 0
 
@@ -67,16 +69,23 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OPTIONS = {
-    "device": "--device", "collector": "--collector", "cold_l2": "--cold-l2", "cuda_graph": "--no-cuda-graph",
+    "device": "--device", "collector": "--collector", "cold_l2": "--cold-l2", "cuda_graph": "--cuda-graph",
     "verify": "--verify", "load_engine": "--loadEngine", "rebuild": "--rebuild",
-    "confirm": "--confirm",
+    "confirm": "--confirm", "save_engine": "--saveEngine",
 }  # fmt: skip
 _BUILD_OPTIONS = {
-    "fp16": "--fp16", "bf16": "--bf16", "tf32": "--noTF32", "strongly_typed": "--stronglyTyped",
+    "fp16": "--fp16", "bf16": "--bf16", "int8": "--int8", "fp8": "--fp8", "tf32": "--noTF32",
+    "strongly_typed": "--stronglyTyped",
     "builder_optimization_level": "--builderOptimizationLevel",
     "timing_cache": "--timingCacheFile", "static_plugins": "--staticPlugins", "max_aux_streams": "--maxAuxStreams",
+    "profiles": "--optShapes", "workspace_bytes": "--memPoolSize",
 }  # fmt: skip
-_OF_TENSORRT = ("--loadEngine", "--rebuild", *(name for name in _BUILD_OPTIONS.values() if name != "--noTF32"))
+_OF_TENSORRT = (
+    "--loadEngine",
+    "--saveEngine",
+    "--rebuild",
+    *(name for name in _BUILD_OPTIONS.values() if name != "--noTF32"),
+)
 
 
 def changed_options(options: GpuOptions) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,16 +19,17 @@ import msgspec
 
 from profiler import __version__
 from profiler.base import run_folder
-from profiler.base.errors import MissingError, UsageError
+from profiler.base.errors import CaptureError, MissingError, UsageError
 from profiler.base.records import SCHEMA_VERSION, Backend, Device, Run, Source
 from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose.config import KEPT, kept
 from profiler.flows.job import Job
 from profiler.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges
-from profiler.flows.progress import SILENT, Progress
+from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.flows.report import analysed, save_report
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import LoadedModel
+from profiler.source.request import ModelRequest
 
 
 class _Place(NamedTuple):
@@ -58,8 +61,26 @@ def execute(options: RunOptions, progress: Progress = SILENT, reports: Path = Pa
     progress.stage("source")
     with options.model.opened(progress.detail) as loaded:
         progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
-        source = options.model.bound(loaded, files, options.seed, feed=True)
+        asked, options = _at_profiles(options, loaded)
+        source = asked.bound(loaded, files, options.seed, feed=True)
         return _execute(options, loaded, source, backend, progress, reports)
+
+
+def _at_profiles(options: RunOptions, loaded: LoadedModel) -> tuple[ModelRequest, RunOptions]:
+    """What the run is of where the engine is to serve a range of shapes: the optimal ones of the first profile.
+
+    Shapes that are given are measured instead, as trtexec does.
+    """
+    build = options.gpu.build
+    if not build.profiles:
+        return options.model, options
+    from profiler.flows.build import best_shapes, in_full
+
+    profiles = in_full(build.profiles, loaded)
+    given = options.model.shapes or options.model.batch is not None
+    model = options.model if given else options.model.at(best_shapes(profiles[0], loaded))
+    gpu = msgspec.structs.replace(options.gpu, build=msgspec.structs.replace(build, profiles=profiles))
+    return model, msgspec.structs.replace(options, gpu=gpu)
 
 
 def _execute(
@@ -72,8 +93,7 @@ def _execute(
     folder.write(run_folder.REQUEST, request)
     source = _with_work(source)
     folder.write(run_folder.SOURCE, source)
-    for note in source.model.assumptions:
-        progress.detail(note)
+    tell_assumptions(source.model, progress)
     with tempfile.TemporaryDirectory(prefix="trtprof-") as name:
         scratch = Path(name)
         session = _session(loaded, scratch, options.threads)
@@ -81,12 +101,14 @@ def _execute(
         if backend.name == "ort-cpu":
             from profiler.flows.run_cpu import run_on_cpu
 
-            run_on_cpu(job)
+            with _way_out(job):
+                run_on_cpu(job)
         else:
             from profiler.analysis.counters import flagged
             from profiler.flows.run_gpu import count_kernels, run_on_gpu
 
-            captured = run_on_gpu(job)
+            with _way_out(job):
+                captured = run_on_gpu(job)
             if captured.to_count:
                 progress.stage("counters")
                 count_kernels(captured, *flagged(analysed(folder), options.gpu.confirm))
@@ -99,6 +121,17 @@ def _execute(
     return folder if place.target == folder.path else run_folder.replace(folder, place.target)
 
 
+@contextmanager
+def _way_out(job: Job) -> Iterator[None]:
+    """Where the model refuses its inputs, say with which shapes it runs."""
+    try:
+        yield
+    except CaptureError as error:
+        from profiler.flows.other_shapes import with_way_out
+
+        raise with_way_out(error, job) from None
+
+
 def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest:
     from profiler.flows.build import named_file
 
@@ -108,20 +141,25 @@ def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest
 
 
 def _beaten(run: Run) -> bool:
-    """Whether ceilings from the cache are disproved by the run: they were measured while the machine was busy.
+    """Whether ceilings are disproved by the run, and a full set measured now may not be.
 
-    Ceilings of this very run are not: what is faster than those is for a person to look at (TR901).
+    Those from the cache were measured while the machine was busy; a quick set did not find what a full one does. A
+    full set of this very run is not disproved, nor one beside other work, which is still there: what is faster than
+    those is for a person to look at (TR901).
     """
     from profiler.diagnose.rank import withheld
 
-    return run.ceilings.cached and any(finding.code == "TR901" for finding in withheld(run.findings))
+    ceilings = run.ceilings
+    better = ceilings.cached or (ceilings.extent == "quick" and not ceilings.disturbed)
+    return better and any(finding.code == "TR901" for finding in withheld(run.findings))
 
 
 def _recalibrated(folder: RunFolder, run: Run, progress: Progress) -> Run:
     """The same run under ceilings measured now; what is kept for later runs is replaced."""
     from profiler.hardware.store import load_or_calibrate
 
-    progress.detail("layers were faster than the kept ceilings allow: these are measured again")
+    which = "the kept" if run.ceilings.cached else "a quick set of"
+    progress.detail(f"layers were faster than {which} ceilings allow: a full set is measured")
     progress.stage("ceilings")
     device = folder.read(run_folder.DEVICE, Device)
     measured = load_or_calibrate(run.ceilings.threads, recalibrate=True, progress=progress.detail, device=device)
@@ -137,7 +175,8 @@ def _request(options: RunOptions, source: Source) -> Request:
         fields.pop(name)
     fields |= {"shapes": options.model.shapes_given, "batch": options.model.batch}
     of_gpu = changed_options(options.gpu)
-    of_gpu.pop("--rebuild", None)
+    for name in ("--rebuild", "--saveEngine"):
+        of_gpu.pop(name, None)
     fields.update((name.lstrip("-"), value) for name, value in of_gpu.items())
     how = msgspec.structs.asdict(options.model.export)
     fields.update((name, value) for name, value in how.items() if value and name != "shapes")

@@ -6,7 +6,7 @@ The model must be read from a file, and everything that is found goes into the r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -24,7 +24,7 @@ from profiler.capture.launch import worker_command, worker_error
 from profiler.capture.ncu import record as ncu
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
 from profiler.engine.tensorrt import BuildOptions
-from profiler.flows.build import EngineBuild, engine_from, engine_of, static_shapes
+from profiler.flows.build import EngineBuild, copy_engine, engine_from, engine_of, static_shapes
 from profiler.flows.job import Job
 from profiler.flows.options import GpuOptions
 from profiler.hardware import gpus, nvml, store
@@ -156,7 +156,7 @@ def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtR
         warmup_ms=measure.warmup_ms,
         duration_s=measure.duration_s,
         profile_iterations=measure.profile_iterations,
-        cuda_graph=options.cuda_graph,
+        cuda_graph=options.cuda_graph is not False,
         cold_l2=options.cold_l2,
         l2_bytes=l2_bytes,
         verify=options.verify,
@@ -275,13 +275,15 @@ def _tensorrt(job: Job) -> int:
         kept = folder.read(run_folder.PLAN, PlanArtefact)
         if all(Path(path).is_file() for path in (kept.engine, kept.profiled_engine) if path):
             say("kept from before")
+            _save_engine(kept.engine, options.save_engine, say)
             return kept.layers
     apart = None
     if options.load_engine:
         plugins = options.build.static_plugins
         built = engine_from(Path(options.load_engine), job.backend.name, job.source, say, static_plugins=plugins)
     else:
-        how = msgspec.structs.replace(options.build, backend=job.backend.name, shapes=static_shapes(job.source))
+        shapes = {} if options.build.profiles else static_shapes(job.source)
+        how = msgspec.structs.replace(options.build, backend=job.backend.name, shapes=shapes)
         built = engine_of(job.loaded, job.source, how, say, rebuild=options.rebuild)
         apart = _without_streams(built, job, how)
     shown = apart or built
@@ -299,7 +301,15 @@ def _tensorrt(job: Job) -> int:
         layers_asked=len(built.priced.document.layers),
     )
     folder.write(run_folder.PLAN, artefact)
+    _save_engine(artefact.engine, options.save_engine, say)
     return layers
+
+
+def _save_engine(engine: str, path: str, say: Callable[[str], None]) -> None:
+    """Copy the engine to where ``--saveEngine`` says."""
+    if path:
+        copy_engine(Path(engine), Path(path))
+        say(f"wrote {path}")
 
 
 def _without_streams(built: EngineBuild, job: Job, how: BuildOptions) -> EngineBuild | None:

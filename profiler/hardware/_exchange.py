@@ -16,6 +16,7 @@ class MeasureRequest(msgspec.Struct, frozen=True, kw_only=True):
         cache_bytes: Last-level cache that these threads reach together, 0 when unknown.
         memory_bytes: Memory that the process may use, 0 when unknown.
         with_profiler: Measure also what the runtime's profiler adds.
+        quick: A quick set: one working set a level of memory, shorter samples, and fewer of the floors.
     """
 
     threads: int
@@ -23,6 +24,7 @@ class MeasureRequest(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: int
     memory_bytes: int
     with_profiler: bool = True
+    quick: bool = False
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,9 @@ AGREEMENT = 0.03
 CONTENDER = 0.8
 """Workloads below this fraction of the best are not measured again."""
 
+LONGEST_NS = 50e6
+"""Workloads that should take longer than this for one run are left out."""
+
 MIN_REPEATS = 3
 MAX_CONTENDERS = 4
 
@@ -120,7 +123,7 @@ def race(
     measure: Callable[[Task], float | None],
     seconds_left: Callable[[], float],
     *,
-    longest_ns: float = 50e6,
+    longest_ns: float = LONGEST_NS,
 ) -> dict[str, Reading]:
     """Find the best rate of every ceiling and of every part of one.
 

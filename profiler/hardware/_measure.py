@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,10 @@ UNKNOWN_CACHE = 32 << 20
 SAMPLE_SECONDS = 0.02
 """Time spent on one repeat of one workload."""
 
+QUICK_SAMPLE_SECONDS = 0.006
+QUICK_LONGEST_NS = 15e6
+"""The same of a quick set, and `_fit.LONGEST_NS` of one."""
+
 MIN_RUNS = 3
 CHAIN = (64, 512)
 """Lengths of the chains whose difference is the launch floor."""
@@ -68,6 +72,8 @@ FLOOR_INPUTS = (2, 3, 5, 8, 12, 18, 25, 32)
 """Inputs of the nodes that show the profiler's cost of a tensor: apart enough that the truncation
 to whole microseconds averages out."""
 
+QUICK_FLOOR_INPUTS = (2, 12, 32)
+
 FLOOR_REPEATS = 3
 
 PROBES = 3
@@ -82,30 +88,24 @@ def measure(request: MeasureRequest) -> Measured:
     clock_before = clock_mhz()
     busy_before, own_before = busy_seconds(), time.process_time()
     with tempfile.TemporaryDirectory(prefix="trtprof-") as folder:
-        bench = _Bench(request.threads, Path(folder))
+        bench = _Bench(request.threads, Path(folder), quick=request.quick)
         probes = [probe_ns(request.threads) for _ in range(PROBES)]
-        floors = bench.floors(with_profiler=request.with_profiler)
+        floors = bench.floors(with_profiler=request.with_profiler, repeats=1 if request.quick else FLOOR_REPEATS)
         bench.empty_call_ns = floors["call"].value + floors["launch"].value
 
         deadline = time.monotonic() + request.seconds
         native = [t for t in (TensorProto.FLOAT16, TensorProto.BFLOAT16) if bench.computes_in(t)]
         cached, beyond = _ladder(request)
-        # A few MB a thread: small enough to stay in the cache, large enough for all threads to be used.
-        arithmetic = [size for size in cached if size >= 1 << 20][-2:] or cached[-1:]
-        loads = [
-            *memory_workloads("cache", cached),
-            *memory_workloads("dram", beyond),
-            *numpy_workloads(beyond[0]),
-            *compute_workloads([TensorProto.FLOAT, TensorProto.DOUBLE, *native]),
-            *vector_workloads(arithmetic),
-            *special_workloads(arithmetic),
-        ]
-        by_name = {load.task: load for load in loads}
+        by_name = {load.task: load for load in _workloads(request, cached, beyond, native)}
         readings = _fit.race(
             list(by_name),
             lambda task: bench.net_ns(by_name[task]),
             lambda: deadline - time.monotonic(),
+            longest_ns=QUICK_LONGEST_NS if request.quick else _fit.LONGEST_NS,
         )
+        if request.quick:
+            # Apart in time from the first, so that no single slow moment decides.
+            floors = bench.floors(with_profiler=request.with_profiler, repeats=1)
         probes += [probe_ns(request.threads) for _ in range(PROBES)]
     # The ceilings are the best of their repeats, and so is the speed that they were reached at.
     spread = _fit.relative_spread(probes)
@@ -143,7 +143,27 @@ def _ladder(request: MeasureRequest) -> tuple[list[int], list[int]]:
     cached = [size for size in (262_144, 1 << 20) if size <= cache // 4]
     cached += [min(cache // 4, limit), min(cache // 2, limit)]
     beyond = [min(4 * cache, limit), min(8 * cache, limit)]
+    if request.quick:
+        # On an EPYC of two cores these reached the ceilings of all patterns but that of copying in place.
+        return [min(cache // 4, limit)], beyond[:1]
     return sorted(set(cached)), sorted(set(beyond))
+
+
+def _workloads(
+    request: MeasureRequest, cached: Sequence[int], beyond: Sequence[int], native: Sequence[int]
+) -> list[Workload]:
+    """What races for the ceilings; of a quick set without what bounds nothing: NumPy, and parts of arithmetic."""
+    # A few MB a thread: small enough to stay in the cache, large enough for all threads to be used.
+    arithmetic = [size for size in cached if size >= 1 << 20][-2:] or cached[-1:]
+    of_memory = [*memory_workloads("cache", cached), *memory_workloads("dram", beyond)]
+    others = [
+        *compute_workloads([TensorProto.FLOAT, TensorProto.DOUBLE, *native]),
+        *vector_workloads(arithmetic),
+        *special_workloads(arithmetic),
+    ]
+    if not request.quick:
+        return [*of_memory, *numpy_workloads(beyond[0]), *others]
+    return [*of_memory, *(load._replace(task=load.task._replace(part="")) for load in others)]
 
 
 class _Bound:
@@ -180,8 +200,11 @@ def _median_ns(run: Callable[[], object], seconds: float) -> float:
 
 
 class _Bench:
-    def __init__(self, threads: int, folder: Path) -> None:
+    def __init__(self, threads: int, folder: Path, *, quick: bool = False) -> None:
         self.threads = threads
+        self._sample_seconds = QUICK_SAMPLE_SECONDS if quick else SAMPLE_SECONDS
+        self._floor_inputs = QUICK_FLOOR_INPUTS if quick else FLOOR_INPUTS
+        self._floors: dict[str, list[float]] = {}
         self.empty_call_ns = 0.0
         self._folder = folder
         self._pool: dict[str, Array] = {}
@@ -230,7 +253,7 @@ class _Bench:
         if load.kind.startswith("numpy "):
             return self._numpy_ns(load)
         bound = self._kept.pop(load.task, None) or self.bind(load.build())
-        net = bound.median_ns(SAMPLE_SECONDS) - self.empty_call_ns
+        net = bound.median_ns(self._sample_seconds) - self.empty_call_ns
         if load.task.ceiling.startswith("tensor "):
             # Packing the weights takes longer than the sample; streaming sessions are quick to make.
             self._kept[load.task] = bound
@@ -272,11 +295,11 @@ class _Bench:
 
     # --- floors -------------------------------------------------------------------------
 
-    def floors(self, *, with_profiler: bool) -> dict[str, Reading]:
-        """What an empty node and a call cost, and what the profiler adds, as medians of repeats."""
-        found: dict[str, list[float]] = {}
+    def floors(self, *, with_profiler: bool, repeats: int) -> dict[str, Reading]:
+        """What an empty node and a call cost, and what the profiler adds: medians of these repeats and all before."""
+        found = self._floors
         one = self.bind(empty_chain(1))
-        for _ in range(FLOOR_REPEATS):
+        for _ in range(repeats):
             launch = self._per_node_ns(CHAIN, empty_chain)
             found.setdefault("launch", []).append(launch)
             found.setdefault("call", []).append(max(one.median_ns(SAMPLE_SECONDS) - launch, 0.0))
@@ -310,7 +333,7 @@ class _Bench:
     def _profiler_tensor_ns(self) -> float:
         """What the profiler adds for one more tensor: nodes of the same size with more inputs."""
         points = []
-        for inputs in FLOOR_INPUTS:
+        for inputs in self._floor_inputs:
             per_node = self._per_node_ns(SHORT_CHAIN, functools.partial(empty_chain, inputs=inputs))
             readings = self._event_us(empty_chain(SHORT_CHAIN[1], inputs=inputs))
             # One output beside the inputs.

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from profiler.base.errors import CaptureError, UsageError
 from profiler.base.progress import Progress, unheard
-from profiler.base.records import Ceilings, Device, Roof
+from profiler.base.records import BUSY_SHARE, Ceilings, Device, Roof
 from profiler.base.units import format_bytes, format_ns
 from profiler.hardware import _fit, calibration
 from profiler.hardware._exchange import Measured, MeasureRequest
@@ -42,11 +42,14 @@ SECONDS = 11.0
 FLOOR_SECONDS = 4.0
 """About what the floors of the run's own thread count take on top."""
 
+QUICK_SECONDS = 3.0
+"""The same as `SECONDS` for a quick set."""
+
+QUICK_BAND = 15
+"""BAND"""
+
 TIMEOUT_SECONDS = 600.0
 """After this a child is given up: the slowest first round is far below it."""
-
-BUSY_SHARE = 0.05
-"""Others that keep more than this share of the usable CPUs busy disturb the measurement."""
 
 _MEMORY = ("cache", "dram")
 _OUT_OF_PLACE = {"read": ("dram read",), "add": ("dram add", "dram cast"), "copy": ("dram copy",)}
@@ -58,7 +61,8 @@ def calibrate(
     threads: int,
     *,
     progress: Progress | None = None,
-    seconds: float = SECONDS,
+    seconds: float | None = None,
+    quick: bool = False,
     device: Device | None = None,
     measure: Measure | None = None,
 ) -> Ceilings:
@@ -73,7 +77,9 @@ def calibrate(
     Args:
         threads: Threads inside an op; 0 takes one a usable core, as the runtime does.
         progress: Told in one line what is going on.
-        seconds: Time for each thread count; more makes the repeats agree better.
+        seconds: Time for each thread count; more makes the repeats agree better. None takes `SECONDS`, or
+            `QUICK_SECONDS`.
+        quick: Measure a quick set, for a first result: at ``threads`` threads alone, see `MeasureRequest.quick`.
         device: The host, when the caller has described it already.
         measure: Measures one thread count; None does it in a child process.
 
@@ -86,9 +92,12 @@ def calibrate(
     threads = resolve_threads(threads, device)
     measure = measure or measure_in_child
     say = progress or unheard
-    counts = sorted({1, threads, max(device.cores, 1)})
+    counts = [threads] if quick else sorted({1, threads, max(device.cores, 1)})
+    if seconds is None:
+        seconds = QUICK_SECONDS if quick else SECONDS
     about = seconds * len(counts) + FLOOR_SECONDS
-    say(f"measuring this host's ceilings at {_list(counts)} threads (up to {about:.0f} s)")
+    what = "a quick set of this host's ceilings" if quick else "this host's ceilings"
+    say(f"measuring {what} at {_list(counts)} threads (up to {about:.0f} s)")
     measured: dict[int, Measured] = {}
     for count in counts:
         cache = _reachable_cache(device, count)
@@ -98,6 +107,7 @@ def calibrate(
             cache_bytes=cache,
             memory_bytes=device.memory_bytes,
             with_profiler=count == threads,
+            quick=quick,
         )
         result = measure(request)
         _complete(result, with_profiler=request.with_profiler)
@@ -105,7 +115,7 @@ def calibrate(
         say(f"{_threads(count)}: {_summary(result)}")
         if _disturbed(result, device):
             say(f"{_threads(count)}: other processes kept {result.others_cpus:.1f} CPUs busy; the ceilings may be low")
-    return merge(device, threads, measured, now=dt.datetime.now(dt.UTC))
+    return merge(device, threads, measured, quick=quick, now=dt.datetime.now(dt.UTC))
 
 
 def resolve_threads(threads: int, device: Device) -> int:
@@ -121,7 +131,9 @@ def resolve_threads(threads: int, device: Device) -> int:
     return threads or max(device.cores, 1)
 
 
-def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now: dt.datetime) -> Ceilings:
+def merge(
+    device: Device, threads: int, measured: Mapping[int, Measured], *, now: dt.datetime, quick: bool = False
+) -> Ceilings:
     """One `Ceilings` of the readings at several thread counts; ``threads`` must be one of them."""
     own = measured[threads]
     # The run's own count wins a tie, so that best and attainable name the same measurement.
@@ -141,7 +153,7 @@ def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now
             measurements[f"best {key}"] = calibration.measurement(key, best[key], winners[key])
     return Ceilings(
         device=device.name,
-        source=_source(device, threads, measured, winners, now),
+        source=_source(device, threads, measured, winners, now, quick=quick),
         measured_at=now.isoformat(timespec="seconds"),
         best=_roof(best),
         attainable=_roof(own.readings),
@@ -156,6 +168,10 @@ def merge(device: Device, threads: int, measured: Mapping[int, Measured], *, now
         probe_ns=own.readings["probe"].value,
         measurements=measurements,
         clocks_mhz=_clocks(list(measured.values())),
+        extent="quick" if quick else "full",
+        band=QUICK_BAND if quick else 0,
+        cpus=_usable(device),
+        others_cpus=max((m.others_cpus for m in measured.values() if m.others_cpus is not None), default=None),
     )
 
 
@@ -178,8 +194,11 @@ def measure_in_child(request: MeasureRequest) -> Measured:
 
 
 def _disturbed(result: Measured, device: Device) -> bool:
-    usable = int(device.detail.get("logical_cpus", device.cores)) or 1
-    return result.others_cpus is not None and result.others_cpus > BUSY_SHARE * usable
+    return result.others_cpus is not None and result.others_cpus > BUSY_SHARE * _usable(device)
+
+
+def _usable(device: Device) -> int:
+    return int(device.detail.get("logical_cpus", device.cores)) or 1
 
 
 _PROFILER = ["profiler", "profiler tensor", "profiler gap"]
@@ -254,6 +273,8 @@ def _source(
     measured: Mapping[int, Measured],
     winners: Mapping[str, int],
     now: dt.datetime,
+    *,
+    quick: bool,
 ) -> str:
     own = measured[threads]
     parts = []
@@ -262,11 +283,16 @@ def _source(
         where = f"{reading.what}, {_threads(winners[key])}"
         parts.append(f"{key.removeprefix('tensor ')} {calibration.rate(key, reading.value)} ({where})")
     text = (
-        f"Measured on this host on {now:%Y-%m-%d} through ONNX Runtime {own.runtime} (CPU) with {_threads(threads)}. "
+        f"{'A quick set, measured' if quick else 'Measured'} on this host on {now:%Y-%m-%d} through ONNX Runtime "
+        f"{own.runtime} (CPU) with {_threads(threads)}. "
         f"A CPU has no datasheet here: ideal is the best ceiling measured on it, at {_list(sorted(measured))} threads: "
         f"{'; '.join(parts)}. Other arithmetic than products is bounded by its own "
         f"rate or, where that is higher, by theirs. Last-level cache: {device.detail.get('llc', 'unknown')}."
     )
+    if quick:
+        text += (
+            f" A full one has been seen to lie up to {QUICK_BAND} % above a quick one: `trtprof calibrate` measures it."
+        )
     cache = _reachable_cache(device, threads)
     if cache and own.working_set < 4 * cache:
         text += (

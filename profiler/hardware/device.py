@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def busy_seconds(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -
             ticks += user + nice + system + irq + softirq + (int(words[8]) if len(words) > 8 else 0)
             seen = True
     return ticks / os.sysconf("SC_CLK_TCK") if seen else None
+
+
+def others_cpus_now(seconds: float = 0.5) -> float | None:
+    """CPUs that others keep busy, looked at for so long; None where the system does not tell."""
+    before, own_before, began = busy_seconds(), time.process_time(), time.monotonic()
+    time.sleep(seconds)
+    after, own = busy_seconds(), time.process_time() - own_before
+    if before is None or after is None:
+        return None
+    return max(after - before - own, 0.0) / (time.monotonic() - began)
 
 
 def clock_mhz(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> float | None:

@@ -19,11 +19,11 @@ import msgspec
 
 from profiler.base.errors import MissingError
 from profiler.base.progress import Progress, unheard
-from profiler.base.records import SCHEMA_VERSION, Ceilings, Device, LiveGpu
+from profiler.base.records import BUSY_SHARE, SCHEMA_VERSION, Ceilings, Device, LiveGpu
 from profiler.hardware.calibrate import calibrate, resolve_threads
-from profiler.hardware.device import host_cpu
+from profiler.hardware.device import host_cpu, others_cpus_now
 
-METHOD_VERSION = 8
+METHOD_VERSION = 9
 """Raised when calibration measures something else, so that older files are measured anew."""
 
 
@@ -54,16 +54,19 @@ def load_or_calibrate(
     """The ceilings of this host, from the cache or measured now.
 
     A file that is corrupt, of an older version or of another host is measured anew, and said. A
-    cache that cannot be written is said and costs the next run a calibration.
+    cache that cannot be written is said and costs the next run a calibration. What is measured
+    without being asked for is a quick set; `calibrate` is for a full one. Ceilings that were
+    measured while others kept the CPUs busy are measured again, in the same extent, as soon as it
+    is quiet; until then they are taken as they are, marked (`Ceilings.disturbed`).
 
     Args:
         threads: Threads inside an op; 0 takes one a usable core.
-        recalibrate: Measure even if there are ceilings, and replace them.
+        recalibrate: Measure a full set even if there are ceilings, and replace them.
         cache_dir: Folder of the files; None takes `default_cache_dir`.
         progress: Told in one line what is going on.
         device: The host, when the caller has described it already.
         runtime: Version of the runtime, None asks the installed one.
-        measure: Measures at a thread count; None is `calibrate`.
+        measure: Measures at a thread count; None is `calibrate`, in the extent that is due.
 
     Raises:
         UsageError: ``threads`` is negative.
@@ -74,14 +77,36 @@ def load_or_calibrate(
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
     shelf = of_host(threads, cache_dir=cache_dir, device=device, runtime=runtime)
-    if not recalibrate:
-        held = shelf.read(say)
-        if held is not None:
-            say(f"ceilings of {held.device} measured {held.measured_at} (--recalibrate measures them again)")
-            return held
-    ceilings = measure(threads) if measure is not None else calibrate(threads, progress=progress, device=device)
+    held = None if recalibrate else shelf.read(say)
+    if held is not None and not (held.disturbed and _quiet(held.cpus)):
+        say(_kept(held))
+        return held
+    if held is not None:
+        say(f"the kept ceilings were measured while others kept {held.others_cpus:.1f} CPUs busy; now it is quiet")
+    if measure is not None:
+        ceilings = measure(threads)
+    else:
+        quick = not recalibrate and (held is None or held.extent == "quick")
+        ceilings = calibrate(threads, progress=progress, device=device, quick=quick)
+    if held is not None and (ceilings.others_cpus or 0.0) > (held.others_cpus or 0.0):
+        say("it was busier than before: the ceilings that are kept stay")
+        return held
     shelf.write(ceilings, say)
     return ceilings
+
+
+def _kept(held: Ceilings) -> str:
+    """What is to be said of kept ceilings, their doubts first."""
+    busy = f" while others kept {held.others_cpus:.1f} CPUs busy" if held.disturbed else ""
+    quick = "a quick set of " if held.extent == "quick" else ""
+    again = "`trtprof calibrate` measures a full one" if quick else "--recalibrate measures them again"
+    return f"{quick}ceilings of {held.device} measured{busy} {held.measured_at} ({again})"
+
+
+def _quiet(cpus: int) -> bool:
+    """Whether others leave the CPUs alone just now; False where the system does not tell."""
+    others = others_cpus_now()
+    return others is not None and others <= BUSY_SHARE * cpus
 
 
 class Shelf(NamedTuple):

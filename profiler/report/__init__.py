@@ -42,6 +42,8 @@ class ReportOptions:
         file: What the document says that it is about: the path of the run folder, or ``""``. SARIF and JUnit
             name it.
         view: Which view of a list of GPUs: a row each, one with its sources, a column each.
+        model: The ONNX model that ran, serialised, for the format that writes into it.
+        weights: Whether that one keeps large weights.
     """
 
     width: int = 80
@@ -54,6 +56,8 @@ class ReportOptions:
     figure: Literal["roofline", "ledger"] = "roofline"
     file: str = ""
     view: Literal["table", "sheet", "comparison"] = "table"
+    model: bytes = b""
+    weights: bool = True
 
 
 Render = Callable[[Any, ReportOptions], str]

@@ -8,7 +8,7 @@ a walk in graph order evaluates them, and infers each open node again with them.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import onnx
@@ -26,20 +26,37 @@ _INTEGERS = frozenset({"int64", "int32", "bool"})
 _CONTAINERS = {"sequence": helper.make_sequence_type_proto, "optional": helper.make_optional_type_proto}
 
 
-def complete(proto: ModelProto, known: dict[str, dict[str, Tensor]]) -> None:
+class Faults(NamedTuple):
+    """What a walk found wrong.
+
+    Attributes:
+        refused: Nodes whose inputs are known and not valid: path of the graph, name, and what onnx says.
+        idle: Paths of the branches that are not taken.
+    """
+
+    refused: list[tuple[str, str, str]]
+    idle: frozenset[str]
+
+
+def complete(proto: ModelProto, known: dict[str, dict[str, Tensor]]) -> Faults:
     """Fill in, in place, the tensors of ``known`` that have no full shape and can be given one.
 
     Args:
         proto: Its nodes have unique names.
         known: Tensors by graph path and name, for every graph; inputs are bound.
+
+    Returns:
+        What does not fit.
     """
     opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in proto.opset_import}
     values = Values(proto.graph, opsets.get("", 1), known)
-    _Walk(opsets, known, values).graph(proto.graph, "", ())
+    walk = _Walk(opsets, known, values)
+    walk.graph(proto.graph, "", ())
     for path, name, value in values.computed():
         tensor = known[path].get(name)
         if tensor is not None and tensor.dtype in _INTEGERS and value.size <= onnx_graph.SMALL_CONSTANT:
             known[path][name] = msgspec.structs.replace(tensor, value=tuple(map(int, value.reshape(-1))))
+    return Faults([(path, node, why) for (path, node), why in walk.refused.items()], frozenset(walk.idle))
 
 
 def _open(tensor: Tensor | None) -> bool:
@@ -56,6 +73,9 @@ class _Walk:
         self._values = values
         self._schemas: dict[tuple[str, str], Any] = {}
         self._made: dict[Hashable, list[Tensor | None]] = {}
+        self._faults: dict[Hashable, str] = {}
+        self.refused: dict[tuple[str, str], str] = {}
+        self.idle: set[str] = set()
         self._bodies = len(known) > 1
         self._alone: dict[tuple[str, str], bool] = {}
         self._ids = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
@@ -135,20 +155,31 @@ class _Walk:
         )
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = self._infer(schema, node, inputs, deciding)
+            made = self._made[key] = self._infer(schema, node, inputs, deciding, key)
+        if key in self._faults:
+            self.refused[path, node.name] = self._faults[key]
         pairs = zip(node.output, made, strict=True)
         return {name: msgspec.structs.replace(tensor, name=name) for name, tensor in pairs if tensor is not None}
 
     def _infer(
-        self, schema: Any, node: NodeProto, inputs: Sequence[Tensor | None], deciding: Mapping[str, Array]
+        self,
+        schema: Any,
+        node: NodeProto,
+        inputs: Sequence[Tensor | None],
+        deciding: Mapping[str, Array],
+        key: Hashable,
     ) -> list[Tensor | None]:
         """What onnx says of each output; None where it says nothing."""
+        if node.op_type == "STFT":
+            node = one_sided(node)
         types = {tensor.name: _type_of(tensor) for tensor in inputs if tensor is not None}
         data = {name: numpy_helper.from_array(value, name) for name, value in deciding.items()}
         try:
             made = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=self._ids)
-        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
+        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
             made = {}
+            if not any(_open(tensor) for tensor in inputs if tensor is not None):
+                self._faults[key] = " ".join(str(error).split()) or type(error).__name__
         return [onnx_graph.tensor_from_type(name, made[name]) if name in made else None for name in node.output]
 
     def _schema(self, node: NodeProto) -> Any:
@@ -184,6 +215,7 @@ class _Walk:
             condition = self._values.of(path, node.input[0])
             if condition is not None and condition.size == 1:
                 taken = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+                self.idle.update(inner for (name, _), inner in zip(bodies, paths, strict=True) if name != taken)
                 results = [result for result, (name, _) in zip(results, bodies, strict=True) if name == taken] * 2
             return {
                 name: _either(first, second)
@@ -253,6 +285,16 @@ class _Walk:
             return "?"
         value = self._values.of(path, node.input[0])
         return "?" if value is None or value.size != 1 else max(int(value.reshape(-1)[0]), 0)
+
+
+def one_sided(node: NodeProto) -> NodeProto:
+    """An STFT that says ``onesided``: inference takes one that does not for two-sided, against its definition."""
+    if any(attribute.name == "onesided" for attribute in node.attribute):
+        return node
+    stated = NodeProto()
+    stated.CopyFrom(node)
+    stated.attribute.append(helper.make_attribute("onesided", 1))
+    return stated
 
 
 def _seen(name: str, scopes: Sequence[Mapping[str, Tensor]]) -> Tensor | None:

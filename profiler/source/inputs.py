@@ -207,7 +207,7 @@ def plan_inputs(
         elif tensor.dtype.startswith("fp"):
             plans.append(InputTensor(name=tensor.name, dtype=tensor.dtype, shape=shape, values="uniform -1..1"))
         else:
-            found = _integer_range(tensor, readers)
+            found = _integer_range(tensor, readers, _counted(tensor, inputs, shapes))
             plans.append(
                 InputTensor(
                     name=tensor.name,
@@ -223,7 +223,32 @@ def plan_inputs(
     return plans
 
 
-def _integer_range(tensor: Tensor, readers: Mapping[str, list[tuple[Node, int]]]) -> _Range:
+_LENGTHS = re.compile(r"_?(len|length|lens|lengths)$", re.IGNORECASE)
+
+
+def _counted(tensor: Tensor, inputs: Sequence[Tensor], shapes: Mapping[str, tuple[int, ...]]) -> _Range | None:
+    """The full length of the input whose lengths a ``..._lens`` holds: its samples, frames or tokens.
+
+    The lengths belong to the input with the rest of the name, else to the only one that has another dimension.
+    """
+    if tensor.dtype not in ("int32", "int64") or len(shapes[tensor.name]) > 1 or not _LENGTHS.search(tensor.name):
+        return None
+    long = [other for other in inputs if other.name != tensor.name and len(shapes[other.name]) > 1]
+    stem = _LENGTHS.sub("", tensor.name)
+    called = [other for other in long if stem and (other.name.startswith(stem) or stem.startswith(other.name))]
+    found = called[:1] or (long if len(long) == 1 else [])
+    if not found:
+        return None
+    (of,) = found
+    # Frames of features, [batch, features, frames], are counted where they are dynamic; tokens come second.
+    open_ = [index for index, dim in enumerate(of.shape or ()) if index and isinstance(dim, str)]
+    count = shapes[of.name][open_[-1] if open_ else 1]
+    return _Range(count, count, f"the length of {of.name}")
+
+
+def _integer_range(
+    tensor: Tensor, readers: Mapping[str, list[tuple[Node, int]]], counted: _Range | None = None
+) -> _Range:
     ranges: list[_Range] = []
     queue, seen = [tensor.name], {tensor.name}
     while queue:
@@ -239,6 +264,8 @@ def _integer_range(tensor: Tensor, readers: Mapping[str, list[tuple[Node, int]]]
     if ranges:
         # Every reader must be satisfied: the tightest upper end wins. What an index is compared with limits nothing.
         return min(ranges, key=lambda found: (not found.hard, found.high, found.low))
+    if counted is not None:
+        return counted
     if tensor.dtype == "bool":
         return _Range(0, 1, "a condition or mask")
     if tensor.dtype in ("int8", "uint8"):

@@ -32,6 +32,7 @@ from onnx import (
 from profiler.base import onnx_graph
 from profiler.base.errors import ModelError
 from profiler.base.records import Dim, InputTensor, ModelInfo, Node, Source, Tensor
+from profiler.base.units import format_shape
 from profiler.runtime.gc_paused import gc_paused
 from profiler.source import inputs as input_values
 from profiler.source import wire
@@ -44,9 +45,10 @@ from profiler.source.check import (
     first_line,
     stored_tensors,
 )
+from profiler.source.consistent import Clash, clash_of, settled
 from profiler.source.constants import MAX_ELEMENTS
-from profiler.source.forward import complete
-from profiler.source.shapes import Binding, bind_shapes
+from profiler.source.forward import complete, one_sided
+from profiler.source.shapes import Binding, Instead, bind_shapes
 
 _MAX_BYTES = 2**31 - 1
 """Largest protobuf that can be read; ONNX keeps bigger weights in files beside the model."""
@@ -64,6 +66,7 @@ class LoadedModel:
             be given `full` instead of the file.
         external_data: Whether some weights lie in files beside the model.
         assumptions: What was repaired, in words.
+        instead: What was found in place of guesses, by the shapes and the batch that were asked for.
     """
 
     def __init__(self, path: Path, proto: ModelProto) -> None:
@@ -74,6 +77,7 @@ class LoadedModel:
         self.changed = False
         self.external_data = False
         self.assumptions: list[str] = []
+        self.instead: dict[object, dict[str, Instead]] = {}
 
     @property
     def renamed(self) -> int:
@@ -305,6 +309,7 @@ def source_of(
     feed: bool = True,
     symbols: Mapping[str, int] | None = None,
     known: KnownTensors | None = None,
+    instead: Mapping[str, Instead] | None = None,
 ) -> Source:
     """Bind the dynamic dimensions, infer all shapes and list the nodes with their ops.
 
@@ -318,13 +323,22 @@ def source_of(
             values are planned, and the digest of the file, for which it is read in full, stays empty.
         symbols: Symbolic dimension -> number.
         known: Result of `tensors_of` for the same shapes, batch and symbols, where it is at hand.
+        instead: What to assume of dimensions that nobody gave, by name; None looks for what the graph allows.
 
     Raises:
         UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
     """
     with _damage_shown(loaded.path):
         return _source_of(
-            loaded, given_shapes or {}, batch, input_files or {}, seed, feed=feed, symbols=symbols, known=known
+            loaded,
+            given_shapes or {},
+            batch,
+            input_files or {},
+            seed,
+            feed=feed,
+            symbols=symbols,
+            known=known,
+            instead=instead,
         )
 
 
@@ -333,6 +347,10 @@ class KnownTensors(NamedTuple):
 
     tensors: dict[str, dict[str, Tensor]]
     notes: list[str]
+    refused: list[Clash]
+    """Nodes that inference finds fault with."""
+    idle: frozenset[str] = frozenset()
+    """Paths of the branches that are not taken."""
 
 
 def tensors_of(
@@ -361,6 +379,7 @@ def _source_of(
     feed: bool,
     symbols: Mapping[str, int] | None,
     known: KnownTensors | None,
+    instead: Mapping[str, Instead] | None,
 ) -> Source:
     proto = loaded.proto
     inputs = graph_inputs(proto)
@@ -368,24 +387,30 @@ def _source_of(
     files = input_values.check_files(inputs, input_files)
     for name, header in files.items():
         shapes.setdefault(name, header.shape)
-    binding = bind_shapes(inputs, shapes, batch, symbols=symbols, feed=feed)
-    known = known or _known_tensors(loaded, binding)
+    if symbols is not None or instead is not None:
+        # What varies over a sweep is proven by trying it, and what a sweep does not vary must not either.
+        binding = bind_shapes(inputs, shapes, batch, symbols=symbols, feed=feed, instead=instead)
+        found = None
+    else:
+        binding, found = _allowed(loaded, shapes, batch, feed=feed)
+    known = known or found or _known_tensors(loaded, binding)
+    _mend_outputs(loaded, known.tensors[""])
     notes = [*loaded.assumptions, *binding.assumptions, *known.notes]
     nodes: list[Node] = []
     weights = _stored_weights(loaded.graphs.values())
-    for found in onnx_graph.nodes_in(proto, known.tensors):
-        op, name = found.op, found.proto.name
+    for each in onnx_graph.nodes_in(proto, known.tensors):
+        op, name = each.op, each.proto.name
         nodes.append(
             Node(
                 name=name,
                 original_name=loaded.original_names[name],
-                graph=found.graph,
+                graph=each.graph,
                 op=op,
-                constant=found.constant,
+                constant=each.constant,
             )
         )
-        if found.constant and op.op_type in ("Constant", "ConstantOfShape"):
-            weights += _made_weights(found)
+        if each.constant and op.op_type in ("Constant", "ConstantOfShape"):
+            weights += _made_weights(each)
     if feed:
         plans = input_values.plan_inputs(inputs, binding.shapes, nodes, files)
         if any(plan.kind != "file" for plan in plans):
@@ -421,6 +446,103 @@ def _source_of(
     )
 
 
+def bound_as_allowed(loaded: LoadedModel, given_shapes: Mapping[str, tuple[int, ...]], batch: int | None) -> Binding:
+    """How `source_of` binds a model that will not run.
+
+    Raises:
+        UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
+    """
+    return _allowed(loaded, given_shapes, batch, feed=False)[0]
+
+
+def _allowed(
+    loaded: LoadedModel, shapes: Mapping[str, tuple[int, ...]], batch: int | None, *, feed: bool
+) -> tuple[Binding, KnownTensors | None]:
+    """The binding, with other guesses where the graph contradicts one; and what is known of the tensors then."""
+    inputs = graph_inputs(loaded.proto)
+    key = (tuple(sorted(shapes.items())), batch)
+    binding = bind_shapes(inputs, shapes, batch, feed=feed, instead=loaded.instead.get(key))
+    if not binding.guesses or key in loaded.instead:
+        return binding, None
+    latest: list[tuple[Binding, KnownTensors]] = []
+
+    def attempt(instead: Mapping[str, Instead]) -> list[Clash]:
+        bound = bind_shapes(inputs, shapes, batch, feed=feed, instead=instead)
+        known = _known_tensors(loaded, bound)
+        latest[:] = [(bound, known)]
+        return _clashes(loaded, known)
+
+    chosen, left = settled(binding.guesses, attempt, len(loaded.original_names))
+    loaded.instead[key] = chosen
+    if not chosen and not left:
+        return latest[0]
+    binding = bind_shapes(inputs, shapes, batch, feed=feed, instead=chosen)
+    if left:
+        names = ", ".join(guess.name for guess in binding.guesses)
+        binding.assumptions.append(
+            f"no numbers were found for {names} with which all shapes fit: {left[0].node!r} {left[0].reason}"
+        )
+    return binding, None
+
+
+def _clashes(loaded: LoadedModel, known: KnownTensors) -> list[Clash]:
+    """The nodes whose inputs cannot belong together; of an If of unknown condition those of its better branch."""
+    refused = {(clash.graph, clash.node): clash for clash in known.refused}
+    own: dict[str, list[Clash]] = defaultdict(list)
+    controls: dict[str, list[tuple[str, list[str]]]] = defaultdict(list)
+    for each in onnx_graph.nodes_in(loaded.proto, known.tensors):
+        told = clash_of(each.op)
+        if told is not None:
+            own[each.graph].append(Clash(each.graph, each.proto.name, *told))
+        elif (each.graph, each.proto.name) in refused:
+            own[each.graph].append(refused[each.graph, each.proto.name])
+        bodies = onnx_graph.subgraphs(each.proto) if len(loaded.graphs) > 1 else ()
+        paths = [onnx_graph.subgraph_path(each.proto.name, attribute) for attribute, _ in bodies]
+        if paths:
+            controls[each.graph].append((each.op.op_type, [path for path in paths if path not in known.idle]))
+
+    def inside(path: str) -> list[Clash]:
+        found = list(own[path])
+        for op_type, paths in controls[path]:
+            options = [inside(inner) for inner in paths]
+            options = sorted(options, key=len)[:1] if op_type == "If" else options
+            found += [one for each in options for one in each]
+        return found
+
+    return inside("")
+
+
+def _mend_outputs(loaded: LoadedModel, known: Mapping[str, Tensor]) -> None:
+    """Have graph outputs declare the rank that they have, and no size that they have not.
+
+    ONNX Runtime only warns of such an output, until it is to write a second one to the place of the first.
+    """
+    for output in loaded.proto.graph.output:
+        found, declared = known.get(output.name), output.type.tensor_type
+        if found is None or found.shape is None or found.kind != "tensor" or not declared.HasField("shape"):
+            continue
+        dims = declared.shape.dim
+        wrong = [
+            dim
+            for dim, size in zip(dims, found.shape, strict=False)
+            if dim.dim_value > 0 and isinstance(size, int) and dim.dim_value != size
+        ]
+        if len(dims) == len(found.shape) and not wrong:
+            continue
+        said = format_shape(onnx_graph.tensor_from_value_info(output).shape)
+        loaded.assumptions.append(
+            f"the file declares output {output.name!r} as {said}, and it is {format_shape(found.shape)}: mended"
+        )
+        loaded.changed = True
+        if len(dims) != len(found.shape):
+            del dims[:]
+            for _ in found.shape:
+                dims.add()
+        else:
+            for dim in wrong:
+                dim.ClearField("dim_value")
+
+
 def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
     """What is known of every tensor before the run."""
     notes: list[str] = []
@@ -430,7 +552,7 @@ def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
     }
     inferred = _infer(loaded, binding, notes)
     if inferred is None:
-        return KnownTensors(known, notes)
+        return KnownTensors(known, notes, [])
     main = inferred.graph
     outputs = {output.name for output in main.output}
     bound = any(tensor.elements is None for tensor in graph_inputs(loaded.proto) if tensor.kind == "tensor")
@@ -444,8 +566,9 @@ def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
                 found[name] = tensor if settled else msgspec.structs.replace(tensor, shape=declared.shape)
             else:
                 found[name] = tensor
-    complete(loaded.proto, known)
-    return KnownTensors(known, notes)
+    faults = complete(loaded.proto, known)
+    refused = [Clash(path, node, f"is refused: {why}") for path, node, why in faults.refused]
+    return KnownTensors(known, notes, refused, faults.idle)
 
 
 def _bound(tensor: Tensor, path: str, binding: Binding) -> Tensor:
@@ -495,11 +618,10 @@ def _bind_graphs(graphs: Sequence[tuple[str, GraphProto]], binding: Binding) -> 
 
 
 def _state_default(graphs: Sequence[tuple[str, GraphProto]]) -> None:
-    """Say ``onesided`` of every STFT: inference takes one that does not for two-sided, against its definition."""
     for _, graph in graphs:
         for node in graph.node:
-            if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
-                node.attribute.append(onnx.helper.make_attribute("onesided", 1))
+            if node.op_type == "STFT":
+                node.CopyFrom(one_sided(node))
 
 
 def _stored_weights(graphs: Iterable[GraphProto]) -> list[Tensor]:

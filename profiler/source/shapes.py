@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +25,14 @@ DEFAULT_SIGNAL = 512
 """Length of a float vector a sample, such as a waveform: speech models refuse shorter windows."""
 MAX_DIM = 2**31 - 1
 """Largest dimension: what trtexec and TensorRT's 32-bit dims can say."""
-BATCH_NAME = re.compile(r"^(n|b|bs|batch|batch_?size|.*_batch)$", re.IGNORECASE)
+DEFAULT_SAMPLES = 16_000
+"""Samples of a recording: a second at the rate that speech models take. A shorter one is not what anybody deploys."""
+_BATCH_NAME = re.compile(r"^(bs|batch|batch_?size|.*_batch)$", re.IGNORECASE)
+_BATCH_LETTER = re.compile(r"^[nb]$", re.IGNORECASE)
+_LENGTH_NAME = re.compile(r"(^|_)(seq|sequence|len|length|time|frames?|steps?|tokens?)(_|$)|^seqlen$", re.IGNORECASE)
+_AUDIO_NAME = re.compile(
+    r"(^|[^a-z])(audios?|wavs?|waves?|waveforms?|speech|pcm|samples|num_samples|raw_audio)([^a-z]|$)", re.IGNORECASE
+)
 # Enough digits for any dimension, and few enough for int() to read them.
 _INTEGER = re.compile(r"-?[0-9]{1,30}")
 _GRAMMAR = "name:1x3x224x224[,name:...], 'na:me':8x128, name:scalar or name:[1,3,224,224]"
@@ -94,6 +102,27 @@ def _grammar_error(spec: str, why: str) -> UsageError:
     return UsageError(f"--shapes {spec!r} cannot be read", why=why, fix="the form is " + _GRAMMAR)
 
 
+class Guess(NamedTuple):
+    """A dimension that nobody gave.
+
+    Attributes:
+        name: Its symbol, or ``input[axis]`` where it has none.
+        number: What it is taken to be.
+        place: What it is: ``a batch``, ``a length``.
+    """
+
+    name: str
+    number: int
+    place: str
+
+
+class Instead(NamedTuple):
+    """A number in place of the one that would be guessed, and why."""
+
+    number: int
+    why: str
+
+
 class Binding:
     """Dynamic dimensions bound to numbers.
 
@@ -101,12 +130,14 @@ class Binding:
         shapes: Input name -> static shape.
         symbols: Symbolic dimension -> number, for the rest of the graph.
         assumptions: One sentence for each dimension that was filled in rather than given.
+        guesses: Those dimensions, in the same order.
     """
 
     def __init__(self) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.symbols: dict[str, int] = {}
         self.assumptions: list[str] = []
+        self.guesses: list[Guess] = []
 
 
 def bind_shapes(
@@ -116,14 +147,15 @@ def bind_shapes(
     symbols: Mapping[str, int] | None = None,
     *,
     feed: bool = True,
+    instead: Mapping[str, Instead] | None = None,
 ) -> Binding:
     """Give every dimension of every graph input a number.
 
     An input named in full takes that shape, not the one of a ``*`` that fits it too. A dimension is
     taken from ``given``, else from ``symbols``, else from the same symbol in another input, else from
-    ``batch`` if it leads its tensor or is called a batch, else from a default that depends on its
-    place: 1 for a batch, 224 for height and width of a 4-D or 5-D tensor, 512 for the length of a
-    float vector, 128 for other lengths.
+    ``batch`` if it is one (`batch_axes`), else from a default that depends on its place: 1 for a
+    batch, 224 for height and width of a 4-D or 5-D tensor, 16000 for the samples of a recording, 512
+    for the length of another float vector, 128 for other lengths.
 
     Args:
         inputs: Graph inputs, initializers left out.
@@ -132,6 +164,7 @@ def bind_shapes(
         symbols: Numbers of symbolic dimensions; one without a name is called ``input[axis]``.
         feed: Whether values must be made for the inputs. If not, what has no shape to bind (an unknown
             rank, a sequence, map or optional) stays unknown, and a dimension may be 0.
+        instead: What is assumed in place of a default, by `Guess.name`.
 
     Raises:
         UsageError: An input or a symbol is unknown, a rank or static dimension differs, or one symbol would
@@ -159,8 +192,9 @@ def bind_shapes(
                         )
                     owner.setdefault(dim, tensor.name)
     _bind_symbols(inputs, symbols or {}, owner, binding)
+    batches = batch_axes(inputs)
     if batch is not None:
-        _bind_batch(inputs, chosen, batch, binding)
+        _bind_batch(inputs, chosen, batch, batches, binding)
     for tensor in inputs:
         if tensor.kind != "tensor" or (tensor.shape is None and tensor.dtype == "unknown"):
             if feed or tensor.name in chosen:
@@ -186,10 +220,18 @@ def bind_shapes(
                 f"input {tensor.name!r} declares no shape and was given none: what depends on it stays unknown"
             )
         else:
+            assumed = _Assumed(batch, batches[tensor.name], instead or {})
             binding.shapes[tensor.name] = tuple(
-                _bind_dim(tensor, index, dim, batch, binding, feed=feed) for index, dim in enumerate(tensor.shape)
+                _bind_dim(tensor, index, dim, assumed, binding, feed=feed) for index, dim in enumerate(tensor.shape)
             )
     return binding
+
+
+class _Assumed(NamedTuple):
+    batch: int | None
+    batches: tuple[int, ...]
+    """Batch dimensions of the tensor at hand."""
+    instead: Mapping[str, Instead]
 
 
 def _with_names(tensor: Tensor, symbols: Mapping[str, int]) -> Tensor:
@@ -291,24 +333,62 @@ def _check_given(tensor: Tensor, dims: tuple[int, ...], inputs: Sequence[Tensor]
             )
 
 
-def is_batch(index: int, dim: Dim) -> bool:
-    """Whether a dynamic dimension is a batch: by its name, or because it leads its tensor."""
-    return isinstance(dim, str) and (bool(BATCH_NAME.match(dim)) or index == 0)
+def batch_axes(inputs: Sequence[Tensor]) -> dict[str, tuple[int, ...]]:
+    """The dynamic dimensions of each input that are a batch: those that are called so, else one that leads.
+
+    ``N`` and ``B`` are names of a batch where they lead their tensors, or come second behind a leading dynamic one;
+    elsewhere they count samples, and so they do in a model that calls another dimension a batch. A leading dimension
+    that is called a length, or that is one of another input, is none.
+    """
+    shapes = {tensor.name: tensor.shape or () for tensor in inputs}
+    places = [(dim, index, shape) for shape in shapes.values() for index, dim in enumerate(shape)]
+    named = {dim for dim, _, _ in places if isinstance(dim, str) and _BATCH_NAME.match(dim)}
+    if not named:
+        letters = {dim for dim, _, _ in places if isinstance(dim, str) and _BATCH_LETTER.match(dim)}
+        named = letters - {
+            dim
+            for dim, index, shape in places
+            if index and not (index == 1 and len(shape) > 2 and isinstance(shape[0], str))
+        }
+        named -= {dim for tensor in inputs if _is_recording(tensor) for dim in (tensor.shape or ())[-1:]}
+    inner = {
+        dim for dim, index, shape in places if index and dim not in named and isinstance(dim, str) and shape[0] != dim
+    } - {"?"}
+    found = {}
+    for tensor in inputs:
+        shape = shapes[tensor.name]
+        own = tuple(index for index, dim in enumerate(shape) if dim in named)
+        lead = shape[0] if shape else 1
+        if not own and isinstance(lead, str) and lead not in inner and not _LENGTH_NAME.search(lead):
+            own = () if len(shape) == 1 and _is_recording(tensor) else (0,)
+        found[tensor.name] = own
+    return found
 
 
-def _bind_batch(inputs: Sequence[Tensor], chosen: Mapping[str, object], batch: int, binding: Binding) -> None:
+def _is_recording(tensor: Tensor) -> bool:
+    """Whether the last dimension of an input counts samples of sound, by what it is called."""
+    if not tensor.shape or len(tensor.shape) > 3 or tensor.dtype not in ("fp32", "fp16", "fp64", "int16"):
+        return False
+    return bool(_AUDIO_NAME.search(tensor.name) or _AUDIO_NAME.search(str(tensor.shape[-1])))
+
+
+def _bind_batch(
+    inputs: Sequence[Tensor],
+    chosen: Mapping[str, object],
+    batch: int,
+    batches: Mapping[str, Sequence[int]],
+    binding: Binding,
+) -> None:
     dynamic = found = False
     for tensor in inputs:
-        # A batch symbol wins over a merely leading one, so that [sequence, batch, 64] binds the batch.
-        names = [dim for dim in tensor.shape or () if isinstance(dim, str) and BATCH_NAME.match(dim)]
-        for index, dim in enumerate(tensor.shape or ()):
-            if not is_batch(index, dim) or (names and dim not in names):
-                continue
+        shape = tensor.shape or ()
+        for index in batches[tensor.name]:
+            dim = shape[index]
             dynamic = True
             if tensor.name in chosen:
                 continue
             if dim != "?" and binding.symbols.setdefault(str(dim), batch) != batch:
-                if not names:
+                if not (_BATCH_NAME.match(str(dim)) or _BATCH_LETTER.match(str(dim))):
                     continue  # It only leads its tensor, and --shapes has said what it is.
                 raise UsageError(
                     f"dimension {dim!r} would be {binding.symbols[str(dim)]} and {batch} at once",
@@ -326,7 +406,7 @@ def _bind_batch(inputs: Sequence[Tensor], chosen: Mapping[str, object], batch: i
         )
 
 
-def _bind_dim(tensor: Tensor, index: int, dim: Dim, batch: int | None, binding: Binding, *, feed: bool) -> int:
+def _bind_dim(tensor: Tensor, index: int, dim: Dim, assumed: _Assumed, binding: Binding, *, feed: bool) -> int:
     if isinstance(dim, int):
         if dim == 0 and feed:
             raise UsageError(
@@ -337,24 +417,37 @@ def _bind_dim(tensor: Tensor, index: int, dim: Dim, batch: int | None, binding: 
         return dim
     if dim in binding.symbols:
         return binding.symbols[dim]
-    rank = len(tensor.shape or ())
-    named_batch = any(isinstance(d, str) and BATCH_NAME.match(d) for d in tensor.shape or ())
-    if BATCH_NAME.match(dim) or (index == 0 and not named_batch):
-        number, place = (DEFAULT_BATCH if batch is None else batch), "a batch"
-    elif rank in (4, 5) and index >= 2:
-        number, place = DEFAULT_SPATIAL, "a spatial dimension"
-    elif rank == 2 and tensor.dtype.startswith("fp"):
-        number, place = DEFAULT_SIGNAL, "the length of a signal"
-    else:
-        number, place = DEFAULT_LENGTH, "a length"
+    number, place = _default(tensor, index, assumed.batches)
+    if index in assumed.batches and assumed.batch is not None:
+        binding.symbols.update({} if dim == "?" else {dim: assumed.batch})
+        return assumed.batch
+    name = dim if dim != "?" else f"{tensor.name}[{index}]"
+    why = ""
+    if name in assumed.instead:
+        number, why = assumed.instead[name]
     if dim != "?":
         binding.symbols[dim] = number
     label = f"dynamic dimension {dim!r}" if dim != "?" else "an unnamed dynamic dimension"
-    if batch is None or place != "a batch":
-        binding.assumptions.append(
-            f"{label} ({place}, index {index} of input {tensor.name!r}) was not given: {number} assumed"
-        )
+    binding.assumptions.append(
+        f"{label} ({place}, index {index} of input {tensor.name!r}) was not given{why and ', and '}{why}: "
+        f"{number} assumed"
+    )
+    binding.guesses.append(Guess(name, number, place))
     return number
+
+
+def _default(tensor: Tensor, index: int, batches: Sequence[int]) -> tuple[int, str]:
+    """What a dynamic dimension is taken to be where nothing is known, and what it is."""
+    rank = len(tensor.shape or ())
+    if index in batches:
+        return DEFAULT_BATCH, "a batch"
+    if rank in (4, 5) and index >= 2:
+        return DEFAULT_SPATIAL, "a spatial dimension"
+    if index == rank - 1 and _is_recording(tensor):
+        return DEFAULT_SAMPLES, "samples of a recording"
+    if rank == 2 and index and tensor.dtype.startswith("fp"):
+        return DEFAULT_SIGNAL, "the length of a signal"
+    return DEFAULT_LENGTH, "a length"
 
 
 def describe(inputs: Sequence[Tensor]) -> str:
@@ -364,20 +457,21 @@ def describe(inputs: Sequence[Tensor]) -> str:
 
 def example(inputs: Sequence[Tensor]) -> str:
     """A ``--shapes`` value that these inputs would accept."""
-    parts = []
+    batches = batch_axes(inputs)
+    shapes = {}
     for tensor in inputs:
-        dims = [
-            dim
-            if isinstance(dim, int)
-            else DEFAULT_BATCH
-            if is_batch(index, dim)
-            else DEFAULT_SPATIAL
-            if len(tensor.shape or ()) in (4, 5)
-            else DEFAULT_LENGTH
-            for index, dim in enumerate((DEFAULT_BATCH,) if tensor.shape is None else tensor.shape)
-        ]
-        name = tensor.name
-        if any(mark in name for mark in ":,[]'"):
-            name = f'"{name}"' if "'" in name else f"'{name}'"
-        parts.append(f"{name}:{format_shape(dims)}")
+        own = (DEFAULT_BATCH,) if tensor.shape is None else tensor.shape
+        shapes[tensor.name] = tuple(
+            dim if isinstance(dim, int) else _default(tensor, index, batches[tensor.name])[0]
+            for index, dim in enumerate(own)
+        )
+    return written(shapes)
+
+
+def written(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Shapes by input as a value of ``--shapes``."""
+    parts = []
+    for name, dims in shapes.items():
+        mark = ('"' if "'" in name else "'") if any(mark in name for mark in ":,[]'") else ""
+        parts.append(f"{mark}{name}{mark}:{format_shape(dims)}")
     return ",".join(parts)

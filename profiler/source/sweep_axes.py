@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Dim, Tensor
-from profiler.source.shapes import BATCH_NAME, MAX_DIM, chosen_shapes, describe, is_batch
+from profiler.source.shapes import MAX_DIM, batch_axes, chosen_shapes, describe
 
 MAX_POINTS = 10_000
 """Rows of a sweep: more than anyone reads, and few enough to hold."""
@@ -239,16 +239,7 @@ def _sweep_hint(inputs: Sequence[Tensor]) -> str:
 
 def _batch_places(inputs: Sequence[Tensor]) -> list[tuple[str, int]]:
     """The dimensions that ``--batch`` binds: batch symbols, else leading ones; see `_bind_batch`."""
-    places = []
-    for tensor in inputs:
-        dims = tensor.shape or ()
-        names = [dim for dim in dims if isinstance(dim, str) and BATCH_NAME.match(dim)]
-        places += [
-            (tensor.name, index)
-            for index, dim in enumerate(dims)
-            if is_batch(index, dim) and (not names or dim in names)
-        ]
-    return places
+    return [(name, index) for name, indices in batch_axes(inputs).items() for index in indices]
 
 
 def _symbol(inputs: Sequence[Tensor], place: tuple[str, int]) -> str:

@@ -1,6 +1,10 @@
 """How far two calibrations of one host lie apart, measurement by measurement.
 
     python scripts/bench/calibration_spread.py [--threads N] [--seconds S]
+    python scripts/bench/calibration_spread.py --quick 5 [--threads N]
+
+With --quick so many quick sets and as many full ones in turn, each begun when others leave the CPUs alone: how far
+full ones lie above quick ones is the band that a quick set is given (`profiler.hardware.calibrate.QUICK_BAND`).
 
 The spread within a calibration is that of its repeats; the one between the two is what a user sees
 who calibrates again. A host shared with others shows it in the bandwidths first.
@@ -9,13 +13,15 @@ who calibrates again. A host shared with others shows it in the bandwidths first
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
+import time
 
 from profiler.base.errors import TrtprofError
 from profiler.base.records import Ceilings, Measurement
 from profiler.base.units import format_ns, format_percent, format_rate
 from profiler.hardware.calibrate import SECONDS, calibrate
-from profiler.hardware.device import host_cpu
+from profiler.hardware.device import host_cpu, others_cpus_now
 
 
 def shown(measured: Measurement) -> str:
@@ -28,10 +34,6 @@ def shown(measured: Measurement) -> str:
 
 def calibrated_twice(threads: int, seconds: float) -> tuple[Ceilings, Ceilings]:
     """Two calibrations, one after the other; progress on stderr."""
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr)
-
     device = host_cpu()
     first, second = (calibrate(threads, seconds=seconds, device=device, progress=say) for _ in range(2))
     return first, second
@@ -56,12 +58,58 @@ def print_spread(first: Ceilings, second: Ceilings) -> None:
         print(f"measured in one run only: {', '.join(sorted(only))}")
 
 
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def in_turn(threads: int, pairs: int, longest_wait: float = 120.0) -> tuple[list[Ceilings], list[Ceilings]]:
+    """Quick and full sets in turn, each after a quiet half second, or after so long all the same."""
+    device = host_cpu()
+    found: tuple[list[Ceilings], list[Ceilings]] = ([], [])
+    for at in range(2 * pairs):
+        end = time.monotonic() + longest_wait
+        while (others_cpus_now() or 0.0) > 0.05 * device.cores and time.monotonic() < end:
+            time.sleep(0.5)
+        began = time.monotonic()
+        each = calibrate(threads, quick=not at % 2, device=device)
+        found[at % 2].append(each)
+        say(f"{each.extent}: {time.monotonic() - began:.1f} s, others took {each.others_cpus or 0.0:.2f} CPUs")
+    return found
+
+
+def print_band(quick: list[Ceilings], full: list[Ceilings]) -> None:
+    """A row for each measurement: the medians, how far a full set lies above a quick one, and the range of either."""
+    undisturbed = [[one for one in sets if not one.disturbed] for sets in (quick, full)]
+    counts = " and ".join(f"{len(some)} {some[0].extent}" for some in undisturbed if some)
+    print(f"{full[0].device}, {full[0].threads} threads; undisturbed: {counts or 'none'}")
+    if not all(undisturbed):
+        print("all of either were disturbed: what follows is of those")
+    sets = [some or every for some, every in zip(undisturbed, (quick, full), strict=True)]
+    print(f"{'measurement':<28} {'quick':>14} {'full':>14} {'above':>9} {'quick':>9} {'full':>9}")
+    for name, one in sets[0][0].measurements.items():
+        values = [[each.measurements[name].value for each in some if name in each.measurements] for some in sets]
+        if not all(values):
+            continue
+        low, high = (statistics.median(each) for each in values)
+        spreads = [
+            format_percent((max(each) - min(each)) / m if m else 0.0)
+            for each, m in zip(values, (low, high), strict=True)
+        ]
+        first, second = (shown(Measurement(value=m, unit=one.unit, what="", repeats=1)) for m in (low, high))
+        above = format_percent(high / low - 1) if low else "-"
+        print(f"{name:<28} {first:>14} {second:>14} {above:>9} {spreads[0]:>9} {spreads[1]:>9}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=0, help="threads inside an op; 0 is one a usable core")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="time for the ceilings of each thread count")
+    parser.add_argument("--quick", type=int, default=0, metavar="N", help="N quick and N full sets in turn")
     options = parser.parse_args()
     try:
+        if options.quick:
+            print_band(*in_turn(options.threads, options.quick))
+            return 0
         print_spread(*calibrated_twice(options.threads, options.seconds))
     except TrtprofError as error:
         print(f"error: {error}", file=sys.stderr)

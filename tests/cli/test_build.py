@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import msgspec
 import onnx
 import pytest
 
-from profiler.base.errors import BuildError
+from profiler.base.errors import BuildError, UsageError
 from profiler.base.records import EnginePlan
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange
 from profiler.flows.build import build
@@ -27,7 +26,7 @@ from profiler.source.request import ModelRequest
 from tests.fakes import command_line
 from tests.fakes.support import ROOT, SAMPLES, hide_modules
 
-trtprof = partial(command_line.trtprof, TRTPROF_NO_ENGINE="")
+trtprof = command_line.trtprof
 
 GEMV, RESNET, QDQ = (str(SAMPLES / f"{name}.onnx") for name in ("gemv", "resnet_tiny", "qdq_cnn"))
 LOGS = ROOT / "tests" / "engine" / "data"
@@ -77,13 +76,12 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
             )  # fmt: skip
 
         monkeypatch.setattr("profiler.engine.tensorrt.build", build)
-        for place in ("flows.build", "engine.backends", "engine.tensorrt"):
+        for place in ("engine.backends", "engine.tensorrt"):
             monkeypatch.setattr(
                 f"profiler.{place}.installed_version", lambda product: "1.7.1" if "rtx" in product.module else None
             )
         monkeypatch.setattr("profiler.hardware.nvml.gpus", lambda: ((), "no driver is installed here"))
         monkeypatch.setattr("ctypes.util.find_library", lambda _name: None)
-        monkeypatch.setenv("TRTPROF_NO_ENGINE", "")
         return calls
 
     return install
@@ -140,7 +138,7 @@ def test_a_dry_run_of_fp16_is_of_the_version_that_is_installed(
     backend: str, version: str, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("profiler.engine.tensorrt.installed_version", lambda _product: version)
-    done = trtprof("build", RESNET, "--dry-run", "--fp16", "--backend", backend, "-o", "mine.engine")
+    done = trtprof("build", RESNET, "--dry-run", "--fp16", "--backend", backend, "--saveEngine=mine.engine")
     assert done.exit_code == 0, done.output
     assert len(done.stdout.splitlines()) == lines
     assert ("--fp16" in done.stdout) == (lines == 1)
@@ -213,13 +211,13 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path: Path, builder: Builder) 
     calls = builder()
     there = tmp_path / "there.engine"
     there.write_bytes(b"precious")
-    for option in ("-o", "--exportLayerInfo"):
+    for option in ("--saveEngine", "--exportLayerInfo"):
         done = trtprof("build", GEMV, option, str(there))
         assert done.exit_code == 2
         assert "will not be overwritten" in done.stderr
     assert there.read_bytes() == b"precious"
     assert calls == []
-    assert trtprof("build", GEMV, "-o", str(there), "--force").exit_code == 0
+    assert trtprof("build", GEMV, "--saveEngine", str(there), "--force").exit_code == 0
     assert there.read_bytes() == b"vtrt an engine"
 
 
@@ -228,13 +226,28 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path: Path, builder: Builder) 
 
 def test_a_build_prints_the_plan_and_keeps_its_talk_to_stderr(builder: Builder, tmp_path: Path) -> None:
     builder()
-    done = trtprof("build", GEMV, "-o", str(tmp_path / "gemv.engine"))
+    done = trtprof("build", GEMV, "--saveEngine", str(tmp_path / "gemv.engine"))
     assert done.exit_code == 0, done.output
     assert "MatMul" in done.stdout
     assert "backend tensorrt-rtx: TensorRT is not installed" in done.stderr
     assert "tensorrt-rtx 1.7.1.116: 1 layer in 40.0 ms" in done.stderr
     assert f"wrote {tmp_path / 'gemv.engine'}" in done.stderr
     assert "next: trtprof predict" in done.stderr
+
+
+def test_reports_of_a_build_go_where_o_says_and_the_engine_does_not(builder: Builder, tmp_path: Path) -> None:
+    builder()
+    page, plan, engine = (tmp_path / name for name in ("b.html", "b.json", "b.engine"))
+    done = trtprof("build", GEMV, "-o", page, "-o", plan, "--saveEngine", engine)
+    assert done.exit_code == 0, done.output
+    assert page.read_text().startswith("<!doctype html>")
+    assert msgspec.json.decode(plan.read_bytes(), type=EnginePlan).layers
+    assert engine.read_bytes() == b"vtrt an engine"
+    for path in (page, plan, engine):
+        assert f"wrote {path}" in done.stderr
+    quiet = trtprof("build", GEMV, "-q", "-o", tmp_path / "c.html")
+    assert (tmp_path / "c.html").is_file()
+    assert len(quiet.stdout.splitlines()) == 1
 
 
 def test_the_document(builder: Builder) -> None:
@@ -374,9 +387,10 @@ def test_a_library_that_says_nothing_of_its_layers(builder: Builder) -> None:
 # --- predict and inspect ------------------------------------------------------------------------------
 
 
-def test_auto_predicts_layers_where_an_engine_can_be_built(builder: Builder) -> None:
+@pytest.mark.parametrize("asked", [("--engine",), ("--level", "layers"), ("--engine", "--level", "layers")])
+def test_layers_are_predicted_where_an_engine_is_asked_for(asked: tuple[str, ...], builder: Builder) -> None:
     builder()
-    done = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--ceiling", "dram=1.01TB/s", "--format", "json")
+    done = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--ceiling", "dram=1.01TB/s", "--format", "json", *asked)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["level"] == "layers"
@@ -387,15 +401,25 @@ def test_auto_predicts_layers_where_an_engine_can_be_built(builder: Builder) -> 
     assert "1 layer in 40.0 ms" in done.stderr
 
 
-@pytest.mark.parametrize("level", ["auto", "groups", "nodes"])
-def test_the_other_levels_build_nothing(level: str, builder: Builder) -> None:
+@pytest.mark.parametrize("asked", [(), ("--no-engine",), ("--level", "groups"), ("--level", "nodes", "--no-engine")])
+def test_nothing_is_built_that_was_not_asked_for(asked: tuple[str, ...], builder: Builder) -> None:
+    """It took 7 to 57 s on foreign models, and longer where the machine was busy."""
     calls = builder()
-    (environment, expected) = ({"TRTPROF_NO_ENGINE": "1"}, "groups") if level == "auto" else ({}, level)
-    done = trtprof("predict", GEMV, "--gpu", "l4", "--level", level, "--format", "json", **environment)
+    done = trtprof("predict", GEMV, "--gpu", "l4", "--format", "json", *asked)
+    expected = "nodes" if "nodes" in asked else "groups"
     assert json.loads(done.stdout)["level"] == expected
     assert calls == []
     said = json.loads(done.stdout)["assumptions"]
-    assert ("--level auto took groups: TRTPROF_NO_ENGINE is set" in said) == (level == "auto")
+    assert any("--engine builds one" in note for note in said) == (expected == "groups")
+
+
+@pytest.mark.parametrize("asked", [("--no-engine", "layers"), ("--engine", "groups"), ("--engine", "nodes")])
+def test_an_engine_and_a_level_that_has_no_use_for_it_are_refused(asked: tuple[str, str], builder: Builder) -> None:
+    calls = builder()
+    done = trtprof("predict", GEMV, "--gpu", "l4", asked[0], "--level", asked[1])
+    assert done.exit_code == 2
+    assert f"{asked[0]} and --level {asked[1]}" in done.stderr
+    assert calls == []
 
 
 @pytest.mark.parametrize(
@@ -406,29 +430,26 @@ def test_the_other_levels_build_nothing(level: str, builder: Builder) -> None:
         (["--dtype", "fp8"], "", "trtprof does not quantise it"),
     ],
 )
-def test_what_cannot_be_built_is_estimated_in_groups_and_said(
+def test_an_engine_that_cannot_be_built_is_an_error_and_no_silent_estimate(
     options: list[str], refusal: str, why: str, builder: Builder
 ) -> None:
     builder(refusal=refusal)
-    done = trtprof("predict", GEMV, "--gpu", "l4", "--format", "json", *options)
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["level"], found["engine"]) == ("groups", None)
-    (said,) = (note for note in found["assumptions"] if note.startswith("--level auto took groups: "))
-    assert why in said
-    assert "\n" not in said
-    explicit = trtprof("predict", GEMV, "--gpu", "l4", "--level", "layers", *options)
+    explicit = trtprof("predict", GEMV, "--gpu", "l4", "--engine", *options)
     assert explicit.exit_code == (4 if refusal else 2)
     assert explicit.stdout == ""
     assert why.rpartition(": ")[2] in explicit.stderr
+    graph = trtprof("predict", GEMV, "--gpu", "l4", "--format", "json", *options)
+    assert graph.exit_code == 0, graph.output
+    assert json.loads(graph.stdout)["engine"] is None
 
 
 @pytest.mark.usefixtures("nothing")
-def test_without_tensorrt_rtx_auto_says_how_to_get_it() -> None:
-    found = json.loads(trtprof("predict", GEMV, "--gpu", "l4", "--format", "json").stdout)
-    assert found["level"] == "groups"
-    assert any("not installed (pip install 'trtprof[rtx]')" in note for note in found["assumptions"])
-    assert json.loads(trtprof("inspect", GEMV, "--format", "json").stdout)["notes"] == []
+@pytest.mark.parametrize("verb", [("predict", "--gpu", "l4"), ("inspect",)])
+def test_without_tensorrt_rtx_an_engine_that_is_asked_for_says_how_to_get_it(verb: tuple[str, ...]) -> None:
+    done = trtprof(*verb, GEMV, "--engine")
+    assert done.exit_code == 3
+    assert "pip install 'trtprof[rtx]'" in done.stderr
+    assert trtprof(*verb, GEMV).exit_code == 0
 
 
 def test_a_precision_that_the_file_does_not_have_is_not_answered_by_its_engine(
@@ -437,11 +458,29 @@ def test_a_precision_that_the_file_does_not_have_is_not_answered_by_its_engine(
     builder()
     text = (LOGS / "rtx_gemv.log").read_text().replace("Float", "Half")
     builder(plan_text=text[text.index("Layers:\n") :])
-    settings = Settings(level="auto", precision="fp32")
-    found = predict(ModelRequest.of(GEMV), [RTX_4090], settings)
-    assert found.level == "groups"
-    assert any("the engine computes in fp16, as the file has it" in note for note in found.assumptions)
-    assert predict(ModelRequest.of(GEMV), [RTX_4090], Settings(level="auto")).level == "layers"
+    with pytest.raises(UsageError, match="the engine computes in fp16, as the file has it"):
+        predict(ModelRequest.of(GEMV), [RTX_4090], Settings(engine=True, level="auto", precision="fp32"))
+    assert predict(ModelRequest.of(GEMV), [RTX_4090], Settings(engine=True, level="auto")).level == "layers"
+
+
+def test_an_engine_takes_no_precision_away_what_it_does_not_tell_is_estimated_and_marked(builder: Builder) -> None:
+    """Installing TensorRT-RTX made fp16, int8 and fp8 vanish from the times by precision."""
+    builder()
+    asked = ModelRequest.of(GEMV)
+    (engine,) = predict(asked, [RTX_4090], Settings(level="layers")).gpus
+    (groups,) = predict(asked, [RTX_4090], Settings(level="groups")).gpus
+    assert list(engine.by_precision) == list(groups.by_precision) == ["fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
+    assert engine.estimated_precisions == ("fp16", "bf16", "int8", "fp8")
+    assert groups.estimated_precisions == ()
+    for name in engine.estimated_precisions:
+        assert engine.by_precision[name] == groups.by_precision[name]
+    shown = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--level", "layers").stdout.splitlines()
+    (at,) = (place for place, line in enumerate(shown) if line.startswith("time by precision"))
+    assert "~ of estimated groups" in shown[at]
+    assert shown[at + 2].count("~") == 4
+    assert not shown[at + 2].split()[1].startswith("~")
+    apart = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--level", "groups").stdout
+    assert "~" not in apart.partition("time by precision")[2].partition("\n\n")[0]
 
 
 @pytest.mark.parametrize("precision", ["model", "fp32", "tf32", "fp16", "bf16"])
@@ -454,24 +493,24 @@ def test_an_engine_is_built_at_the_precision_asked_for(precision: str, builder: 
     assert call["options"].tf32
 
 
-def test_inspect_shows_the_plan_unless_told_not_to(builder: Builder) -> None:
+def test_inspect_shows_the_plan_where_it_is_asked_for(builder: Builder) -> None:
     calls = builder()
-    found = json.loads(trtprof("inspect", GEMV, "--format", "json").stdout)
+    alone = trtprof("inspect", GEMV, "--format", "json")
+    assert json.loads(alone.stdout)["plan"] is None
+    assert "--engine shows the layers" in alone.stderr
+    assert json.loads(trtprof("inspect", GEMV, "--format", "json", "--no-engine").stdout)["plan"] is None
+    assert calls == []
+    found = json.loads(trtprof("inspect", GEMV, "--format", "json", "--engine").stdout)
     assert found["plan"]["summary"]["launches"] == 1
     assert found["notes"] == []
-    alone = trtprof("inspect", GEMV, "--format", "json", "--no-engine")
-    assert json.loads(alone.stdout)["plan"] is None
-    assert alone.stderr == ""
     assert len(calls) == 1
 
 
-def test_inspect_says_why_there_is_no_plan(builder: Builder) -> None:
+def test_inspect_says_why_an_engine_that_is_asked_for_is_not_there(builder: Builder) -> None:
     builder(refusal="no such op")
-    done = trtprof("inspect", GEMV, "--format", "json")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert found["plan"] is None
-    assert found["notes"] == ["no engine was built: TensorRT-RTX refuses it: no such op"]
+    done = trtprof("inspect", GEMV, "--engine")
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "why: no such op" in done.stderr
 
 
 # --- the real TensorRT-RTX ------------------------------------------------------------------------------
@@ -480,7 +519,7 @@ def test_inspect_says_why_there_is_no_plan(builder: Builder) -> None:
 @pytest.fixture
 def rtx(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run trtprof as a process, with engines kept in a folder of the test."""
-    environment = {**os.environ, "TRTPROF_CACHE_DIR": str(tmp_path / "cache"), "TRTPROF_NO_ENGINE": "", "COLUMNS": "80"}
+    environment = {**os.environ, "TRTPROF_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "80"}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from profiler.cli import main; main()", *arguments]
@@ -492,7 +531,7 @@ def rtx(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 @needs_rtx
 def test_a_real_build_then_one_that_is_kept(rtx: Any, tmp_path: Path) -> None:
     engine = tmp_path / "resnet.engine"
-    done = rtx("build", RESNET, "--backend", "tensorrt-rtx", "--batch", "4", "-o", str(engine), "--format", "json")
+    done = rtx("build", RESNET, "--backend", "tensorrt-rtx", "--batch", "4", "--saveEngine", engine, "--format", "json")
     assert done.returncode == 0, done.stderr
     plan = msgspec.json.decode(done.stdout, type=EnginePlan)
     assert engine.read_bytes()[:4] == b"vtrt"
@@ -506,7 +545,7 @@ def test_a_real_build_then_one_that_is_kept(rtx: Any, tmp_path: Path) -> None:
 
 @needs_rtx
 def test_the_real_story(rtx: Any) -> None:
-    done = rtx("predict", GEMV, "--gpu", "rtx-4090", "--ceiling", "dram=1.01TB/s", "--format", "json")
+    done = rtx("predict", GEMV, "--engine", "--gpu", "rtx-4090", "--ceiling", "dram=1.01TB/s", "--format", "json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["level"] == "layers"
@@ -516,14 +555,10 @@ def test_the_real_story(rtx: Any) -> None:
 
 
 @needs_rtx
-def test_a_real_refusal_falls_back_and_says_so(rtx: Any) -> None:
-    done = rtx("predict", QDQ, "--gpu", "l4", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["level"] == "groups"
-    assert any("Non-zero zero point is not supported" in note for note in found["assumptions"])
-    assert rtx("predict", QDQ, "--gpu", "l4", "--level", "layers").returncode == 4
-    assert rtx("build", QDQ).returncode == 4
-    looked = json.loads(rtx("inspect", QDQ, "--format", "json").stdout)
-    assert looked["plan"] is None
-    assert "Non-zero zero point" in looked["notes"][0]
+def test_a_real_refusal_is_an_error_where_an_engine_is_asked_for(rtx: Any) -> None:
+    assert rtx("predict", QDQ, "--gpu", "l4").returncode == 0
+    for verb in (("predict", "--gpu", "l4", "--engine"), ("predict", "--gpu", "l4", "--level", "layers"), ("build",),
+                 ("inspect", "--engine")):  # fmt: skip
+        done = rtx(*verb, QDQ)
+        assert done.returncode == 4, done.stderr
+        assert "Non-zero zero point is not supported" in done.stderr

@@ -10,13 +10,14 @@ from typer.testing import CliRunner
 
 from profiler.base.errors import UsageError
 from profiler.cli import options
-from profiler.cli.options import Export, NamedModel, Shapes, Types, command, model_request
+from profiler.cli.engine_options import Types
+from profiler.cli.options import Export, NamedModel, Shapes, command, model_request
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> tuple[typer.Typer, list[Any]]:
     """A program with one command of two groups around an option of its own, and what it was given."""
-    app, given = typer.Typer(), list[Any]()
+    app, given = typer.Typer(rich_markup_mode=None), list[Any]()
     monkeypatch.setattr(options, "app", app)
 
     @command
@@ -37,10 +38,13 @@ def test_options_of_groups_reach_the_command(program: tuple[typer.Typer, list[An
     assert given == [(Shapes(["x:1", "y:2"], 4), True, Types(no_tf32=True)), (Shapes(), False, Types())]
 
 
-def test_the_help_has_the_options_in_the_order_of_the_parameters(program: tuple[typer.Typer, list[Any]]) -> None:
+def test_the_help_has_the_options_by_subject_in_the_order_of_the_parameters(
+    program: tuple[typer.Typer, list[Any]],
+) -> None:
     shown = CliRunner().invoke(program[0], ["--help"]).output
     assert "Try it." in shown
-    order = [shown.index(name) for name in ("--shapes", "--batch", "--loud", "--fp16", "--noTF32")]
+    titles_and_options = ("Model:", "--shapes", "--batch", "Precision:", "--fp16", "--noTF32", "Options:", "--loud")
+    order = [shown.index(name) for name in titles_and_options]
     assert order == sorted(order)
 
 

@@ -7,6 +7,7 @@ import inspect
 import math
 import pkgutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -714,13 +715,33 @@ def test_a_latency_under_its_roofs_has_no_verdict() -> None:
     assert not found(case._replace(gpu=True), "TR910")
 
 
+def test_ceilings_measured_beside_others_are_doubted_and_beside_half_of_the_cpus_give_no_verdict() -> None:
+    case = POSITIVE["TR911"]
+    (told,) = found(case, "TR911")
+    assert (told.severity, told.brief) == ("warning", "ceilings measured with 0.1 of 2 CPUs busy")
+    half = case._replace(ceilings=msgspec.structs.replace(case.ceilings, others_cpus=1.0))
+    (told,) = found(half, "TR911")
+    assert told.severity == "critical"
+    assert verdict(half, diagnose(half), half.attainable_ns).startswith("no verdict: ceilings measured with 1.0 of 2")
+    silent = case._replace(ceilings=msgspec.structs.replace(case.ceilings, others_cpus=None))
+    assert not found(silent, "TR911")
+
+
+@pytest.mark.parametrize("changes", [{"extent": "quick", "band": 15}, {"cpus": 2, "others_cpus": 0.5}])
+def test_a_cause_under_quick_or_disturbed_ceilings_is_less_sure(changes: dict[str, Any]) -> None:
+    case = slow_run()
+    doubtful = case._replace(ceilings=msgspec.structs.replace(case.ceilings, **changes))
+    sure, unsure = (next(one.confidence for one in diagnose(each) if one.kind != "trust") for each in (case, doubtful))
+    assert unsure == pytest.approx(sure * THRESHOLDS.doubt, abs=0.01)
+
+
 def test_where_all_is_well_nothing_is_doubted() -> None:
     assert [one for one in diagnose(slow_run(p99=1.9, profiled=1.4)) if one.kind == "trust"] == []
 
 
 def test_every_doubt_says_what_it_is_in_a_few_words() -> None:
     doubts = [one for case in FIRES.values() for one in diagnose(case) if one.kind == "trust"]
-    assert {one.code for one in doubts} >= {f"TR9{number:02}" for number in range(1, 11)}
+    assert {one.code for one in doubts} >= {f"TR9{number:02}" for number in range(1, 13)}
     for one in doubts:
         assert 0 < len(one.brief) <= 50, one
         beyond = "no verdict" in one.evidence or one.code in ("TR902", "TR907")

@@ -187,6 +187,41 @@ def test_bf16_is_refused_where_there_is_no_way_to_it(version: str, fix: str, stu
     assert fix in refused(caught.value)
 
 
+def test_eight_bits_are_flags_of_a_model_that_holds_the_scales_and_are_never_made_up(
+    stubbed: Any, tmp_path: Path
+) -> None:
+    stubbed()
+    quantised = {"model": SAMPLES / "qdq_cnn.onnx"}
+    shapes: dict[str, tuple[int, ...]] = {"image": (1, 3, 32, 32)}
+    both = built(tmp_path, BuildOptions(shapes=shapes, int8=True, fp16=True), **quantised)
+    assert record_of(both)["flags"] == ["FP16", "INT8", "TF32"]
+    assert both.precision is not None
+    assert (both.precision.asked, both.precision.way) == ("fp16+int8", "builder flag")
+    with pytest.raises(UsageError) as caught:
+        built(tmp_path, BuildOptions(shapes=STATIC, int8=True))
+    assert "no QuantizeLinear" in refused(caught.value)
+    best = built(tmp_path, BuildOptions(shapes=STATIC, fp16=True, bf16=True, int8=True))
+    assert record_of(best)["flags"] == ["BF16", "FP16", "TF32"], "what --best asks is what there is of it"
+    assert "no int8 in small.onnx" in best.warnings[0]
+
+
+def test_from_11_on_eight_bits_are_as_in_the_file_and_there_is_no_best(stubbed: Any, tmp_path: Path) -> None:
+    stubbed("11.4.0.106")
+    quantised = SAMPLES / "qdq_cnn.onnx"
+    shapes: dict[str, tuple[int, ...]] = {"image": (1, 3, 32, 32)}
+    engine = built(tmp_path, BuildOptions(shapes=shapes, int8=True), model=quantised)
+    assert engine.precision is not None
+    assert (engine.precision.asked, engine.precision.way) == ("int8", "as in the file")
+    with pytest.raises(UsageError, match="chooses no precision"):
+        built(tmp_path, BuildOptions(shapes=STATIC, fp16=True, bf16=True, int8=True))
+
+
+def test_best_is_what_the_version_has(stubbed: Any, tmp_path: Path) -> None:
+    stubbed("8.6.1")
+    best = built(tmp_path, BuildOptions(shapes=STATIC, fp16=True, bf16=True, int8=True))
+    assert record_of(best)["flags"] == ["FP16", "TF32"]
+
+
 def test_options_reach_the_builder(stubbed: Any, tmp_path: Path) -> None:
     stubbed()
     library = tmp_path / "libplugins.so"

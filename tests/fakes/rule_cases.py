@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.base.records import ClockSummary, Layer, Spread
+from profiler.base.records import Ceilings, ClockSummary, Layer, Spread
 from profiler.diagnose import Case
 from profiler.diagnose.ledger import Overheads
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
 
 BIG = Timed(relu("big", "x", "big_out", 10_000_000))
 """8 ms at its roof: what the share of the others is measured by. Nothing reads it."""
+
+
+def beside_others(cpus: float) -> Ceilings:
+    """Ceilings that were measured on two CPUs, while others kept so many of them busy."""
+    return msgspec.structs.replace(CEILINGS, cpus=2, others_cpus=cpus)
 
 
 def conv(group: int = 1, channels: int = 64, op_type: str = "Conv") -> Layer:
@@ -129,6 +134,8 @@ POSITIVE: dict[str, Case] = {
     "TR908": latencies(make_case(BIG), profiled=1.51),
     "TR909": make_case(BIG, gap_ns=-1_000_000),
     "TR910": in_share_of_its_roofs(0.94),
+    "TR911": make_case(BIG, ceilings=beside_others(0.11)),
+    "TR912": make_case(BIG, ceilings=msgspec.structs.replace(CEILINGS, extent="quick", band=15)),
 }
 
 NEGATIVE: dict[str, Case] = {
@@ -153,4 +160,6 @@ NEGATIVE: dict[str, Case] = {
     # The remainder is as large, but the profile shows gaps: HO501 speaks of them.
     "TR909": make_case(BIG, gap_ns=1_000_000),
     "TR910": in_share_of_its_roofs(0.96),
+    "TR911": make_case(BIG, ceilings=beside_others(0.09)),
+    "TR912": make_case(BIG),
 }

@@ -73,7 +73,7 @@ def fill(module: ModuleType, version: str) -> None:
     severity = enum.Enum("severity", ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"])
     strongly = 0 if numbers >= (11,) or rtx else 1
     flags = enumeration("NetworkDefinitionCreationFlag", EXPLICIT_BATCH=0, STRONGLY_TYPED=strongly)
-    builder_flag = enumeration("BuilderFlag", FP16=0, BF16=1, TF32=6)
+    builder_flag = enumeration("BuilderFlag", FP16=0, BF16=1, INT8=2, FP8=3, TF32=6)
     capability = enumeration("ComputeCapability", NONE=0, CURRENT=1, SM75=75, SM80=80, SM86=86, SM89=89, SM120=120)
     verbosity = enumeration("ProfilingVerbosity", DETAILED=2)
     pool = enumeration("MemoryPoolType", WORKSPACE=0)

@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_models"
+QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
+"""Options of a run of which only its existence matters."""
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 CAPTURES = ROOT.parent / "shared" / "captures"
 NO_CAPTURES = "needs files that others made, of a folder shared/captures beside this checkout"

@@ -57,6 +57,8 @@ NAMES: tuple[Name, ...] = (
     Name("ParserError.node_operator", since=(10,)),
     Name("BuilderFlag.BF16", since=(10,), until=(11,), rtx=False),
     Name("BuilderFlag.FP16", until=(11,), rtx=False),
+    Name("BuilderFlag.FP8", until=(11,), rtx=False),
+    Name("BuilderFlag.INT8", until=(11,), rtx=False),
     Name("BuilderFlag.TF32"),
     Name("MemoryPoolType.WORKSPACE"),
     Name("ProfilingVerbosity.DETAILED"),

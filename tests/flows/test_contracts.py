@@ -26,11 +26,10 @@ from profiler.flows.run import execute
 from profiler.report import render
 from profiler.source.request import ModelRequest
 from tests.fakes.schemas import schema
-from tests.fakes.support import fixed_ceilings, needs_captures, real_models
+from tests.fakes.support import QUICK, fixed_ceilings, needs_captures, real_models
 
 HEAVY = ("light_bvlc_alexnet", "light_vgg19", "light_zfnet512")
 """They have no op and no shape of graph that others do not have, and hundreds of megabytes of weights."""
-QUICK = {"duration_s": 0.0, "iterations": 3, "warmup_ms": 0.0, "profile_iterations": 3}
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +158,13 @@ def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monke
     kept = fixed_ceilings(scale=1e-3)
     assert [finding for finding in _run(model, tmp_path / "other").findings if finding.code == "TR901"]
     assert asked == [False]
+
+    # A quick set may not have found what a full one does; beside other work, which is still there, a full one may not.
+    for others, expected in ((0.0, [False, True]), (1.4, [False])):
+        asked.clear()
+        kept = msgspec.structs.replace(fixed_ceilings(scale=1e-3), extent="quick", cpus=2, others_cpus=others)
+        _run(model, tmp_path / f"beside {others}")
+        assert asked == expected
 
 
 @pytest.mark.usefixtures("quick_runs")

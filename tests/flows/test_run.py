@@ -33,6 +33,9 @@ class Recorder:
         self.folder: Path | None = None
         self._stop_in = stop_in
 
+    def note(self, text: str) -> None:
+        self.detail(text)
+
     def opened(self, folder: Path) -> None:
         self.folder = folder
 

@@ -154,6 +154,25 @@ def test_an_engine_of_several_streams_is_profiled_as_one_of_one_stream(
     assert any("without auxiliary streams" in note for note in folder.report().assumptions)
 
 
+def test_a_range_of_shapes_is_built_and_run_at_its_optimum_and_the_engine_is_saved(
+    tmp_path: Path, engine: list[BuildOptions]
+) -> None:
+    from profiler.engine.tensorrt import ShapeRange
+
+    (wide,) = (ShapeRange(min=(1, 3, 64, 64), opt=(2, 3, 64, 64), max=(8, 3, 64, 64)),)
+    asked = options(
+        tmp_path / "run", "tensorrt", build=BuildOptions(profiles=({"im*": wide},)),
+        save_engine=str(tmp_path / "saved.engine"),
+    )  # fmt: skip
+    asked = msgspec.structs.replace(asked, model=ModelRequest.of(RESNET))
+    folder = execute(asked)
+    assert folder.report().model.inputs[0].shape == (2, 3, 64, 64)
+    assert engine[0].profiles == ({"image": wide},)
+    assert engine[0].shapes == {}
+    kept = folder.read(run_folder.PLAN, PlanArtefact).engine
+    assert (tmp_path / "saved.engine").read_bytes() == Path(kept).read_bytes()
+
+
 def test_streams_that_are_asked_for_are_profiled(tmp_path: Path, engine: list[BuildOptions]) -> None:
     folder = execute(options(tmp_path / "run", "tensorrt", build=BuildOptions(max_aux_streams=1)))
     assert [how.max_aux_streams for how in engine] == [1]
@@ -234,7 +253,7 @@ def test_auto_passes_over_a_library_that_is_not_made_for_this_gpu(monkeypatch: p
 def test_what_is_asked_beside_the_defaults_goes_by_the_names_of_options() -> None:
     assert changed_options(GpuOptions()) == {}
     asked = GpuOptions(cuda_graph=False, build=BuildOptions(tf32=False, max_aux_streams=2))
-    assert changed_options(asked) == {"--no-cuda-graph": False, "--noTF32": False, "--maxAuxStreams": 2}
+    assert changed_options(asked) == {"--cuda-graph": False, "--noTF32": False, "--maxAuxStreams": 2}
 
 
 def test_ceilings_that_are_measured_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

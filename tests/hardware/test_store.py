@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Ceilings, Device, LiveGpu, Measurement, Roof
+from profiler.hardware import store
 from profiler.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, of_host, runtime_version
 
 DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
@@ -46,6 +50,73 @@ class Bench:
             },
             clocks_mhz={"before": 3000.0},
         )
+
+
+class Due:
+    """Stands in for `calibrate`: says what it was asked for."""
+
+    def __init__(self, *others_cpus: float) -> None:
+        self.others = list(others_cpus)
+        self.quick: list[bool] = []
+
+    def __call__(self, threads: int, *, quick: bool = False, **_named: object) -> Ceilings:
+        self.quick.append(quick)
+        extent: Literal["full", "quick"] = "quick" if quick else "full"
+        others = self.others[min(len(self.quick), len(self.others)) - 1]
+        found = Bench()(threads)
+        return msgspec.structs.replace(
+            found, extent=extent, cpus=2, others_cpus=others, launch_ns=float(len(self.quick))
+        )
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Callable[..., Ceilings]]:
+    """What a run gets of a host with so many CPUs in use by others now, and what is measured there."""
+
+    def of(due: Due, now: float | None = 0.0) -> Callable[..., Ceilings]:
+        monkeypatch.setattr(store, "calibrate", due)
+        monkeypatch.setattr(store, "others_cpus_now", lambda: now)
+        return functools.partial(load_or_calibrate, 2, cache_dir=tmp_path, device=DEVICE, runtime="1.2.3")
+
+    return of
+
+
+def test_the_first_run_takes_a_quick_set_until_a_full_one_is_asked_for(host: Any) -> None:
+    due = Due(0.0)
+    ceilings = host(due)
+    said: list[str] = []
+    assert ceilings().extent == "quick"
+    assert ceilings(progress=said.append).cached
+    assert said[-1].startswith("a quick set of ceilings")
+    assert "`trtprof calibrate` measures a full one" in said[-1]
+    assert ceilings(recalibrate=True).extent == "full"
+    assert (ceilings().extent, ceilings().cached) == ("full", True)
+    assert due.quick == [True, False]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_ceilings_measured_beside_others_are_measured_again_when_it_is_quiet(host: Any, *, full: bool) -> None:
+    due, said = Due(1.4, 0.05), list[str]()
+    host(due)(recalibrate=full)
+    # As long as others are there nothing better can be had, and the doubt is said.
+    kept = host(due, now=1.0)(progress=said.append)
+    assert (kept.cached, kept.disturbed) == (True, True)
+    assert "while others kept 1.4 CPUs busy" in said[-1]
+    assert host(due, now=None)().disturbed
+    again = host(due)(progress=said.append)
+    assert (again.cached, again.disturbed, again.extent) == (False, False, "full" if full else "quick")
+    assert "now it is quiet" in said[-1]
+    assert host(due)() == msgspec.structs.replace(again, cached=True)
+    assert due.quick == [not full, not full]
+
+
+def test_a_busier_measurement_does_not_replace_a_quieter_one(host: Any) -> None:
+    due, said = Due(0.5, 1.4), list[str]()
+    host(due)()
+    held = host(due)(progress=said.append)
+    assert (held.others_cpus, held.cached) == (0.5, True)
+    assert "the ceilings that are kept stay" in said[-1]
+    assert host(due, now=2.0)().others_cpus == 0.5
 
 
 @pytest.fixture

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Dim, Tensor
-from profiler.source.shapes import DEFAULT_LENGTH, DEFAULT_SIGNAL, DEFAULT_SPATIAL, MAX_DIM, bind_shapes, parse_shapes
+from profiler.source.shapes import (
+    DEFAULT_LENGTH,
+    DEFAULT_SAMPLES,
+    DEFAULT_SIGNAL,
+    DEFAULT_SPATIAL,
+    MAX_DIM,
+    bind_shapes,
+    parse_shapes,
+)
 from tests.fakes.support import refused
 
 
@@ -165,7 +173,12 @@ def test_unnamed_dimensions_are_not_shared() -> None:
         (("N", "C", "H", 8), "fp32", (1, DEFAULT_LENGTH, DEFAULT_SPATIAL, 8)),
         (("N", 3, "D", "H", "W"), "fp32", (1, 3, DEFAULT_SPATIAL, DEFAULT_SPATIAL, DEFAULT_SPATIAL)),
         (("?", "?"), "int64", (1, DEFAULT_LENGTH)),
-        (("N", "samples"), "fp32", (1, DEFAULT_SIGNAL)),
+        (("N", "width"), "fp32", (1, DEFAULT_SIGNAL)),
+        (("batch", "samples"), "fp32", (1, DEFAULT_SAMPLES)),
+        (("batch_size", "N"), "fp32", (1, DEFAULT_SIGNAL)),
+        ((1, "N"), "fp32", (1, DEFAULT_SIGNAL)),
+        ((1, 80, "N"), "fp32", (1, 80, DEFAULT_LENGTH)),
+        (("seq_len", 576), "fp32", (DEFAULT_LENGTH, 576)),
         (("N", "T", 80), "fp32", (1, DEFAULT_LENGTH, 80)),
         (("T", "batch", 64), "fp32", (DEFAULT_LENGTH, 1, 64)),
         (("batch_size", 3), "fp32", (1, 3)),
@@ -182,6 +195,21 @@ def test_defaults_depend_on_the_place_and_are_said(
         assert f"index {index} of input 'x'" in sentence
         assert f"{expected[index]} assumed" in sentence
         assert dim == "?" or repr(dim) in sentence
+
+
+def test_n_of_a_recording_is_its_length_and_no_batch() -> None:
+    inputs = [tensor("waveforms", "batch_size", "N"), tensor("waveforms_lens", "batch_size", dtype="int64")]
+    binding = bind_shapes(inputs, {})
+    assert binding.shapes == {"waveforms": (1, DEFAULT_SAMPLES), "waveforms_lens": (1,)}
+    assert any("'N' (samples of a recording" in sentence for sentence in binding.assumptions), binding.assumptions
+    assert bind_shapes(inputs, {}, batch=4).shapes["waveforms"] == (4, DEFAULT_SAMPLES)
+    assert bind_shapes([tensor("audio", "N")], {}).shapes == {"audio": (DEFAULT_SAMPLES,)}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_dimension_inside_another_input_is_no_batch_where_it_leads(order: int) -> None:
+    inputs = [tensor("ids", "batch", "seq", dtype="int64"), tensor("positions", "seq", dtype="int64")]
+    assert bind_shapes(inputs[::order], {}).shapes == {"ids": (1, DEFAULT_LENGTH), "positions": (DEFAULT_LENGTH,)}
 
 
 def test_a_symbol_that_was_assumed_once_is_assumed_once() -> None:

@@ -53,6 +53,10 @@ class Measurement(Record, frozen=True, kw_only=True):
     """Threads that it was reached with; 0 on a GPU."""
 
 
+BUSY_SHARE = 0.05
+"""Others that keep more than this share of the usable CPUs busy disturb a measurement."""
+
+
 class Ceilings(Record, frozen=True, kw_only=True):
     """The ceilings of a device and where they come from.
 
@@ -91,7 +95,21 @@ class Ceilings(Record, frozen=True, kw_only=True):
     clocks_mhz: dict[Safe, float] = {}
     """Clock of the device ``before``, ``during`` and ``after`` the measurement, where it can be read; of a GPU also
     that of its ``memory`` meanwhile, as NVML counts it."""
+    extent: Literal["full", "quick"] = "full"
+    """A ``quick`` set tries less ways to reach each ceiling, at the run's own thread count alone."""
+    band: NonNegative = 0
+    """Of a quick set: the percentage by which a full one has been seen to lie above it."""
+    cpus: NonNegative = 0
+    """CPUs that the measurement could use; 0 on a GPU."""
+    others_cpus: float | None = None
+    """CPUs of these that others kept busy meanwhile: processes, or other guests of the host; None where the system
+    does not tell."""
     cached: bool = False
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others kept more than `BUSY_SHARE` of the CPUs busy while they were measured."""
+        return self.others_cpus is not None and self.others_cpus > BUSY_SHARE * self.cpus
 
 
 class CeilingsDocument(Record, frozen=True, kw_only=True):

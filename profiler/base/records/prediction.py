@@ -59,6 +59,8 @@ class GpuPrediction(Record, frozen=True, kw_only=True):
     """``time_ns`` at other precisions; None where the GPU has no unit for it, empty where nothing is priced."""
     layers: tuple[PredictedLayer, ...]
     """In execution order."""
+    estimated_precisions: tuple[str, ...] = ()
+    """Those of ``by_precision`` that the engine does not tell: their times are of groups that an engine may make."""
     plan: PlanSummary | None = None
     """Of a built engine, with the times attainable on this GPU."""
     notes: tuple[str, ...] = ()

@@ -22,6 +22,8 @@ LATENCY_FILE = "latency.parquet"
 KERNELS_FILE = "kernels.parquet"
 CAPTURE_FILE = "capture.json"
 ERROR_FILE = "worker_error.json"
+DOES_NOT_RUN = "the model does not run with these inputs"
+"""What is said of a model that refuses its inputs."""
 EVENT_LIMIT = 200_000
 """Profiler events to record at most: each is about 1 kB of JSON, and ONNX Runtime drops all after one million."""
 
@@ -96,7 +98,7 @@ def first_run(run: Runnable) -> None:
         run()
     except Exception as error:
         raise CaptureError(
-            "the model does not run with these inputs",
+            DOES_NOT_RUN,
             why=clean_message(error),
             fix="set the shapes (--shapes) or give real inputs (--loadInputs); `trtprof inspect` lists the inputs",
         ) from None

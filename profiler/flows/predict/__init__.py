@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from profiler.base.errors import TrtprofError, UsageError
+from profiler.base.errors import UsageError
 from profiler.base.records import GpuSpec, Prediction, Source
 from profiler.flows.progress import SILENT, Progress
 from profiler.runtime.gc_paused import gc_paused
@@ -24,13 +24,13 @@ def predict(
 ) -> Prediction:
     """Predict what a model takes on GPUs that need not be at hand.
 
-    The level ``layers`` builds an engine with TensorRT-RTX; ``auto`` does where that is installed and takes the
-    model, and else says in the assumptions why it took groups.
+    An engine is built with TensorRT-RTX where it is asked for, by the level ``layers`` or by itself
+    (`on_gpus.Settings.engine`); else the graph alone is looked at, which takes no time to speak of.
 
     Raises:
         UsageError: The settings are not possible; see `groups.predict_source`.
-        TrtprofError: The model or the shapes are not usable; see `source.load`. At the level ``layers``, no
-            engine can be built; see `engine.tensorrt.build`.
+        TrtprofError: The model or the shapes are not usable; see `source.load`. Where an engine is asked for, none
+            can be built; see `engine.tensorrt.build`.
     """
     from profiler.flows.predict import on_gpus
 
@@ -42,25 +42,30 @@ def predict(
 def _predicted(
     loaded: LoadedModel, source: Source, gpus: Sequence[GpuSpec], settings: Settings, progress: Progress
 ) -> Prediction:
-    from profiler.flows.build import in_one_line, why_no_engine
     from profiler.flows.predict.groups import predict_source
     from profiler.flows.predict.layers import predict_plan
 
-    if settings.level not in ("auto", "layers"):
-        return predict_source(source, gpus, settings)
-    why = why_no_engine() if settings.level == "auto" else ""
-    if not why:
-        try:
-            priced = _plan_at(loaded, source, settings.precision, progress)
-        except TrtprofError as error:
-            if settings.level == "layers":
-                raise
-            why = in_one_line(error)
-            progress.detail("none was built: groups are estimated instead")
-        else:
-            return predict_plan(priced, source, gpus, settings)
-    found = predict_source(source, gpus, msgspec.structs.replace(settings, level="groups"))
-    return msgspec.structs.replace(found, assumptions=(*found.assumptions, f"--level auto took groups: {why}"))
+    if settings.engine or settings.level == "layers":
+        priced = _plan_at(loaded, source, settings.precision, progress)
+        return _with_other_precisions(predict_plan(priced, source, gpus, settings), source, gpus, settings)
+    level = "groups" if settings.level == "auto" else settings.level
+    return predict_source(source, gpus, msgspec.structs.replace(settings, level=level))
+
+
+def _with_other_precisions(
+    found: Prediction, source: Source, gpus: Sequence[GpuSpec], settings: Settings
+) -> Prediction:
+    """The prediction of an engine with the times at those precisions that it does not tell, of groups and marked so."""
+    from profiler.flows.predict.groups import times_by_precision
+
+    filled = []
+    for gpu, times in zip(found.gpus, times_by_precision(source, gpus, settings), strict=True):
+        if gpu.by_precision or gpu.time_ns is not None:
+            estimated = tuple(name for name in times if name not in gpu.by_precision)
+            by_precision = {name: gpu.by_precision.get(name, ns) for name, ns in times.items()}
+            gpu = msgspec.structs.replace(gpu, by_precision=by_precision, estimated_precisions=estimated)  # noqa: PLW2901
+        filled.append(gpu)
+    return msgspec.structs.replace(found, gpus=tuple(filled))
 
 
 def _plan_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress) -> PricedPlan:
@@ -79,6 +84,6 @@ def _plan_at(loaded: LoadedModel, source: Source, precision: str, progress: Prog
         raise UsageError(
             f"the engine does not tell what {source.model.name} takes at {precision}",
             why=otherwise,
-            fix="--level groups, or leave --dtype away",
+            fix="leave --engine (or --level layers) away, or --dtype",
         )
     return priced

@@ -76,6 +76,18 @@ def predict_source(source: Source, specs: Sequence[GpuSpec], how: Settings) -> P
     )
 
 
+def times_by_precision(source: Source, specs: Sequence[GpuSpec], how: Settings) -> list[dict[str, int | None]]:
+    """The time of the groups of a model at every precision, on each GPU; None where it has no unit for one.
+
+    Args:
+        source: The model with its shapes.
+        specs: The GPUs.
+        how: What is asked; its level and precision are not read.
+    """
+    plan = _Plan(source, "groups")
+    return [_by_precision(plan, spec, how) for spec in specs]
+
+
 # --- what does not depend on the GPU --------------------------------------------------------
 
 
@@ -433,12 +445,16 @@ def _on_gpu(plan: _Plan, spec: GpuSpec, how: Settings) -> GpuPrediction:
         )
         for layer, found in zip(plan.layers, estimates, strict=True)
     )
-    by_precision = {
+    by_precision = _by_precision(plan, spec, how)
+    return on_gpus.gpu_prediction(spec, how, ceilings, layers, by_precision, plan.moves(how.precision).memory_bytes)
+
+
+def _by_precision(plan: _Plan, spec: GpuSpec, how: Settings) -> dict[str, int | None]:
+    return {
         precision: _time(plan, ceilings_of(spec, how, precision), precision) if has_unit(spec, precision) else None
         for precision in PRECISIONS
         if precision != "model"
     }
-    return on_gpus.gpu_prediction(spec, how, ceilings, layers, by_precision, plan.moves(how.precision).memory_bytes)
 
 
 def _estimates(plan: _Plan, ceilings: Ceilings, precision: str) -> list[Estimate | None]:
@@ -469,7 +485,7 @@ def _time(plan: _Plan, ceilings: Ceilings, precision: str) -> int:
 
 def _assumptions(plan: _Plan, how: Settings) -> Iterator[str]:
     if how.level == "groups":
-        yield "groups are estimated: no engine was built"
+        yield "groups are estimated: no engine was built (--engine builds one with TensorRT-RTX, without a GPU)"
     else:
         yield "each node is a kernel: an engine would fuse many"
     if plan.free:

@@ -41,8 +41,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         level: ``layers``: those of an engine that TensorRT-RTX builds; ``groups``: nodes that an engine may
-            fuse are one layer; ``nodes``: each is one; ``auto``: ``layers`` where they can be had, else
+            fuse are one layer; ``nodes``: each is one; ``auto``: ``layers`` where an engine is asked for, else
             ``groups``.
+        engine: Build one, which asks for its layers; None leaves that to the level.
         precision: One of `cost.recast.PRECISIONS`.
         accumulate: See `hardware.gpus.ceilings`.
         clock_mhz: See `hardware.gpus.ceilings`.
@@ -51,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     level: Level = "groups"
+    engine: bool | None = None
     precision: str = "model"
     accumulate: Accumulate = "auto"
     clock_mhz: float | None = None
@@ -59,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(how: Settings) -> None:
-    """Refuse a precision or a level that there is not.
+    """Refuse a precision or a level that there is not, and an engine that the level has no use for.
 
     Raises:
         UsageError: See above.
@@ -69,6 +71,12 @@ def check(how: Settings) -> None:
             raise UsageError(
                 f"{option} {value} is not possible", why="known: " + ", ".join(known), fix=f"{option} {known[0]}"
             )
+    if how.engine is not None and how.level != "auto" and how.engine != (how.level == "layers"):
+        raise UsageError(
+            f"{'--engine' if how.engine else '--no-engine'} and --level {how.level}",
+            why="layers are those of an engine, all else is estimated from the graph alone",
+            fix="leave one away",
+        )
 
 
 def ceilings_of(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:

@@ -200,12 +200,17 @@ def _precision_names(found: Prediction) -> list[str]:
 
 
 def _precisions(found: Prediction, names: Sequence[str]) -> Table:
-    rows = []
-    for gpu in found.gpus:
-        times = (gpu.by_precision.get(name, 0) for name in names)
-        rows.append(Row((gpu.gpu, *("no unit" if ns is None else format_ns(ns) if ns else "-" for ns in times))))
+    rows = [Row((gpu.gpu, *(_time_at(gpu, name) for name in names))) for gpu in found.gpus]
     columns = (Column("GPU", cut="end", least=8), *(Column(name, right=True) for name in names))
-    return Table(columns=columns, rows=rows, title=f"time by precision (here: {found.precision})")
+    marked = "; ~ of estimated groups, no engine" if any(gpu.estimated_precisions for gpu in found.gpus) else ""
+    return Table(columns=columns, rows=rows, title=f"time by precision (here: {found.precision}{marked})")
+
+
+def _time_at(gpu: GpuPrediction, precision: str) -> str:
+    ns = gpu.by_precision.get(precision, 0)
+    if ns is None:
+        return "no unit"
+    return f"{'~' * (precision in gpu.estimated_precisions)}{format_ns(ns)}" if ns else "-"
 
 
 def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:

@@ -1,0 +1,5 @@
+"""``python -m profiler``: the same as ``trtprof``."""
+
+from profiler.cli import main
+
+main()

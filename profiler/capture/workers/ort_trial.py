@@ -1,0 +1,62 @@
+"""The child process that tells with which inputs a model runs: ``-m profiler.capture.workers.ort_trial REQUEST``.
+
+It reads a `TrialRequest`, runs the model once with each set of inputs on the CPU, and writes the number of the first
+that works. It is a process of its own: a runtime may crash on inputs that do not fit.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from profiler.base.errors import CaptureError
+from profiler.base.records import InputTensor
+from profiler.capture.workers.inference import make_inputs, reported
+from profiler.capture.workers.ort_cpu import bind
+from profiler.runtime import child
+from profiler.runtime.ort_session import SessionRequest, make_session
+
+FOUND_FILE = "trial.json"
+_SECONDS = 30.0
+"""No further inputs are tried after so long."""
+
+
+class TrialRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to try, in this order."""
+
+    session: SessionRequest
+    folder: str
+    scratch: str
+    candidates: tuple[tuple[InputTensor, ...], ...]
+    seed: int
+
+
+def main(argv: list[str]) -> int:
+    """Entry point of the child; returns its exit code."""
+    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=TrialRequest)
+    return reported(lambda: try_all(request), request.scratch)
+
+
+def try_all(request: TrialRequest) -> None:
+    """Write the number of the first inputs that the model runs with, or null."""
+    session = make_session(request.session)
+    end = time.monotonic() + _SECONDS
+    found = None
+    for number, inputs in enumerate(request.candidates):
+        try:
+            bind(session, make_inputs(inputs, request.seed))
+        except CaptureError:
+            if time.monotonic() > end:
+                break
+        else:
+            found = number
+            break
+    (Path(request.folder) / FOUND_FILE).write_bytes(msgspec.json.encode(found))
+
+
+if __name__ == "__main__":
+    child.end_with_parent()
+    sys.exit(main(sys.argv))

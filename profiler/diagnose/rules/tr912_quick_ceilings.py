@@ -1,0 +1,32 @@
+"""The ceilings are a quick set.
+
+What:
+    The ceilings were measured in a few seconds, for a first result: with less ways to reach each of them, fewer
+    repeats, and at the run's own thread count alone.
+
+Why:
+    A ceiling is the best that the machine was seen doing, and a short look sees less. A full set lies above a quick
+    one, so that layers look nearer to their roof than they are.
+
+Try:
+    `trtprof calibrate` measures a full set once, which later runs take.
+"""
+
+from __future__ import annotations
+
+from profiler.diagnose import Case, Claim, doubt, run_rule
+
+
+@run_rule("TR912", "quick ceilings", order=0)
+def judge(case: Case) -> Claim | str:
+    """One finding for a quick set."""
+    if case.ceilings.extent != "quick":
+        return "the rule is about the whole run: its ceilings are no quick set"
+    band = case.ceilings.band
+    return doubt(
+        f"the ceilings are a quick set: a full one has been seen to lie up to {band} % above it, and what is lost is "
+        "more by as much",
+        "trtprof calibrate measures a full set, which later runs take",
+        brief=f"quick ceilings (a full set is up to {band} % higher)",
+        confidence=1.0,
+    )

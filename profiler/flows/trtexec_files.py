@@ -1,0 +1,103 @@
+"""What a finished run knows, in the forms in which trtexec prints and exports it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from profiler.base import run_folder
+from profiler.base.errors import MissingError
+from profiler.base.records import Engine, InferenceTimes, LayerResult, LayerTime, LayerTimes, Run, Tensor
+from profiler.base.run_folder import RunFolder
+from profiler.capture.gpu_record import PlanArtefact
+from profiler.engine.tensorrt import kept_layer_info
+
+
+def times_of(folder: RunFolder) -> InferenceTimes:
+    """The samples of the latency, measured without the profiler.
+
+    On the CPU nothing is copied, and the computation is the whole of it.
+    """
+    samples = folder.table(run_folder.LATENCY)
+    if "mode" in samples:
+        from profiler.analysis.gpu import times_of as times_on_gpu
+
+        return times_on_gpu(samples)
+    times = tuple(int(value) for value in samples["latency_ns"])
+    nothing = (0,) * len(times)
+    return InferenceTimes(latency_ns=times, compute_ns=times, enqueue_ns=times, h2d_ns=nothing, d2h_ns=nothing)
+
+
+def profile_of(run: Run) -> LayerTimes:
+    """The times of the layers, in the order in which they were captured where a timeline tells, else as ranked.
+
+    The median is that of the report. Sum and mean are those of the kernels of the layer over all profiled inferences.
+    """
+    iterations = max(run.profiled.n, 1)
+    totals = {layer.name: sum(match.total_ns for match in layer.kernels) for layer in run.layers}
+    whole = sum(totals.values()) or 1
+    return LayerTimes(
+        iterations=iterations,
+        layers=tuple(
+            LayerTime(
+                name=layer.name,
+                total_ns=totals[layer.name],
+                average_ns=round(totals[layer.name] / iterations),
+                median_ns=layer.measured_ns,
+                fraction=min(totals[layer.name] / whole, 1.0),
+            )
+            for layer in _in_order(run)
+        ),
+    )
+
+
+def _in_order(run: Run) -> list[LayerResult]:
+    order = {name: place for place, name in enumerate(run.graph.layers)} if run.graph else {}
+    return sorted(run.layers, key=lambda layer: order.get(layer.name, len(order)))
+
+
+def layer_text(folder: RunFolder) -> str:
+    """The layers as text: as the backend printed them, else as JSON."""
+    if folder.has(run_folder.PLAN):
+        return folder.file(folder.read(run_folder.PLAN, PlanArtefact).layers_file).read_text(encoding="utf-8")
+    return layer_file(folder, as_json=True)
+
+
+def layer_file(folder: RunFolder, *, as_json: bool) -> str:
+    """The content of ``--exportLayerInfo``: of TensorRT what it says itself, of ONNX Runtime the same keys.
+
+    Raises:
+        MissingError: They are not known in that form.
+    """
+    if not folder.has(run_folder.PLAN):
+        engine = folder.read(run_folder.ENGINE, Engine)
+        layers = [
+            {
+                "Name": layer.name,
+                "LayerType": layer.op.op_type,
+                "Inputs": [_tensor(tensor) for tensor in layer.op.inputs if tensor is not None],
+                "Outputs": [_tensor(tensor) for tensor in layer.op.outputs if tensor is not None],
+                "Metadata": "\x1e".join(f"[ONNX Layer: {name}]" for name in layer.nodes),
+            }
+            for layer in engine.layers
+        ]
+        return json.dumps({"Layers": layers, "Bindings": []}, indent=1) + "\n"
+    built = folder.read(run_folder.PLAN, PlanArtefact)
+    text = folder.file(built.layers_file).read_text(encoding="utf-8")
+    if text.lstrip().startswith(("{", "[")) == as_json:
+        return text
+    found = kept_layer_info(Path(built.profiled_engine or built.engine)) if as_json else ""
+    if not found:
+        raise MissingError(
+            f"the layers are not known as {'JSON' if as_json else 'text'}",
+            why="TensorRT's inspector did not tell them"
+            if as_json
+            else "an engine prints its plan only while it is built",
+            fix="--exportLayerInfo=layers.txt" if as_json else "--exportLayerInfo=layers.json",
+        )
+    return found
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    return {"Name": tensor.name, "Dimensions": list(tensor.shape or ()), "Format/Datatype": tensor.dtype}

@@ -1,0 +1,59 @@
+"""``-o`` writes reports, in every verb and in the format of the suffix, and never an engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.command_line import refused, trtprof
+from tests.fakes.support import SAMPLES
+
+GEMV = str(SAMPLES / "gemv.onnx")
+DATA = Path(__file__).parents[1] / "engine" / "data"
+VERBS = {
+    "predict": ("predict", GEMV, "--gpu", "l4", "--level", "groups"),
+    "inspect": ("inspect", GEMV, "--no-engine"),
+    "inspect --sweep": ("inspect", str(SAMPLES / "resnet_tiny.onnx"), "--sweep", "batch=1,2"),
+    "gpus": ("gpus", "l4"),
+    "sweep": ("sweep", "gemm", "--m", "64", "--n", "64", "--k", "64"),
+    "analyze": ("analyze", DATA / "rtx_gemv.log", "--gpu", "rtx-4090"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_writes_its_report_in_the_formats_of_the_suffixes(verb: str, tmp_path: Path) -> None:
+    files = {suffix: tmp_path / f"report{suffix}" for suffix in (".html", ".json", ".md", ".txt", ".csv")}
+    outputs = [part for path in files.values() for part in ("-o", path)]
+    done = trtprof(*VERBS[verb], *outputs)
+    assert done.exit_code == 0, done.output
+    assert files[".html"].read_text().startswith("<!doctype html>")
+    assert json.loads(files[".json"].read_text())
+    assert all(path.stat().st_size > 20 for path in files.values())
+    assert [f"wrote {path}" in done.stderr for path in files.values()] == [True] * 5
+    again = refused(trtprof(*VERBS[verb], "-o", files[".md"]))
+    assert "will not be overwritten" in again
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "build", "run", "compare", "calibrate"])
+@pytest.mark.parametrize("name", ["mine.engine", "mine.plan", "mine.trt"])
+def test_o_never_writes_an_engine(verb: str, name: str, tmp_path: Path) -> None:
+    command = VERBS.get(verb, (verb, GEMV) if verb in ("build", "run") else (verb,))
+    words = refused(trtprof(*command, "-o", tmp_path / name))
+    assert f"--saveEngine={tmp_path / name}" in words
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_a_run_writes_its_folder_and_files_of_its_report(tmp_path: Path) -> None:
+    folder, page, table = tmp_path / "run", tmp_path / "p.html", tmp_path / "p.csv"
+    quick = ("--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3")
+    done = trtprof("run", GEMV, "-o", folder, "-o", page, "-o", table, "-q", *quick)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"{folder}\n"
+    assert page.read_text().startswith("<!doctype html>")
+    assert "MatMul" in table.read_text() or "gemv" in table.read_text()
+    assert (folder / "report.json").is_file()
+    words = refused(trtprof("run", GEMV, "-o", tmp_path / "a", "-o", tmp_path / "b"))
+    assert "names 2 folders" in words
