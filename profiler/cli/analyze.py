@@ -22,6 +22,7 @@ from profiler.cli.run_view import (
     TableOption,
     check_views,
     say_confirmations,
+    with_model,
 )
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ def _asked(
 
 def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_place: str, *, redact: bool) -> None:
     """Print the run, or what is to be printed in its place, and write its files."""
+    view = with_model(view, run, [format_name, *paths], redact=redact)
     if redact:
         from profiler.cli.run_view import private_names
         from profiler.report.redact import redact as redacted

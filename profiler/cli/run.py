@@ -38,7 +38,7 @@ from profiler.cli.options import (
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
 from profiler.cli.output_files import ENGINE_SUFFIXES, deliver, refuse_existing, writable
-from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations
+from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
@@ -307,7 +307,7 @@ def run(
     with errors_shown():
         folder.tag(tag or ())
         found = folder.report()
-        view = view._replace(file=str(folder.path))
+        view = with_model(view._replace(file=str(folder.path)), found, paths, redact=False)
         deliver(found, "" if quiet else format_name, paths, **view._asdict())
         tell(folder, found, told, layer_info)
         if quiet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
@@ -43,7 +44,10 @@ TableOption = Annotated[
 FigureOption = Annotated[
     str,
     typer.Option(
-        "--figure", metavar="NAME", help="What png and svg show: roofline or ledger.", rich_help_panel="Result"
+        "--figure",
+        metavar="NAME",
+        help="What png and svg show: roofline, ledger or timeline.",
+        rich_help_panel="Result",
     ),
 ]
 RooflineOption = Annotated[
@@ -91,6 +95,26 @@ def check_views(
         if given is not None and given not in known:
             raise UsageError(f"{flag} {given} is not known", why="known: " + ", ".join(known), fix=f"{flag} {known[0]}")
     return View(top=top, by=by, table=table or "layers", figure=figure, roofline=roofline, ledger=ledger)
+
+
+def with_model(view: View, run: Run, formats: Iterable[object], *, redact: bool) -> View:
+    """The view with the model of the run, where one of these formats, or of these files, is written into it.
+
+    Raises:
+        UsageError: Its names were to be replaced, or another file lies in the place of the model.
+        MissingError: The file of the model is gone.
+    """
+    if not any(str(each) == "onnx" or str(each).lower().endswith(".onnx") for each in formats):
+        return view
+    from profiler.flows.report import model_as_run
+
+    if redact:
+        raise UsageError(
+            "--redact is not for an annotated model",
+            why="the model itself holds the names of its nodes and tensors",
+            fix="leave one of the two away; -o report.json --redact has the numbers without names",
+        )
+    return view._replace(model=model_as_run(run, weights=view.weights))
 
 
 def _tables() -> tuple[str, ...]:

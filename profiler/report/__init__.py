@@ -55,7 +55,7 @@ class ReportOptions:
     ledger: bool = False
     roofline: bool | None = None
     table: str = ""
-    figure: Literal["roofline", "ledger"] = "roofline"
+    figure: Literal["roofline", "ledger", "timeline"] = "roofline"
     file: str = ""
     view: Literal["table", "sheet", "comparison"] = "table"
     model: bytes = b""
