@@ -65,7 +65,8 @@ T = TypeVar("T")
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a run was asked to do; a resumed run must be asked the same.
 
-    ``options`` are those that change a result, as text. ``version`` is trtprof's own.
+    ``options`` are those that change a result, as text. ``version`` is trtprof's own,
+    ``command`` what was typed.
     """
 
     schema_version: int
@@ -74,6 +75,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     sha256: str
     options: Mapping[str, str]
+    command: str = ""
 
 
 class Tags(msgspec.Struct, frozen=True, kw_only=True):

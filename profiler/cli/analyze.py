@@ -16,6 +16,7 @@ from profiler.cli.output_files import check_format, check_report, deliver, writa
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
+    LedgerOption,
     RedactOption,
     RooflineOption,
     TableOption,
@@ -117,6 +118,7 @@ def analyze(
     by: ByOption = "layer",
     table: TableOption = None,
     figure: FigureOption = "roofline",
+    ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     redact: RedactOption = False,
     fail_on: FailOnOption = None,
@@ -139,7 +141,7 @@ def analyze(
         files = analyze_files.sort_files(given or (), analyze_files.Files(layers, profile, times, onnx, nsys, ncu))
         files = analyze_files.exported(files, say)
         measured = files.profile is not None or files.nsys is not None
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)
+        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)
         if not measured:
             _refuse_unmeasured(fail_on, explain, redact=redact)
         if explain is not None:

@@ -31,7 +31,14 @@ _NEXT = {
 WIDTH = 100
 """Columns of a text that goes to a file."""
 
-FormatOption = Annotated[str, typer.Option("--format", help="What to print: text, json, csv, markdown, html ...")]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="What to print: text, json, csv, markdown, html ...",
+        rich_help_panel="Result",
+    ),
+]
 
 OutputsOption = Annotated[
     list[str] | None,
@@ -40,6 +47,7 @@ OutputsOption = Annotated[
         "-o",
         metavar="FILE",
         help="Write there too, as its suffix says: .svg, .png, .html, .json, .csv, .md, .txt ...; may be repeated.",
+        rich_help_panel="Result",
     ),
 ]
 

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.cli import app
+from profiler.cli import app, completion
+from profiler.cli.completion import REPORTS
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
 from profiler.cli.output_files import next_step, refuse_existing, write
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
+    LedgerOption,
     RedactOption,
     RooflineOption,
     TableOption,
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
     from profiler.cli.output import View
     from profiler.report import Reporter
 
-REPORTS = Path("reports")
-"""Where `trtprof run` puts its folders."""
-
 
 @app.command()
 def report(
@@ -40,6 +39,7 @@ def report(
         Path | None,
         typer.Argument(
             metavar="[RUN]",
+            autocompletion=completion.runs,
             help="A run folder; default: the newest under reports/. With --serve the folder of all runs.",
             show_default=False,
         ),
@@ -65,6 +65,7 @@ def report(
     by: ByOption = "layer",
     table: TableOption = None,
     figure: FigureOption = "roofline",
+    ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     redact: RedactOption = False,
     redact_map: Annotated[
@@ -112,7 +113,9 @@ def report(
         from profiler.cli import fail_on as failing
 
         asked = failing.criteria(fail_on)
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)._replace(weights=weights)
+        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)._replace(
+            weights=weights
+        )
         if redact_map and not redact:
             raise UsageError("--redact-map without --redact", why="nothing is replaced", fix="say --redact too")
         if run_folder is None:
