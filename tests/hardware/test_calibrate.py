@@ -110,7 +110,7 @@ def test_a_quick_set_is_measured_at_the_runs_threads_alone_and_says_so() -> None
     assert (quick.extent, quick.band, quick.cpus, quick.others_cpus) == ("quick", QUICK_BAND, 4, 1.4)
     assert quick.disturbed
     assert quick.source.startswith("A quick set, measured on this host")
-    assert f"up to {QUICK_BAND} % above" in quick.source
+    assert f"up to {QUICK_BAND} % above it" in quick.source
     full = calibrate(2, device=DEVICE, measure=measure)
     assert (full.extent, full.band, full.others_cpus) == ("full", 0, 1.4)
     assert not any(request.quick for request in asked[1:])
