@@ -27,19 +27,50 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
-    """One line of talk, on stderr."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """One line of talk, on stderr; on a terminal broken between words where it is too long."""
+    _put(sys.stderr, fitted(text, sys.stderr) + "\n")
 
 
 def result(text: str) -> None:
-    """The result, on stdout; a reader that went away (`| head`) is no error."""
+    """The result, on stdout."""
+    _put(sys.stdout, text if text.endswith("\n") else text + "\n")
+
+
+def _put(stream: TextIO, text: str) -> None:
+    """Write and flush; a reader that went away (`| head`) is no error."""
     try:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
+        stream.write(text)
+        stream.flush()
     except BrokenPipeError:
-        # Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Let all that is still written to a stream go nowhere: Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def fitted(text: str, stream: TextIO, indent: int = 2) -> str:
+    """Talk as a terminal shows it whole: its lines broken between words, what follows set in by ``indent``.
+
+    Elsewhere lines stay whole: who reads a log searches it. Words longer than a line, such as paths, stay whole, too.
+    """
+    if not stream.isatty():
+        return text
+    import textwrap
+
+    lines = []
+    for line in text.split("\n"):
+        before = " " * (len(line) - len(line.lstrip()))
+        lines += textwrap.wrap(
+            line.strip(),
+            terminal_width(stream),
+            initial_indent=before,
+            subsequent_indent=before + " " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]
+    return "\n".join(lines)
 
 
 def terminal_width(stream: TextIO, most: int = 120) -> int:
@@ -175,8 +206,7 @@ class StageLines:
         self._detail, self._told = text, time.monotonic()
         if self._verbose:
             self._end_line()
-            self._stream.write(f"  {text}\n")
-            self._stream.flush()
+            _put(self._stream, fitted(f"  {text}", self._stream) + "\n")
         self._show()
 
     def note(self, text: str) -> None:
@@ -245,8 +275,8 @@ class StageLines:
         self.stop()
         self.finished.append(self._stage)
         if not self._quiet:
-            self._stream.write(f"{self._stage:<9} {time.monotonic() - self._began:6.1f} s  {self._detail}\n")
-            self._stream.flush()
+            line = f"{self._stage:<9} {time.monotonic() - self._began:6.1f} s  {self._detail}"
+            _put(self._stream, fitted(line, self._stream, indent=20) + "\n")
         self._stage = ""
 
 
@@ -265,6 +295,7 @@ class View(NamedTuple):
     roofline: bool | None = None
     model: bytes = b""
     weights: bool = True
+    ledger: bool = False
 
 
 def rendered(found: Record, name: str, **options: Any) -> str:
@@ -316,4 +347,4 @@ def send(found: Record, name: str, **options: Any) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
