@@ -21,7 +21,7 @@ EXIT_CODES = """Exit codes: 0 done, 1 findings or a regression (only when asked 
 
 _ORDER = (
     "run", "inspect", "predict", "build", "analyze", "report", "compare", "export", "sweep", "gpus", "calibrate",
-    "kernel", "rules", "doctor",
+    "kernel", "rules", "help", "doctor",
 )  # fmt: skip
 """Of the commands in the help: the main job first."""
 
@@ -45,6 +45,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+typed: list[str] = []
+"""The words behind ``trtprof``, where this process is that command."""
 
 
 def _version(value: bool) -> None:
@@ -80,6 +84,7 @@ def load_commands() -> None:
         run,
         sweep,
     )
+    from profiler.cli import help as _help  # noqa: F401
 
 
 def main() -> None:
@@ -87,6 +92,7 @@ def main() -> None:
     gc.set_threshold(300_000)  # what is imported stays: at 700 it is searched for cycles a hundred times, in 0.1 s
     try:
         load_commands()
+        typed[:] = sys.argv[1:]
         app()
     except SystemExit as left:
         # Click leaves with 1 where the reader of a pipe went away (`trtprof run --help | head`).

@@ -19,11 +19,11 @@ ENGINE_SUFFIXES = (".engine", ".plan", ".trt")
 
 _NEXT = {
     "perfetto": "   open it at https://ui.perfetto.dev",
+    "onnx": "   open it at https://netron.app: every node has what was measured of it",
     "speedscope": "   open it at https://www.speedscope.app",
     "html": "   open it in a browser, it needs no network",
     "sarif": "   upload it where code scanning reads SARIF",
     "junit": "   give it to the CI as a test report",
-    "onnx": "   open it at https://netron.app: every node has what was measured of it",
     "markdown": "   paste it into the pull request",
 }
 """What one does with a file, by its format."""

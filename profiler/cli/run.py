@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import completion
+from profiler.cli import completion, typed
 from profiler.cli.as_trtexec import Told, tell
 from profiler.cli.engine_options import (
     BestOption,
@@ -37,7 +38,7 @@ from profiler.cli.options import (
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
 from profiler.cli.output_files import ENGINE_SUFFIXES, deliver, refuse_existing, writable
-from profiler.cli.run_view import ByOption, RooflineOption, check_views, say_confirmations
+from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
@@ -226,6 +227,7 @@ def run(
     ] = "text",
     top: TopOption = None,
     by: ByOption = "layer",
+    ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     tag: Annotated[
         list[str] | None,
@@ -263,7 +265,7 @@ def run(
         from profiler.flows.run import execute
 
         refuse_binary(format_name)
-        view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline)
+        view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline, ledger=ledger)
         run_folder.check_tags(tag or ())
         asked = failing.criteria(fail_on)
         kept_in, paths = _outputs(output or (), force=force)
@@ -298,13 +300,14 @@ def run(
                 output=kept_in,
                 force=force,
                 resume=resume,
+                command=command_line(typed),
             ),
             progress,
         )
     with errors_shown():
         folder.tag(tag or ())
         found = folder.report()
-        view = view._replace(file=str(folder.path))
+        view = with_model(view._replace(file=str(folder.path)), found, paths, redact=False)
         deliver(found, "" if quiet else format_name, paths, **view._asdict())
         tell(folder, found, told, layer_info)
         if quiet:
@@ -351,3 +354,16 @@ def _device(given: str | None) -> int | None:
             f"--device {given} is no GPU", why="GPUs go by their numbers", fix="--device 0; `trtprof gpus` lists them"
         )
     return int(found[1])
+
+
+def command_line(given: Sequence[str]) -> str:
+    """What was typed, to be typed again: without the folder that is there now; empty where nobody did."""
+    kept, skip = ["trtprof"] * bool(given), False
+    for word in given:
+        if skip or word in ("-f", "--force", "--resume") or word.startswith(("-o=", "--output=")):
+            skip = False
+        elif word in ("-o", "--output"):
+            skip = True
+        else:
+            kept.append(word)
+    return shlex.join(kept)

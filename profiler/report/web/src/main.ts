@@ -149,6 +149,7 @@ function drawCharts(): void {
     root.dataset["ready"] = "true";
     performance.mark("ready");
     drawRest();
+    lookSoon();
   }));
 }
 
@@ -163,6 +164,24 @@ function settle(): void {
     layers.reveal(store.selected);
   }
 }
+
+// --- what scrolls can be scrolled by key ---------------------------------------------------------
+
+const SCROLLS = "h1, .inputs, .big, .scroll, .kernels, .full, .detail ul, .graph-about, .chart-apart ul, .licence, .columns ul, .pairs dt, .pairs dd, .finding h3, .finding dd, .finding .where, .ledger bdi, nav";
+/** Where not all of a text is seen and nothing in it takes the focus, it takes it itself. */
+function focusWhatScrolls(): void {
+  for (const node of document.querySelectorAll<HTMLElement>(SCROLLS)) {
+    const hidden = node.scrollHeight > node.clientHeight + 1 || node.scrollWidth > node.clientWidth + 1;
+    if (hidden && /auto|scroll/.test(getComputedStyle(node).overflow)) node.tabIndex = 0;
+    else if (node.getAttribute("tabindex") === "0") node.removeAttribute("tabindex");
+  }
+}
+let looking = 0;
+const lookSoon = (): void => { clearTimeout(looking); looking = window.setTimeout(focusWhatScrolls, 150); };
+addEventListener("resize", lookSoon);
+document.addEventListener("toggle", lookSoon, true);
+document.addEventListener("click", lookSoon);
+document.addEventListener("keyup", lookSoon);
 
 const link = /^#layer-\d+$/.test(location.hash);
 if (store.selected !== null) mark(store.selected, "start");

@@ -25,11 +25,11 @@ export function mountNodes(root: HTMLElement, store: Store): Table {
       { id: "bytes", label: "Bytes", width: 100, num: true, term: "bytes", key: (node) => node.bytes, css: () => "est", cell: (node) => known(node.bytes, formatBytes) },
     ],
     detail: (node) => el("div", { class: "detail-grid two" },
-      el("div", null, el("h4", null, "Node"), el("div", { class: "full" }, bdi(node.name)),
-        node.graph ? [el("h4", null, "Graph"), el("div", { class: "full" }, bdi(node.graph))] : null,
-        node.attributes.length ? [el("h4", null, "Attributes"), facts(node.attributes)] : null,
-        el("h4", null, "Reason"), el("div", null, bdi(node.reason || "no reason was recorded"))),
-      el("div", null, el("h4", null, "Layers"), el("div", { class: "full" }, node.layer_names.length ? node.layer_names.map((name) => {
+      el("div", null, el("h3", null, "Node"), el("div", { class: "full" }, bdi(node.name)),
+        node.graph ? [el("h3", null, "Graph"), el("div", { class: "full" }, bdi(node.graph))] : null,
+        node.attributes.length ? [el("h3", null, "Attributes"), facts(node.attributes)] : null,
+        el("h3", null, "Reason"), el("div", null, bdi(node.reason || "no reason was recorded"))),
+      el("div", null, el("h3", null, "Layers"), el("div", { class: "full" }, node.layer_names.length ? node.layer_names.map((name) => {
         const place = page.layerAt(name);
         return el("div", null, place === undefined ? bdi(name) : el("a", { href: `#layer-${place + 1}` }, bdi(name)));
       }) : "none"))),

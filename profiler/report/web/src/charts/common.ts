@@ -370,7 +370,7 @@ export function frame(panel: HTMLElement, store: Store, name: string, height: nu
       return node;
     };
     const middle = (factor: number) => () => moves.zoom!(factor, chart.getWidth() / 2, chart.getHeight() / 2);
-    tools.append(el("span", { class: "chart-zoom" }, button("+", "Zoom in", middle(1.5)), button("\u2212", "Zoom out", middle(1 / 1.5)), button("Fit", "Show all", () => moves.reset?.())));
+    tools.append(el("span", { class: "chart-zoom" }, button("+", "Zoom in", middle(1.5)), button("\u2212", "Zoom out", middle(1 / 1.5)), button("Fit", "Fit: show all", () => moves.reset?.())));
   }
   move(host, store, moves);
   // The frame is the reader's before it is drawn in.
