@@ -17,6 +17,8 @@ import re
 import shutil
 from pathlib import Path
 
+import msgspec
+
 from profiler.base.records import OpSweepDevice, Prediction
 from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
@@ -52,7 +54,7 @@ ARGUMENTS = [
 
 
 def example_text() -> str:
-    return render(RunFolder(ROOT / EXAMPLE).report(), "text")
+    return render(RunFolder(ROOT / EXAMPLE).report(), "text", file=str(EXAMPLE))
 
 
 def two_runs_text() -> str:
@@ -131,8 +133,9 @@ def main() -> None:
     os.chdir(ROOT)
     if not options.keep_run:
         model = "sample_models/resnet_tiny.onnx"
-        execute(RunOptions(model=ModelRequest.of(model), output=str(EXAMPLE), force=True))
-        execute(RunOptions(model=ModelRequest.of(model), output=str(OTHER), threads=1, force=True))
+        asked = RunOptions(model=ModelRequest.of(model), force=True, command=f"trtprof run {model}")
+        execute(msgspec.structs.replace(asked, output=str(EXAMPLE)))
+        execute(msgspec.structs.replace(asked, output=str(OTHER), threads=1, command=f"{asked.command} --threads 1"))
         for path in OTHER.iterdir():
             if path.name not in COMPARED:
                 path.unlink()

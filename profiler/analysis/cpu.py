@@ -82,6 +82,7 @@ def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         backend=engine.backend,
         version=request.version,
         created=request.created,
+        command=request.command,
     )
 
 

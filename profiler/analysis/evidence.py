@@ -119,6 +119,7 @@ class Subject(NamedTuple):
         clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
         version: Of trtprof, when it was measured.
         created: When it was measured.
+        command: What runs the same again.
         modes: Times of a run on a GPU without and with a CUDA graph.
         checks: Its outputs held against those of ONNX Runtime.
         counters: Hardware counters of its kernels, or why there are none; None where nobody asked for them.
@@ -134,6 +135,7 @@ class Subject(NamedTuple):
     clock_mhz: float | None = None
     version: str = __version__
     created: str = ""
+    command: str = ""
     modes: tuple[ModeTimes, ...] = ()
     checks: tuple[TensorCheck, ...] = ()
     counters: Counters | None = None

@@ -82,6 +82,7 @@ def evidence_of_gpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         clock_mhz=sm_clock_mhz(capture.clocks_clean, capture.clocks_profiled),
         version=request.version,
         created=request.created,
+        command=request.command,
         modes=capture.clean.modes,
         checks=capture.clean.checks,
         counters=folder.read(COUNTERS_FILE, Counters) if folder.has(COUNTERS_FILE) else None,

@@ -74,9 +74,25 @@ def _digits(value: float) -> str:
     return f"{value:.{min(max(2 - magnitude, 0), 6)}f}"
 
 
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))
+
+
 def format_ns(ns: float) -> str:
     """A duration in ns with the SI unit that suits its size, three significant digits."""
-    return _scaled(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")))
+    return _scaled(ns, _TIMES)
+
+
+def ns_unit(ns: float) -> tuple[float, str]:
+    """The SI unit that suits the size of a duration, and how many ns it has."""
+    return next(((factor, unit) for factor, unit in _TIMES if abs(ns) >= factor), _TIMES[-1])
+
+
+def in_unit(ns: float, factor: float) -> str:
+    """A duration as a number of that unit, for a column: three significant digits, three decimals at most."""
+    value = ns / factor
+    if 0 < abs(value) < 0.001:
+        return "<0.001" if value > 0 else "-0.000"
+    return _digits(value) if abs(value) >= 1 or not value else f"{value:.3f}"
 
 
 def format_bytes(count: float) -> str:

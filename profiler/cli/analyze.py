@@ -16,11 +16,13 @@ from profiler.cli.output_files import check_format, check_report, deliver, writa
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
+    LedgerOption,
     RedactOption,
     RooflineOption,
     TableOption,
     check_views,
     say_confirmations,
+    with_model,
 )
 
 if TYPE_CHECKING:
@@ -116,6 +118,7 @@ def analyze(
     by: ByOption = "layer",
     table: TableOption = None,
     figure: FigureOption = "roofline",
+    ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     redact: RedactOption = False,
     fail_on: FailOnOption = None,
@@ -138,7 +141,7 @@ def analyze(
         files = analyze_files.sort_files(given or (), analyze_files.Files(layers, profile, times, onnx, nsys, ncu))
         files = analyze_files.exported(files, say)
         measured = files.profile is not None or files.nsys is not None
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)
+        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)
         if not measured:
             _refuse_unmeasured(fail_on, explain, redact=redact)
         if explain is not None:
@@ -251,6 +254,7 @@ def _asked(
 
 def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_place: str, *, redact: bool) -> None:
     """Print the run, or what is to be printed in its place, and write its files."""
+    view = with_model(view, run, [format_name, *paths], redact=redact)
     if redact:
         from profiler.cli.run_view import private_names
         from profiler.report.redact import redact as redacted

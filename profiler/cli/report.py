@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.cli import app
+from profiler.cli import app, completion
+from profiler.cli.completion import REPORTS
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
 from profiler.cli.output_files import next_step, refuse_existing, write
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
+    LedgerOption,
     RedactOption,
     RooflineOption,
     TableOption,
     check_views,
+    with_model,
 )
 
 if TYPE_CHECKING:
@@ -29,9 +32,6 @@ if TYPE_CHECKING:
     from profiler.cli.output import View
     from profiler.report import Reporter
 
-REPORTS = Path("reports")
-"""Where `trtprof run` puts its folders."""
-
 
 @app.command()
 def report(
@@ -39,6 +39,7 @@ def report(
         Path | None,
         typer.Argument(
             metavar="[RUN]",
+            autocompletion=completion.runs,
             help="A run folder; default: the newest under reports/. With --serve the folder of all runs.",
             show_default=False,
         ),
@@ -64,6 +65,7 @@ def report(
     by: ByOption = "layer",
     table: TableOption = None,
     figure: FigureOption = "roofline",
+    ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     redact: RedactOption = False,
     redact_map: Annotated[
@@ -111,7 +113,9 @@ def report(
         from profiler.cli import fail_on as failing
 
         asked = failing.criteria(fail_on)
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline)._replace(weights=weights)
+        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)._replace(
+            weights=weights
+        )
         if redact_map and not redact:
             raise UsageError("--redact-map without --redact", why="nothing is replaced", fix="say --redact too")
         if run_folder is None:
@@ -217,9 +221,7 @@ def _show(
         run, file = _redacted(run, redact_map), ""
         if redact_map and not targets:
             say(f"wrote {redact_map}")
-    view = view._replace(file=file)
-    if "onnx" in (to_stdout, *(target.format for target in targets)):
-        view = view._replace(model=_model(run, redact=redact, weights=view.weights))
+    view = with_model(view._replace(file=file), run, [to_stdout, *(each.format for each in targets)], redact=redact)
     if to_stdout:
         send(run, to_stdout, **view._asdict())
     contents = [
@@ -240,23 +242,6 @@ def _show(
     if open_page:
         page = next((target.path for target in targets if target.format == "html"), None)
         _open(page or _page(folder, run, view, redact=redact))
-
-
-def _model(run: Run, *, redact: bool, weights: bool) -> bytes:
-    """The model to write into.
-
-    Raises:
-        UsageError: Its names were to be replaced.
-    """
-    from profiler.flows.report import model_as_run
-
-    if redact:
-        raise UsageError(
-            "--redact is not for an annotated model",
-            why="the model itself holds the names of its nodes and tensors",
-            fix="leave one of the two away; -o report.json --redact has the numbers without names",
-        )
-    return model_as_run(run, weights=weights)
 
 
 def _make_folder(path: Path) -> None:

@@ -142,21 +142,21 @@ def candidates(
 def no_candidates(case: Case, doubts: Sequence[str] = ()) -> str:
     """Why no layer of a run was weighed, in words; ``doubts`` are those that leave no verdict."""
     if not case.gpu:
-        return "the run was on a CPU; plugins are for TensorRT on a GPU"
+        return "not decided: on a CPU nothing tells what healthy kernels of a class reach, and plugins are for TensorRT"
     attributed = case.coverage.exact + case.coverage.inferred
     if attributed < case.thresholds.coverage:
         return (
-            f"only {format_percent(attributed)} of {case.time_of} time is attributed, and "
+            f"not decided: only {format_percent(attributed)} of {case.time_of} time is attributed, and "
             f"{format_percent(case.thresholds.coverage)} are needed"
         )
     if doubts:
-        return f"there is no verdict: {'; '.join(doubts)}"
+        return f"not decided: there is no verdict: {'; '.join(doubts)}"
     share = format_percent(case.thresholds.min_share)
     if not any(_lost_enough(case, layer) for layer in case.layers):
-        return f"no layer whose work is known lost {share} of latency"
+        return f"no: no layer whose work is known lost {share} of latency"
     return (
-        f"no layer whose work is known is slower than kernels of its class are on this device by {share} of latency: "
-        "there is nothing to win back"
+        f"no: no layer whose work is known is slower than kernels of its class are on this device by {share} of "
+        "latency: there is nothing to win back"
     )
 
 

@@ -48,7 +48,8 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units.
 
-    ``gpu`` is for backends that run on one. ``thresholds`` are what the result is judged by, from now on.
+    ``gpu`` is for backends that run on one. ``thresholds`` are what the result is judged by, from now on, and
+    ``command`` is what was typed.
     """
 
     model: ModelRequest
@@ -66,6 +67,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
     force: bool = False
     resume: bool = False
+    command: str = ""
 
 
 _OPTIONS = {

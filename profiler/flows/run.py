@@ -171,7 +171,7 @@ def _recalibrated(folder: RunFolder, run: Run, progress: Progress) -> Run:
 def _request(options: RunOptions, source: Source) -> Request:
     """What decides the result: options that only steer where and how it is written are left out."""
     fields = msgspec.structs.asdict(options)
-    for name in ("output", "force", "resume", "model", "recalibrate", "gpu", KEPT):
+    for name in ("output", "force", "resume", "model", "recalibrate", "gpu", "command", KEPT):
         fields.pop(name)
     fields |= {"shapes": options.model.shapes_given, "batch": options.model.batch}
     of_gpu = changed_options(options.gpu)
@@ -189,6 +189,7 @@ def _request(options: RunOptions, source: Source) -> Request:
         model=source.model.path,
         sha256=source.model.sha256,
         options={name: str(value) for name, value in sorted(fields.items())},
+        command=options.command,
     )
 
 

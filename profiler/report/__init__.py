@@ -32,10 +32,11 @@ class ReportOptions:
     Attributes:
         width: Columns of a terminal report; no line is wider.
         top: Rows of the lists and of the findings in a report for people. None shows what a page holds, of a run what
-            fits in 25 lines. Other formats are always complete.
+            fits on a screen. Other formats are always complete.
         color: Use ANSI colours in a terminal report.
         ascii: Write ASCII only in a terminal report; other characters are escaped.
         by: What a row of the list of a run is, in a terminal report or in Markdown.
+        ledger: Show the ledger of a run in a terminal report.
         roofline: Draw the roofline of a run in characters. None draws it where ``top`` is given.
         table: Which of `profiler.report.tables` a format of one table holds (csv, parquet); ``""`` is the first.
         figure: What a picture of a run shows (png, svg).
@@ -50,10 +51,11 @@ class ReportOptions:
     top: int | None = None
     color: bool = False
     ascii: bool = False
-    by: Literal["layer", "node", "type", "kernel"] = "layer"
+    by: Literal["layer", "node", "type", "kernel", "module"] = "layer"
+    ledger: bool = False
     roofline: bool | None = None
     table: str = ""
-    figure: Literal["roofline", "ledger"] = "roofline"
+    figure: Literal["roofline", "ledger", "timeline"] = "roofline"
     file: str = ""
     view: Literal["table", "sheet", "comparison"] = "table"
     model: bytes = b""

@@ -57,7 +57,7 @@ def wrapped(text: str, width: int, dots: str, first: int | None = None, *, space
         spaced: Keep several spaces between words, which are one otherwise.
     """
     lines: list[str] = []
-    for spaces, long_word in re.findall(r"(\s*)(\S+)", text):
+    for spaces, long_word in re.findall(r"(\s*)(\S+(?: %\S*)?)", text):
         room = width if lines[1:] or first is None else first
         word = elide(long_word, width, dots)
         gap = spaces if spaced else " "

@@ -43,12 +43,14 @@ def test_the_report_in_the_terminal(profile: str, times: str) -> None:
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert lines[0] == "resnet_tiny  image 2x3x64x64 fp32"
-    assert lines[1].startswith("tensorrt on RTX 4090  ")
-    assert "measured  530 us median" in done.stdout
-    assert "of layer time" in done.stdout
-    assert "ceilings  datasheet rtx-4090.toml" in done.stdout
-    assert "copies to the GPU" in done.stdout
+    assert lines[:2] == ["resnet_tiny   image 2x3x64x64 fp32 (dims as asked for)", "tensorrt on RTX 4090"]
+    assert "MEASURED  530 us median" in done.stdout
+    words = " ".join(done.stdout.split())
+    assert "layer time led back to nodes" in words
+    assert "ceilings not measured: datasheet rtx-4090.toml" in words
+    asked = trtprof(LOG, profile, times, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090", "--ledger")
+    assert "copies to the GPU" in asked.stdout
+    assert "copies to the GPU" not in done.stdout
     assert "fusions that did not happen" in done.stdout
     assert "by kind" in done.stdout
     assert "thread" not in done.stdout
@@ -58,8 +60,8 @@ def test_the_report_in_the_terminal(profile: str, times: str) -> None:
 @pytest.mark.parametrize(
     ("engine", "measured", "given"),
     [
-        ("fp16", "measured  100 us median  p99 100 us", "image 8x3x256x256 fp32"),
-        (RESNET, "measured  862 us median  p99 871 us", "input.1 32x3x224x224 fp32"),
+        ("fp16", "MEASURED  100 us median (p99 100 us", "image 8x3x256x256 fp32"),
+        (RESNET, "MEASURED  862 us median (p99 871 us", "input.1 32x3x224x224 fp32"),
     ],
 )
 def test_an_engine_of_a_file_a_kind(engine: str, measured: str, given: str, tmp_path: Path) -> None:
@@ -71,8 +73,8 @@ def test_an_engine_of_a_file_a_kind(engine: str, measured: str, given: str, tmp_
 
 
 def test_without_times_it_is_said_to_be_a_sum(profile: str) -> None:
-    done = trtprof(LOG, profile, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090")
-    assert "580 us in layers  their sum, not an end-to-end latency" in done.stdout
+    done = trtprof(LOG, profile, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090", "--ledger")
+    assert "580 us in layers: their sum, not an end-to-end latency" in done.stdout
     assert "adds up to the sum of the layers" in done.stdout
     assert "no end-to-end times" in " ".join(done.stdout.split())
 

@@ -583,7 +583,7 @@ def test_why_no_layer_is_weighed_is_said() -> None:
     assert candidates(case)
     shares = Coverage(exact=0.5, inferred=0.2, unattributed=0.3)
     for without, why in (
-        (case._replace(gpu=False, tensorrt=False), "the run was on a CPU"),
+        (case._replace(gpu=False, tensorrt=False), "not decided: on a CPU"),
         (case._replace(coverage=shares), "only 70.0 % of layer time is attributed, and 95.0 % are needed"),
         (engine_case(Timed(gemv(), 1.0), ceilings=RTX_4090), "no layer whose work is known lost 1.0 % of latency"),
         (engine_case(Timed(gemv(), 1.2), ceilings=RTX_4090), "is slower than kernels of its class"),

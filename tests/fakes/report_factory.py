@@ -394,7 +394,7 @@ def all_unmatched() -> Run:
             LedgerRow(cause="kernels without a layer", ns=36_000, kind="fact"),
             LedgerRow(cause="unexplained", ns=5_000, kind="remainder"),
         ),
-        verdict="Withheld: 100.0 % of the kernel time could not be led back to a layer.",
+        verdict="no verdict: 100.0 % of the kernel time could not be led back to a layer.",
         kernels_unattributed=lost,
         captured_ns=sum(one.total_ns for one in lost),
     )

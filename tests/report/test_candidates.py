@@ -12,7 +12,6 @@ import pytest
 from profiler.base.records import BarrierPart, LadderStep, PluginCandidate, Run
 from profiler.report import ReportOptions, get, render
 from profiler.report._cells import cells
-from profiler.report.content.run import LINES
 from profiler.report.formats._run_page import FINDINGS_SHOWN
 from tests.fakes.report_factory import HOSTILE_NAMES, hostile, of_engine, typical
 
@@ -63,8 +62,8 @@ def test_a_run_without_candidates_says_nothing_of_them() -> None:
 
 def test_the_text_has_the_verdict_the_gain_the_reason_and_the_ladder_below_the_page() -> None:
     lines = text(weighed(candidate("gemv"))).splitlines()
-    start = lines.index("")
-    assert start <= LINES
+    start = next(at for at, line in enumerate(lines) if line.startswith("plugins")) - 1
+    assert lines[start] == ""
     assert lines[start + 1] == "plugins   1 of 1 layer weighed, by what a hand-written kernel would net"
     assert lines[start + 2] == "write it  ~1.57 ms net (1.37 ms to 1.67 ms)  gemv"
     assert lines[start + 3] == "          why  what could be won back of gemv"
@@ -134,8 +133,15 @@ WHY = "the run was on a CPU, and what is weighed are plugins"
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_a_report_says_why_no_layer_was_weighed(form: str) -> None:
     run = msgspec.structs.replace(typical(), candidates=(), no_candidates=WHY)
-    assert f"none weighed: {WHY}" in " ".join(re.sub(r"<[^>]+>", "", render(run, form)).split())
-    assert "none weighed" not in render(msgspec.structs.replace(run, no_candidates=""), form)
+    said = "none weighed: " if form == "html" else "hand-written: "
+    assert f"{said}{WHY}" in " ".join(re.sub(r"<[^>]+>", "", render(run, form)).split())
+
+
+def test_the_first_screen_says_whether_to_write_the_best_of_them() -> None:
+    for verdict, words in (("write it", "yes, write it"), ("try first", "not yet"), ("do not", "no")):
+        shown = " ".join(text(weighed(msgspec.structs.replace(candidate("gemv"), verdict=verdict))).split())
+        assert f"KERNEL? hand-written: {words}" in shown
+        assert "gemv, ~1.57 ms net (1.37 ms to 1.67 ms): what could be won back of gemv" in shown
 
 
 def test_json_says_so_too() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from profiler.base import units
 from profiler.base.records import Match, NodeResult, Run
 from profiler.report import ReportOptions, get
-from profiler.report.content._views import By, folded, kernel_words, view_of
+from profiler.report.content._views import By, folded, kernel_words, shape_words, view_of
 from tests.fakes.report_factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_engine, on_gpu, typical
 from tests.fakes.support import columns, golden
 
@@ -119,10 +119,10 @@ def test_a_node_shows_the_layer_that_it_shares_and_with_how_many() -> None:
     assert rows["/conv"].measured_ns == fused.measured_ns
     assert (rows["/pad"].home, rows["/relu"].home) == ("/conv", "/conv")
     shown = text(run, by="node", top=10, width=140).splitlines()
-    at = next(index for index, line in enumerate(shown) if line.endswith("/conv +2 in fused"))
-    assert units.format_ns(fused.measured_ns) in shown[at]
+    at = next(index for index, line in enumerate(shown) if "/conv +2 in fused" in line)
+    assert units.in_unit(fused.measured_ns, 1e6) in shown[at].split()
     for line in shown[at + 1 : at + 3]:
-        assert re.match(r' +" +" +" +" +\+ ', line), "the time is not said again"
+        assert re.match(r' +\+ .* " +" +\| +" +"$', line), "the time is not said again"
     assert any("layers of no node" in line for line in shown)
     assert any("1 node in no layer" in line for line in shown), "there is room to say so"
 
@@ -130,27 +130,25 @@ def test_a_node_shows_the_layer_that_it_shares_and_with_how_many() -> None:
 def test_without_top_nodes_that_share_are_counted_not_listed() -> None:
     shown = text(typical(), by="node")
     assert '"' not in shown
-    assert len(shown.splitlines()) <= 25
     assert re.search(r"\d+ other nodes", shown)
-    assert re.search(r"Conv /conv \+2$", text(shared(), by="node"), re.MULTILINE)
+    assert re.search(r"Conv /conv \+2 ", text(shared(), by="node"))
 
 
 # --- by type and kernel ---------------------------------------------------------------------
 
 
-def test_types_have_their_sums_shares_and_share_of_the_roof() -> None:
+def test_types_have_their_sums_and_shares() -> None:
     run = typical()
     conv = [one for one in run.layers if one.op_type == "Conv"]
     ns = sum(one.measured_ns for one in conv)
-    share = ns / sum(one.measured_ns for one in run.layers)
-    of_roof = sum(one.attainable_ns or 0 for one in conv) / ns
-    line = next(line for line in text(run, by="type", top=20).splitlines() if line.endswith(f"Conv x{len(conv)}"))
-    assert line.split()[:2] == f"~{units.format_ns(sum(one.lost_ns or 0 for one in conv))}".split()
-    for part in (units.format_ns(ns), units.format_percent(share), f"~{100 * of_roof:.0f} %"):
-        assert part in line
-    assert "ReorderOutput (layout) x11" in text(run, by="type", top=20)
-    nms = next(line for line in text(run, by="type", top=20).splitlines() if line.endswith("NonMaxSuppression"))
-    assert nms.split()[0] == "-", "what has no estimate is not 0"
+    line = next(line for line in text(run, by="type", top=20).splitlines() if f" {len(conv)}x Conv " in line)
+    measured, estimate = (part.split() for part in line.split("|"))
+    assert measured[-3:-1] == [units.in_unit(ns, 1e6), f"{100 * ns / sum(one.measured_ns for one in run.layers):.0f}"]
+    allowed, lost = (sum(getattr(one, name) for one in conv) for name in ("attainable_ns", "lost_ns"))
+    assert (estimate[0], estimate[-1]) == (units.in_unit(allowed, 1e6), units.in_unit(lost, 1e6))
+    assert " 11x ReorderOutput (layout) " in text(run, by="type", top=20)
+    nms = next(line for line in text(run, by="type", top=20).splitlines() if " NonMaxSuppression " in line)
+    assert nms.split("|")[1].split() == ["-", "unknown", "-"], "what has no estimate is not 0"
 
 
 def test_kernels_have_launches_share_and_what_their_names_say() -> None:
@@ -166,10 +164,34 @@ def test_kernels_have_launches_share_and_what_their_names_say() -> None:
     assert (row.launches, row.layers) == (100, 2)
     assert row.measured_ns == sum(kernel.total_ns for one in renamed for kernel in one.kernels)
     assert kernel_words(name) == "gemm xmma sm80"
-    line = next(line for line in text(run, by="kernel", top=60, width=160).splitlines() if line.endswith(name))
+    line = next(line for line in text(run, by="kernel", top=60, width=160).splitlines() if f"{name} " in line)
     assert "gemm xmma sm80  " in line
-    assert units.format_percent(row.measured_ns / whole(run, "kernel")) in line
+    assert line.split()[-4:] == [f"{100 * row.measured_ns / whole(run, 'kernel'):.0f}", "%", "100", "2"]
     assert "Memcpy_token_17" in text(run, by="kernel", top=60), "kernels of no layer are part of the whole"
+
+
+def scoped(*names: str) -> Run:
+    return make_run(tuple(layer(at, "MatMul", flops=10**7, nbytes=10**5, slow=2.0, nodes=(at,)) for at in names))
+
+
+def test_modules_are_the_scopes_of_names_as_deep_as_makes_few() -> None:
+    blocks = [f"/net/block{at}/{part}/MatMul" for at in range(12) for part in ("attention", "mlp")]
+    view = view_of(scoped(*blocks, "/head/MatMul", "Softmax"), "module")
+    assert {row.name for row in view.rows} >= {"net/block3/attention", "net/block11/mlp", "head"}
+    (bare,) = (row for row in view.rows if row.nameless)
+    assert (bare.name, bare.layers) == ("layers whose node has no scope", 1)
+    deeper = [f"/net/block{at}/{part}/MatMul" for at in range(12) for part in ("q", "k", "v")]
+    assert {row.name for row in view_of(scoped(*deeper), "module").rows} == {f"net/block{at}" for at in range(12)}
+    wide = view_of(scoped(*(f"/only/b{at}/MatMul" for at in range(50))), "module")
+    assert len(wide.rows) == 50, "the first depth that parts any is shown however many that are"
+    shown = text(scoped(*blocks), by="module")
+    assert " of 24 modules, " in shown
+    assert "net/block0/attention 1 layer " in shown
+
+
+def test_a_layer_stands_in_the_module_of_its_node_with_most_work() -> None:
+    (fused,) = (row for row in view_of(shared(), "module").rows if "fused" in row.members)
+    assert fused.nameless, "/conv has no scope"
 
 
 def test_time_without_a_kernel_is_a_row_of_its_own() -> None:
@@ -192,11 +214,10 @@ def test_golden_by(by: By) -> None:
 @pytest.mark.parametrize("by", ALL)
 @pytest.mark.parametrize("width", [1, 40, 60, 64, 80, 120, 160])
 @pytest.mark.parametrize("ascii_only", [False, True])
-def test_no_line_is_wider_than_asked_and_25_suffice(by: By, width: int, ascii_only: bool) -> None:
+def test_no_line_is_wider_than_asked(by: By, width: int, ascii_only: bool) -> None:
     for run in (typical(), hostile(), of_engine(hostile(), HOSTILE_NAMES), on_gpu(), CASES["empty"]()):
         lines = text(run, width=width, ascii=ascii_only, by=by).splitlines()
         assert max(map(columns, lines)) <= width
-        assert (lines.index("") if run.plan is not None and "" in lines else len(lines)) <= 25
         shown = text(run, width=width, ascii=ascii_only, by=by, top=30, roofline=True)
         assert max(map(columns, shown.splitlines())) <= width
         assert all(char.isprintable() or char == "\n" for char in shown)
@@ -208,10 +229,10 @@ def test_no_line_is_wider_than_asked_and_25_suffice(by: By, width: int, ascii_on
 
 def test_the_roofline_is_shown_where_asked_for_or_where_rows_were_chosen() -> None:
     run = typical()
-    assert "roofline" not in text(run)
+    assert "\nroofline" not in text(run)
     assert "\nroofline  35 layers as measured" in text(run, roofline=True)
     assert "\nroofline  35 layers as measured" in text(run, top=3)
-    assert "roofline" not in text(run, top=3, roofline=False)
+    assert "\nroofline" not in text(run, top=3, roofline=False)
     assert "roofline  none: no layer" in text(CASES["empty"](), roofline=True)
 
 
@@ -269,14 +290,14 @@ def test_layers_that_are_alike_are_one_row_with_their_time_and_their_loss_summed
     assert first.lost_ns == sum(one.lost_ns or 0 for one in alike)
     shown = text(run)
     row = next(line for line in shown.splitlines() if "/head/3/conv" in line)
-    assert row.endswith(" x4")
-    assert units.format_ns(first.lost_ns) in row
+    assert " 4x Conv 1x64x56x56  /head/3/conv " in row
+    assert row.endswith(units.in_unit(first.lost_ns, 1e6))
     # A row of four layers is counted as four.
     number, rest = re.search(r"(\d+) of 302 layers", shown), re.search(r"(\d+) other layers", shown)
     assert number is not None
     assert rest is not None
     assert int(number[1]) + int(rest[1]) == 302
-    assert "`/head/3/conv` x4" in get("markdown").render(run, ReportOptions())
+    assert "4x Conv 1x64x56x56 `/head/3/conv`" in get("markdown").render(run, ReportOptions())
     assert len(json.loads(get("json").render(run, ReportOptions()))["layers"]) == 302
 
 
@@ -298,3 +319,24 @@ def test_layers_that_differ_in_anything_that_a_kernel_is_written_for_are_not_ali
     layers = tuple(msgspec.structs.replace(one, **changes) if one.name == "/head/0/conv" else one for one in run.layers)
     rows = view_of(msgspec.structs.replace(run, layers=layers), "layer").rows
     assert {row.layers for row in rows if row.layer is not None and row.layer.name.startswith("/head/")} == {1, 3}
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "words"),
+    [
+        ("Conv", "1x96x52x52, 96x96x3x3, 96 -> 1x96x52x52", "3x3 96>96 52x52"),
+        ("FusedConv", "8x3x224x224, 16x3x3x3 -> 8x16x112x112", "3x3 3>16 224x224>112x112 batch 8"),
+        ("ConvTranspose", "1x16x8x8, 16x4x2x2 -> 1x4x16x16", "2x2 16>4 8x8>16x16"),
+        ("Conv", "1x1x576, 258x1x256 -> 1x258x3", "256 1>258 576>3"),
+        ("Conv", "1x3x?x?, 16x3x3x3 -> 1x16x?x?", "1x16x?x?"),
+        ("Conv", "1x3x8x8 -> 1x16x8x8", "1x16x8x8"),
+        ("MatMul", "128x768, 768x3072 -> 128x3072", "128x768 x 768x3072"),
+        ("ReduceSum", "1x512x256, 1 -> 1x256", "1x512x256>1x256"),
+        ("Concat", "1x8x4, 1x8x4 -> 1x16x4", "1x16x4"),
+        ("Relu", "1x8x4 -> 1x8x4", "1x8x4"),
+        ("If", "scalar -> 1x1", "1x1"),
+    ],
+)
+def test_a_shape_is_told_in_the_words_of_its_op(op: str, shapes: str, words: str) -> None:
+    one = layer("n", op, flops=10**6, nbytes=10**5, slow=2.0)
+    assert shape_words(msgspec.structs.replace(one, op_type=op, shapes=shapes)) == words

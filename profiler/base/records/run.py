@@ -6,6 +6,7 @@ from typing import Literal
 
 from profiler.base.records.capture import ClockSummary, Coverage, Device, Latency, Match, ModeTimes, TensorCheck
 from profiler.base.records.common import (
+    Command,
     GraphName,
     KernelName,
     LayerName,
@@ -157,7 +158,11 @@ class Run(Record, frozen=True, kw_only=True):
     checks: tuple[TensorCheck, ...] = ()
     """Outputs held against ONNX Runtime's (``--verify``), the worst first."""
     assumptions: tuple[Prose, ...] = ()
+    lacking: tuple[Prose, ...] = ()
+    """What makes the result less sure, each in a few words."""
     created: Safe = ""
+    command: Command = ""
+    """What runs the same again; empty where nobody typed it."""
     clocks: ClockSummary | None = None
     """Of a GPU, while the latency was measured; None where nobody looked, as for files made elsewhere."""
     clocks_profiled: ClockSummary | None = None

@@ -1,4 +1,4 @@
-"""The list of a run by layer, node, op type or kernel: the rows that the terminal and Markdown show.
+"""The list of a run by layer, node, op type, kernel or module: the rows that the terminal and Markdown show.
 
 Whatever a row is, the rows of a view add up to the same whole: every layer (of the view by kernel, every
 kernel) is counted in exactly one row. `folded` keeps that when only the first rows are shown. A time is never
@@ -7,14 +7,16 @@ split: nodes that share a layer share one time, which stands at the node with mo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-from profiler.base.records import LayerResult, Match, Run
+from profiler.base.op_kinds import op_kind
+from profiler.base.records import LayerName, LayerResult, Match, Run
 from profiler.kernel_names.parse import UNKNOWN, parse
 
 K = TypeVar("K", bound=Hashable)
-By = Literal["layer", "node", "type", "kernel"]
+By = Literal["layer", "node", "type", "kernel", "module"]
 
 
 class Row(NamedTuple):
@@ -38,6 +40,7 @@ class Row(NamedTuple):
         inside: Of a node that is in one layer alone, what that is called; hostile too.
         rest: Whether it sums up what is not shown.
         nameless: Whether it sums up what has no name of the kind that the view is by.
+        members: The layers that it sums up.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Row(NamedTuple):
     inside: str = ""
     rest: bool = False
     nameless: bool = False
+    members: tuple[LayerName, ...] = ()
 
     @property
     def of_roof(self) -> float | None:
@@ -77,6 +81,11 @@ class View(NamedTuple):
     note: str = ""
     """What else is to be said about the list, in words."""
 
+    def covered(self, rows: Iterable[Row]) -> float | None:
+        """The share of all that is known to be lost that some rows lost; None where nothing is."""
+        whole = sum(max(row.lost_ns or 0, 0) for row in self.rows)
+        return sum(max(row.lost_ns or 0, 0) for row in rows) / whole if whole else None
+
     @property
     def named(self) -> int:
         """How many layers, nodes, op types or kernels it lists."""
@@ -89,7 +98,8 @@ class View(NamedTuple):
 
 def view_of(run: Run, by: By) -> View:
     """The rows of a run, most time lost first; by kernel, most time first."""
-    return {"layer": _by_layer, "node": _by_node, "type": _by_type, "kernel": _by_kernel}[by](run)
+    views = {"layer": _by_layer, "node": _by_node, "type": _by_type, "kernel": _by_kernel, "module": _by_module}
+    return views[by](run)
 
 
 def folded(view: View, shown: int, sharing: int | None = None) -> tuple[tuple[Row, ...], Row | None]:
@@ -153,6 +163,7 @@ def _row(name: str, layers: Sequence[LayerResult], what: str = "") -> Row:
         bound=max(time, key=lambda bound: (time[bound], bound)) if time else "",
         layers=len(layers),
         unpriced=len(layers) - len(lost),
+        members=tuple(layer.name for layer in layers),
     )
 
 
@@ -200,23 +211,49 @@ def _role(layer: LayerResult) -> str:
     return "" if layer.role in ("compute", "control") else layer.role
 
 
+def _home_in(run: Run) -> Callable[[LayerResult], str | None]:
+    """Gives the node of a layer that its time stands at: the one with most work."""
+    work = {node.name: -1 if node.flops is None else node.flops for node in run.nodes}
+
+    def home_of(layer: LayerResult) -> str | None:
+        # Of equals the last one: it is what the layer is called by elsewhere in the report.
+        best = max(enumerate(layer.nodes), key=lambda item: (work.get(item[1], -1), item[0]), default=None)
+        return None if best is None else best[1]
+
+    return home_of
+
+
+MODULES = 30
+"""Most rows of modules for which their scopes are looked into any deeper."""
+
+
+def _by_module(run: Run) -> View:
+    """A row a scope of node names (``/layer1/attention`` of ``/layer1/attention/MatMul``).
+
+    As deep as makes `MODULES` rows at most, but as deep as it takes to part any.
+    """
+    home_of = _home_in(run)
+    scopes = {layer.name: tuple(filter(None, (home_of(layer) or "").split("/")))[:-1] for layer in run.layers}
+    deepest = max(map(len, scopes.values()), default=0)
+    parts = [len({scope[:depth] for scope in scopes.values()}) for depth in range(1, deepest + 1)]
+    first = next((depth for depth, number in enumerate(parts, 1) if number > 1), 1)
+    cut = max((depth for depth, number in enumerate(parts, 1) if depth > first and number <= MODULES), default=first)
+    groups = _groups(run.layers, lambda layer: scopes[layer.name][:cut])
+    rows = [
+        _row("/".join(scope) or "layers whose node has no scope", layers)._replace(nameless=not scope)
+        for scope, layers in groups.items()
+    ]
+    return View("module", "module", "time of all layers", _layers_ns(run), tuple(_ranked(rows)))
+
+
 def _by_node(run: Run) -> View:
     """A row a node that ran, below it the nodes that only share its layers; those of no layer are counted."""
     nodes = {node.name: node for node in run.nodes}
 
-    def work(name: str) -> int:
-        flops = nodes[name].flops if name in nodes else None
-        return -1 if flops is None else flops
-
     def op_of(name: str) -> str:
         return nodes[name].op_type if name in nodes else ""
 
-    def home_of(layer: LayerResult) -> str | None:
-        # Of equals the last one: it is what the layer is called by elsewhere in the report.
-        best = max(enumerate(layer.nodes), key=lambda item: (work(item[1]), item[0]), default=None)
-        return None if best is None else best[1]
-
-    groups = _groups(run.layers, home_of)
+    groups = _groups(run.layers, _home_in(run))
     sharing: dict[str, list[str]] = {}
     seen = set(groups)
     for home, layers in groups.items():
@@ -271,3 +308,25 @@ def kernel_words(name: str) -> str:
     if found.arch is not None:
         words.append(f"sm{found.arch}")
     return " ".join(words)
+
+
+def shape_words(layer: LayerResult) -> str:
+    """What a layer computes on, in a few words.
+
+    ``3x3 3>16 224x224>112x112`` of a convolution: kernel, channels, sizes; ``128x768 x 768x3072`` of a product; else
+    what it writes, behind what it reads where that is the larger one.
+    """
+    reads, _, writes = layer.shapes.partition(" -> ")
+    first, *others = reads.split(", ")
+    out = writes.split(", ")[0]
+    read, *kernel, written = (
+        [int(dim) for dim in shape.split("x") if dim.isdigit()] for shape in (first, *others[:1], out)
+    )
+    kind = op_kind(layer.op_type)
+    if kind == "convolution" and kernel and len(read) == len(kernel[0]) == len(written) > 2:
+        taps, size, made = ("x".join(map(str, dims[2:])) for dims in (kernel[0], read, written))
+        batch = "" if read[0] == 1 else f" batch {read[0]}"
+        return f"{taps} {read[1]}>{written[1]} {made if size == made else f'{size}>{made}'}{batch}"
+    if kind == "matmul" and others:
+        return f"{first} x {others[0]}"
+    return f"{first}>{out}" if math.prod(read) > math.prod(written) else out

@@ -1,15 +1,15 @@
-"""What is said of a run: the latency beside what the roofline allows, ranked by time lost, coverage always shown.
+"""What is said of a run: can it be trusted, where does the time go, why, what next, does a kernel by hand pay.
 
-The first screen holds 25 lines at most. The list is by layer, ONNX node, op type or kernel (`ReportOptions.by`); its
-rows and the one of the others that ends it add up to the same time whatever is shown. Of a TensorRT engine follows
-what its plan shows. The roofline in characters stands where it is asked for, and where the reader chose how many rows
-to see.
-
-Facts stand as they are, estimates carry a ``~``, causes a ``?``.
+The first screen answers those five in this order, doubts before all; facts (measured) and estimates (``~``, ``>=``)
+stand apart. The list is by layer, ONNX node, op type, kernel or module (`ReportOptions.by`); its rows and the one of
+the others that ends it add up to the same time whatever is shown, and as many are shown as hold most of what is lost.
+Of a TensorRT engine follows what its plan shows. The ledger stands where it is asked for, findings and the roofline in
+characters where the reader chose how many rows to see; a document with room has them all.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from profiler.base import units
@@ -17,22 +17,15 @@ from profiler.base.records import Finding, LayerResult, LedgerRow, PluginCandida
 from profiler.report import ReportOptions, _roofline, content_of
 from profiler.report._cells import cells
 from profiler.report._format import (
-    check_text,
-    clock_text,
     count,
-    doubts,
-    headline,
-    largest,
     ledger_gap_ns,
-    mode_text,
     perturbation,
     signed_percent,
-    tensor_text,
-    time_of,
 )
+from profiler.report.content import _screen
 from profiler.report.content import plan as plans
 from profiler.report.content._views import Row as ViewRow
-from profiler.report.content._views import alike, folded, kernel_words, view_of
+from profiler.report.content._views import alike, folded, kernel_words, shape_words, view_of
 from profiler.report.document import (
     Block,
     Column,
@@ -41,7 +34,6 @@ from profiler.report.document import (
     Kind,
     Measure,
     Notes,
-    Pair,
     Pairs,
     Picture,
     Row,
@@ -56,14 +48,16 @@ from profiler.report.document import (
     sections,
 )
 
-LINES = 25
-"""Most lines of a report when the reader did not choose how many rows to see."""
+LINES = 34
+"""Lines of the first screen from which on it shows no more rows than `LEAST`; its words are never cut."""
+LEAST = 5
+"""Rows of the list that are always shown."""
+COVER = 0.6
+"""Share of what is lost that the rows hold where there is room."""
 UNATTRIBUTED = 5
 """Kernels of no layer that are listed when the reader did not choose how many rows to see."""
 CANDIDATES = 3
 """Layers weighed for a hand-written kernel that are listed, likewise."""
-LEDGER_ROWS = 6
-"""Rows of the ledger where there is no room for more."""
 SHARING = 3
 """Nodes that are listed below the one that they share a layer with, when the reader chose how many rows to see."""
 ROOFLINE_ROWS = 10
@@ -77,19 +71,24 @@ FINDINGS = 5
 ITEMS = 20
 """Most entries of any other list."""
 
-_LABEL = 10
+_LABEL = _screen.LABEL
 _MARKS = {"fact": "", "estimate": "~", "remainder": "="}
 _SAME = '"'
 """In place of a time that stands in the row above."""
+
+
+LIMITS = {"tensor": "compute", "sfu": "special", "dram": "memory", "llc": "cache"}
+"""What bounds a layer, in words of the field; `trtprof help limit` explains each."""
 
 
 @content_of(Run)
 def document(found: Run, options: ReportOptions) -> Document:
     """The first screen, then what else was found; what it all rests on for documents that have room."""
     page = _Page(found, options)
-    inputs = ", ".join(tensor_text(tensor) for tensor in found.model.inputs)
-    title = Span(found.model.name, "strong", "middle", 0.5, name=True), "  ", Span(inputs, cut="middle", least=0.5)
     rest = sections(
+        page.asked(page.ledger(), f"From ideal to measured: {page.closes()}", shown=options.ledger),
+        page.asked(page.findings(), page.counted(), shown=options.top is not None),
+        page.asked([marks()], "", shown=options.ledger or options.top is not None, place=9),
         page.roofline(),
         page.candidates(),
         page.counters(),
@@ -98,10 +97,10 @@ def document(found: Run, options: ReportOptions) -> Document:
         page.listed(),
         page.basis(),
     )
+    title = _screen.title(found)
     if options.top is None:
         return Document(title=title, labels=_LABEL, fit=page.fitted, sections=rest)
-    first = page.first(options.top, options.top, None)
-    return Document(title=title, labels=_LABEL, sections=(*first, *rest))
+    return Document(title=title, labels=_LABEL, sections=(*page.first(options.top), *rest))
 
 
 class _Page:
@@ -112,125 +111,32 @@ class _Page:
         self.view = view_of(run, options.by)
 
     def fitted(self, measure: Measure) -> tuple[Sequence[Section], bool]:
-        """As many findings (up to 3) and rows of the list as 25 lines hold, and air where there is room."""
-        wanted = min(3, len(self.run.findings))
-        rows = sum(row.home is None for row in self.view.rows)
-        # What is given up, in this order: air, findings but one, small rows of the ledger, the last finding.
-        less = [(n, False, None) for n in range(wanted, 0, -1)]
-        for findings, airy, ledger in [
-            (wanted, True, None), *less, *((n, False, LEDGER_ROWS) for n, _, _ in less), (0, False, LEDGER_ROWS),
-        ]:  # fmt: skip
-            room = LINES - measure(self.first(0, findings, ledger), airy) + bool(rows)
-            # One line is for the sum of the others.
-            shown = rows if len(self.view.rows) <= room else max(room - 1, 0)
-            if room >= min(3, rows):
-                break
-        return self.first(shown, findings, ledger), airy
+        """As many rows as hold most of what is lost, where there is room for them."""
+        rows = [row for row in self.view.rows if row.home is None]
+        wanted = next((n for n in range(len(rows)) if (self.view.covered(rows[:n]) or 0) >= COVER), len(rows))
+        shown = min(len(rows), max(LEAST, min(wanted, LINES - measure(self.first(LEAST), True) + LEAST)))
+        # Causes are led to rows in more words where more of those are shown.
+        while shown > LEAST and measure(self.first(shown), True) > LINES:
+            shown -= 1
+        return self.first(shown), True
 
-    def first(self, rows: int, findings: int, ledger: int | None) -> tuple[Section, ...]:
-        """The first screen; ``ledger`` is the most rows of the ledger, None what suits the width."""
-        verdict = Pairs((self.verdict(), *self._no_candidates()))
-        unpriced = Pairs(tuple(self.unsupported()))
+    def first(self, shown: int) -> tuple[Section, ...]:
+        """The first screen."""
+        rows, rest = self.shown(shown)
         return sections(
-            Section(blocks=tuple(self.head()), tight=True, place=1),
-            Section(blocks=tuple(self.ledger(ledger)), title=f"From ideal to measured: {self._closes()}"),
-            Section(blocks=(self.rows(rows),), where="screen"),
-            Section(blocks=tuple(self.findings(findings)), title=self._counted()),
-            Section(blocks=(unpriced,) if unpriced.pairs else ()),
-            Section(blocks=(verdict,), tight=bool(unpriced.pairs), place=2),
-            Section(blocks=(marks(),), tight=True, place=9),
+            Section(blocks=tuple(_screen.head(self.run)), tight=True, place=1),
+            Section(blocks=(Pairs(tuple(_screen.numbers(self.run))),), place=1),
+            Section(blocks=(self.rows(rows, rest),), where="screen"),
+            Section(blocks=(Pairs(tuple(_screen.answers(self.run, rows, self.options.file))),), place=3),
         )
 
-    # --- headline ---------------------------------------------------------------------------
-
-    def head(self) -> Iterator[Block]:
-        run = self.run
-        backend = f"{run.backend.name} on {run.device.name}"
-        if run.device.kind == "cpu":
-            backend += f", {count(run.ceilings.threads, 'thread')}"
-        # The runtime first: it is what the times belong to.
-        known = sorted(run.versions.items(), key=lambda item: (item[0] != "onnxruntime", item[0] != "trtprof", item[0]))
-        versions = ", ".join(f"{name} {version}" for name, version in known)
-        yield Notes(((Span(backend, cut="middle"), "  ", Span(versions, "faint", "end", 1 / 3)),), 1)
-        told: list[tuple[str, Sequence[Span | str]]] = [
-            ("measured", list(self._measured())),
-            ("allowed", list(self._allowed())),
-            ("coverage", list(self._coverage())),
-            ("clocks", [prose(self._clocks())]),
-            ("parts", [prose(mode_text(run))]),
-            ("outputs", [prose(check_text(run))]),
-            # Where the ceilings are from, where they were not measured.
-            ("ceilings", [prose("" if run.ceilings.origin == "measured" else run.ceilings.source)]),
-        ]
-        pairs = [Pair(label, words) for label, words in told if words != [prose("")]]
-        # Doubts come first: whoever reads the latency reads them.
-        pairs[1:1] = self.trust()
-        yield Pairs(tuple(pairs))
-
-    def trust(self) -> Iterator[Pair]:
-        """What is doubtful about the numbers, in two lines; nothing where all is well."""
-        found = doubts(self.run)
-        if found:
-            grave = any(finding.severity == "critical" for finding in self.run.findings if finding.kind == "trust")
-            kind: Kind = "critical" if grave else "doubt"
-            words = (f"! {found[0]}", *found[1:])
-            yield Pair("trust", Span("", kind, items=words, between="; "), 1 if self.width < 60 else 2, kind)
-
-    def _measured(self) -> Iterator[Span | str]:
-        latency = self.run.latency
-        if not latency.n and latency.median_ns:
-            yield Span(f"{units.format_ns(latency.median_ns)} in layers", "strong")
-            yield Span("  their sum, not an end-to-end latency", "doubt")
-            return
-        if not latency.n:
-            yield "nothing: no sample of the latency was taken"
-            return
-        median = f"{units.format_ns(latency.median_ns)} median"
-        # Of a summary the spread is not known.
-        varies = f", cv {units.format_percent(latency.cv)}" if latency.cv else ""
-        spread = f"  p99 {units.format_ns(latency.p99_ns)}{varies}, n {latency.n}"
-        if self.run.engine is not None and latency == self.run.profiled:
-            spread += ", with the profiler"
-        yield Span(median, "strong")
-        yield spread
-        yield self._profiled(self.width - _LABEL - cells(median) - cells(spread))
-
-    def _profiled(self, room: int) -> str:
-        """What the profiler itself costs, where there is a latency without it; less of it in less ``room``."""
-        latency, profiled = self.run.latency, self.run.profiled
-        cost = perturbation(latency, profiled)
-        if cost is None or latency == profiled or not profiled.median_ns:
-            return ""
-        words = f"; profiled {units.format_ns(profiled.median_ns)} ({signed_percent(cost)})"
-        return words if cells(words) <= room else f"; profiled {signed_percent(cost)}"
-
-    def _clocks(self) -> str:
-        """Clocks of the GPU while the latency was measured, or else while it was profiled."""
-        sampled = [clocks for clocks in (self.run.clocks, self.run.clocks_profiled) if clocks is not None]
-        return next(filter(None, map(clock_text, sorted(sampled, key=lambda clocks: not clocks.samples))), "")
-
-    def _allowed(self) -> Iterator[Span | str]:
-        total = headline(self.run)
-        if total.attainable_ns is None or total.ideal_ns is None:
-            yield "unknown: no layer has an estimate"
-            return
-        yield from (Span(f"~{units.format_ns(total.attainable_ns)}", "estimate"), " (ideal ")
-        yield from (Span(f"~{units.format_ns(total.ideal_ns)}", "estimate"), ")")
-        if total.of_roof is not None:
-            yield from (Span(f"  ~{units.format_percent(total.of_roof)}", "estimate"), " of the roof")
-        if total.unpriced:
-            yield Span(f"; {count(total.unpriced, 'layer')} unpriced", "doubt")
-
-    def _coverage(self) -> Iterator[Span | str]:
-        share = self.run.coverage
-        yield f"exact {units.format_percent(share.exact)}, "
-        yield Span(f"inferred ~{units.format_percent(share.inferred)}, ", "estimate" if share.inferred else "")
-        yield Span(f"unattributed {units.format_percent(share.unattributed)}", "critical" if share.unattributed else "")
-        yield f" of {time_of(self.run)} time"
+    def asked(self, blocks: Sequence[Block], title: str, *, shown: bool, place: int = 5) -> Section:
+        """What a screen shows where it is asked for."""
+        return Section(blocks=tuple(blocks), title=title, where="" if shown else "paper", place=place)
 
     # --- ledger -----------------------------------------------------------------------------
 
-    def ledger(self, most: int | None) -> list[Block]:
+    def ledger(self) -> list[Block]:
         rows = [row for row in self.run.ledger if row.ns]
         if not rows:
             return []
@@ -240,13 +146,12 @@ class _Page:
             Column("step", cut="middle"),
             Column("meaning", where="paper"),
         )
-        shown = largest(rows, most or (12 if self.width >= 76 else 8))
         return [
-            Heading("ledger", f"from ideal to measured; {self._closes()}", label=True),
-            Table(columns=columns, rows=list(map(self._step, shown)), headless=True, beside=76),
+            Heading("ledger", f"from ideal to measured; {self.closes()}", label=True),
+            Table(columns=columns, rows=list(map(self._step, rows)), headless=True, beside=76),
         ]
 
-    def _closes(self) -> str:
+    def closes(self) -> str:
         gap = ledger_gap_ns(self.run)
         layers_only = not self.run.latency.n and self.run.latency.median_ns
         whole = "sum of the layers" if layers_only else "measured median"
@@ -265,12 +170,15 @@ class _Page:
 
     # --- the list ---------------------------------------------------------------------------
 
-    def rows(self, shown: int) -> Block:
+    def shown(self, most: int) -> tuple[tuple[ViewRow, ...], ViewRow | None]:
+        """The first rows of the list, and the sum of the others."""
+        # Nodes that share a layer with one above stand below it where there is room for many lines.
+        return folded(self.view, most, 0 if self.options.top is None else SHARING)
+
+    def rows(self, rows: Sequence[ViewRow], rest: ViewRow | None) -> Block:
         """The head of the list, its first rows, and the sum of the others."""
         if not self.view.rows:
             return Heading(Span(f"no {self.view.noun}s", "strong"))
-        # Nodes that share a layer with one above stand below it where there is room for many lines.
-        rows, rest = folded(self.view, shown, 0 if self.options.top is None else SHARING)
         return self._table([*rows, *([rest] if rest is not None else [])])
 
     def listed(self) -> Section:
@@ -279,84 +187,94 @@ class _Page:
         most = max(ROWS, self.options.top or 0) * 6
         rows, _ = folded(view, most)
 
-        def rest(shown: int) -> Row | None:
-            _, others = folded(view, shown)
-            return None if others is None else self._row(others)
+        def rest(shown: int) -> ViewRow | None:
+            return folded(view, shown)[1]
 
         none = Notes((f"No {view.noun}s.",))
-        return Section(blocks=(self._table(list(rows), rest) if view.rows else none,), where="paper")
-
-    def _table(self, rows: Sequence[ViewRow], rest: Callable[[int], Row | None] | None = None) -> Table:
-        view = self.view
         order = "time in the capture" if view.by == "kernel" else "time lost"
+        title = f"{count(view.named, view.noun)}, by {order}"
+        return Section(blocks=(self._table(rows, rest) if view.rows else none,), where="paper", title=title, place=2)
+
+    def _table(self, rows: Sequence[ViewRow], rest: Callable[[int], ViewRow | None] | None = None) -> Table:
+        view = self.view
+        factor, unit = units.ns_unit(max(row.measured_ns for row in rows))
+        numbers = itertools.count(1)
+
+        def made(row: ViewRow) -> Row:
+            place = "" if row.rest or row.home is not None else f"{next(numbers)}"
+            return self._row(row, place, factor)
+
+        lines = list(map(made, rows))
+        others = None if rest is None else lambda shown: None if (row := rest(shown)) is None else made(row)
         named = sum(view.names_of(row) for row in rows if not row.rest)
-        words = f"{named:,} of {count(view.named, view.noun)}, by {order}"
-        if any(row.home is not None for row in rows):
-            words = f"{named:,} of {count(view.named, view.noun)}; {_SAME} same layer"
-        whole = "; ".join(filter(None, (f"{count(view.named, view.noun)}, by {order}", view.note)))
-        columns = self._columns()
-        used = sum(each.gap + each.least for each in columns) - columns[0].gap
-        if view.note and used + cells(words) + cells(view.note) + 2 <= self.width:
-            words += f"; {view.note}"
+        held = view.covered(row for row in rows if not row.rest)
+        words = f"{named:,} of {count(view.named, view.noun)}"
+        words += "" if held is None or view.by == "kernel" else f", {100 * held:.0f} % of the loss"
+        after = [f"{_SAME} same layer"] if any(row.home is not None for row in rows) else []
         return Table(
-            columns=columns,
-            rows=list(map(self._row, rows)),
-            title=words if rest is None else whole,
-            in_head=True,
+            columns=self._columns(words if rest is None else view.noun, unit),
+            rows=lines,
             paper=None if rest is None else ROWS,
-            rest=rest,
+            rest=others,
+            after=tuple(filter(None, (*after, view.note))) if rest is None or after else (),
         )
 
-    def _columns(self) -> tuple[Column, ...]:
-        last = Column(self.view.noun, least=15, cut="end")
+    def _columns(self, words: str, unit: str) -> tuple[Column, ...]:
+        title = "WHERE IT GOES" + ("  same op+shape: one row" if self.view.by == "layer" else "")
+        first = (
+            Column("#", right=True, gap=0, least=2, group=title),
+            Column(words, gap=1, least=34, cut="end"),
+            Column(unit, right=True, gap=1, least=6, group="MEASURED"),
+            Column("share", right=True, gap=1, least=5, drop=2, group="MEASURED"),
+        )
         if self.view.by == "kernel":
-            heads = (("in capture", 10), ("share", 7), ("launches", 8), ("layers", 6))
-            return (*(Column(head, right=True, gap=1, least=least) for head, least in heads), last)
-        third = Column("share", right=True, gap=1, least=7)
-        if self.view.by != "type":
-            third = Column("allows", right=True, gap=1, least=9, kind="estimate")
+            heads = ("launches", 8), ("layers", 6)
+            return (*first, *(Column(head, right=True, gap=1, least=least, group="MEASURED") for head, least in heads))
         return (
-            Column("lost", right=True, least=10, kind="estimate"),
-            Column("measured", right=True, gap=1, least=9),
-            third,
-            Column("eff", right=True, gap=1, least=7, kind="estimate", drop=1),
-            Column("bound", least=7, kind="estimate", drop=2),
-            last,
+            *first,
+            Column("|", gap=1, where="screen", group="|"),
+            Column("~floor", right=True, gap=1, least=6, kind="estimate", group="~ESTIMATE"),
+            Column("limit", gap=2, least=7, kind="estimate", drop=1, group="~ESTIMATE"),
+            Column("~lost", right=True, gap=1, least=6, kind="estimate", group="~ESTIMATE"),
         )
 
-    def _row(self, row: ViewRow) -> Row:
+    def _row(self, row: ViewRow, place: str, factor: float) -> Row:
         faint: Kind = "faint" if row.rest or row.nameless or row.home is not None else ""
         title = tuple(span._replace(kind=faint) for span in line(list(self._name(row))))
-        share = units.format_percent(row.measured_ns / self.view.total_ns) if self.view.total_ns else "-"
-        time = units.format_ns(row.measured_ns)
+        share = f"{100 * row.measured_ns / self.view.total_ns:.0f} %" if self.view.total_ns else "-"
+
+        def number(ns: int | None) -> str:
+            return "-" if ns is None else units.in_unit(ns, factor)
+
         if self.view.by == "kernel":
             # What no kernel is known of was not launched as far as anybody saw; it is not 0.
             counts = (f"{row.launches:,}" if row.launches else "-", f"{row.layers:,}" if row.layers else "-")
-            return Row((time, share, *counts, title))
+            return Row((place, title, number(row.measured_ns), share, *counts))
         if row.home is not None:
             # The time stands in the row of the node above, which it shares a layer with.
-            return Row((*(Span(_SAME, "faint") for _ in range(4)), "", title))
-
-        def estimate(ns: int | None) -> str:
-            return "-" if ns is None else f"~{units.format_ns(ns)}"
-
-        third = share if self.view.by == "type" else estimate(row.attainable_ns)
-        percent = "-" if row.of_roof is None else f"~{100 * row.of_roof:.0f} %"
-        bound = "" if row.rest else bound_name(row.bound, self.run.device.kind)
-        return Row((estimate(row.lost_ns), time, third, percent, bound, title))
+            same = Span(_SAME, "faint")
+            return Row((place, title, same, same, Span("|", "faint"), same, "", same))
+        bound = bound_name(row.bound, self.run.device.kind)
+        bound = "" if row.rest else LIMITS.get(bound, bound)
+        if row.layer is not None and row.layer.role not in ("compute", "control"):
+            bound = row.layer.role
+        estimated = number(row.attainable_ns), bound, number(row.lost_ns)
+        return Row((place, title, number(row.measured_ns), share, Span("|", "faint"), *estimated))
 
     def _name(self, row: ViewRow) -> Iterator[Span | str]:
+        times = f"{row.layers:,}x " if row.layers > 1 else ""
         unpriced = f", {row.unpriced:,} unpriced" if row.unpriced and row.layers > 1 else ""
         if row.rest or row.nameless:
             yield prose(row.name + unpriced)
         elif self.view.by == "node":
             yield from self._of_node(row, unpriced)
         elif row.layer is not None:
+            yield times
             yield from _of_layer(row.layer)
-            yield f" x{row.layers:,}" if row.layers > 1 else ""
         elif self.view.by == "type":
-            yield name(row.name)
-            yield (f" x{row.layers:,}" if row.layers > 1 else "") + unpriced
+            yield from (times, name(row.name), unpriced)
+        elif self.view.by == "module":
+            yield from (name(row.name, "start"), f" {count(row.layers, 'layer')}{unpriced}")
         else:
             words = kernel_words(row.name)
             yield from (Span(words, cut="middle", least=0.5), "  ") if words else ()
@@ -365,7 +283,7 @@ class _Page:
     def _of_node(self, row: ViewRow, unpriced: str) -> Iterator[Span | str]:
         """Op type and name; how many others share its layer, and where there is room, which layer that is."""
         yield from ("+ " if row.home is not None else "", Span(row.what, cut="middle", least=0.5), " ")
-        yield name(row.name, "start", least=32)
+        yield name(row.name, "start", least=12)
         yield f" +{row.sharing:,}" if row.sharing else ""
         yield (f", {count(row.layers, 'layer')}" if row.layers > 1 else "") + unpriced
         if row.sharing and row.inside and self.width >= 120:
@@ -373,12 +291,13 @@ class _Page:
 
     # --- findings ---------------------------------------------------------------------------
 
-    def _counted(self) -> str:
+    def counted(self) -> str:
         number = len(self.run.findings)
         return f"{count(number, 'finding')}, by time lost" if number else "Findings: none, no rule fired"
 
-    def findings(self, shown: int) -> list[Block]:
+    def findings(self) -> list[Block]:
         found = self.run.findings
+        shown = len(found) if self.options.top is None else self.options.top
         if not found:
             return [Heading("findings", "none: no rule fired", label=True)]
         # A critical doubt comes first: there is no verdict for it. The others stand under the latency.
@@ -395,24 +314,6 @@ class _Page:
             Heading("findings", title, label=True),
             Table(columns=columns, rows=rows, shown=shown, paper=FINDINGS, headless=True),
         ]
-
-    def unsupported(self) -> Iterator[Pair]:
-        ops = self.run.unsupported
-        if not ops:
-            return
-        share = units.format_percent(sum(op.share for op in ops))
-        engine = self.run.plan is not None
-        names = ", ".join(f"{'' if engine or not op.domain else f'{op.domain}.'}{op.op_type} x{op.count}" for op in ops)
-        if engine:
-            text = f"{count(len(ops), 'kind')} of layer whose work is not all known, {share} of time: "
-        else:
-            text = f"{count(len(ops), 'op')} without a cost function, {share} of kernel time: "
-        yield Pair("unpriced", (text, prose(names)), kind="doubt")
-
-    def verdict(self) -> Pair:
-        # What makes the verdict on an engine less sure is said in it.
-        most = None if self.options.top is not None else 3 if self.run.plan is None else 5
-        return Pair("verdict", Span(self.run.verdict, "strong"), most)
 
     # --- what follows -----------------------------------------------------------------------
 
@@ -459,11 +360,6 @@ class _Page:
         table = Table(columns=columns, rows=rows, shown=shown, paper=ITEMS, headless=True)
         blocks = (Heading("plugins", title, label=True), table) if found else ()
         return Section(blocks=blocks, fold=True, title="Hand-written kernels")
-
-    def _no_candidates(self) -> Iterator[Pair]:
-        """Why none was weighed."""
-        if self.run.no_candidates:
-            yield Pair("plugins", ("none weighed: ", prose(self.run.no_candidates)), 1 if self.width < 60 else 2)
 
     def _one_kernel(self) -> list[list[PluginCandidate]]:
         """The candidates by the kernel that would be written: one serves all layers that are alike. Most gain first."""
@@ -562,15 +458,17 @@ class _Page:
 
 
 def _of_layer(layer: LayerResult) -> Iterator[Span | str]:
-    """The op type, then the last ONNX node that the layer computes: the end of its path tells most."""
-    inferred = "~" if layer.match == "inferred" else ""
+    """The op type and its shape, then the last ONNX node that it computes: the end of its path tells most."""
     if layer.role not in ("compute", "control"):
-        op, called, more = f"{layer.op_type} ({layer.role})", layer.name, ""
+        called, more = layer.name, ""
     else:
-        op = layer.op_type if layer.match != "none" else f"{layer.op_type} (no node)"
         called = layer.nodes[-1] if layer.nodes else layer.name
         more = f" +{len(layer.nodes) - 1}" if len(layer.nodes) > 1 else ""
-    yield from (Span(inferred + op, cut="middle", least=0.5), " ", name(called, "start", least=0.5), more)
+    yield from (Span(layer.op_type, cut="middle", least=0.5), " ")
+    if layer.shapes:
+        yield from (Span(shape_words(layer), cut="end", least=0.99), "  ")
+    mark = {"inferred": "~", "none": "(no node) "}.get(layer.match, "") if layer.role in ("compute", "control") else ""
+    yield from (mark, name(called, "start", least=6), more)
 
 
 def _finding(finding: Finding) -> Row:

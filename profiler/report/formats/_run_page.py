@@ -31,7 +31,7 @@ from profiler.report._format import (
 )
 from profiler.report._templates import asset, digest, environment
 from profiler.report.formats._page import page_data
-from profiler.report.formats._terms import TERMS
+from profiler.report.terms import TERMS
 
 PLAN_ROWS = 200
 """Rows of each table of an engine's plan; the JSON document has all."""

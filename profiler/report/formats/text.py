@@ -336,7 +336,7 @@ class _Page:
                     out = pad(out, starts[at] + gaps[at]) + self.safe(group)
             yield (Span(out),)
         if not table.headless:
-            heads = [Span(each.title, "strong" if table.in_head else "") for each in columns]
+            heads = [Span(each.title, "strong" if table.in_head else "", each.cut) for each in columns]
             shown: list[Line] = [(each,) for each in heads]
             if table.in_head:
                 shown[-1] = tuple(span._replace(kind="faint", cut="end") for span in line(table.title))

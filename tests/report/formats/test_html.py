@@ -22,7 +22,7 @@ from profiler.report import ReportOptions, get, render
 from profiler.report._format import perturbation
 from profiler.report._templates import asset, digest
 from profiler.report.formats._page import page_data
-from profiler.report.formats._terms import TERMS
+from profiler.report.terms import TERMS
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import (
     CASES,
@@ -433,5 +433,5 @@ def test_doubts_stand_under_the_latency_of_the_page_and_of_markdown() -> None:
     assert '<p class="doubt" id="trust">! <bdi>p99 is 128 x &lt;the&gt; median</bdi></p>' in page
     assert page.index('id="measured"') < page.index('id="trust"') < page.index('id="allowed"')
     markdown = render(doubted, "markdown")
-    assert "trust" not in render(sure, "markdown").partition("## ")[0]
-    assert markdown.index("measured") < markdown.index("p99 is 128 x") < markdown.index("allowed")
+    assert "TRUST | GOOD" in render(sure, "markdown")
+    assert markdown.index("TRUST | FAIR: p99 is 128 x &lt;the> median") < markdown.index("MEASURED")

@@ -36,7 +36,7 @@ def cells(line: str) -> int:
 
 def open_rows(made: str) -> list[str]:
     """Rows of the list that stands open."""
-    part = made[made.index("| lost | measured") :].split("\n\n", maxsplit=1)[0]
+    part = made[made.index("| \\# WHERE IT GOES") :].split("\n\n", maxsplit=1)[0]
     return part.splitlines()[2:]
 
 
@@ -82,25 +82,28 @@ def test_a_hostile_run_brings_no_markup_of_its_own() -> None:
             assert not re.search(r"(?<!\\)\]\(|://|@\w|#\d(?!\d*;)", bare)
 
 
-def test_the_verdict_the_latency_and_the_coverage_are_at_the_top() -> None:
+def test_the_five_questions_are_answered_in_the_order_of_the_screen() -> None:
     run = typical()
-    head = text(run).split("####")[0]
-    assert f"**verdict:** {run.verdict}" in head
-    assert f"**{units.format_ns(run.latency.median_ns)} median**" in head
+    made = text(run)
+    assert f"{units.format_ns(run.latency.median_ns)} median" in made.split("####")[0]
+    at = [
+        made.index(f"| {label}") for label in ("TRUST", "MEASURED", "\\# WHERE IT GOES", "WHY?", "DO NEXT", "KERNEL?")
+    ]
+    assert at == sorted(at)
     for share in (run.coverage.exact, run.coverage.inferred, run.coverage.unattributed):
-        assert units.format_percent(share) in head
-    assert "1 layer unpriced" in head
+        assert units.format_percent(share) in made
+    assert "1 layer without a price" in made
 
 
 def test_estimates_are_marked_facts_are_not_and_unknown_is_not_zero() -> None:
     layer = one_layer().layers[0]
-    row = open_rows(text(one_layer()))[0]
-    for ns in (layer.lost_ns, layer.attainable_ns):
-        assert ns is not None
-        assert f"| ~{units.format_ns(ns)} |" in row
-    assert f"| {units.format_ns(layer.measured_ns)} |" in row
-    nms = next(line for line in text(typical()).splitlines() if "/post/Nms" in line and line.startswith("| -"))
-    assert nms.startswith("| - | 81.0 us | - | - | unknown |")
+    row = open_rows(text(one_layer()))[0].split(" | ")
+    assert row[2] == units.in_unit(layer.measured_ns, 1e6)
+    assert [row[4], row[6].rstrip(" |")] == [units.in_unit(ns or 0, 1e6) for ns in (layer.attainable_ns, layer.lost_ns)]
+    heads = "| ms MEASURED | share MEASURED | \\~floor \\~ESTIMATE | limit \\~ESTIMATE | \\~lost \\~ESTIMATE |"
+    assert heads in text(one_layer())
+    nms = next(line for line in text(typical()).splitlines() if "/post/Nms" in line and "unknown" in line)
+    assert nms.endswith("| - | unknown | - |")
     made = text(typical())
     assert "| OC301? |" in made
     assert "| TR010! |" in made
@@ -143,10 +146,10 @@ def test_by_default_ten_rows_stand_open_and_the_rest_is_folded_and_summed() -> N
 
 
 def test_views_share_the_words_of_the_terminal() -> None:
-    assert "| in capture | share | launches | layers | kernel |" in text(typical(), by="kernel")
-    assert "| lost | measured | share | eff | bound | op type |" in text(typical(), by="type")
+    assert "| share MEASURED | launches MEASURED | layers MEASURED |" in text(typical(), by="kernel")
+    assert "| op type | ms MEASURED |" in text(typical(), by="type")
     shared = text(typical(), by="node", top=100)
-    assert '| " | " | " | " |  | + ' in shared
+    assert '| " | " | " |  | " |' in shared
 
 
 def test_findings_beyond_those_that_stand_open_are_folded() -> None:

@@ -135,6 +135,15 @@ def test_weights_are_left_out_on_request(tmp_path: Path) -> None:
     assert "trtprof.time" in words(few.graph.node[0].metadata_props)
 
 
+def test_a_run_writes_it_at_once(tmp_path: Path) -> None:
+    onnx.save(two_layers(), tmp_path / "model.onnx")
+    out = tmp_path / "annotated.onnx"
+    short = ("--backend", "ort-cpu", "--iterations", 3, "--duration", 0, "--warmUp", 0)
+    done = trtprof("run", tmp_path / "model.onnx", *short, "-o", tmp_path / "run", "-o", out)
+    assert done.exit_code == 0, done.output
+    assert "trtprof.time" in words(onnx.load(out).graph.node[0].metadata_props)
+
+
 def test_another_file_in_the_place_of_the_model_is_refused(tmp_path: Path) -> None:
     run = finished(two_layers(), tmp_path).report()
     onnx.save(two_layers(9), tmp_path / "model.onnx")

@@ -1,4 +1,4 @@
-"""What each number of a report means: the definitions behind the ``?`` of the page.
+"""What each word and number of a report means: the definitions behind the ``?`` of the page and ``trtprof help``.
 
 One dictionary, so that a word means the same wherever it stands. They follow the docstrings of
 `profiler.base.records` and `profiler.base.units`; those win.
@@ -6,9 +6,11 @@ One dictionary, so that a word means the same wherever it stands. They follow th
 
 from __future__ import annotations
 
+import difflib
 from typing import NamedTuple
 
 from profiler.base import units
+from profiler.base.errors import UsageError
 
 
 class Term(NamedTuple):
@@ -16,6 +18,8 @@ class Term(NamedTuple):
 
     title: str
     text: str
+    also: tuple[str, ...] = ()
+    """Other words that reports use for it, or that the field does."""
 
 
 _SPECIAL = ", ".join(
@@ -23,49 +27,64 @@ _SPECIAL = ", ".join(
     for weight in sorted(set(units.SPECIAL_FLOPS.values()))
 )
 
+_UNITS = ("tensor", "sfu", "dram", "l2", "llc")
+"""What documents for programs call what bounds a layer."""
+
 TERMS: dict[str, Term] = {
     "latency": Term(
         "Measured latency",
         "Time of one inference, end to end, as the median over the samples, taken with no profiler attached wherever "
         "trtprof ran the model itself. A fact.",
+        ("median", "runs/s"),
     ),
     "layers-sum": Term(
         "Sum of the layers",
         "No times of whole inferences were given, so the times of the layers are added up. It leaves out gaps, copies "
         "and the host.",
+        ("in layers",),
     ),
     "p99": Term("p99", "99 of 100 samples took this time or less."),
     "cv": Term(
         "cv: coefficient of variation",
         "Standard deviation over mean of the samples. Above a few percent the clock, or another process, moved the "
         "result.",
+        ("coefficient of variation", "noise"),
     ),
     "perturbation": Term(
         "Cost of the profiler",
         "Median latency with the profiler attached over that without it, less one. Times of layers are taken with the "
         "profiler; the latency is not.",
+        ("with the profiler", "profiled", "profiler cost"),
     ),
     "allowed": Term(
         "What the roofline allows",
         "Sum of the attainable times of the layers that do the model's work. Layers that only change a layout are not "
         "asked for by the model, so they are allowed nothing; layers without an estimate are left out and counted. An "
         "estimate.",
+        ("floor", "estimate", "allows", "at most"),
     ),
     "ideal": Term(
         "Ideal",
         "The larger of work / peak and bytes / bandwidth, with the best ceilings known of the device: the datasheet of "
         "a GPU, the best measured at any number of threads of a CPU. An estimate.",
+        ("speed of light",),
     ),
     "attainable": Term(
         "Allowed (attainable)",
         "The ideal with the ceilings measured on this device at the clock of the run, where they were: what fits in "
         "the last-level cache is charged at its bandwidth, and no layer takes less than an empty kernel. An estimate.",
+        ("roof", "roofs"),
     ),
-    "of-roof": Term("Of the roof", "Allowed time over measured time: 100 % is as fast as the ceilings allow."),
+    "of-roof": Term(
+        "Of the roof",
+        "Allowed time over measured time: 100 % is as fast as the ceilings allow.",
+        ("eff", "efficiency", "of what this device attains"),
+    ),
     "coverage": Term(
         "Coverage",
         "Share of the captured time that was led back to nodes of the model: exact where a name or an id says so, "
         "inferred where only a rule does, unattributed where nothing does. A kernel's time is never split over nodes.",
+        ("led back", "exact", "inferred", "unattributed time"),
     ),
     "device": Term("Device", "What the model ran on, as its driver or operating system calls it."),
     "clocks": Term(
@@ -77,19 +96,24 @@ TERMS: dict[str, Term] = {
         "Speed",
         "A fixed small workload was timed beside the run and when the ceilings were measured: this is its speed now "
         "over then. Ceilings are scaled by it.",
+        ("machine's speed",),
     ),
     "finding-lost": Term(
         "Time lost by a finding",
         "Time above what the roofline allows that this finding claims, of one inference. No nanosecond is claimed by "
         "two findings. An estimate.",
+        ("likely cause", "hypothesis", "finding"),
     ),
     "confidence": Term(
-        "Confidence", "How sure the rule is of its cause, from 0 to 100 %. The cause is a hypothesis, not a fact."
+        "Confidence",
+        "How sure the rule is of its cause, from 0 to 100 %. The cause is a hypothesis, not a fact.",
+        ("sure", "certainty"),
     ),
     "net": Term(
         "Net gain of a hand-written kernel",
         "Measured time less what kernels of the same class reach on this device, less what it costs to cut the layer "
         "out of its fusion. An estimate, with its interval.",
+        ("kernel", "hand-written", "plugin"),
     ),
     "counters": Term(
         "Hardware counters",
@@ -100,34 +124,42 @@ TERMS: dict[str, Term] = {
         "Ledger",
         "Steps from what the device could do at best to what was measured. They add up to the measured latency, to the "
         "nanosecond; what has no name is a step called unexplained.",
+        ("from ideal to measured",),
     ),
     "ledger-share": Term("Share", "Of the measured latency."),
     "kind": Term(
         "Kind of a number",
         "measured: a fact. estimate (~): computed from the work and the ceilings. remainder (=): what is left over "
         "when all else is subtracted.",
+        ("fact", "remainder", "marks"),
     ),
     "roofline": Term(
         "Roofline",
         "Achieved FLOP/s of each layer over its FLOP per byte. Slanted lines are bandwidths, level lines are peaks; no "
         "layer can be above them. After Williams, Waterman and Patterson, CACM 52(4), 2009.",
     ),
-    "intensity": Term("Arithmetic intensity", "FLOP of a layer over the bytes that it must move."),
+    "intensity": Term(
+        "Arithmetic intensity", "FLOP of a layer over the bytes that it must move.", ("flop/byte", "ridge")
+    ),
     "lost": Term(
         "Lost",
         "Measured less allowed time. Layers are ranked by it, not by their time. Negative where a layer was faster "
         "than the estimate, which is a doubt about the estimate. An estimate.",
+        ("loss", "to win"),
     ),
     "measured": Term(
         "Measured time of a layer",
         "Median over the profiled inferences of the time of its kernels, less the profiler's own time inside them "
         "where that was measured. A fact.",
     ),
-    "share": Term("Share of the time", "Of the measured time of all layers."),
+    "share": Term("Share of the time", "Of the measured time of all layers.", ("by op",)),
     "bound": Term(
         "Bound",
-        "What takes longest by the estimate: tensor (multiply-accumulates), vector (other arithmetic), sfu (special "
-        "functions), dram (bytes to memory), l2 or llc (bytes through the last-level cache), launch (an empty kernel).",
+        "What takes longest by the estimate: compute or tensor (multiply-accumulates), vector (other arithmetic), "
+        "special or sfu (special functions: exp, tanh ...), memory or dram (bytes to memory), cache, L2 or llc (bytes "
+        "through the last-level cache), launch (an empty kernel). A layer whose role is layout only reorders or casts "
+        "for the backend.",
+        ("limit", "compute", "vector", "special", "memory", "cache", "layout", "launch", *_UNITS),
     ),
     "memory": Term(
         "Memory over the inference",
@@ -143,6 +175,7 @@ TERMS: dict[str, Term] = {
         "Work",
         f"FLOP of a layer: {units.FLOP_PER_MAC} for one multiply-accumulate, 1 for any other arithmetic; a special "
         f"function counts as {_SPECIAL}. Computed from shapes.",
+        ("flop", "mac"),
     ),
     "bytes": Term(
         "Bytes",
@@ -159,6 +192,7 @@ TERMS: dict[str, Term] = {
         "Fate of a node",
         "layer: it runs in the layers named. folded: computed before the run. eliminated: not needed. lost: nothing "
         "tells where it went.",
+        ("folded", "eliminated"),
     ),
     "timeline": Term(
         "Timeline",
@@ -173,9 +207,12 @@ TERMS: dict[str, Term] = {
     "unsupported": Term(
         "Without a cost function",
         "The work of these ops is not known, which is not zero: they have no estimate and no loss.",
+        ("without a price", "unpriced", "ignored"),
     ),
     "unattributed": Term(
-        "Kernels without a layer", "Captured time that nothing leads back to a layer. It is never spread over others."
+        "Kernels without a layer",
+        "Captured time that nothing leads back to a layer. It is never spread over others.",
+        ("kernels of no layer",),
     ),
     "fusions": Term(
         "Fusions that did not happen",
@@ -187,9 +224,64 @@ TERMS: dict[str, Term] = {
         "Ceilings",
         "What the units of the device and its memory can do at best: measured by kernels made for it, or from the "
         "datasheet, as said beside them.",
+        ("peak", "peaks", "bandwidth"),
     ),
-    "empty-kernel": Term("Empty kernel", "Time that a kernel which does nothing adds to an inference."),
+    "empty-kernel": Term(
+        "Empty kernel",
+        "Time that a kernel which does nothing adds to an inference.",
+        ("launch floor", "launch overhead"),
+    ),
     "shape-coverage": Term("Shapes known", "Share of node outputs whose shape and dtype are known before the run."),
+    "trust": Term(
+        "Trust",
+        "LOW: a doubt is beyond the limit at which there is a verdict, so no cause and no gain are told. FAIR: there "
+        "are doubts, each named with its number. GOOD: no rule doubts the numbers. A doubt is a finding whose code "
+        "begins with TR: trtprof rules CODE says what it looks at, and its limits.",
+        ("low", "fair", "good", "doubt", "verdict"),
+    ),
+    "row": Term(
+        "One row: same op and shape",
+        "Layers with the same op, shapes, type, work and kernels are one row, since one change would serve them all: "
+        "4x Conv 3x3 64>128 28x28 are four of 3x3, from 64 channels to 128, on 28x28. +1 counts further nodes of the "
+        "model that run in the same layer; a ~ before the name says that a rule led to it, no name.",
+        ("where it goes", "4x", "+1"),
+    ),
+    "module": Term(
+        "Module",
+        "The scopes before the last slash in the names of nodes, as exporters write them: /layer1/attention of "
+        "/layer1/attention/MatMul. A layer of several nodes stands at the one with most work.",
+        ("scope", "--by module"),
+    ),
+    "unexplained": Term(
+        "Unexplained",
+        "What no other step of the ledger holds: gaps between kernels, and what changed between the measurement "
+        "without the profiler and that with it. Below 0 where the steps hold more than was measured.",
+        ("gaps",),
+    ),
+    "medians": Term(
+        "Medians not adding up",
+        "All kernels of an inference, in the median, less the sum of the medians of layers: other layers are slow in "
+        "each inference.",
+        ("medians not adding up", "medians of layers"),
+    ),
     "prefixes": Term("Prefixes", "SI: 1 TB/s = 1e12 B/s, 1 MB = 1e6 B. us is a microsecond."),
 }
 """By the name that templates and scripts call them."""
+
+
+def term_of(word: str) -> Term:
+    """The definition of a word, by its name, its title or another word for it.
+
+    Raises:
+        UsageError: There is none.
+    """
+    known = {name: term for key, term in TERMS.items() for name in (key, term.title.lower(), *term.also)}
+    asked = word.lower().strip(" ~?:=!")
+    if asked not in known:
+        near = difflib.get_close_matches(asked, known, n=3, cutoff=0.5)
+        raise UsageError(
+            f"there is no term {word!r}",
+            why=f"near ones: {', '.join(near)}" if near else "it is none of the words of a report",
+            fix=f"trtprof help {near[0]}" if near else "trtprof help lists them",
+        )
+    return known[asked]
