@@ -1,22 +1,26 @@
 """trtprof: why is deployed latency above theory, and which op deserves a hand-written kernel?
 
-In Python and notebooks, a finished run is `load_run`:
+In Python and notebooks:
 
-    run = profiler.load_run("reports/resnet_tiny-20261121-101500")
+    import profiler as tp
+
+    run = tp.run("model.onnx")                   # or tp.load_run("reports/resnet_tiny-20261121-101500")
     run.layers.nlargest(5, "lost_ns")
+    run.plot.roofline()
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from profiler.base.run_folder import LoadedRun
+    from profiler.flows.notebook import LoadedRun, analyze, predict, run, runs
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load_run"]
+__all__ = ["__version__", "analyze", "compare", "load_run", "predict", "run", "runs"]
 
 # ONNX Runtime looks up a host and names the graph of the model there unless this is set before its library is loaded
 # (`disable_telemetry_events` comes too late). Our processes import this package first, and children inherit it.
@@ -24,7 +28,7 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def load_run(path: str | Path) -> LoadedRun:
-    """A finished run as pandas tables; nothing but its folder is needed.
+    """A finished run with its tables and pictures; nothing but its folder is needed.
 
     Args:
         path: The run folder, or its ``report.json``.
@@ -33,6 +37,17 @@ def load_run(path: str | Path) -> LoadedRun:
         profiler.base.errors.MissingError: There is no run, or it did not finish.
         profiler.base.errors.UsageError: A file is damaged or of another schema version.
     """
-    from profiler.base.run_folder import LoadedRun
+    from profiler.flows.notebook import LoadedRun
 
     return LoadedRun(Path(path))
+
+
+def __getattr__(name: str) -> Any:
+    """The verbs, imported when they are asked for: the package itself loads nothing."""
+    if name == "compare":  # a package of that name, which can be called: it would take the place of a function
+        return importlib.import_module("profiler.compare")
+    if name in __all__:
+        from profiler.flows import notebook
+
+        return getattr(notebook, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

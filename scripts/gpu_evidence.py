@@ -587,6 +587,9 @@ class Say:
     def detail(self, text: str) -> None:
         print(f"  {text}", flush=True)
 
+    def note(self, text: str) -> None:
+        self.detail(text)
+
 
 def run_model(
     work: Path,

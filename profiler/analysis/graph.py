@@ -21,13 +21,14 @@ def graph_of_plan(layers: Sequence[PlanLayer], names: Sequence[str], nodes: Sequ
         nodes: Of the model, in graph order; empty where there is none.
     """
     makers: dict[str, int] = {}
-    edges: list[tuple[int, int, str, int]] = []
+    edges: list[tuple[int, int, str, int, str]] = []
     for at, layer in enumerate(layers):
         # A constant may be what another layer made of constants.
-        reads = {tensor.name: tensor.nbytes for tensor in (*layer.inputs, *layer.constants)}
-        for tensor, nbytes in reads.items():
-            if tensor in makers:
-                edges.append((makers[tensor], at, tensor, _UNKNOWN_BYTES if nbytes is None else nbytes))
+        reads = {tensor.name: tensor for tensor in (*layer.inputs, *layer.constants)}
+        for name, read in reads.items():
+            if name in makers:
+                nbytes = _UNKNOWN_BYTES if read.nbytes is None else read.nbytes
+                edges.append((makers[name], at, name, nbytes, read.dtype))
         makers.update((tensor.name, at) for tensor in layer.outputs)
     edges_of_nodes = node_edges(nodes)
     return RunGraph(
@@ -38,6 +39,7 @@ def graph_of_plan(layers: Sequence[PlanLayer], names: Sequence[str], nodes: Sequ
         nbytes=tuple(edge[3] for edge in edges),
         node_from=tuple(maker for maker, _ in edges_of_nodes),
         node_to=tuple(reader for _, reader in edges_of_nodes),
+        dtype=tuple(edge[4] for edge in edges),
     )
 
 

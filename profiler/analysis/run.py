@@ -14,6 +14,7 @@ import msgspec
 from profiler.analysis.counters import confirmed
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
+from profiler.analysis.memory import memory_of_plan
 from profiler.analysis.plan import (
     backend_of,
     layer_names,
@@ -30,6 +31,7 @@ from profiler.base.op_kinds import MULTIPLYING
 from profiler.base.plan_words import LAUNCHING, is_convolution, is_product, precision
 from profiler.base.records import (
     SCHEMA_VERSION,
+    Attribute,
     Backend,
     Ceilings,
     Coverage,
@@ -203,6 +205,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         clocks_profiled=evidence.clocks_profiled,
         timeline=evidence.timeline,
         graph=graph_of_plan([matched.layer for matched in document.layers], layer_names(document.layers), nodes),
+        memory=memory_of_plan([matched.layer for matched in document.layers], {tensor.name for tensor in info.outputs}),
     )
     return run if subject.counters is None else _held(run, subject.counters, names, judge)
 
@@ -402,9 +405,33 @@ def _node_results(
             flops=None if (work := works.get(node.name)) is None else work.flops,
             bytes=None if work is None else work.bytes,
             reason=fate.reason,
+            attributes=_attributes(node.op),
         )
         for node, fate in zip(nodes, fates, strict=True)
     )
+
+
+def _attributes(op: Op) -> dict[str, str]:
+    """The attributes of an op in words, without the texts of an op that ONNX does not define: they may be anybody's."""
+
+    def told(value: Attribute) -> bool:
+        return not op.domain or not any(
+            isinstance(one, str) for one in (value if isinstance(value, tuple) else [value])
+        )
+
+    return {name: _attribute(value) for name, value in sorted(op.attributes.items()) if told(value)}
+
+
+def _attribute(value: Attribute) -> str:
+    """The value of an attribute as Netron shows it, of a long one its beginning."""
+    if not isinstance(value, tuple):
+        return f"{value:g}" if isinstance(value, float) else str(value)[:_MOST_LETTERS]
+    shown = ", ".join(_attribute(one) for one in value[:_MOST_VALUES])
+    return f"{shown}, ... ({len(value)} values)" if len(value) > _MOST_VALUES else shown
+
+
+_MOST_VALUES = 16
+_MOST_LETTERS = 200
 
 
 # --- in words ---------------------------------------------------------------------------------

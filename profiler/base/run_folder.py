@@ -25,7 +25,6 @@ and moved there, so that a kill leaves the old file or the new one, never half o
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import os
 import re
 import shutil
@@ -36,7 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import SCHEMA_VERSION, Finding, LayerResult, LedgerRow, NodeResult, Record, Run
+from profiler.base.records import SCHEMA_VERSION, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -348,62 +347,3 @@ def replace(finished: RunFolder, target: Path) -> RunFolder:
     os.replace(finished.path, target)
     shutil.rmtree(old, ignore_errors=True)
     return RunFolder(target)
-
-
-class LoadedRun:
-    """A finished run as tables, for notebooks. Times are in ns, work in FLOP and bytes.
-
-    Attributes:
-        run: The whole result as records (`records.Run`).
-        layers: One row a layer, ranked by time lost.
-        kernels: One row a kernel launch, as captured (`records.KERNEL_COLUMNS`).
-        nodes: One row an ONNX node: its work and what became of it.
-        findings: One row a finding, ranked.
-        ledger: One row a cause; ``ns`` sums to the median latency.
-        latency: Raw latency samples in ns, measured without the profiler.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._folder = RunFolder(path.parent if path.name == REPORT else path)
-        self.run = self._folder.report()
-
-    def __repr__(self) -> str:
-        return f"LoadedRun({str(self._folder.path)!r}: {self.run.model.name}, {len(self.run.layers)} layers)"
-
-    @property
-    def layers(self) -> pd.DataFrame:
-        """One row a layer, ranked by time lost."""
-        return _frame(self.run.layers, LayerResult)
-
-    @functools.cached_property
-    def kernels(self) -> pd.DataFrame:
-        """One row a kernel launch, as captured."""
-        return self._folder.table(KERNELS)
-
-    @functools.cached_property
-    def latency(self) -> pd.DataFrame:
-        """Raw latency samples in ns."""
-        return self._folder.table(LATENCY)
-
-    @property
-    def nodes(self) -> pd.DataFrame:
-        """One row an ONNX node."""
-        return _frame(self.run.nodes, NodeResult)
-
-    @property
-    def findings(self) -> pd.DataFrame:
-        """One row a finding."""
-        return _frame(self.run.findings, Finding)
-
-    @property
-    def ledger(self) -> pd.DataFrame:
-        """One row a cause."""
-        return _frame(self.run.ledger, LedgerRow)
-
-
-def _frame(records: Sequence[Record], kind: type[Record]) -> pd.DataFrame:
-    """Records as a table with the same columns whether there are rows or not."""
-    import pandas as pd
-
-    names = [field.encode_name for field in msgspec.structs.fields(kind)]
-    return pd.DataFrame([msgspec.to_builtins(record) for record in records], columns=names)

@@ -33,6 +33,14 @@ class _InOrder(typer.core.TyperGroup):
         names = super().list_commands(ctx)
         return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Inside of `errors_shown` what was kept is said; this is Ctrl-C before it.
+            sys.stderr.write("stopped by Ctrl-C\n")
+            raise typer.Exit(130) from None
+
 
 app = typer.Typer(
     name="trtprof",
@@ -88,15 +96,19 @@ def load_commands() -> None:
 
 
 def main() -> None:
-    """Entry point of the ``trtprof`` command."""
+    """What the ``trtprof`` command does."""
     gc.set_threshold(300_000)  # what is imported stays: at 700 it is searched for cycles a hundred times, in 0.1 s
     try:
         load_commands()
         typed[:] = sys.argv[1:]
         app()
-    except KeyboardInterrupt:
-        # Inside a command `errors_shown` says what was kept; this is Ctrl-C before there was one.
-        sys.stderr.write("stopped by Ctrl-C\n")
-        sys.exit(130)
+    except SystemExit as left:
+        # Click leaves with 1 where the reader of a pipe went away (`trtprof run --help | head`).
+        if isinstance(left.__context__, BrokenPipeError):
+            from profiler.cli.output import silence
+
+            silence(sys.__stdout__ or sys.stdout)
+            sys.exit(0)
+        raise
     finally:
         gc.freeze()  # the process ends: a last search for cycles among all that was imported takes 0.1 s, for nothing

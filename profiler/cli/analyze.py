@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from profiler.base.errors import UsageError
 from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
-from profiler.cli.output import View, errors_shown, refuse_binary, result, say
+from profiler.cli.output import View, errors_shown, refuse_binary, result, say, whole
 from profiler.cli.output_files import check_format, check_report, deliver, writable
 from profiler.cli.run_view import (
     ByOption,
@@ -21,6 +22,7 @@ from profiler.cli.run_view import (
     TableOption,
     check_views,
     say_confirmations,
+    with_model,
 )
 
 if TYPE_CHECKING:
@@ -154,6 +156,9 @@ def analyze(
             _show_run(found, paths, format_name, view, in_place, redact=redact)
         else:
             deliver(found, format_name, paths, top=top)
+        if isinstance(found, Run):
+            for assumed in found.model.assumptions:
+                say(whole(f"assumed: {assumed}", sys.stderr))
         if not paths and explain is None:
             say(f"next: the same command with -o {'report.html' if measured else 'roofline.svg'}")
         if isinstance(found, Run):
@@ -249,6 +254,7 @@ def _asked(
 
 def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_place: str, *, redact: bool) -> None:
     """Print the run, or what is to be printed in its place, and write its files."""
+    view = with_model(view, run, [format_name, *paths], redact=redact)
     if redact:
         from profiler.cli.run_view import private_names
         from profiler.report.redact import redact as redacted

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.cli import completion
 from profiler.cli.engine_options import (
     BestOption,
     LayerInfoOption,
@@ -49,7 +50,9 @@ def build(
         str,
         typer.Option(
             "--backend",
+            autocompletion=completion.builders,
             help="tensorrt, tensorrt-rtx, or auto: TensorRT where it and a driver are installed, else TensorRT-RTX.",
+            rich_help_panel="Engine of TensorRT",
         ),
     ] = "auto",
     shapes: Shapes,
@@ -65,6 +68,7 @@ def build(
             "--compute-capabilities",
             metavar="8.9,...",
             help="GPUs that a TensorRT-RTX engine is built for, such as 8.9 or current; default: all that it serves.",
+            rich_help_panel="Engine of TensorRT",
         ),
     ] = None,
     plugins: Plugins,
@@ -77,19 +81,33 @@ def build(
             "--load-engine",
             metavar="FILE",
             help="Build nothing: read the layers of this engine, which needs its GPU; MODEL names its nodes.",
+            rich_help_panel="Engine of TensorRT",
         ),
     ] = "",
     layer_info: LayerInfoOption = "",
     rebuild: RebuildOption = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Build nothing: print the trtexec command that does the same.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Build nothing: print the trtexec command that does the same.",
+            rich_help_panel="Engine of TensorRT",
+        ),
     ] = False,
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
     top: TopOption = None,
     verbose: VerboseOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the engine.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Print nothing but the path of the engine.",
+            rich_help_panel="Result",
+        ),
+    ] = False,
 ) -> None:
     """Build an engine and show its layers.
 

@@ -10,7 +10,7 @@ import typer
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
 from profiler.cli.options import ForceOption
-from profiler.cli.output import errors_shown, say
+from profiler.cli.output import StageLines, errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def calibrate(
     kernel and a call; each with the spread of its repeats and what reached it. It always measures
     and replaces what is kept; a run takes the kept ceilings.
     """
-    with errors_shown():
+    progress = StageLines()
+    with errors_shown(progress):
         from profiler.base.records import SCHEMA_VERSION, CeilingsDocument
         from profiler.hardware.gpus import ridge_points
 
@@ -57,7 +58,9 @@ def calibrate(
             say("device auto: the CPU (--device gpu:0 measures a GPU)")
         if show and seconds is not None:
             raise UsageError("--show and --seconds", why="what is kept is not measured again", fix="leave one away")
-        found, shelf = _of_cpu(threads, seconds, show) if gpu is None else _of_gpu(gpu, seconds, show)
+        found, shelf = (
+            _of_cpu(threads, seconds, show, progress) if gpu is None else _of_gpu(gpu, seconds, show, progress)
+        )
         document = CeilingsDocument(
             schema_version=SCHEMA_VERSION,
             ceilings=found,
@@ -84,9 +87,8 @@ def _gpu_index(device: str) -> int | None:
     return int(found[1] or 0)
 
 
-def _of_cpu(threads: int, seconds: float | None, show: bool) -> tuple[Ceilings, Shelf]:
+def _of_cpu(threads: int, seconds: float | None, show: bool, progress: StageLines) -> tuple[Ceilings, Shelf]:
     from profiler.hardware import store
-    from profiler.hardware.calibrate import SECONDS
     from profiler.hardware.calibrate import calibrate as measured
     from profiler.hardware.device import host_cpu
 
@@ -95,18 +97,19 @@ def _of_cpu(threads: int, seconds: float | None, show: bool) -> tuple[Ceilings, 
     if show:
         count = shelf.key["threads"]
         return _kept(shelf, f"{host.name} at {count} thread{'s' * (count != '1')}", f"--threads {count}"), shelf
-    budget = SECONDS if seconds is None else seconds
-    found = store.load_or_calibrate(
-        threads,
-        recalibrate=True,
-        progress=say,
-        device=host,
-        measure=lambda count: measured(count, progress=say, seconds=budget, device=host),
-    )
+    with progress:
+        progress.stage("ceilings")
+        found = store.load_or_calibrate(
+            threads,
+            recalibrate=True,
+            progress=progress.detail,
+            device=host,
+            measure=lambda count: measured(count, progress=progress.detail, seconds=seconds, device=host),
+        )
     return found, shelf
 
 
-def _of_gpu(index: int, seconds: float | None, show: bool) -> tuple[Ceilings, Shelf]:
+def _of_gpu(index: int, seconds: float | None, show: bool, progress: StageLines) -> tuple[Ceilings, Shelf]:
     from profiler.hardware import nvml, store
 
     gpus, why = nvml.gpus()
@@ -123,8 +126,11 @@ def _of_gpu(index: int, seconds: float | None, show: bool) -> tuple[Ceilings, Sh
         return _kept(shelf, gpu.name, f"--device gpu:{index}"), shelf
     from profiler.hardware.cuda.calibrate import SECONDS, calibrate_gpu
 
-    found = calibrate_gpu(index, progress=say, seconds=SECONDS if seconds is None else seconds)
-    shelf.write(found, say)
+    with progress:
+        progress.stage("ceilings")
+        budget = SECONDS if seconds is None else seconds
+        found = calibrate_gpu(index, progress=progress.detail, seconds=budget)
+        shelf.write(found, progress.detail)
     return found, shelf
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
+from profiler.cli import app, completion
 from profiler.cli.options import ForceOption
 from profiler.cli.output import errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
@@ -26,6 +26,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="SIDE",
+            autocompletion=completion.runs,
             help="Two or more: a run folder, or several runs of the same thing joined with commas, a1,a2,a3.",
             show_default=False,
         ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli import completion
 
 if TYPE_CHECKING:
     from profiler.engine.tensorrt import BuildOptions, ShapeRange
@@ -32,6 +33,7 @@ class Types(NamedTuple):
         typer.Option(
             "--dtype",
             metavar="PRECISION",
+            autocompletion=completion.precisions,
             help="model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
         ),
     ] = "model"
@@ -147,7 +149,15 @@ LayerInfoOption = Annotated[
         rich_help_panel="As trtexec tells it",
     ),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Tell every step on stderr.")]
+VerboseOption = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Tell every step on stderr.",
+        rich_help_panel="Result",
+    ),
+]
 
 
 class Ranges(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli import completion
 
 if TYPE_CHECKING:
     from profiler.base.records import Accumulate, Ceilings, GpuSpec
@@ -19,6 +20,7 @@ GpuOption = Annotated[
     typer.Option(
         "--gpu",
         metavar="NAME,...",
+        autocompletion=completion.gpus,
         help="GPUs that `trtprof gpus` lists, or a datasheet of your own as a .toml file; may be repeated.",
     ),
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
+from profiler.cli import app, completion
 from profiler.cli.options import ForceOption
 from profiler.cli.output import errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
@@ -18,7 +18,10 @@ def gpus(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help="Slug, name or TOML file: one in full, several compared.", show_default=False
+            metavar="[NAME]...",
+            autocompletion=completion.gpus,
+            help="Slug, name or TOML file: one in full, several compared.",
+            show_default=False,
         ),
     ] = None,
     arch: Annotated[str, typer.Option("--arch", metavar="NAME", help="List those of an architecture: Ada.")] = "",

@@ -16,7 +16,7 @@ import typer
 import typer.core
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
+from profiler.cli import app, completion
 from profiler.cli.output import errors_shown, say
 
 if TYPE_CHECKING:
@@ -120,7 +120,15 @@ def command(function: Command) -> Command:
     return function
 
 
-ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")]
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        "-f",
+        help="Replace what is there.",
+        rich_help_panel="Result",
+    ),
+]
 EngineOption = Annotated[
     bool | None,
     typer.Option(
@@ -131,18 +139,23 @@ EngineOption = Annotated[
     ),
 ]
 TopOption = Annotated[
-    int | None, typer.Option("--top", metavar="N", min=1, help="Rows of layers and findings in the text report.")
+    int | None,
+    typer.Option(
+        "--top", metavar="N", min=1, help="Rows of layers and findings in the text report.", rich_help_panel="Result"
+    ),
 ]
 FailOnOption = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
         metavar="WHAT",
+        autocompletion=completion.findings,
         help=(
             "Leave with exit code 1, all written, where there is such a finding: the code of a rule (RL101), a "
             "severity or worse (info, warning, critical), or lost-ms=0.5 (one that claims so much); may be repeated. "
             "Findings that doubt the numbers (TR...) count by code alone."
         ),
+        rich_help_panel="Result",
     ),
 ]
 ExplainOption = Annotated[
@@ -152,6 +165,7 @@ ExplainOption = Annotated[
         metavar="CODE LAYER",
         help="In place of the report: what a rule says of a layer (or an ONNX node in it), or why nothing.",
         show_default=False,
+        rich_help_panel="Result",
     ),
 ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,25 +18,59 @@ import typer
 
 from profiler.base import plugins
 from profiler.base.errors import CaptureError, TrtprofError, UsageError
+from profiler.base.progress import Line
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from profiler.base.records import Record, Run
 
 
 def say(text: str) -> None:
-    """One line of talk, on stderr."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """One line of talk, on stderr; on a terminal broken between words where it is too long."""
+    _put(sys.stderr, fitted(text, sys.stderr) + "\n")
 
 
 def result(text: str) -> None:
-    """The result, on stdout; a reader that went away (`| head`) is no error."""
+    """The result, on stdout."""
+    _put(sys.stdout, text if text.endswith("\n") else text + "\n")
+
+
+def _put(stream: TextIO, text: str) -> None:
+    """Write and flush; a reader that went away (`| head`) is no error."""
     try:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
+        stream.write(text)
+        stream.flush()
     except BrokenPipeError:
-        # Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Let all that is still written to a stream go nowhere: Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def fitted(text: str, stream: TextIO, indent: int = 2) -> str:
+    """Talk as a terminal shows it whole: its lines broken between words, what follows set in by ``indent``.
+
+    Elsewhere lines stay whole: who reads a log searches it. Words longer than a line, such as paths, stay whole, too.
+    """
+    if not stream.isatty():
+        return text
+    import textwrap
+
+    lines = []
+    for line in text.split("\n"):
+        before = " " * (len(line) - len(line.lstrip()))
+        lines += textwrap.wrap(
+            line.strip(),
+            terminal_width(stream),
+            initial_indent=before,
+            subsequent_indent=before + " " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]
+    return "\n".join(lines)
 
 
 def terminal_width(stream: TextIO, most: int = 120) -> int:
@@ -42,6 +78,14 @@ def terminal_width(stream: TextIO, most: int = 120) -> int:
     if not stream.isatty() and "COLUMNS" not in os.environ:
         return 80
     return max(60, min(shutil.get_terminal_size().columns, most))
+
+
+def whole(text: str, stream: TextIO) -> str:
+    """A sentence in lines for a stream; a word that is longer than a line stays in one piece."""
+    width = terminal_width(stream)
+    # No name may steer the terminal.
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def wants_color(stream: TextIO) -> bool:
@@ -103,8 +147,23 @@ def _say_kept(progress: StageLines | None) -> None:
             say(f"  go on: the same command with -o {progress.folder} --resume")
 
 
+_EVERY = 10.0
+"""Seconds after which a stage that goes on has a plain line."""
+
+
+def left_words(text: str, since: float) -> str:
+    """What is left of the work that a line told of ``since`` seconds ago, or that it takes longer than it said."""
+    if not isinstance(text, Line):
+        return ""
+    left = round(text.left_s - since)
+    return f", about {left} s left" if left >= 0 else f", {-left} s longer than expected"
+
+
 class StageLines:
-    """Progress of a run on stderr: a live line on a terminal, one plain line a stage otherwise."""
+    """Progress of a run on stderr: a live line with a clock on a terminal, otherwise plain lines.
+
+    A stage has a plain line when it is done, and one every `_EVERY` seconds until then.
+    """
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -113,7 +172,8 @@ class StageLines:
         self._live = self._stream.isatty() and not quiet
         self._stage = ""
         self._detail = ""
-        self._began = 0.0
+        self._began = self._told = 0.0
+        self._clock: threading.Timer | None = None
         self.folder: Path | None = None
         self.finished: list[str] = []
         self._status: object | None = None
@@ -135,37 +195,79 @@ class StageLines:
     def stage(self, name: str) -> None:
         """The stage before is done, this one begins."""
         self._finish()
-        self._stage, self._detail, self._began = name, "", time.monotonic()
+        self._stage, self._detail = name, ""
+        self._began = self._told = time.monotonic()
         self._show()
+        if not self._live and not self._quiet:
+            self._wait()
 
     def detail(self, text: str) -> None:
         """One line about the running stage; the last one stands when it is done."""
-        self._detail = text
+        self._detail, self._told = text, time.monotonic()
         if self._verbose:
-            self.stop()
-            self._stream.write(f"  {text}\n")
-            self._stream.flush()
+            self._end_line()
+            _put(self._stream, fitted(f"  {text}", self._stream) + "\n")
         self._show()
 
+    def note(self, text: str) -> None:
+        """A sentence that stays, in as many lines as it needs; nothing of it is cut."""
+        if self._quiet:
+            return
+        self._end_line()
+        self._stream.write(whole(text, self._stream) + "\n")
+        self._stream.flush()
+        self._show()
+
+    def __rich__(self) -> Text:
+        """The live line, as of now."""
+        from rich.text import Text
+
+        # Two columns are the spinner's; a line that wraps would jump.
+        return Text(self._now(shutil.get_terminal_size().columns - 2))
+
+    def _now(self, width: int = 0) -> str:
+        """The running stage in a line, of at most so many columns where that is said: its detail is cut."""
+        now = time.monotonic()
+        head, left = f"{self._stage:<9} {now - self._began:6.1f} s  ", left_words(self._detail, now - self._told)
+        room = max(width - len(head) - len(left), 1) if width else len(self._detail)
+        detail = self._detail if len(self._detail) <= room else self._detail[: max(room - 3, 0)] + "..."
+        return f"{head}{detail}{left}"
+
     def stop(self) -> None:
-        """End the live line, if there is one."""
+        """End the live line, or the clock of the plain ones."""
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        self._end_line()
+
+    def _end_line(self) -> None:
         if self._status is not None:
             self._status.stop()  # type: ignore[attr-defined]
             self._status = None
+
+    def _wait(self) -> None:
+        self._clock = threading.Timer(_EVERY, self._goes_on, (self._stage,))
+        self._clock.daemon = True
+        self._clock.start()
+
+    def _goes_on(self, stage: str) -> None:
+        """A plain line of a stage that is not done yet."""
+        if self._clock is None or stage != self._stage:
+            return
+        self._stream.write(f"{self._now()} ...\n")
+        self._stream.flush()
+        self._wait()
 
     def _show(self) -> None:
         if not self._live:
             return
         from rich.console import Console
         from rich.status import Status
-        from rich.text import Text
 
-        text = Text(f"{self._stage:<9} {self._detail}")
         if self._status is None:
-            self._status = Status(text, console=Console(file=self._stream))
+            # It is asked for its text anew each time that it is drawn: the clock goes on where nothing is told.
+            self._status = Status(self, console=Console(file=self._stream), refresh_per_second=4)
             self._status.start()
-        else:
-            self._status.update(text)  # type: ignore[attr-defined]
 
     def _finish(self) -> None:
         if not self._stage:
@@ -173,8 +275,8 @@ class StageLines:
         self.stop()
         self.finished.append(self._stage)
         if not self._quiet:
-            self._stream.write(f"{self._stage:<9} {time.monotonic() - self._began:6.1f} s  {self._detail}\n")
-            self._stream.flush()
+            line = f"{self._stage:<9} {time.monotonic() - self._began:6.1f} s  {self._detail}"
+            _put(self._stream, fitted(line, self._stream, indent=20) + "\n")
         self._stage = ""
 
 
@@ -191,6 +293,8 @@ class View(NamedTuple):
     figure: str = "roofline"
     file: str = ""
     roofline: bool | None = None
+    model: bytes = b""
+    weights: bool = True
     ledger: bool = False
 
 
@@ -243,4 +347,4 @@ def send(found: Record, name: str, **options: Any) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)

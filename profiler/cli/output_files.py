@@ -19,6 +19,7 @@ ENGINE_SUFFIXES = (".engine", ".plan", ".trt")
 
 _NEXT = {
     "perfetto": "   open it at https://ui.perfetto.dev",
+    "onnx": "   open it at https://netron.app: every node has what was measured of it",
     "speedscope": "   open it at https://www.speedscope.app",
     "html": "   open it in a browser, it needs no network",
     "sarif": "   upload it where code scanning reads SARIF",
@@ -30,7 +31,14 @@ _NEXT = {
 WIDTH = 100
 """Columns of a text that goes to a file."""
 
-FormatOption = Annotated[str, typer.Option("--format", help="What to print: text, json, csv, markdown, html ...")]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="What to print: text, json, csv, markdown, html ...",
+        rich_help_panel="Result",
+    ),
+]
 
 OutputsOption = Annotated[
     list[str] | None,
@@ -39,6 +47,7 @@ OutputsOption = Annotated[
         "-o",
         metavar="FILE",
         help="Write there too, as its suffix says: .svg, .png, .html, .json, .csv, .md, .txt ...; may be repeated.",
+        rich_help_panel="Result",
     ),
 ]
 

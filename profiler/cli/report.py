@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.cli import app
+from profiler.cli import app, completion
+from profiler.cli.completion import REPORTS
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
 from profiler.cli.output_files import next_step, refuse_existing, write
@@ -22,6 +23,7 @@ from profiler.cli.run_view import (
     RooflineOption,
     TableOption,
     check_views,
+    with_model,
 )
 
 if TYPE_CHECKING:
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
     from profiler.cli.output import View
     from profiler.report import Reporter
 
-REPORTS = Path("reports")
-"""Where `trtprof run` puts its folders."""
-
 
 @app.command()
 def report(
@@ -40,6 +39,7 @@ def report(
         Path | None,
         typer.Argument(
             metavar="[RUN]",
+            autocompletion=completion.runs,
             help="A run folder; default: the newest under reports/. With --serve the folder of all runs.",
             show_default=False,
         ),
@@ -71,6 +71,9 @@ def report(
     redact_map: Annotated[
         str, typer.Option("--redact-map", metavar="FILE", help="With --redact: keep which word stands for which name.")
     ] = "",
+    weights: Annotated[
+        bool, typer.Option("--weights/--no-weights", help="Of an annotated .onnx: whether it keeps large weights.")
+    ] = True,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.")
@@ -110,7 +113,9 @@ def report(
         from profiler.cli import fail_on as failing
 
         asked = failing.criteria(fail_on)
-        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)
+        view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)._replace(
+            weights=weights
+        )
         if redact_map and not redact:
             raise UsageError("--redact-map without --redact", why="nothing is replaced", fix="say --redact too")
         if run_folder is None:
@@ -216,7 +221,7 @@ def _show(
         run, file = _redacted(run, redact_map), ""
         if redact_map and not targets:
             say(f"wrote {redact_map}")
-    view = view._replace(file=file)
+    view = with_model(view._replace(file=file), run, [to_stdout, *(each.format for each in targets)], redact=redact)
     if to_stdout:
         send(run, to_stdout, **view._asdict())
     contents = [

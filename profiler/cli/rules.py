@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli import app
+from profiler.cli import app, completion
 from profiler.cli.output import errors_shown, result, terminal_width
 from profiler.cli.output_files import check_format
 
 
 @app.command()
 def rules(
-    code: Annotated[str | None, typer.Argument(help="A rule's code; without one, all rules are listed.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Argument(autocompletion=completion.rules, help="A rule's code; without one, all rules are listed."),
+    ] = None,
     format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
 ) -> None:
     """List the rules, or explain one.

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import typed
+from profiler.cli import completion, typed
 from profiler.cli.as_trtexec import Told, tell
 from profiler.cli.engine_options import (
     BestOption,
@@ -38,7 +38,7 @@ from profiler.cli.options import (
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
 from profiler.cli.output_files import ENGINE_SUFFIXES, deliver, refuse_existing, writable
-from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations
+from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
@@ -50,38 +50,94 @@ def run(
     shapes: Shapes,
     load_inputs: Annotated[
         list[str] | None,
-        typer.Option("--loadInputs", "--load-inputs", metavar="NAME:FILE.npy,...", help="Real inputs from .npy files."),
+        typer.Option(
+            "--loadInputs",
+            "--load-inputs",
+            metavar="NAME:FILE.npy,...",
+            help="Real inputs from .npy files.",
+            rich_help_panel="Measurement",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random inputs.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed",
+            help="Seed of the random inputs.",
+            rich_help_panel="Measurement",
+        ),
+    ] = 0,
     backend: Annotated[
-        str, typer.Option("--backend", envvar="TRTPROF_BACKEND", help="auto, or one that `trtprof doctor` lists.")
+        str,
+        typer.Option(
+            "--backend",
+            envvar="TRTPROF_BACKEND",
+            autocompletion=completion.backends,
+            help="auto, or one that `trtprof doctor` lists.",
+            rich_help_panel="Device",
+        ),
     ] = "auto",
     threads: Annotated[
-        int, typer.Option("--threads", envvar="TRTPROF_THREADS", help="Threads inside an op; 0: one a usable core.")
+        int,
+        typer.Option(
+            "--threads",
+            envvar="TRTPROF_THREADS",
+            help="Threads inside an op; 0: one a usable core.",
+            rich_help_panel="Measurement",
+        ),
     ] = 0,
-    iterations: Annotated[int, typer.Option("--iterations", help="Measure at least so many inferences.")] = 10,
+    iterations: Annotated[
+        int,
+        typer.Option(
+            "--iterations",
+            help="Measure at least so many inferences.",
+            rich_help_panel="Measurement",
+        ),
+    ] = 10,
     warmup: Annotated[
-        float, typer.Option("--warmUp", "--warmup", metavar="MS", help="Warm up for so many milliseconds.")
+        float,
+        typer.Option(
+            "--warmUp",
+            "--warmup",
+            metavar="MS",
+            help="Warm up for so many milliseconds.",
+            rich_help_panel="Measurement",
+        ),
     ] = 200.0,
     duration: Annotated[
-        float, typer.Option("--duration", metavar="S", help="Measure for at least so many seconds.")
+        float,
+        typer.Option(
+            "--duration", metavar="S", help="Measure for at least so many seconds.", rich_help_panel="Measurement"
+        ),
     ] = 3.0,
     profile_iterations: Annotated[
-        int, typer.Option("--profile-iterations", help="Inferences to run under the profiler.")
+        int,
+        typer.Option(
+            "--profile-iterations", help="Inferences to run under the profiler.", rich_help_panel="Measurement"
+        ),
     ] = 30,
     recalibrate: Annotated[
-        bool, typer.Option("--recalibrate", help="Measure the ceilings of this device again.")
+        bool,
+        typer.Option(
+            "--recalibrate",
+            help="Measure the ceilings of this device again.",
+            rich_help_panel="Device",
+        ),
     ] = False,
     device: Annotated[
         str | None,
         typer.Option(
-            "--device", metavar="N", help="The GPU, as nvidia-smi counts; default: the first that CUDA shows."
+            "--device",
+            metavar="N",
+            help="The GPU, as nvidia-smi counts; default: the first that CUDA shows.",
+            rich_help_panel="Device",
         ),
     ] = None,
     collector: Annotated[
         str,
         typer.Option(
-            "--collector", help="On a GPU: nsys, cupti (in the process of the model), or auto, in that order."
+            "--collector",
+            help="On a GPU: nsys, cupti (in the process of the model), or auto, in that order.",
+            rich_help_panel="Device",
         ),
     ] = "auto",
     cuda_graph: Annotated[
@@ -91,13 +147,24 @@ def run(
             "--useCudaGraph/--noCudaGraph",
             help="On a GPU: measure the latency with a CUDA graph, too; so it is unless switched off.",
             show_default=False,
+            rich_help_panel="Device",
         ),
     ] = None,
     cold_l2: Annotated[
-        bool, typer.Option("--cold-l2", help="On a GPU: give every inference inputs that the L2 no longer holds.")
+        bool,
+        typer.Option(
+            "--cold-l2",
+            help="On a GPU: give every inference inputs that the L2 no longer holds.",
+            rich_help_panel="Device",
+        ),
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="On a GPU: hold the outputs against those of ONNX Runtime on the CPU.")
+        bool,
+        typer.Option(
+            "--verify",
+            help="On a GPU: hold the outputs against those of ONNX Runtime on the CPU.",
+            rich_help_panel="Device",
+        ),
     ] = False,
     confirm: Annotated[
         int,
@@ -106,6 +173,7 @@ def run(
             metavar="K",
             min=0,
             help="On a GPU: count DRAM bytes, FLOP and tensor cores of the K worst kernels, with Nsight Compute (ncu).",
+            rich_help_panel="Device",
         ),
     ] = 0,
     types: Types,
@@ -116,7 +184,13 @@ def run(
     plugins: Plugins,
     load_engine: Annotated[
         str,
-        typer.Option("--loadEngine", "--load-engine", metavar="FILE", help="Run this engine; MODEL names its nodes."),
+        typer.Option(
+            "--loadEngine",
+            "--load-engine",
+            metavar="FILE",
+            help="Run this engine; MODEL names its nodes.",
+            rich_help_panel="Engine of TensorRT",
+        ),
     ] = "",
     save_engine: SaveEngineOption = "",
     rebuild: RebuildOption = False,
@@ -131,23 +205,50 @@ def run(
             metavar="FOLDER|FILE",
             help="The run folder (default reports/<model>-<stamp>), or a file for the report, as its suffix says; "
             "may be repeated.",
+            rich_help_panel="Result",
         ),
     ] = None,
     force: ForceOption = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the -o folder.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with the unfinished run in the -o folder.",
+            rich_help_panel="Result",
+        ),
+    ] = False,
     format_name: Annotated[
-        str, typer.Option("--format", help="What to print: text, json, csv, markdown, html ... as `trtprof report`.")
+        str,
+        typer.Option(
+            "--format",
+            help="What to print: text, json, csv, markdown, html ... as `trtprof report`.",
+            rich_help_panel="Result",
+        ),
     ] = "text",
     top: TopOption = None,
     by: ByOption = "layer",
     ledger: LedgerOption = False,
     roofline: RooflineOption = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="NAME", help="Call the run so; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--tag",
+            metavar="NAME",
+            help="Call the run so; may be repeated.",
+            rich_help_panel="Result",
+        ),
     ] = None,
     fail_on: FailOnOption = None,
     verbose: VerboseOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the run folder.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Print nothing but the path of the run folder.",
+            rich_help_panel="Result",
+        ),
+    ] = False,
 ) -> None:
     """Run a model: where its time is lost, and why.
 
@@ -206,7 +307,7 @@ def run(
     with errors_shown():
         folder.tag(tag or ())
         found = folder.report()
-        view = view._replace(file=str(folder.path))
+        view = with_model(view._replace(file=str(folder.path)), found, paths, redact=False)
         deliver(found, "" if quiet else format_name, paths, **view._asdict())
         tell(folder, found, told, layer_info)
         if quiet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
@@ -16,20 +17,38 @@ if TYPE_CHECKING:
 ByOption = Annotated[
     str,
     typer.Option(
-        "--by", metavar="WHAT", help="Rows of the report: layer, node, type, kernel or module (scopes in node names)."
+        "--by",
+        metavar="WHAT",
+        help="Rows of the report: layer, node, type, kernel or module (scopes in node names).",
+        rich_help_panel="Result",
     ),
 ]
 LedgerOption = Annotated[
-    bool, typer.Option("--ledger", help="Print the ledger too: the steps from ideal to measured.", show_default=False)
+    bool,
+    typer.Option(
+        "--ledger",
+        help="Print the ledger too: the steps from ideal to measured.",
+        show_default=False,
+        rich_help_panel="Result",
+    ),
 ]
 TableOption = Annotated[
     str | None,
     typer.Option(
-        "--table", metavar="NAME", help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers."
+        "--table",
+        metavar="NAME",
+        help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers.",
+        rich_help_panel="Result",
     ),
 ]
 FigureOption = Annotated[
-    str, typer.Option("--figure", metavar="NAME", help="What png and svg show: roofline or ledger.")
+    str,
+    typer.Option(
+        "--figure",
+        metavar="NAME",
+        help="What png and svg show: roofline, ledger or timeline.",
+        rich_help_panel="Result",
+    ),
 ]
 RooflineOption = Annotated[
     bool | None,
@@ -37,6 +56,7 @@ RooflineOption = Annotated[
         "--roofline/--no-roofline",
         help="Draw the roofline in characters in the text report; default: where --top is given.",
         show_default=False,
+        rich_help_panel="Result",
     ),
 ]
 RedactOption = Annotated[
@@ -44,6 +64,7 @@ RedactOption = Annotated[
     typer.Option(
         "--redact",
         help="Replace names of the model, its nodes, tensors and files, everywhere the same; numbers stay.",
+        rich_help_panel="Result",
     ),
 ]
 
@@ -74,6 +95,26 @@ def check_views(
         if given is not None and given not in known:
             raise UsageError(f"{flag} {given} is not known", why="known: " + ", ".join(known), fix=f"{flag} {known[0]}")
     return View(top=top, by=by, table=table or "layers", figure=figure, roofline=roofline, ledger=ledger)
+
+
+def with_model(view: View, run: Run, formats: Iterable[object], *, redact: bool) -> View:
+    """The view with the model of the run, where one of these formats, or of these files, is written into it.
+
+    Raises:
+        UsageError: Its names were to be replaced, or another file lies in the place of the model.
+        MissingError: The file of the model is gone.
+    """
+    if not any(str(each) == "onnx" or str(each).lower().endswith(".onnx") for each in formats):
+        return view
+    from profiler.flows.report import model_as_run
+
+    if redact:
+        raise UsageError(
+            "--redact is not for an annotated model",
+            why="the model itself holds the names of its nodes and tensors",
+            fix="leave one of the two away; -o report.json --redact has the numbers without names",
+        )
+    return view._replace(model=model_as_run(run, weights=view.weights))
 
 
 def _tables() -> tuple[str, ...]:

@@ -7,8 +7,12 @@ taken apart by cause (`compare.causes`). Nothing but run folders is read: no mod
 
 from __future__ import annotations
 
+import importlib
+import sys
+import types
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -138,3 +142,14 @@ def _dtype(layers: Sequence[LayerResult]) -> str:
 def _attainable(layers: Sequence[LayerResult]) -> int | None:
     known = [layer.attainable_ns for layer in layers if layer.attainable_ns is not None]
     return sum(known) if known and len(known) == len(layers) else None
+
+
+class _Callable(types.ModuleType):
+    """`profiler.compare(a, b)` is a verb of notebooks as `profiler.run` is: the package has its name, so it answers."""
+
+    def __call__(self, *sides: Any) -> Any:
+        # What it returns shows itself with reports, which are above comparisons.
+        return importlib.import_module("profiler.flows.notebook").compare(*sides)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -25,6 +25,7 @@ import onnx
 from profiler.base import onnx_graph
 from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
 from profiler.base.op_kinds import CONTROL
+from profiler.base.progress import Line
 from profiler.base.units import format_bytes
 from profiler.engine import _convert
 from profiler.engine._trt_exchange import (
@@ -48,6 +49,8 @@ Say = Callable[[str], None]
 
 _REPORT_NS = 200_000_000
 """Least time between two lines of progress inside a phase."""
+_STEPS_TOLD = 3
+"""Steps of a phase after which what is left of it is estimated: the first ones are the longest."""
 _SHOWN = 3
 """Errors of the parser that are told; one often causes the others."""
 _PLACE = re.compile(r"\s*In \w+ at /\S+:\d+|\[[\w.]+\.cpp::\w+::\d+\] |^[\w.]+\.cpp:\d+: |^I\w+::\w+: ")
@@ -472,18 +475,25 @@ def _phases(say: Say) -> Callable[[str, str, int, int], None]:
     """Progress of the builder as lines: outer phases at once, inner ones and steps every now and then."""
     said = 0
     outermost: set[str] = set()
+    began: dict[str, int] = {}
 
     def report(phase: str, parent: str, step: int, steps: int) -> None:
         nonlocal said
         if not parent:
             outermost.add(phase)
         now = time.monotonic_ns()
+        if not step:
+            began[phase] = now
         outer = not step and (not parent or parent in outermost)
         if not outer and now - said < _REPORT_NS:
             return
         said = now
         name = f"{parent}: {phase}" if parent else phase
-        say(f"{name}, step {step} of {steps}" if step else name)
+        if step < _STEPS_TOLD:
+            say(f"{name}, step {step} of {steps}" if step else name)
+            return
+        each = (now - began.get(phase, now)) / step
+        say(Line(f"{name}, step {step} of {steps}", (steps - step) * each / 1e9).wire())
 
     return report
 

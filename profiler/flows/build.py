@@ -22,7 +22,7 @@ from profiler.engine import tensorrt
 from profiler.engine.backends import has_driver
 from profiler.engine.inspector import parse_layer_info
 from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange, check_options, trtexec_command
-from profiler.flows.progress import SILENT, Progress
+from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.hardware import nvml
 from profiler.hardware.store import default_cache_dir
 from profiler.runtime.gc_paused import gc_paused
@@ -86,6 +86,7 @@ def build(
     with request.opened(progress.detail) as loaded, gc_paused():
         progress.detail(f"{loaded.path.name}: {len(loaded.original_names)} nodes")
         source, options = bound(request, loaded, options)
+        tell_assumptions(source.model, progress)
         progress.stage("engine")
         made = engine_of(loaded, source, options, progress.detail, rebuild=rebuild)
         progress.detail(made.summary)
@@ -134,6 +135,7 @@ def load_engine(
         progress.stage("source")
         with request.opened(progress.detail) as loaded:
             source = request.bound(loaded)
+            tell_assumptions(source.model, progress)
     progress.stage("engine")
     made = engine_from(engine, backend, source, progress.detail, static_plugins=static_plugins)
     progress.detail(made.summary)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from profiler.base import run_folder
+from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import Run
 from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose import Case
@@ -48,3 +50,49 @@ def save_report(folder: RunFolder, run: Run) -> None:
     run = msgspec.structs.replace(run, tags=())
     folder.write_bytes(run_folder.REPORT, render(run, "json").encode())
     folder.write_bytes(run_folder.PAGE, render(run, "html").encode())
+
+
+def model_as_run(run: Run, *, weights: bool = True) -> bytes:
+    """The model of a run under the names that the run knows its nodes by, serialised.
+
+    It is read from the file that ran, which the run folder does not hold.
+
+    Args:
+        run: The finished run.
+        weights: Whether the weights beside the file are taken in, too.
+
+    Raises:
+        MissingError: The file is gone, as is one that was exported from PyTorch for the run.
+        UsageError: The file is not the one that ran, or too large for one file with its weights.
+    """
+    import onnx
+
+    from profiler.source.load import load_model
+    from profiler.source.spec import parse_spec
+
+    path = Path(run.model.path)
+    if parse_spec(run.model.path) is not None or not path.is_file():
+        raise MissingError(
+            f"the model of the run, {run.model.path}, is not there",
+            why="the run folder does not keep the model"
+            + ("; this one was exported for the run alone" if parse_spec(run.model.path) is not None else ""),
+            fix="put the file back in its place, or run the command in the folder where the run was made",
+        )
+    loaded = load_model(path)
+    if run.model.sha256 and loaded.sha256 != run.model.sha256:
+        raise UsageError(
+            f"{path} is not the model that ran",
+            why="its digest differs from that of the run, so the times would be of other nodes",
+            fix=f"put that file back, or run again: trtprof run {path}",
+        )
+    if not loaded.changed and not (loaded.external_data and weights):
+        return path.read_bytes()
+    proto = loaded.full() if loaded.changed else onnx.load(str(path), load_external_data=False)
+    if loaded.external_data and weights:
+        onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
+    try:
+        return proto.SerializeToString()
+    except Exception as error:  # protobuf has an error of its own for what is larger than 2 GB
+        raise UsageError(
+            f"{path} is too large for one file with its weights", why=str(error), fix="leave them out: --no-weights"
+        ) from None

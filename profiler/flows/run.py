@@ -25,7 +25,7 @@ from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose.config import KEPT, kept
 from profiler.flows.job import Job
 from profiler.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges
-from profiler.flows.progress import SILENT, Progress
+from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.flows.report import analysed, save_report
 from profiler.runtime.ort_session import SessionRequest
 from profiler.source.load import LoadedModel
@@ -93,8 +93,7 @@ def _execute(
     folder.write(run_folder.REQUEST, request)
     source = _with_work(source)
     folder.write(run_folder.SOURCE, source)
-    for note in source.model.assumptions:
-        progress.detail(note)
+    tell_assumptions(source.model, progress)
     with tempfile.TemporaryDirectory(prefix="trtprof-") as name:
         scratch = Path(name)
         session = _session(loaded, scratch, options.threads)

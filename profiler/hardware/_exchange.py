@@ -6,6 +6,9 @@ import msgspec
 
 from profiler.hardware._fit import Reading
 
+FLOOR_SECONDS = 4.0
+"""About what the floors of the run's own thread count take on top of the ceilings."""
+
 
 class MeasureRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure.

@@ -22,8 +22,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from profiler.base.errors import BuildError, MissingError
+from profiler.base.progress import Count, Line, Progress, unheard
 from profiler.hardware import _fit
-from profiler.hardware._exchange import Measured, MeasureRequest
+from profiler.hardware._exchange import FLOOR_SECONDS, Measured, MeasureRequest
 from profiler.hardware._fit import Reading, Task
 from profiler.hardware._workloads import (
     Array,
@@ -73,6 +74,8 @@ FLOOR_INPUTS = (2, 3, 5, 8, 12, 18, 25, 32)
 to whole microseconds averages out."""
 
 QUICK_FLOOR_INPUTS = (2, 12, 32)
+SECOND_FLOOR_SECONDS = 1.5
+"""About what the floors of a quick set take, each of the two times."""
 
 FLOOR_REPEATS = 3
 
@@ -80,10 +83,11 @@ PROBES = 3
 """Speed probes before the ceilings, and as many after them: their spread shows a clock that drifted."""
 
 
-def measure(request: MeasureRequest) -> Measured:
-    """Measure every ceiling and floor at one thread count."""
+def measure(request: MeasureRequest, progress: Progress = unheard) -> Measured:
+    """Measure every ceiling and floor at one thread count; ``progress`` is told once a second."""
     import onnxruntime
 
+    progress(Line("the floors of a node and of a call", request.seconds + FLOOR_SECONDS * request.with_profiler))
     began = time.monotonic()
     clock_before = clock_mhz()
     busy_before, own_before = busy_seconds(), time.process_time()
@@ -97,9 +101,16 @@ def measure(request: MeasureRequest) -> Measured:
         native = [t for t in (TensorProto.FLOAT16, TensorProto.BFLOAT16) if bench.computes_in(t)]
         cached, beyond = _ladder(request)
         by_name = {load.task: load for load in _workloads(request, cached, beyond, native)}
+        count = Count(progress, f"timings of {len(by_name)} workloads")
+        timings = itertools.count(1)
+
+        def timed(task: Task) -> float | None:
+            count.tell(next(timings), end=deadline + SECOND_FLOOR_SECONDS * request.quick)
+            return bench.net_ns(by_name[task])
+
         readings = _fit.race(
             list(by_name),
-            lambda task: bench.net_ns(by_name[task]),
+            timed,
             lambda: deadline - time.monotonic(),
             longest_ns=QUICK_LONGEST_NS if request.quick else _fit.LONGEST_NS,
         )
@@ -372,6 +383,12 @@ class _Bench:
         return events
 
 
+def _tell(text: str) -> None:
+    if isinstance(text, Line):
+        sys.stdout.write(text.wire() + "\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
     child.end_with_parent()
-    sys.exit(answer(sys.argv, MeasureRequest, measure))
+    sys.exit(answer(sys.argv, MeasureRequest, lambda request: measure(request, _tell)))

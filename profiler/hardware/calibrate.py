@@ -27,11 +27,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from profiler.base.errors import CaptureError, UsageError
-from profiler.base.progress import Progress, unheard
+from profiler.base.progress import Line, Progress, unheard
 from profiler.base.records import BUSY_SHARE, Ceilings, Device, Roof
 from profiler.base.units import format_bytes, format_ns
 from profiler.hardware import _fit, calibration
-from profiler.hardware._exchange import Measured, MeasureRequest
+from profiler.hardware._exchange import FLOOR_SECONDS, Measured, MeasureRequest
 from profiler.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
 
 Measure = Callable[[MeasureRequest], Measured]
@@ -39,8 +39,8 @@ Measure = Callable[[MeasureRequest], Measured]
 SECONDS = 11.0
 """At most this for the ceilings of one thread count, except that every one is measured twice."""
 
-FLOOR_SECONDS = 4.0
-"""About what the floors of the run's own thread count take on top."""
+OTHER_SECONDS = 2.0
+"""About what a thread count takes on top: a process that starts, and second repeats behind the end of the time."""
 
 QUICK_SECONDS = 3.0
 """The same as `SECONDS` for a quick set."""
@@ -90,16 +90,15 @@ def calibrate(
     """
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
-    measure = measure or measure_in_child
     say = progress or unheard
     counts = [threads] if quick else sorted({1, threads, max(device.cores, 1)})
     if seconds is None:
         seconds = QUICK_SECONDS if quick else SECONDS
-    about = seconds * len(counts) + FLOOR_SECONDS
+    each = seconds + OTHER_SECONDS
     what = "a quick set of this host's ceilings" if quick else "this host's ceilings"
-    say(f"measuring {what} at {_list(counts)} threads (up to {about:.0f} s)")
+    say(Line(f"measuring {what} at {_list(counts)} threads", each * len(counts) + FLOOR_SECONDS))
     measured: dict[int, Measured] = {}
-    for count in counts:
+    for at, count in enumerate(counts, start=1):
         cache = _reachable_cache(device, count)
         request = MeasureRequest(
             threads=count,
@@ -109,7 +108,9 @@ def calibrate(
             with_profiler=count == threads,
             quick=quick,
         )
-        result = measure(request)
+        which = f" ({at} of {len(counts)})" if len(counts) > 1 else ""
+        later = each * (len(counts) - at) + FLOOR_SECONDS * (threads in counts[at:])
+        result = measure(request) if measure else measure_in_child(request, _behind(say, count, which, later))
         _complete(result, with_profiler=request.with_profiler)
         measured[count] = result
         say(f"{_threads(count)}: {_summary(result)}")
@@ -175,8 +176,18 @@ def merge(
     )
 
 
-def measure_in_child(request: MeasureRequest) -> Measured:
-    """Measure one thread count in a fresh Python process.
+def _behind(say: Progress, count: int, which: str, later_s: float) -> Progress:
+    """What a thread count tells, with the time that those behind it will take."""
+
+    def told(text: str) -> None:
+        if isinstance(text, Line):
+            say(Line(f"{_threads(count)}{which}: {text}", text.left_s + later_s))
+
+    return told
+
+
+def measure_in_child(request: MeasureRequest, progress: Progress = unheard) -> Measured:
+    """Measure one thread count in a fresh Python process; ``progress`` is told what it does.
 
     Raises:
         MissingError: The runtime is not installed or lacks a kernel.
@@ -190,6 +201,7 @@ def measure_in_child(request: MeasureRequest) -> Measured:
         fix="try fewer threads, or report this with the output of `trtprof doctor`",
         install="pip install onnxruntime",
         seconds=TIMEOUT_SECONDS,
+        say=progress,
     )
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import IO, Literal, TypeVar
 
 import msgspec
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.progress import Line, Progress, heard, unheard
 from profiler.base.records import Measurement
 from profiler.base.units import format_ns, format_rate
 from profiler.hardware._fit import AGREEMENT, Reading
@@ -98,6 +100,7 @@ def ask_child(
     seconds: float,
     hangs: str = "",
     environment: Mapping[str, str] | None = None,
+    say: Progress = unheard,
 ) -> T:
     """The result of a measuring module in a fresh Python process.
 
@@ -111,6 +114,7 @@ def ask_child(
         seconds: After so long the process is given up.
         hangs: What to do then; as ``fix`` where it is empty.
         environment: Variables beside those of `child.environment`.
+        say: Told each `progress.Line` that it prints before its result.
 
     Raises:
         MissingError: Something that it needs is missing.
@@ -131,13 +135,40 @@ def ask_child(
             )
         except OSError as error:
             raise CaptureError(what, why=f"the process did not start: {error}", fix=fix) from None
+        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - they were asked for
+        # Threads of their own read: a child that hangs in a driver may keep its pipes open even when it is killed.
+        lines, errors = _Reader(process.stdout, say), _Reader(process.stderr)
         try:
-            stdout, stderr = process.communicate(timeout=seconds)
+            process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             raise CaptureError(what, why=f"no result after {seconds:.0f} s", fix=hangs or fix) from None
         finally:
             _end(process)
+        stdout, stderr = lines.text(), errors.text()
     return result_of(process.returncode, stdout, stderr, kind, what=what, fix=fix, install=install)
+
+
+class _Reader:
+    """Reads a pipe in a thread, and hands on each line of progress."""
+
+    def __init__(self, pipe: IO[str], say: Progress = unheard) -> None:
+        self._lines: list[str] = []
+        self._say = say
+        self._thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self._thread.start()
+
+    def _read(self, pipe: IO[str]) -> None:
+        with pipe:
+            for line in pipe:
+                self._lines.append(line)
+                told = heard(line.rstrip())
+                if isinstance(told, Line):
+                    self._say(told)
+
+    def text(self) -> str:
+        """All that was read, once the process has ended."""
+        self._thread.join(_KILLED_SECONDS)
+        return "".join(self._lines)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -145,7 +176,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         process.kill()
         try:
-            process.communicate(timeout=_KILLED_SECONDS)
+            process.wait(timeout=_KILLED_SECONDS)
         except subprocess.TimeoutExpired:
             return
 

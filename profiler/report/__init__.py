@@ -43,6 +43,8 @@ class ReportOptions:
         file: What the document says that it is about: the path of the run folder, or ``""``. SARIF and JUnit
             name it.
         view: Which view of a list of GPUs: a row each, one with its sources, a column each.
+        model: The ONNX model that ran, serialised, for the format that writes into it.
+        weights: Whether that one keeps large weights.
     """
 
     width: int = 80
@@ -53,9 +55,11 @@ class ReportOptions:
     ledger: bool = False
     roofline: bool | None = None
     table: str = ""
-    figure: Literal["roofline", "ledger"] = "roofline"
+    figure: Literal["roofline", "ledger", "timeline"] = "roofline"
     file: str = ""
     view: Literal["table", "sheet", "comparison"] = "table"
+    model: bytes = b""
+    weights: bool = True
 
 
 Render = Callable[[Any, ReportOptions], str]

@@ -161,6 +161,12 @@ TERMS: dict[str, Term] = {
         "for the backend.",
         ("limit", "compute", "vector", "special", "memory", "cache", "layout", "launch", *_UNITS),
     ),
+    "memory": Term(
+        "Memory over the inference",
+        "Bytes of the tensors that are alive while a layer runs: each from the layer that writes it to the last that "
+        "reads it, inputs and outputs of the model included. Weights, scratch memory and what a runtime keeps in store "
+        "are not in it; a runtime that writes over what is read for the last time needs less. An estimate.",
+    ),
     "terms": Term(
         "Times that competed",
         "What each unit alone would take for the layer's work. The longest is the bound and the allowed time.",

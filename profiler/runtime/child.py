@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from profiler.base.errors import CaptureError, TrtprofError
+from profiler.base.progress import heard
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -48,7 +49,7 @@ def run_telling(command: Sequence[str], log: Path, say: Callable[[str], None], e
     Args:
         command: What to run.
         log: The file that its stderr goes to.
-        say: Told each line of its stdout.
+        say: Told each line of its stdout; see `base.progress.heard`.
         environment: All of its environment.
 
     Returns:
@@ -64,7 +65,7 @@ def run_telling(command: Sequence[str], log: Path, say: Callable[[str], None], e
         try:
             assert process.stdout is not None  # noqa: S101 - it was asked for
             for line in process.stdout:
-                say(line.rstrip())
+                say(heard(line.rstrip()))
             return process.wait()
         except BaseException:
             process.kill()

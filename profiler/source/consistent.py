@@ -180,7 +180,7 @@ def settled(guesses: Sequence[Guess], try_: Try, nodes: int) -> tuple[dict[str, 
     budget = iter(range(max(8, MOST_TRIALS * _MANY_NODES // max(nodes, _MANY_NODES))))
     while clashes:
         first = clashes[0]
-        why = f"since {{}} cannot be: {first.node!r} then {first.reason}"
+        why = f"{{}} cannot be ({first.node!r} then {first.reason})"
         found = _better(guesses, chosen, clashes, try_, why, budget)
         if found is None:
             break
@@ -205,7 +205,7 @@ def _better(
         before = {guess.name: guess.number for guess in guesses}
         changed = {
             **chosen,
-            **{name: Instead(number, why.format(before[name])) for name, number in numbers.items()},
+            **{name: Instead(number, why.replace("{}", str(before[name]), 1)) for name, number in numbers.items()},
         }
         left = tuple(try_(changed))
         if len(left) < least:

@@ -429,7 +429,8 @@ def _bind_dim(tensor: Tensor, index: int, dim: Dim, assumed: _Assumed, binding: 
         binding.symbols[dim] = number
     label = f"dynamic dimension {dim!r}" if dim != "?" else "an unnamed dynamic dimension"
     binding.assumptions.append(
-        f"{label} ({place}, index {index} of input {tensor.name!r}) was not given: {number} assumed{why and ', '}{why}"
+        f"{label} ({place}, index {index} of input {tensor.name!r}) was not given{why and ', and '}{why}: "
+        f"{number} assumed"
     )
     binding.guesses.append(Guess(name, number, place))
     return number

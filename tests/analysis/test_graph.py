@@ -3,7 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profiler.analysis.graph import graph_of_plan
-from profiler.base.records import Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
+from profiler.analysis.run import _attributes
+from profiler.base.records import Attribute, Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
 
 
 def tensors(names: Sequence[str]) -> tuple[Tensor, ...]:
@@ -43,6 +44,10 @@ def test_an_edge_is_a_tensor_that_one_layer_writes_and_another_reads() -> None:
     assert layer_edges(found) == [("a", "b", "t", 32), ("a", "c", "t", 32), ("b", "c", "u", 32)]
 
 
+def test_an_edge_has_the_type_that_the_tensor_has_in_the_engine() -> None:
+    assert graph(layer("a", "x W", "t"), layer("b", "t", "u")).dtype == ("fp16",)
+
+
 def test_of_a_name_written_twice_the_last_writer_before_the_reader_counts() -> None:
     found = graph(layer("a", "x", "t"), layer("b", "t", "t"), layer("c", "t", "y"), layer("d", "y", "t"))
     assert layer_edges(found) == [("a", "b", "t", 32), ("b", "c", "t", 32), ("c", "d", "y", 32)]
@@ -75,3 +80,15 @@ def test_nodes_of_a_subgraph_read_from_the_graphs_around_it() -> None:
 
 def test_a_constant_that_a_layer_computes_is_read_from_it() -> None:
     assert layer_edges(graph(layer("a", "W", "T"), layer("b", "T", "y"))) == [("a", "b", "T", 32)]
+
+
+def test_attributes_are_told_in_words_but_no_text_of_an_op_of_somebody() -> None:
+    given: dict[str, Attribute] = {"strides": (2, 2), "alpha": 0.25, "mode": "linear", "values": tuple(range(40))}
+    told = _attributes(Op(op_type="Resize", attributes=given))
+    assert told == {
+        "alpha": "0.25",
+        "mode": "linear",
+        "strides": "2, 2",
+        "values": ", ".join(map(str, range(16))) + ", ... (40 values)",
+    }
+    assert set(_attributes(Op(op_type="Mine", domain="acme", attributes=given))) == {"alpha", "strides", "values"}

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.run_folder import TAGS, LoadedRun, RunFolder, check_tags, newest
+from profiler.base.run_folder import TAGS, RunFolder, check_tags, newest
+from profiler.flows.notebook import LoadedRun
 from tests.fakes.support import ROOT, refused
 
 

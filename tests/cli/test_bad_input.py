@@ -87,8 +87,8 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> tuple[str, str
     assert fix.startswith("  fix: "), done.stderr
     assert len(why) > len("  why: ")
     assert len(fix) > len("  fix: ")
-    # Nothing but finished stages before the error, nothing but what is kept behind it.
-    assert all(re.match(r"\w+ +\d+\.\d s  ", line) for line in lines[:at]), done.stderr
+    # Nothing but finished stages and what was assumed before the error, nothing but what is kept behind it.
+    assert all(re.match(r"\w+ +\d+\.\d s  |assumed: |  ", line) for line in lines[:at]), done.stderr
     assert all(line.startswith(("  kept: ", "  go on: ")) for line in lines[at + 3 :]), done.stderr
     return what.removeprefix("error: "), why, fix
 
@@ -583,6 +583,8 @@ class _Stop:
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
+
+    def note(self, text: str) -> None: ...
 
     def opened(self, folder: Path) -> None: ...
 

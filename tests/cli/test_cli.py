@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from profiler.base import run_folder
-from profiler.cli.output import StageLines
+from profiler.base.progress import Line
+from profiler.cli import output
+from profiler.cli.output import StageLines, left_words
 from tests.fakes.command_line import trtprof
 from tests.fakes.in_process import quick
 from tests.fakes.schemas import schema
@@ -219,6 +223,44 @@ def test_stage_lines_are_live_only_on_a_terminal() -> None:
     assert "\x1b[" not in plain.getvalue()
     assert "\x1b[" in live.getvalue()
     assert "engine" in live.getvalue()
+
+
+def test_what_is_left_goes_down_and_what_takes_longer_says_so() -> None:
+    line = Line("3 of 10 inferences", 7.0)
+    assert left_words(line, 2.0) == ", about 5 s left"
+    assert left_words(line, 78.0) == ", 71 s longer than expected"
+    assert left_words("no work that is counted", 2.0) == ""
+
+
+def test_a_live_line_has_a_clock_that_goes_on_where_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    lines = StageLines(stream=io.StringIO(), quiet=True)
+    lines.stage("capture")
+    lines.detail(Line("3 of 10 inferences", 7.0))
+    now = 104.0
+    assert str(lines.__rich__()) == "capture      4.0 s  3 of 10 inferences, about 3 s left"
+    now = 110.0
+    assert str(lines.__rich__()) == "capture     10.0 s  3 of 10 inferences, 3 s longer than expected"
+    # What is left is not cut.
+    monkeypatch.setenv("COLUMNS", "60")
+    assert str(lines.__rich__()) == "capture     10.0 s  3 of 10 i..., 3 s longer than expected"
+
+
+def test_a_long_stage_has_plain_lines_before_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "(up to 26 s)" stood still for 78 s."""
+    monkeypatch.setattr(output, "_EVERY", 0.01)
+    stream = io.StringIO()
+    with StageLines(stream=stream) as lines:
+        lines.stage("ceilings")
+        lines.detail(Line("40 of 112 workloads", 1000.0))
+        for _ in range(500):
+            if stream.getvalue().count("\n") > 1:
+                break
+            time.sleep(0.01)
+    first, *_, last = stream.getvalue().splitlines()
+    assert re.fullmatch(r"ceilings +[0-9.]+ s  40 of 112 workloads, about [0-9]+ s left \.\.\.", first)
+    assert re.fullmatch(r"ceilings +[0-9.]+ s  40 of 112 workloads", last)
 
 
 def test_the_readme_names_two_commands_that_exist() -> None:

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.base.records import Run, RunGraph, Timeline, TimelineLane
+from profiler.base.records import Run, RunGraph, RunMemory, Timeline, TimelineLane
+
+
+def memory_of(count: int) -> RunMemory | None:
+    """Of a chain of ``count`` layers: each writes 1,000 bytes more than the one before, which the next one reads."""
+    if not count:
+        return None
+    size = [1_000 * (at + 1) for at in range(count)]
+    live = tuple(size[at] + (size[at - 1] if at else 0) for at in range(count))
+    return RunMemory(
+        live=live,
+        peak_bytes=live[-1],
+        peak_at=count - 1,
+        tensor=tuple(f"t{at}" for at in range(count)),
+        nbytes=tuple(size),
+        first=tuple(range(count)),
+        last=tuple(min(at + 1, count - 1) for at in range(count)),
+    )
 
 
 def with_panels(run: Run) -> Run:
@@ -40,5 +57,11 @@ def with_panels(run: Run) -> Run:
             nbytes=tuple(-1 if at == 0 else 4096 for at in range(len(names) - 1)),
             node_from=tuple(range(max(len(run.nodes) - 1, 0))),
             node_to=tuple(range(1, len(run.nodes))),
+            dtype=tuple(("fp32", "fp16", "int8")[at % 3] for at in range(len(names) - 1)),
+        ),
+        memory=memory_of(len(names)),
+        nodes=tuple(
+            msgspec.structs.replace(node, attributes={"kernel_shape": "3, 3", "group": str(at)})
+            for at, node in enumerate(run.nodes)
         ),
     )

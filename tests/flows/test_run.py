@@ -33,6 +33,9 @@ class Recorder:
         self.folder: Path | None = None
         self._stop_in = stop_in
 
+    def note(self, text: str) -> None:
+        self.detail(text)
+
     def opened(self, folder: Path) -> None:
         self.folder = folder
 
@@ -179,13 +182,13 @@ def test_a_run_loads_as_tables_from_its_folder_alone(tmp_path: Path) -> None:
     shutil.move(out, moved)
     loaded = profiler.load_run(moved)
     assert int(loaded.ledger["ns"].sum()) == loaded.run.latency.median_ns
-    assert int(loaded.kernels["self_ns"].sum()) == loaded.run.captured_ns
+    assert int(loaded.launches["self_ns"].sum()) == int(loaded.kernels["total_ns"].sum()) == loaded.run.captured_ns
     assert len(loaded.latency) == loaded.run.latency.n
     assert round(loaded.latency["latency_ns"].median()) == loaded.run.latency.median_ns
     assert set(loaded.nodes["fate"]) == {"layer"}
     assert list(loaded.layers["name"]) == [layer.name for layer in loaded.run.layers]
     assert {"code", "where", "lost_ns", "try"} <= set(loaded.findings.columns)
-    assert all(isinstance(t, pd.DataFrame) for t in (loaded.layers, loaded.findings, loaded.kernels))
+    assert all(isinstance(t, pd.DataFrame) for t in (loaded.layers, loaded.findings, loaded.kernels, loaded.launches))
     assert profiler.load_run(moved / "report.json").run == loaded.run
 
 

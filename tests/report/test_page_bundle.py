@@ -87,22 +87,6 @@ def test_the_sources_build_elements_from_text_alone() -> None:
             assert way not in words, f"{path.name} uses {way}"
 
 
-@pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources with what they are built with, as the lock file has it."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("no npm on the PATH")
-    folder = tmp_path_factory.mktemp("page") / "web"
-    shutil.copytree(WEB, folder, ignore=shutil.ignore_patterns("node_modules"))
-    installed = subprocess.run(
-        [npm, "ci", "--ignore-scripts", "--prefer-offline"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    if installed.returncode:
-        pytest.skip(f"no package registry answers: {installed.stderr.strip()[-200:]}")
-    return folder
-
-
 @pytest.mark.browser
 def test_a_build_from_the_lock_file_gives_the_same_bytes(web: Path, tmp_path: Path) -> None:
     checked = subprocess.run(["npm", "run", "check"], cwd=web, capture_output=True, text=True, check=False)
@@ -134,3 +118,8 @@ def test_laws_of_layout_and_merging(web: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "# pass 0" not in done.stdout
+
+
+def test_what_only_tests_need_is_not_in_the_page() -> None:
+    assert b"axe" not in (TEMPLATES / "app.js.LICENSES.txt").read_bytes()
+    assert b"axe-core" not in (TEMPLATES / "app.js").read_bytes()

@@ -606,6 +606,67 @@ def test_a_long_graph_shows_words_at_first_and_a_module_opens(open_page: Open, c
     assert f"/model/layers.{(count - 1) // 24}/block/op_{count - 1}" in status(page, "graph")
 
 
+@pytest.mark.browser
+def test_precision_colours_layers_and_tensors(open_page: Open) -> None:
+    page = open_page(with_panels(typical()))
+    chart(page, "graph")
+    tools = page.locator("#chart-graph .chart-tools")
+    shown = [variable(page, f"--p-{name}") for name in ("fp32", "fp16", "int8")]
+    before = colors(page, "graph")
+    tools.locator(".chart-button", has_text="Colour").click()
+    settle(page)
+    after = colors(page, "graph")
+    assert all(after.get(one, 0) > before.get(one, 0) + 20 for one in shown), [after.get(one, 0) for one in shown]
+    legend = tools.locator(".chart-legend").first.text_content()
+    assert "fp32" in legend
+    assert "int8" in legend
+    assert "graph-color=precision" in address(page)
+    tools.locator(".chart-button", has_text="Colour").click()
+    assert "graph-color" not in address(page)
+
+
+@pytest.mark.browser
+def test_a_layer_of_the_graph_tells_the_attributes_of_its_nodes(open_page: Open) -> None:
+    run = with_panels(typical())
+    page = open_page(run)
+    chart(page, "graph").focus()
+    page.keyboard.press("ArrowRight")
+    about = page.locator("#chart-graph .graph-about")
+    first = run.graph.layers[0] if run.graph else ""
+    layer = next(one for one in run.layers if one.name == first)
+    text = about.inner_text()
+    nodes = {node.name: node for node in run.nodes}
+    for name in layer.nodes:
+        assert name in text
+        assert nodes[name].attributes["group"] in text
+    assert "kernel_shape" in text
+    assert "t0" in text  # the tensor that it writes
+
+
+@pytest.mark.browser
+def test_memory_tells_its_peak_and_what_is_alive_in_each_layer(open_page: Open) -> None:
+    run = with_panels(typical())
+    assert run.memory is not None
+    page = open_page(run)
+    host = chart(page, "memory")
+    peak = f"~{units.format_bytes(run.memory.peak_bytes)}"
+    assert peak in page.locator("#memory .lead").text_content()
+    assert peak in host.get_attribute("aria-label")
+    box = host.bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 16, box["y"] + 120)  # the last layer, which is the peak
+    text = page.locator("#tip").inner_text()
+    assert peak in text
+    assert f"t{len(run.layers) - 1}" in text
+    assert "2 tensors" in text
+    page.mouse.move(2, 2)
+    host.focus()
+    page.keyboard.press("ArrowRight")
+    assert peak in status(page, "memory")
+    page.keyboard.press("ArrowLeft")
+    assert f"~{units.format_bytes(run.memory.live[-2])}" in status(page, "memory")
+    assert page.locator("#layers-table tr.selected").count() == 1
+
+
 # --- where they are seen ----------------------------------------------------------------------
 
 

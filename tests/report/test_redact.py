@@ -24,6 +24,7 @@ from profiler.base.records import (
     PluginCandidate,
     Run,
     RunGraph,
+    RunMemory,
     Timeline,
     TimelineLane,
 )
@@ -168,6 +169,9 @@ def private_run() -> Run:
             layer_to=(1,),
             tensor=("acme_logits_head",),
             nbytes=(64,),
+        ),
+        memory=RunMemory(
+            live=(64, 64), peak_bytes=64, peak_at=0, tensor=("acme_logits_head",), nbytes=(64,), first=(0,), last=(1,)
         ),
         tags=("q3_launch",),
     )

@@ -36,6 +36,8 @@ class NodeResult(Record, frozen=True, kw_only=True):
     flops: NonNegative | None
     bytes: NonNegative | None
     reason: Prose = ""
+    attributes: dict[Safe, Prose] = {}
+    """As the model has them, each in a few words; tensors and subgraphs are left out."""
 
 
 class Timeline(Record, frozen=True, kw_only=True):
@@ -82,7 +84,8 @@ class RunGraph(Record, frozen=True, kw_only=True):
 
     ``layer_from``, ``layer_to``, ``tensor`` and ``nbytes`` are columns of one table, one row an edge: places in
     ``layers``, the tensor that the one writes and the other reads, and its bytes (-1 where they are not known).
-    ``node_from`` and ``node_to`` are places in `Run.nodes`.
+    ``dtype`` is that of the tensor in the engine, ``""`` where it is not told; the column is empty in documents of
+    earlier versions. ``node_from`` and ``node_to`` are places in `Run.nodes`.
     """
 
     layers: tuple[LayerName, ...]
@@ -93,6 +96,29 @@ class RunGraph(Record, frozen=True, kw_only=True):
     nbytes: tuple[int, ...] = ()
     node_from: tuple[int, ...] = ()
     node_to: tuple[int, ...] = ()
+    dtype: tuple[Safe, ...] = ()
+
+
+class RunMemory(Record, frozen=True, kw_only=True):
+    """Which tensors are alive while each layer runs: an estimate from the plan of what activations need at least.
+
+    A runtime may hold more (scratch memory, blocks that it keeps), or less where it writes a tensor over one that is
+    read for the last time. Weights are not in it. ``tensor``, ``nbytes``, ``first`` and ``last`` are columns of one
+    table: a tensor is there from the layer at place ``first`` of `RunGraph.layers` that writes it (0 for an input of
+    the model) to that at ``last`` which reads it for the last time (the last layer for an output of the model).
+    """
+
+    live: tuple[NonNegative, ...]
+    """Bytes while each layer of `RunGraph.layers` runs: what it reads and writes, and what is kept for later."""
+    peak_bytes: NonNegative
+    peak_at: NonNegative
+    """Place in ``live`` where that is first reached."""
+    tensor: tuple[TensorName, ...] = ()
+    nbytes: tuple[NonNegative, ...] = ()
+    first: tuple[NonNegative, ...] = ()
+    last: tuple[NonNegative, ...] = ()
+    unknown: NonNegative = 0
+    """Tensors whose size is not known: they are left out, so that all this is a lower bound."""
 
 
 class Run(Record, frozen=True, kw_only=True):
@@ -146,6 +172,7 @@ class Run(Record, frozen=True, kw_only=True):
     timeline: Timeline | None = None
     """One inference as captured; None where nobody saw when kernels ran (`nsys stats`, a profile of layers)."""
     graph: RunGraph | None = None
+    memory: RunMemory | None = None
     """Who reads what from whom; None where neither a plan nor a model tells."""
     tags: tuple[Tag, ...] = ()
     """What its owner calls it: words to find it by, kept beside the run and no part of its result."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.base.errors import CaptureError, TrtprofError
+from profiler.base.progress import Count, Line, Progress, unheard
 from profiler.base.records import InputTensor
 from profiler.base.units import NUMPY_DTYPES
 from profiler.runtime import child
@@ -54,7 +55,7 @@ def reported(work: Callable[[], None], scratch: str) -> int:
 
 def say(text: str) -> None:
     """One line of progress for the parent."""
-    print(text, flush=True)  # noqa: T201 - stdout is the channel to the parent
+    print(text.wire() if isinstance(text, Line) else text, flush=True)  # noqa: T201 - stdout is the channel to the parent
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -119,15 +120,20 @@ def warm_up(run: Runnable, warmup_ms: float, at_most: int | None = None) -> int:
     return count
 
 
-def time_runs(run: Runnable, iterations: int, duration_s: float) -> npt.NDArray[np.int64]:
-    """Latencies of at least ``iterations`` runs and ``duration_s`` seconds, both as in trtexec."""
+def time_runs(run: Runnable, iterations: int, duration_s: float, progress: Progress = unheard) -> npt.NDArray[np.int64]:
+    """Latencies of at least ``iterations`` runs and ``duration_s`` seconds, both as in trtexec.
+
+    ``progress`` is told once a second, between two of them.
+    """
     samples: list[int] = []
     clock = time.perf_counter_ns
     end = clock() + int(duration_s * 1e9)
+    count = Count(progress, "inferences without a profiler", lambda: clock() / 1e9)
     while True:
         for _ in range(max(iterations - len(samples), 1)):
             began = clock()
             run()
             samples.append(clock() - began)
+            count.tell(len(samples), iterations, end=end / 1e9)
         if clock() >= end:
             return np.asarray(samples, dtype=np.int64)

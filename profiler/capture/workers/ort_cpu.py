@@ -16,6 +16,7 @@ import numpy.typing as npt
 import onnx
 
 from profiler.base.latency import latency_of
+from profiler.base.progress import Count
 from profiler.base.records import Capture, InputTensor
 from profiler.capture import ort_profile as ort
 from profiler.capture.workers.inference import (
@@ -75,7 +76,7 @@ def capture(request: WorkerRequest) -> None:
     session = make_session(request.session)
     run = bind(session, feeds)
     warmups = warm_up(run, request.warmup_ms)
-    samples = time_runs(run, request.iterations, request.duration_s)
+    samples = time_runs(run, request.iterations, request.duration_s, say)
     del session, run
     pd.DataFrame({"latency_ns": samples}).to_parquet(folder / LATENCY_FILE, index=False)
 
@@ -94,8 +95,10 @@ def capture(request: WorkerRequest) -> None:
     warm = max(1, min(warmups, EVENT_LIMIT // nodes // 4, 10))
     for _ in range(warm):
         run()
-    for _ in range(profiled_runs):
+    count = Count(say, "inferences under the profiler")
+    for done in range(profiled_runs):
         run()
+        count.tell(done + 1, profiled_runs)
     profile_path = Path(session.end_profiling())
     del session, run
     probes.append(probe_ns(threads))

@@ -24,7 +24,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
-from profiler.base.progress import Progress, unheard
+from profiler.base.progress import Line, Progress, unheard
 from profiler.base.records import Ceilings, LiveGpu, Roof
 from profiler.base.units import format_bytes, format_percent
 from profiler.hardware import _fit, calibration, gpus, nvml
@@ -73,7 +73,7 @@ def calibrate_gpu(
     """
     say = progress or unheard
     gpu = find(index)
-    say(f"measuring the ceilings of {gpu.name} (GPU {index}, about {seconds + 10:.0f} s)")
+    say(Line(f"measuring the ceilings of {gpu.name} (GPU {index})", seconds + 10))
     result = (measure or measure_in_child)(request(gpu, seconds))
     found = ceilings_of(gpu, result, now=dt.datetime.now(dt.UTC))
     say(f"{gpu.name}: {_summary(found)}")

@@ -451,7 +451,7 @@ class _Page:
             items.append(f"the device ran at {share} of the speed that its ceilings were measured at")
         if run.kernels_unattributed:
             items.append(f"{count(len(run.kernels_unattributed), 'kernel')} led back to no layer")
-        items += [f"assumed: {text}" for text in (*run.model.assumptions, *run.assumptions)[:ITEMS]]
+        items += [f"assumed: {text}" for text in (*run.model.assumptions, *run.assumptions)]
         made = " ".join(filter(None, (run.created, f"in {self.options.file}" if self.options.file else "")))
         items += [f"made {made}"] if made else []
         return Section(blocks=(Notes(tuple(items)),), where="paper", title="What this rests on", fold=True, place=8)

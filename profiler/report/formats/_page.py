@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import Finding, LayerResult, Match, NodeResult, Run, RunGraph, Timeline, Work
+from profiler.base.records import Finding, LayerResult, Match, NodeResult, Run, RunGraph, RunMemory, Timeline, Work
+from profiler.report._format import visible
 from profiler.report.content._views import alike
 
 _WORK = ("tensor_flops", "vector_flops", "bytes_read", "bytes_written", "bytes_parameters")
@@ -58,6 +59,7 @@ def page_data(run: Run) -> dict[str, Any]:
         "findings": [_finding(finding, layer_at) for finding in run.findings],
         "timeline": None if run.timeline is None else _timeline(run.timeline, text, layer_at),
         "graph": None if run.graph is None else _graph(run.graph, text, layer_at),
+        "memory": None if run.memory is None else _memory(run.memory, text),
     }
     return {"text": text.all, **data}
 
@@ -148,6 +150,10 @@ def _nodes(nodes: Sequence[NodeResult], text: _Texts, layer_at: dict[str, int]) 
         **{name: _texts((getattr(node, name) for node in nodes), text) for name in words},
         **{name: _column([getattr(node, name) for node in nodes]) for name in ("flops", "bytes")},
         "layers": _column([_refs(node.layers, layer_at, text) for node in nodes]),
+        # Many nodes have the same: one text for all of them, a line each.
+        "attributes": _texts(
+            ("\n".join(f"{name} {visible(value)}" for name, value in node.attributes.items()) for node in nodes), text
+        ),
     }
 
 
@@ -189,4 +195,15 @@ def _graph(graph: RunGraph, text: _Texts, layer_at: dict[str, int]) -> dict[str,
         "nbytes": list(graph.nbytes),
         "node_from": list(graph.node_from),
         "node_to": list(graph.node_to),
+        "dtype": _texts(graph.dtype, text),
+    }
+
+
+def _memory(memory: RunMemory, text: _Texts) -> dict[str, Any]:
+    return {
+        "live": list(memory.live),
+        "peak_at": memory.peak_at,
+        "tensor": [text(name) for name in memory.tensor],
+        **{name: list(getattr(memory, name)) for name in ("nbytes", "first", "last")},
+        "unknown": memory.unknown,
     }

@@ -1,6 +1,6 @@
-"""Pictures for a paper or a README: the roofline, and the ledger as a waterfall, as PNG or SVG.
+"""Pictures for a paper or a README: the roofline, the ledger as a waterfall, one inference in time, as PNG or SVG.
 
-`ReportOptions.figure` says which of the two. A picture is 7 x 4.5 inches, of 200 dots an inch as PNG, and says below
+`ReportOptions.figure` says which of them. A picture is 7 x 4.5 inches, of 200 dots an inch as PNG, and says below
 itself what it is of: device, clocks, coverage, and what it leaves out. The same run gives the same bytes with one
 version of matplotlib, whatever the settings of the user, and nothing in matplotlib stays changed. Text in an SVG is
 drawn as outlines, so that it needs no font. Of many layers the dots in an SVG are one image, which the picture says.
@@ -63,6 +63,9 @@ _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 _SETTINGS_HELD = threading.Lock()
 """matplotlib has one set of settings for all threads."""
 
+_FEW_EVENTS = 300
+"""Events of a lane that have edges."""
+
 Format = Literal["png", "svg"]
 
 
@@ -122,6 +125,8 @@ def _of_run(run: Run, options: ReportOptions, kind: Format) -> bytes:
         page = _Page(run, figure, kind)
         if options.figure == "ledger":
             page.ledger()
+        elif options.figure == "timeline":
+            page.timeline()
         else:
             page.roofline()
         figure.savefig(out, format=kind, dpi=DPI, metadata=style.METADATA[kind], transparent=False)
@@ -526,6 +531,50 @@ class _Page:
         if self.kind == "svg" and len(plot.points) > RASTER_FROM:
             words.append(f"{len(plot.points):,} dots drawn as one image")
         return words
+
+    # --- the timeline -----------------------------------------------------------------------
+
+    def timeline(self) -> None:
+        found = self.run.timeline
+        if found is None or not found.start_ns:
+            self.nothing("timeline", "nothing to draw: nobody saw when kernels ran")
+            return
+        self.title("timeline: one inference as captured")
+        names = [self.fitted(self.safe(lane.name, 40), 7.5, 120) for lane in found.lanes]
+        axes = self.axes((max(self.width_of(name, 7.5) for name in names) + 24) / 72, 0.25, _BELOW_LEDGER)
+        bounds = {layer.name: layer.bound for layer in self.run.layers}
+        of_layer = [bounds.get(name, "") for name in found.layers]
+        for at in range(len(found.lanes)):
+            events = [number for number, lane in enumerate(found.lane) if lane == at]
+            axes.broken_barh(
+                [(found.start_ns[number], max(found.dur_ns[number], 1)) for number in events],
+                (at - 0.3, 0.6),
+                facecolors=[
+                    style.BOUND_COLORS.get(of_layer[place] if (place := found.layer[number]) >= 0 else "", style.FAINT)
+                    for number in events
+                ],
+                edgecolors="white", linewidth=0.3 if len(events) < _FEW_EVENTS else 0, zorder=2,
+                rasterized=self.kind == "svg" and len(events) > RASTER_FROM,
+            )  # fmt: skip
+        axes.set_xlim(0, max(start + took for start, took in zip(found.start_ns, found.dur_ns, strict=True)))
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_yticks(range(len(names)), names, fontsize=7.5)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        self._time_ticks(axes)
+        axes.grid(visible=True, axis="x", color=style.GRID, linewidth=0.5)
+        self._bounds(set(of_layer))
+        self.caption(f"{count(len(found.start_ns), 'event')}", self.safe(found.note, 200))
+
+    def _bounds(self, bounds: set[str]) -> None:
+        """What the colours of layers mean, below the axes."""
+        left, size = 12.0, 7.0
+        for bound, color in style.BOUND_COLORS.items():
+            if bound in bounds:
+                word = bound_name(bound, self.run.device.kind)
+                self.write(left, 52, "\u25a0", size, color=color)
+                self.write(left + 9, 52, word, size)
+                left += 9 + self.width_of(word, size) + 10
 
     # --- the ledger -------------------------------------------------------------------------
 

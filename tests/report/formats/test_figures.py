@@ -34,14 +34,15 @@ from tests.fakes.report_factory import (
     typical,
 )
 
-FIGURES: tuple[Literal["roofline", "ledger"], ...] = ("roofline", "ledger")
+Figure = Literal["roofline", "ledger", "timeline"]
+FIGURES: tuple[Figure, ...] = ("roofline", "ledger", "timeline")
 
 
-def svg(run: Run, figure: Literal["roofline", "ledger"] = "roofline") -> str:
+def svg(run: Run, figure: Figure = "roofline") -> str:
     return get("svg").render(run, ReportOptions(figure=figure))
 
 
-def png(run: Run, figure: Literal["roofline", "ledger"] = "roofline") -> bytes:
+def png(run: Run, figure: Figure = "roofline") -> bytes:
     return get("png").encode(run, ReportOptions(figure=figure))
 
 
@@ -58,7 +59,7 @@ def words(picture: str) -> list[str]:
 
 @pytest.mark.parametrize("figure", FIGURES)
 @pytest.mark.parametrize("case", [*CASES, "on_gpu"])
-def test_every_run_has_both_pictures(case: str, figure: Literal["roofline", "ledger"]) -> None:
+def test_every_run_has_both_pictures(case: str, figure: Figure) -> None:
     run = on_gpu() if case == "on_gpu" else many(1200) if case == "many" else CASES[case]()
     if case in ("empty", "typical"):
         # What is drawn is the same in both formats.
@@ -72,7 +73,9 @@ def test_every_run_has_both_pictures(case: str, figure: Literal["roofline", "led
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_the_bytes_are_the_same_whatever_the_settings_of_the_user(figure: Literal["roofline", "ledger"]) -> None:
+def test_the_bytes_are_the_same_whatever_the_settings_of_the_user(
+    figure: Figure,
+) -> None:
     import matplotlib as mpl
 
     run = typical()

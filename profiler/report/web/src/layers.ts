@@ -23,7 +23,7 @@ export function kernelTable(kernels: Kernel[]): HTMLElement {
   const rows = kernels.slice(0, SHOWN).map((kernel) => el("tr", null,
     el("td", { class: "name" }, bdi(elided(kernel.name, 300))), el("td", { class: "num" }, formatWhole(kernel.count)), el("td", { class: "num" }, formatNs(kernel.median_ns)),
     el("td", { class: "num" }, formatNs(kernel.total_ns)), el("td", { class: `match-${kernel.confidence}` }, kernel.confidence), el("td", null, bdi(kernel.reason))));
-  return el("div", { class: "kernels" }, el("h4", null, kernels.length > SHOWN ? `Kernels (${SHOWN} of ${formatWhole(kernels.length)})` : "Kernels"),
+  return el("div", { class: "kernels" }, el("h3", null, kernels.length > SHOWN ? `Kernels (${SHOWN} of ${formatWhole(kernels.length)})` : "Kernels"),
     kernels.length ? el("table", { class: "plain" }, el("thead", null, el("tr", null, head)), el("tbody", null, rows)) : el("p", null, "none was captured"));
 }
 
@@ -44,14 +44,14 @@ function detail(page: Page, layer: Layer): HTMLElement {
   });
   return el("div", { class: "detail-grid" },
     el("div", null,
-      el("h4", null, "Layer"), el("div", { class: "full" }, bdi(layer.name)),
+      el("h3", null, "Layer"), el("div", { class: "full" }, bdi(layer.name)),
       layer.shapes ? el("div", { class: "full" }, bdi(layer.shapes)) : null,
-      el("h4", null, layer.node_names.length > SHOWN ? `ONNX nodes (${SHOWN} of ${formatWhole(layer.node_names.length)})` : "ONNX nodes"),
+      el("h3", null, layer.node_names.length > SHOWN ? `ONNX nodes (${SHOWN} of ${formatWhole(layer.node_names.length)})` : "ONNX nodes"),
       nodes.length ? el("ul", null, nodes) : el("div", null, "none"),
-      el("h4", null, `Match: ${layer.match}`), el("div", { class: "reason" }, bdi(layer.reason || "no reason was recorded"))),
-    el("div", null, el("h4", null, "Times that competed", el("button", { type: "button", class: "q", popovertarget: "term-terms", "aria-label": "Definition: times that competed" }, "?")),
+      el("h3", null, `Match: ${layer.match}`), el("div", { class: "reason" }, bdi(layer.reason || "no reason was recorded"))),
+    el("div", null, el("h3", null, "Times that competed", el("button", { type: "button", class: "q", popovertarget: "term-terms", "aria-label": "Definition: times that competed" }, "?")),
       termTable(page, layer), facts([["ideal", known(layer.ideal_ns, formatNs, "~")], ["allowed", known(layer.attainable_ns, formatNs, "~")], ["lost", known(layer.lost_ns, formatNs, "~")]])),
-    el("div", null, el("h4", null, "Work"), work ? facts([
+    el("div", null, el("h3", null, "Work"), work ? facts([
       ["tensor", formatFlops(work.tensor_flops)], ["vector", formatFlops(work.vector_flops)],
       ["special functions", Object.entries(work.special).map(([name, count]) => `${formatWhole(count)} ${name}`).join(", ")],
       ["read", formatBytes(work.bytes_read)], ["of it parameters", formatBytes(work.bytes_parameters)], ["written", formatBytes(work.bytes_written)],

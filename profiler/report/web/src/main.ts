@@ -12,6 +12,7 @@ import { mount as ledger } from "./charts/ledger";
 import { mount as roofline } from "./charts/roofline";
 import { mount as timeline } from "./charts/timeline";
 import { mount as graph } from "./charts/graph";
+import { mount as memory } from "./charts/memory";
 
 const page = readPage(byId("data")!.textContent!);
 const store = createStore(page);
@@ -130,7 +131,7 @@ for (const scroll of ["scroll", "resize"]) {
 
 // --- charts: after the tables, one a task, so that the page answers meanwhile ------------------
 
-const charts = ([["chart-ledger", ledger], ["chart-roofline", roofline], ["chart-timeline", timeline], ["chart-graph", graph]] as const)
+const charts = ([["chart-ledger", ledger], ["chart-roofline", roofline], ["chart-timeline", timeline], ["chart-graph", graph], ["chart-memory", memory]] as const)
   .flatMap(([id, mount]) => {
     const panel = byId(id);
     return panel ? [{ panel, mount }] : [];
@@ -148,6 +149,7 @@ function drawCharts(): void {
     root.dataset["ready"] = "true";
     performance.mark("ready");
     drawRest();
+    lookSoon();
   }));
 }
 
@@ -162,6 +164,24 @@ function settle(): void {
     layers.reveal(store.selected);
   }
 }
+
+// --- what scrolls can be scrolled by key ---------------------------------------------------------
+
+const SCROLLS = "h1, .inputs, .big, .scroll, .kernels, .full, .detail ul, .graph-about, .chart-apart ul, .licence, .columns ul, .pairs dt, .pairs dd, .finding h3, .finding dd, .finding .where, .ledger bdi, nav";
+/** Where not all of a text is seen and nothing in it takes the focus, it takes it itself. */
+function focusWhatScrolls(): void {
+  for (const node of document.querySelectorAll<HTMLElement>(SCROLLS)) {
+    const hidden = node.scrollHeight > node.clientHeight + 1 || node.scrollWidth > node.clientWidth + 1;
+    if (hidden && /auto|scroll/.test(getComputedStyle(node).overflow)) node.tabIndex = 0;
+    else if (node.getAttribute("tabindex") === "0") node.removeAttribute("tabindex");
+  }
+}
+let looking = 0;
+const lookSoon = (): void => { clearTimeout(looking); looking = window.setTimeout(focusWhatScrolls, 150); };
+addEventListener("resize", lookSoon);
+document.addEventListener("toggle", lookSoon, true);
+document.addEventListener("click", lookSoon);
+document.addEventListener("keyup", lookSoon);
 
 const link = /^#layer-\d+$/.test(location.hash);
 if (store.selected !== null) mark(store.selected, "start");

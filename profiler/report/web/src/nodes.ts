@@ -1,6 +1,7 @@
 // The table of the model's nodes: what became of each.
 import { bdi, el, name } from "./dom";
 import { elided, formatBytes, formatFlops, known, visible } from "./text";
+import { facts } from "./layers";
 import { mountTable, type Table } from "./table";
 import type { Node } from "./page";
 import type { Store } from "./store";
@@ -13,7 +14,7 @@ export function mountNodes(root: HTMLElement, store: Store): Table {
       const layer = page.nodes[place]!.layers[0];
       if (layer !== undefined) store.select(layer, "nodes");
     },
-    words: (node) => [node.name, node.op_type, node.graph, node.fate, ...node.layer_names, node.reason],
+    words: (node) => [node.name, node.op_type, node.graph, node.fate, ...node.layer_names, node.reason, ...node.attributes.flat()],
     columns: [
       { id: "rank", label: "#", width: 66, key: (node) => node.place, cell: () => null },
       { id: "node", label: "Node", key: (node) => node.name, css: () => "name", cell: (node) => name(elided(node.name, 400), { title: elided(node.name, 400) }) },
@@ -24,10 +25,11 @@ export function mountNodes(root: HTMLElement, store: Store): Table {
       { id: "bytes", label: "Bytes", width: 100, num: true, term: "bytes", key: (node) => node.bytes, css: () => "est", cell: (node) => known(node.bytes, formatBytes) },
     ],
     detail: (node) => el("div", { class: "detail-grid two" },
-      el("div", null, el("h4", null, "Node"), el("div", { class: "full" }, bdi(node.name)),
-        node.graph ? [el("h4", null, "Graph"), el("div", { class: "full" }, bdi(node.graph))] : null,
-        el("h4", null, "Reason"), el("div", null, bdi(node.reason || "no reason was recorded"))),
-      el("div", null, el("h4", null, "Layers"), el("div", { class: "full" }, node.layer_names.length ? node.layer_names.map((name) => {
+      el("div", null, el("h3", null, "Node"), el("div", { class: "full" }, bdi(node.name)),
+        node.graph ? [el("h3", null, "Graph"), el("div", { class: "full" }, bdi(node.graph))] : null,
+        node.attributes.length ? [el("h3", null, "Attributes"), facts(node.attributes)] : null,
+        el("h3", null, "Reason"), el("div", null, bdi(node.reason || "no reason was recorded"))),
+      el("div", null, el("h3", null, "Layers"), el("div", { class: "full" }, node.layer_names.length ? node.layer_names.map((name) => {
         const place = page.layerAt(name);
         return el("div", null, place === undefined ? bdi(name) : el("a", { href: `#layer-${place + 1}` }, bdi(name)));
       }) : "none"))),

@@ -70,6 +70,7 @@ export interface Node {
   flops: number | null;
   bytes: number | null;
   reason: string;
+  attributes: [string, string][];
 }
 
 export interface Roof {
@@ -134,9 +135,23 @@ export interface Graph {
   layer_to: number[];
   tensor: string[];
   nbytes: number[];
+  /** Their types in the engine; empty in runs of earlier versions. */
+  dtype: string[];
   /** Columns of the edges between nodes: places in `Page.nodes`. */
   node_from: number[];
   node_to: number[];
+}
+
+/** `records.RunMemory`: columns of one table, a row a tensor. */
+export interface Memory {
+  /** Bytes that are alive while each layer of the graph runs, and where they are most. */
+  live: number[];
+  peak_at: number;
+  tensor: string[];
+  nbytes: number[];
+  first: number[];
+  last: number[];
+  unknown: number;
 }
 
 export interface Page {
@@ -156,6 +171,7 @@ export interface Page {
   unattributed: Kernel[];
   timeline: Timeline | null;
   graph: Graph | null;
+  memory: Memory | null;
   /** Layer by name: its place. */
   layerAt(name: string): number | undefined;
 }
@@ -185,8 +201,9 @@ interface Wire {
   timeline: (Omit<Timeline, "names" | "lane" | "layer" | "name"> & { names: number[]; lane: Column<number>; layer: Column<number>; name: Column<number> }) | null;
   graph: {
     layers: number[]; places: number[]; layer_from: number[]; layer_to: number[]; tensor: number[]; nbytes: number[];
-    node_from: number[]; node_to: number[];
+    node_from: number[]; node_to: number[]; dtype: Column<number>;
   } | null;
+  memory: (Omit<Memory, "tensor"> & { tensor: number[] }) | null;
 }
 
 /** The data of the page from its JSON block. */
@@ -251,11 +268,12 @@ export function readPage(json: string): Page {
     };
   });
 
-  const nodeOp = texts(N, "op_type"), graphOf = texts(N, "graph"), fate = texts(N, "fate"), nodeReason = texts(N, "reason");
+  const nodeOp = texts(N, "op_type"), graphOf = texts(N, "graph"), fate = texts(N, "fate"), nodeReason = texts(N, "reason"), attributes = texts(N, "attributes");
   const layerRefs = reader<number[]>(N, "layers"), nodeFlops = unsure(N, "flops"), nodeBytes = unsure(N, "bytes");
   const nodes: Node[] = Array.from({ length: wire.rows.nodes }, (_, row) => ({
     place: row, name: nodeName(row), op_type: nodeOp(row), graph: graphOf(row), fate: fate(row), layers: found(layerRefs(row)),
     layer_names: namesOf(layerRefs(row), layerName), flops: nodeFlops(row), bytes: nodeBytes(row), reason: nodeReason(row),
+    attributes: attributes(row).split("\n").filter(Boolean).map((line): [string, string] => [line.slice(0, line.indexOf(" ")), line.slice(line.indexOf(" ") + 1)]),
   }));
 
   const T = wire.timeline, G = wire.graph;
@@ -269,13 +287,14 @@ export function readPage(json: string): Page {
       start_ns: T.start_ns.map((step) => (now += step)),
     };
   }
-  const graph: Graph | null = G && { ...G, layers: G.layers.map((name, at) => ({ name: text(name), place: G.places[at]! })), tensor: G.tensor.map(text) };
+  const graph: Graph | null = G && { ...G, layers: G.layers.map((name, at) => ({ name: text(name), place: G.places[at]! })), tensor: G.tensor.map(text), dtype: all(G.dtype, G.tensor.length).map(text) };
+  const memory: Memory | null = wire.memory && { ...wire.memory, tensor: wire.memory.tensor.map(text) };
 
   const places = new Map<string, number>();
   for (const layer of layers) if (!places.has(layer.name)) places.set(layer.name, layer.place);
   return {
     device: wire.device, engine: wire.engine, ceilings: wire.ceilings, latency_ns: wire.latency_ns, end_to_end: wire.end_to_end, ledger: wire.ledger,
-    layers, nodes, findings: wire.findings, unattributed: kernelsOf(wire.unattributed, wire.rows.unattributed), timeline, graph,
+    layers, nodes, findings: wire.findings, unattributed: kernelsOf(wire.unattributed, wire.rows.unattributed), timeline, graph, memory,
     layerAt: (name) => places.get(name),
   };
 }

@@ -22,6 +22,7 @@ export function mountPicked(store: Store, step: (by: number) => void, show: (pla
     const pair = (key: string, value: string, css = ""): HTMLElement | null => (value ? el("span", { class: "pair" }, el("span", { class: "soft" }, key), el("b", { class: css }, value)) : null);
     const name = button("Show it in the table of layers", "", () => show(place));
     name.className = "flat name";
+    name.removeAttribute("aria-label"); // its name is that of the layer
     name.append(cut(elided(layer.name, 400) || "(no name)"));
     box.replaceChildren(
       el("span", { class: "rank" }, `#${place + 1}`), name, el("span", { class: "soft op" }, bdi(elided(layer.op_type, 40))),

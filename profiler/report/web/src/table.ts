@@ -273,7 +273,7 @@ export function mountTable<T>(root: HTMLElement, options: Options<T>): Table {
 
   function unfold(place: number, opened = !open.has(place)): void {
     if (opened === open.has(place)) return;
-    if (opened) open.add(place);
+    if (opened) open.add(place).add(first(place)); // of those that are alike the first tells all but the times
     else open.delete(place);
     const kept = [...open].slice(-20).map((one) => one + 1);
     store.setView(`${id}s.open`, kept.length ? kept.join(".") : null);

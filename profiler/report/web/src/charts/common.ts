@@ -171,6 +171,27 @@ export class Heat {
   }
 }
 
+/** Classes of precision, widest first, each with its own colour (`--p-...`). */
+const PRECISIONS = ["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "int4", "integer", "other"] as const;
+export type Precision = (typeof PRECISIONS)[number];
+
+/** The class of a dtype: all kinds of fp8 are one, as are all of four bits or less. */
+export function precisionOf(dtype: string): Precision {
+  const found = PRECISIONS.find((one) => one === dtype);
+  if (found) return found;
+  if (/^fp8/.test(dtype)) return "fp8";
+  if (/^uint8$/.test(dtype)) return "int8";
+  if (/^(fp[46]|u?int[24]$)/.test(dtype)) return "int4";
+  if (/^(u?int|bool)/.test(dtype)) return "integer";
+  return dtype === "fp64" ? "fp32" : "other";
+}
+
+export function precisionLegend(seen: ReadonlySet<Precision>): HTMLElement {
+  const names: Partial<Record<Precision, string>> = { int4: "4 bits or less", integer: "indices, bool", other: "not known" };
+  return el("div", { class: "chart-legend wide" }, el("span", null, "Precision of a layer and of a tensor:"),
+    PRECISIONS.filter((one) => seen.has(one)).map((one) => el("span", { class: "swatch" }, el("i", { class: `p-${one}`, "aria-hidden": "true" }), names[one] ?? one)));
+}
+
 /** A pattern of lines (an estimate) or of dots (a remainder) in these colours, as a fill for a canvas. */
 export function pattern(kind: "hatch" | "dots", ground: string, mark: string): Shape {
   const size = kind === "hatch" ? 16 : 12;
@@ -349,7 +370,7 @@ export function frame(panel: HTMLElement, store: Store, name: string, height: nu
       return node;
     };
     const middle = (factor: number) => () => moves.zoom!(factor, chart.getWidth() / 2, chart.getHeight() / 2);
-    tools.append(el("span", { class: "chart-zoom" }, button("+", "Zoom in", middle(1.5)), button("\u2212", "Zoom out", middle(1 / 1.5)), button("Fit", "Show all", () => moves.reset?.())));
+    tools.append(el("span", { class: "chart-zoom" }, button("+", "Zoom in", middle(1.5)), button("\u2212", "Zoom out", middle(1 / 1.5)), button("Fit", "Fit: show all", () => moves.reset?.())));
   }
   move(host, store, moves);
   // The frame is the reader's before it is drawn in.

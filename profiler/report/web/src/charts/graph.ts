@@ -1,11 +1,12 @@
 /* The engine's graph: layers as boxes in the order in which they run, coloured by the time they lose. */
 import { el } from "../dom";
+import { facts } from "../layers";
 import { boundName } from "../page";
 import type { Layer, Node } from "../page";
 import type { Store } from "../store";
 import { elided, formatBytes, formatNs, formatWhole, plural, visible } from "../text";
-import { FONT, HOW, Heat, boxes, clipped, color, drawing, fit, frame, instead, layerTip, numbers, pattern, shortly, tail, whenNear, widthOf, wires, words } from "./common";
-import type { Frame, Shape } from "./common";
+import { FONT, HOW, Heat, precisionLegend, precisionOf, boxes, clipped, color, drawing, fit, frame, instead, layerTip, numbers, pattern, shortly, tail, whenNear, widthOf, wires, words } from "./common";
+import type { Frame, Precision, Shape } from "./common";
 import { layOut } from "./layout";
 import type { Layout } from "./layout";
 import { modulesOf } from "./modules";
@@ -24,6 +25,7 @@ interface Box {
   module: { count: number; worst: Layer | null; first: number; end: number } | null;
   chips: Chip[];
   heat: number;
+  precision: Precision;
   ns: number | null;
   lost_ns: number | null;
 }
@@ -68,7 +70,7 @@ export function mount(panel: HTMLElement, store: Store): void {
     const heat = new Heat(layers);
     const each: Box[] = graph.layers.map(({ name, place }) => {
       const layer = layers[place] ?? null;
-      return { name, title: layer?.op_type ?? tail(name), layer, module: null, chips: chipsOf(layer, nodes), heat: layer ? heat.of(layer) : -2, ns: layer ? layer.measured_ns : null, lost_ns: layer?.lost_ns ?? null };
+      return { name, title: layer?.op_type ?? tail(name), layer, module: null, chips: chipsOf(layer, nodes), heat: layer ? heat.of(layer) : -2, precision: precisionOf(layer?.dtype ?? ""), ns: layer ? layer.measured_ns : null, lost_ns: layer?.lost_ns ?? null };
     });
     const aspect = (panel.clientWidth || 1200) / height;
     const apart = sceneOf(each, { from: graph.layer_from, to: graph.layer_to, nbytes: graph.nbytes }, aspect);
@@ -83,6 +85,13 @@ export function mount(panel: HTMLElement, store: Store): void {
     let scene = joined && store.view("graph-of") !== "layers" ? joined : apart;
     const boxOf = new Map<number, number>();
     each.forEach((box, at) => { if (box.layer && !boxOf.has(box.layer.place)) boxOf.set(box.layer.place, at); });
+
+    // Colours tell the time lost, or the precision: of a box that of its layer, of a line that of what its layer writes.
+    let byPrecision = store.view("graph-color") === "precision";
+    const written = new Map<number, Precision>();
+    graph.dtype.forEach((dtype, edge) => { if (!written.has(graph.layer_from[edge]!)) written.set(graph.layer_from[edge]!, precisionOf(dtype)); });
+    const writes = (box: number): Precision => written.get(scene === joined ? runs[box]!.end - 1 : box) ?? "other";
+    const seenPrecisions = new Set([...each.map((box) => box.precision), ...written.values()]);
 
     let made: Frame;
     let scale = 0, panX = 0, panY = 0;
@@ -155,9 +164,14 @@ export function mount(panel: HTMLElement, store: Store): void {
       };
       const boxTall = HEAD * scale;
       if (boxTall > 2.2) {
-        const lines: number[][] = [];
-        for (const piece of layout.pieces) if (near(piece.points)) lines.push(screen(piece.points));
-        out.push(wires(lines, { stroke: rest, lineWidth: Math.max(0.5, Math.min(1.3, scale * 1.6)), opacity: boxTall < 8 ? 0.55 : 0.85 }, 1, true));
+        const lines = new Map<string, number[][]>();
+        for (const piece of layout.pieces) {
+          if (!near(piece.points)) continue;
+          const stroke = byPrecision ? color(`p-${writes(piece.source)}`) : rest;
+          (lines.get(stroke) ?? lines.set(stroke, []).get(stroke)!).push(screen(piece.points));
+        }
+        const thick = Math.max(0.5, Math.min(1.3, scale * 1.6)) * (byPrecision ? 2 : 1);
+        for (const [stroke, some] of lines) out.push(wires(some, { stroke, lineWidth: thick, opacity: byPrecision ? 1 : boxTall < 8 ? 0.55 : 0.85 }, 1, true));
       }
       if (mark >= 0) {
         const drawn: number[][] = [], straight: number[][] = [];
@@ -172,16 +186,17 @@ export function mount(panel: HTMLElement, store: Store): void {
         out.push(wires(drawn, { stroke: accent, lineWidth: 2.4 }, 3, true), wires(straight.slice(0, 400), { stroke: accent, lineWidth: 1.4, lineDash: [5, 4] }, 3));
       }
       // Boxes, one shape for each look.
-      const looks = new Map<number, number[]>();
+      const looks = new Map<number | Precision, number[]>();
+      const lookOf = (box: Box): number | Precision => (byPrecision && box.heat !== -2 ? box.precision : box.heat);
       for (const at of seen) {
         const quad = [X(layout.x[at]!), Y(layout.y[at]!), Math.max(WIDTH * scale, 1), Math.max(heights[at]! * scale, 1)];
-        const look = looks.get(all[at]!.heat);
+        const look = looks.get(lookOf(all[at]!));
         if (look) look.push(...quad);
-        else looks.set(all[at]!.heat, quad);
+        else looks.set(lookOf(all[at]!), quad);
       }
       const stroke = boxTall > 5 ? { stroke: rest, lineWidth: boxTall > 14 ? 1 : 0.5 } : {};
       for (const [heatOf, quads] of looks) {
-        out.push(boxes(quads, heatOf === -2 ? { fill: ground, stroke: rest, lineWidth: 1, lineDash: [3, 2] } : { fill: heatOf < 0 ? unknown : fills[heatOf], ...stroke }, 2));
+        out.push(boxes(quads, heatOf === -2 ? { fill: ground, stroke: rest, lineWidth: 1, lineDash: [3, 2] } : { fill: typeof heatOf === "string" ? color(`p-${heatOf}`) : heatOf < 0 ? unknown : fills[heatOf], ...stroke }, 2));
       }
       const marks: number[] = [];
       for (const at of new Set(scene === joined ? found.map((one) => moduleAt[one]!) : found)) if (at !== mark) marks.push(X(layout.x[at]!) - 2, Y(layout.y[at]!) - 2, WIDTH * scale + 4, heights[at]! * scale + 4);
@@ -189,7 +204,7 @@ export function mount(panel: HTMLElement, store: Store): void {
       // Text, as much as there is room for.
       if (WIDTH * scale > 42 && boxTall > 9) for (const at of seen) {
         const box = all[at]!, x = X(layout.x[at]!), y = Y(layout.y[at]!), room = WIDTH * scale - 10, high = heights[at]! * scale;
-        const on = box.heat >= 0 ? inks[box.heat]! : ink, halo = box.heat === -1 ? { stroke: color("rest-ground"), lineWidth: 3 } : {};
+        const on = byPrecision ? color(box.heat === -2 ? "ink" : "p-ink") : box.heat >= 0 ? inks[box.heat]! : ink, halo = box.heat === -1 && !byPrecision ? { stroke: color("rest-ground"), lineWidth: 3 } : {};
         const time = box.ns === null ? "" : formatNs(box.ns);
         const size = Math.max(9.5, Math.min(12, 12 * scale)), timeWidth = widthOf(time, size - 0.5);
         const { title } = box;
@@ -273,7 +288,7 @@ export function mount(panel: HTMLElement, store: Store): void {
       if (!box) return;
       picked = at;
       if (box.layer) store.select(box.layer.place, "graph");
-      else { store.select(null, "graph"); picked = at; say(at); redraw(); }
+      else { store.select(null, "graph"); picked = at; say(at); tell(); redraw(); }
     };
     const say = (at: number): void => {
       const box = each[at]!;
@@ -314,11 +329,20 @@ export function mount(panel: HTMLElement, store: Store): void {
 
     let legend = heat.legend();
     const which = el("button", { type: "button", class: "chart-button" });
+    const tint = el("button", { type: "button", class: "chart-button", title: "Colour by time lost, or by precision" });
+    tint.addEventListener("click", () => {
+      byPrecision = !byPrecision;
+      store.setView("graph-color", byPrecision ? "precision" : null);
+      whichLabel();
+      redraw();
+    });
     const whichLabel = (): void => {
-      const next = scene === joined ? heat.legend("a module", heatOfModules) : heat.legend();
+      const next = byPrecision ? precisionLegend(seenPrecisions) : scene === joined ? heat.legend("a module", heatOfModules) : heat.legend();
       legend.replaceWith(next);
       legend = next;
-      which.textContent = scene === joined ? `All ${plural(count, "layer")}` : `${plural(runs.length, "module")}`;
+      tint.textContent = byPrecision ? "Colour: precision" : "Colour: time lost";
+      tint.setAttribute("aria-pressed", String(byPrecision));
+      which.textContent = scene === joined ? `All ${plural(count, "layer")}` : `${plural(runs.length, runs[0]?.name ? "module" : "group")}`;
     };
     which.addEventListener("click", () => switchTo(scene === joined ? apart : joined!));
     if (joined) { made.tools.querySelector(".chart-zoom")!.prepend(which); }
@@ -350,13 +374,28 @@ export function mount(panel: HTMLElement, store: Store): void {
     });
 
     made.tools.prepend(legend, ...(timeless ? [el("span", { class: "swatch" }, el("i", { class: "key-none", "aria-hidden": "true" }), "took no time")] : []), search, hits);
-    if (joined) whichLabel();
+    made.tools.querySelector(".chart-zoom")!.prepend(tint);
+    whichLabel();
 
     const lines = [`${plural(count, "layer")}${count > 1 ? " from top to bottom" : ""}${apart.layout.columns.length > 1 ? `, then on in the next of ${formatWhole(apart.layout.columns.length)} columns` : ""}. Zoomed in, a box holds the ONNX nodes that became this layer as chips.`];
     if (joined) lines.push(`At first ${plural(runs.length, "box").replace("boxs", "boxes")} stand for them, ${runs[0]!.name ? "by module: the scopes in the names of nodes" : "a run of layers each, as their names tell no module"}; a click on one shows its layers.`);
     if (!graph.layer_from.length && count > 1) lines.push("No edge is known: the boxes stand in order of execution.");
     if (apart.layout.undrawn.length) lines.push(`${plural(apart.layout.undrawn.length, "line")} that reach${apart.layout.undrawn.length === 1 ? "es" : ""} over many rows or back ${apart.layout.undrawn.length === 1 ? "is" : "are"} drawn only for the layer that is selected.`);
     made.words.replaceChildren(lines.join(" "), " ", el("span", { class: "chart-how" }, HOW));
+    const about = el("div", { class: "graph-about", "aria-live": "polite" });
+    panel.append(about);
+    const tell = (): void => about.replaceChildren(...(picked < 0 ? [] : aboutBox(each[picked]!, nodes, tensorsAt(picked))));
+    /** Tensors that a layer reads from others and that others read from it, each with what it is. */
+    function tensorsAt(at: number): [string, string][] {
+      const found = new Map<string, [string, string]>();
+      for (const edge of apart.incident[at]!) {
+        const reads = graph!.layer_to[edge] === at, other = each[reads ? graph!.layer_from[edge]! : graph!.layer_to[edge]!]!, bytes = graph!.nbytes[edge]!;
+        const facts = [graph!.dtype[edge] ?? "", bytes >= 0 ? formatBytes(bytes) : "", `${reads ? "from" : "to"} ${tail(other.name)}`].filter(Boolean).join(", ");
+        found.set(`${reads} ${graph!.tensor[edge]} ${other.name}`, [`${reads ? "reads" : "writes"} ${tail(graph!.tensor[edge]!)}`, facts]);
+      }
+      return [...found.values()];
+    }
+    tell();
     const unused = apartOf(nodes);
     if (unused) panel.append(unused);
 
@@ -368,10 +407,24 @@ export function mount(panel: HTMLElement, store: Store): void {
         say(picked);
         if (by !== "graph" && !inSight(shown())) centre(shown(), false);
       } else made.say(place === null ? "" : `Selected: ${elided(layers[place]!.name, 200)}, which is not in the graph`);
+      tell();
       redraw();
     });
-    store.onView(() => { restore(); whichLabel(); redraw(); });
+    store.onView(() => { restore(); byPrecision = store.view("graph-color") === "precision"; whichLabel(); redraw(); });
   });
+}
+
+/** What is known of a layer and of the nodes in it, beside the drawing, as a reader of the model's own graph expects it. */
+function aboutBox(box: Box, nodes: Node[], tensors: [string, string][]): HTMLElement[] {
+  const own = box.layer?.nodes.map((place) => nodes[place]!) ?? [], most = 8;
+  const part = (...children: (HTMLElement | null)[]): HTMLElement => el("div", null, children);
+  return [
+    part(el("h3", null, el("bdi", null, elided(box.title, 60))), el("div", { class: "name" }, el("bdi", null, elided(box.name, 400))),
+      facts([["shapes", box.layer?.shapes ?? ""], ["type", box.layer?.dtype ?? ""], ["time", box.ns === null ? "none was measured" : formatNs(box.ns)], ["lost", box.lost_ns === null ? "" : `~${formatNs(box.lost_ns)}`]])),
+    ...own.slice(0, most).map((node) => part(el("h4", null, el("bdi", null, elided(node.op_type, 60))), el("div", { class: "name" }, el("bdi", null, elided(node.name, 200))), facts(node.attributes))),
+    ...(own.length > most ? [part(el("p", { class: "soft" }, `and ${plural(own.length - most, "node")} more: the table of layers has all`))] : []),
+    ...(tensors.length ? [part(el("h4", null, "Tensors"), facts(tensors.slice(0, 12)))] : []),
+  ];
 }
 
 /** The box of the layers that are a module. */
@@ -380,9 +433,16 @@ function moduleBox(run: Module, each: Box[]): Box {
   const name = run.name || `${tail(inside[0]!.name)} \u2026 ${tail(inside[inside.length - 1]!.name)}`;
   const worst = priced.reduce<Box | null>((most, box) => (!most || box.lost_ns! > most.lost_ns! ? box : most), null);
   return {
-    name, title: run.name ? tail(run.name) : name, layer: null, module: { count: inside.length, worst: worst?.layer ?? null, first: run.first, end: run.end }, chips: [], heat: -1,
+    name, title: run.name ? tail(run.name) : name, layer: null, module: { count: inside.length, worst: worst?.layer ?? null, first: run.first, end: run.end }, chips: [], heat: -1, precision: mostTime(timed),
     ns: timed.length ? timed.reduce((sum, box) => sum + box.ns!, 0) : null, lost_ns: priced.length ? priced.reduce((sum, box) => sum + box.lost_ns!, 0) : null,
   };
+}
+
+/** The precision that most of the time of some boxes is spent in. */
+function mostTime(boxes: Box[]): Precision {
+  const times = new Map<Precision, number>();
+  for (const box of boxes) times.set(box.precision, (times.get(box.precision) ?? 0) + box.ns!);
+  return [...times].reduce<[Precision, number]>((most, one) => (one[1] > most[1] ? one : most), ["other", -1])[0];
 }
 
 /** The edges between modules, once for each pair; their bytes are the sums. */

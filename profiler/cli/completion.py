@@ -1,0 +1,62 @@
+"""What the shell offers behind an option: GPUs, backends, codes of rules, run folders. It must answer at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BACKENDS = ("auto", "tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu")
+REPORTS = Path("reports")
+"""Where `trtprof run` puts its folders."""
+SEVERITIES = ("critical", "info", "warning")
+
+
+def gpus(incomplete: str) -> list[str]:
+    """Slugs of datasheets; of a list with commas its last name."""
+    from profiler.hardware.gpus import specs
+
+    done, comma, begun = incomplete.rpartition(",")
+    return [f"{done}{comma}{slug}" for slug in sorted(specs()) if slug.startswith(begun.lower())]
+
+
+def backends(incomplete: str) -> list[str]:
+    """What `trtprof run --backend` takes."""
+    return [name for name in BACKENDS if name.startswith(incomplete)]
+
+
+def builders(incomplete: str) -> list[str]:
+    """What `trtprof build --backend` takes."""
+    return [name for name in backends(incomplete) if not name.startswith("ort-")]
+
+
+def rules(incomplete: str) -> list[str]:
+    """Codes of rules."""
+    from profiler.diagnose import RULES
+
+    return [code for code in sorted(RULES.keys()) if code.startswith(incomplete.upper())]
+
+
+def findings(incomplete: str) -> list[str]:
+    """What ``--fail-on`` takes: severities and codes of rules."""
+    return [name for name in SEVERITIES if name.startswith(incomplete)] + rules(incomplete)
+
+
+def precisions(incomplete: str) -> list[str]:
+    """What ``--dtype`` of a model takes."""
+    from profiler.cli.engine_options import PRECISIONS
+
+    return [name for name in ("model", *PRECISIONS) if name.startswith(incomplete)]
+
+
+def runs(incomplete: str) -> list[str]:
+    """Run folders: those under reports/, newest first, or beside what was begun; of a list with commas its last one."""
+    done, comma, begun = incomplete.rpartition(",")
+    from profiler.base.run_folder import REPORT
+
+    beside = Path(begun).parent if "/" in begun else REPORTS
+    found = [file.parent for file in beside.glob(f"*/{REPORT}")] if beside.is_dir() else []
+    found.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+    return [
+        f"{done}{comma}{folder}"
+        for folder in found
+        if str(folder).startswith(begun) or ("/" not in begun and folder.name.startswith(begun))
+    ]

@@ -1,0 +1,243 @@
+"""Pipes that are closed, Ctrl-C at any moment, narrow terminals, completion, and the names of the package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from profiler.cli import app, completion, load_commands, output
+from profiler.cli.output import StageLines, fitted
+from profiler.hardware import gpus
+from profiler.runtime import child
+from tests.fakes.support import ROOT, SAMPLES
+
+GEMV = str(SAMPLES / "gemv.onnx")
+TRTPROF = (sys.executable, "-m", "profiler")
+
+
+# --- pipes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("gpus",), ("run", "--help"), ("--help",), ("rules",), ("gpus", "--format", "json"), ("inspect", GEMV)],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("both", [False, True])
+def test_a_reader_that_went_away_is_no_error(command: tuple[str, ...], both: bool) -> None:
+    """`| head`, and `2>&1 | head`: the reading end is closed before anything is written."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [*TRTPROF, *command], stdout=write, stderr=write if both else subprocess.PIPE, text=True,
+            env=child.environment(), cwd=ROOT, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(write)
+    assert done.returncode == 0
+    assert both or "Traceback" not in done.stderr
+    assert both or "BrokenPipe" not in done.stderr
+
+
+# --- Ctrl-C -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "command"), [("typer", ("--help",)), ("onnx", ("inspect", GEMV)), ("msgspec", ("export", "a:b"))]
+)
+def test_ctrl_c_while_modules_are_imported_is_one_line(module: str, command: tuple[str, ...], tmp_path: Path) -> None:
+    """Of the command line itself, within a command, and before what shows its errors."""
+    stand_in = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
+    (tmp_path / f"{module}.py").write_text(stand_in)
+    environment = child.environment()
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
+    done = subprocess.run([*TRTPROF, *command], env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped by Ctrl-C\n")
+
+
+# --- narrow terminals ---------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A terminal that keeps what is written to it."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self.written = ""
+
+    def write(self, text: str) -> int:
+        self.written += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of 60 columns."""
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((60, 24)))
+    return Terminal()
+
+
+def test_messages_break_between_words_at_60_columns_and_lose_none(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/somewhere/" + "deep/" * 14 + "model.onnx"
+    said = (
+        "error: --optShapes is of no use with the backend ort-cpu, which runs on the CPU alone\n"
+        "  why: ort-cpu takes shapes as they are and builds no engine for a range of them\n"
+        f"  fix: trtprof run {path} --backend tensorrt-rtx --optShapes=image:1x3x224x224"
+    )
+    monkeypatch.setattr(sys, "stderr", terminal)
+    output.say(said)
+    lines = terminal.written.splitlines()
+    assert terminal.written.split() == said.split()
+    assert len(lines) > 5
+    assert [line for line in lines if len(line) > 60] == ["    " + path]
+    starts = [line[:6] for line in lines if line[:6].strip() in ("error:", "why:", "fix:")]
+    assert starts == ["error:", "  why:", "  fix:"]
+    assert all(line.startswith("  ") for line in lines[1:])
+
+
+def test_the_line_of_a_stage_is_whole_on_a_narrow_terminal(terminal: Terminal) -> None:
+    stages = StageLines(stream=terminal)  # type: ignore[arg-type]
+    stages._live = False
+    detail = "assumed: image batch=1, height=48, width=320, because the model leaves them open and LSTM needs them so"
+    stages.stage("source")
+    stages.detail(detail)
+    stages.stage("engine")
+    assert terminal.written.split()[-len(detail.split()) :] == detail.split()
+    assert all(len(line) <= 60 for line in terminal.written.splitlines())
+    assert all(line.startswith(" " * 20) for line in terminal.written.splitlines()[1:])
+
+
+def test_a_log_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "word " * 40
+    assert fitted(line, sys.stderr) == line
+
+
+# --- completion ---------------------------------------------------------------------------------------
+
+
+def offered(*words: str, cwd: Path = ROOT) -> list[str]:
+    """What bash is told to offer behind the words."""
+    line = " ".join(["trtprof", *words])
+    environment = child.environment() | {
+        "_TRTPROF_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words)),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'trtprof'; from profiler.__main__ import main; main()"],
+        env=environment, cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "some"),
+    [
+        (("predict", "m.onnx", "--gpu", "rtx-40"), {"rtx-4090", "rtx-4060"}),
+        (("predict", "m.onnx", "--gpu", "l4,rtx-409"), {"l4,rtx-4090"}),
+        (("gpus", "a100"), {"a100-pcie-80gb"}),
+        (("run", "m.onnx", "--backend", "ort"), {"ort-cpu", "ort-cuda"}),
+        (("build", "m.onnx", "--backend", "te"), {"tensorrt", "tensorrt-rtx"}),
+        (("run", "m.onnx", "--dtype", "fp"), {"fp32", "fp16", "fp8"}),
+        (("rules", "KN7"), {"KN701"}),
+        (("run", "m.onnx", "--fail-on", "c"), {"critical"}),
+    ],
+)
+def test_the_shell_offers_values(words: tuple[str, ...], some: set[str]) -> None:
+    found = offered(*words)
+    assert some <= set(found)
+    assert all(each.startswith(words[-1]) for each in found)
+
+
+def test_the_shell_offers_run_folders_newest_first(tmp_path: Path) -> None:
+    for age, name in enumerate(("b", "a", "unfinished")):
+        folder = tmp_path / "reports" / name
+        folder.mkdir(parents=True)
+        if name != "unfinished":
+            (folder / "report.json").touch()
+        os.utime(folder, (1000 - age, 1000 - age))
+    assert offered("report", "''", cwd=tmp_path)[:2] in ([], ["reports/b", "reports/a"])
+    assert offered("report", "rep", cwd=tmp_path) == ["reports/b", "reports/a"]
+    assert offered("compare", "reports/b", "reports/b,reports/a", cwd=tmp_path) == ["reports/b,reports/a"]
+
+
+def test_what_is_offered_is_what_there_is() -> None:
+    from profiler.engine.backends import backends
+
+    assert set(completion.BACKENDS) == {"auto", *(status.name for status in backends())}
+    assert set(completion.gpus("")) == set(gpus.specs())
+
+
+# --- help ---------------------------------------------------------------------------------------------
+
+
+def test_the_help_of_run_lists_its_options_by_subject() -> None:
+    load_commands()
+    commands: Any = typer.main.get_command(app)
+    run = commands.commands["run"]
+    panels = [getattr(param, "rich_help_panel", None) for param in run.params if param.param_type_name == "option"]
+    assert len(panels) >= 45
+    sizes = {title: panels.count(title) for title in panels}
+    assert None not in sizes, "every option has a subject"
+    assert len(sizes) >= 6
+    assert max(sizes.values()) <= 14
+    with typer.Context(run, info_name="run") as context:
+        shown = run.get_help(context)
+    assert all(f"{title}:\n" in shown for title in sizes)
+
+
+# --- names of the package -----------------------------------------------------------------------------
+
+SAME = """
+import sys, trtprof, profiler, trtprof.base.errors, profiler.base.errors
+from trtprof.base.errors import UsageError
+assert trtprof is profiler and trtprof.load_run is profiler.load_run
+assert trtprof.base.errors is profiler.base.errors and UsageError is profiler.base.errors.UsageError
+assert profiler.base.errors.__name__ == profiler.base.errors.__spec__.name == "profiler.base.errors"
+import trtprof.cli.trtexec
+assert sys.modules["trtprof.cli.trtexec"] is sys.modules["profiler.cli.trtexec"]
+try:
+    import trtprof.no_such_module
+except ModuleNotFoundError as error:
+    assert "no_such_module" in str(error)
+else:
+    raise AssertionError
+print(profiler.__file__)
+"""
+
+
+def test_trtprof_is_another_name_of_the_same_modules(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "profiler" / "_trtprof.py", tmp_path / "trtprof.py")
+    environment = child.environment()
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
+    found = subprocess.run([sys.executable, "-c", SAME], env=environment, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+    version = subprocess.run(
+        [sys.executable, "-m", "trtprof", "--version"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert version.stdout.startswith("trtprof "), version.stderr
+
+
+@pytest.mark.parametrize("kind", ["standard", "editable"])
+def test_the_wheel_brings_both_names(kind: str, tmp_path: Path) -> None:
+    builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed").WheelBuilder
+    (made,) = builder(str(ROOT)).build(directory=str(tmp_path), versions=[kind])
+    with zipfile.ZipFile(made) as wheel:
+        assert wheel.read("trtprof.py") == (ROOT / "profiler" / "_trtprof.py").read_bytes()
+        assert ("profiler/cli/run.py" in wheel.namelist()) == (kind == "standard")

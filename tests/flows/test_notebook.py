@@ -1,0 +1,121 @@
+"""What Python and notebooks hold: results that show themselves, tables, pictures, all runs of a folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import profiler as tp
+from profiler.base.errors import MissingError, UsageError
+from profiler.flows.notebook import LoadedRun
+from profiler.report.tables import TABLES
+from tests.fakes.in_process import quick
+from tests.fakes.support import SAMPLES
+
+FAST: dict[str, Any] = {
+    "backend": "ort-cpu",
+    "duration_s": 0.0,
+    "iterations": 3,
+    "warmup_ms": 0.0,
+    "profile_iterations": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LoadedRun]]:
+    folder = tmp_path_factory.mktemp("reports")
+    with pytest.MonkeyPatch.context() as patch:
+        quick(patch)
+        yield [tp.run(SAMPLES / "resnet_tiny.onnx", output=folder / name, **FAST) for name in ("a", "b")]
+
+
+def test_a_run_shows_itself(two: list[LoadedRun]) -> None:
+    run = two[0]
+    shown = run._repr_html_()
+    assert run.run.model.name in shown
+    assert "\x1b" not in shown
+    assert repr(run) == f"LoadedRun({str(run.path)!r}: resnet_tiny, {len(run.run.layers)} layers)"
+
+
+def test_tables_hold_plain_values_and_join_by_the_layer(two: list[LoadedRun]) -> None:
+    run = two[0]
+    assert set(run.tables) == set(TABLES)
+    for name in run.tables:
+        frame = run.table(name)
+        assert not any(isinstance(cell, (dict, list)) for column in frame for cell in frame[column]), name
+    joined = run.layers.merge(run.kernels, left_on="name", right_on="layer", suffixes=("", "_of_kernel"))
+    assert len(joined) == run.kernels["layer"].notna().sum()
+    assert int(run.ledger["ns"].sum()) == run.run.latency.median_ns
+    with pytest.raises(UsageError, match="no table 'layer'"):
+        run.table("layer")
+
+
+@pytest.mark.parametrize("figure", ["roofline", "ledger", "timeline"])
+def test_pictures_are_svg(two: list[LoadedRun], figure: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = getattr(two[0].plot, figure)()
+    assert picture._repr_svg_().lstrip().startswith("<?xml")
+    assert picture.save(tmp_path / "a.svg").read_text() == picture.svg
+
+
+def test_all_runs_of_a_folder(two: list[LoadedRun], tmp_path: Path) -> None:
+    reports = two[0].path.parent
+    broken = reports / "broken"
+    broken.mkdir()
+    (broken / "report.json").write_text("{")
+    try:
+        found = tp.runs(reports)
+        assert [run.path for run in found] == [run.path for run in two]
+        assert list(found.left_out) == [broken]
+        assert list(found.frame["path"]) == [str(run.path) for run in two]
+        assert "<table" in found._repr_html_()
+    finally:
+        (broken / "report.json").unlink()
+        broken.rmdir()
+    with pytest.raises(MissingError, match="no folder"):
+        tp.runs(tmp_path / "none")
+    assert len(tp.runs(tmp_path).frame) == 0
+
+
+def test_runs_are_compared_whatever_was_imported_before(two: list[LoadedRun]) -> None:
+    for sides in (two, [run.path for run in two], [[two[0]], [str(two[1].path)]]):
+        found = tp.compare(*sides)  # type: ignore[operator]
+        assert isinstance(found.parts, pd.DataFrame)
+        assert "resnet_tiny" in found._repr_html_()
+    # The package of that name is still one.
+    from profiler.compare import compare
+
+    assert compare([[two[0].path], [two[1].path]]) == found.record
+
+
+def test_a_model_is_predicted_and_its_layers_are_a_table() -> None:
+    found = tp.predict(SAMPLES / "resnet_tiny.onnx", "rtx-4090", level="groups", batch=2)
+    assert set(found.layers["gpu"]) == {"rtx-4090"}
+    assert "resnet_tiny" in str(found)
+
+
+def test_what_is_saved_is_what_the_suffix_says(two: list[LoadedRun], tmp_path: Path) -> None:
+    assert two[0].save(tmp_path / "a.json").read_text().startswith("{")
+    assert two[0].save(tmp_path / "a.onnx").stat().st_size > 1000
+    with pytest.raises(UsageError, match="exists"):
+        two[0].save(tmp_path / "a.json")
+
+
+def test_an_option_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="run has no option 'iteration'"):
+        tp.run("m.onnx", iteration=3)
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    heavy = ("pandas", "numpy", "onnx", "msgspec", "profiler.flows")
+    code = f"import sys, profiler; print(*(name in sys.modules for name in {heavy}), len(dir(profiler)) > 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"] * len(heavy) + ["True"]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tp.nothing
