@@ -161,4 +161,4 @@ def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
     first = next((finding for finding in findings if finding.kind == "hypothesis"), None)
     if first is None:
         return f"{head}: no single cause stands out{unsure}"
-    return f"{head}; first suspect {first.code} ({first.title}), {format_ns(first.lost_ns)}{unsure}"
+    return f"{head}; likely cause {first.code} ({first.title}), {format_ns(first.lost_ns)}{unsure}"

@@ -65,7 +65,7 @@ def test_run_prints_the_report_on_stdout_and_talks_on_stderr(tmp_path: Path) -> 
     assert lines[0].startswith("resnet_tiny   image 1x3x64x64 fp32")
     assert {line[:10].strip() for line in lines} >= {"ASSUMED", "TRUST", "MEASURED", "ESTIMATE", "KERNEL?", "IGNORED"}
     assert lines[-1] == f"page      {out}/report.html", "a path is not cut"
-    # What was assumed comes first, so that a run that fails has said it.
+    # What is assumed of the model comes first, in whole sentences.
     talk = [line for line in done.stderr.splitlines() if not line.startswith(("assumed: ", "  "))]
     assert done.stderr.startswith("assumed: ")
     assert [line.split()[0] for line in talk[:5]] == ["source", "engine", "ceilings", "capture", "analysis"]

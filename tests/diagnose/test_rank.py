@@ -325,7 +325,7 @@ def test_the_verdict_names_the_distance_and_the_first_suspect() -> None:
     text = verdict(case, diagnose(case), attainable)
     assert text == (
         "10.0 % of what this device attains; "
-        "first suspect RL101 (memory-bound op far under bandwidth), 2.45 ms"
+        "likely cause RL101 (memory-bound op far under bandwidth), 2.45 ms"
     )  # fmt: skip
 
 
@@ -333,7 +333,7 @@ def test_the_first_suspect_is_not_a_trust_finding() -> None:
     case = make_case(Timed(gemv(), 10.0), ceilings=RTX_4090, cv=0.5)
     findings = diagnose(case)
     assert findings[0].code == "TR903"
-    assert "first suspect RL101" in verdict(case, findings, 1)
+    assert "likely cause RL101" in verdict(case, findings, 1)
 
 
 def test_the_verdict_says_so_when_no_cause_stands_out() -> None:

@@ -664,7 +664,7 @@ def lost_to_nobody(share: float) -> Case:
             "machine at 7 % of its speed",
             "on a quiet machine",
         ),
-        (faster(0.5), "TR901", "1 layer faster than the roof", "measure the ceilings again with --recalibrate"),
+        (faster(0.5), "TR901", "1 layer faster than the floor", "measure the ceilings again with --recalibrate"),
     ],
 )
 def test_beyond_its_limit_a_doubt_leaves_no_verdict_but_how_to_measure_again(
@@ -698,19 +698,19 @@ def test_under_its_limit_a_doubt_is_told_and_the_verdict_stands(case: Case, code
     assert [(one.code, one.severity, one.brief) for one in findings if one.kind == "trust"] == [
         (code, "warning", brief)
     ]
-    assert "first suspect RL101" in verdict(case, findings, 1_000_000)
+    assert "likely cause RL101" in verdict(case, findings, 1_000_000)
 
 
 def test_a_latency_under_its_roofs_has_no_verdict() -> None:
-    """A foreign detector ended with 119.3 % of what this device attains, and a first suspect."""
+    """A foreign detector ended with 119.3 % of what this device attains, and a likely cause."""
     case = POSITIVE["TR910"]
     (told,) = found(case, "TR910")
-    assert (told.severity, told.brief) == ("critical", "106.4 % of the roofs reached")
+    assert (told.severity, told.brief) == ("critical", "latency below its floor, 94.0 % of it")
     said = verdict(case, diagnose(case), case.attainable_ns)
     assert said.startswith("no verdict: ")
     assert "measure again: " in said
     assert "--recalibrate" in told.try_
-    assert "106.4 % of the roofs reached" in said
+    assert "latency below its floor, 94.0 % of it" in said
     # On a GPU layers may overlap.
     assert not found(case._replace(gpu=True), "TR910")
 

@@ -311,7 +311,7 @@ def test_whose_kernel_it_is(kernel: str, *, stays: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "57.3 % of what this device attains; first suspect RL102 (compute-bound op far under peak), 24.2 us",
+        "57.3 % of what this device attains; likely cause RL102 (compute-bound op far under peak), 24.2 us",
         "3 of 21 layers, 1x3x224x224 -> 1x64x112x112, 0.92 TB/s and 80 GFLOP/s, mean / median",
         "latency varies by 27.7 % (standard deviation / mean of 13557); the profiler's own time is 3 ns",
         "inputs are random: x: uniform -1..1",

@@ -66,6 +66,6 @@ def check(case: Case) -> Iterator[Claim]:
         ),
         where=worst.name + more,
         layers=[layer.name for layer in layers],
-        brief=f"{len(layers)} layer{'s' if len(layers) > 1 else ''} faster than the roof",
+        brief=f"{len(layers)} layer{'s' if len(layers) > 1 else ''} faster than the floor",
         beyond=beyond,
     )

@@ -31,6 +31,6 @@ def judge(case: Case) -> Claim | str:
     return doubt(
         f"{facts}: the ceilings are not those of this run, and there is no verdict",
         "run again on a quiet machine with --recalibrate",
-        brief=f"{format_percent(allowed / measured)} of the roofs reached",
+        brief=f"latency below its floor, {format_percent(measured / allowed)} of it",
         beyond=True,
     )

@@ -131,6 +131,8 @@ def _measured(run: Run) -> Iterator[str]:
     # Of a summary the spread is not known.
     yield f", cv {units.format_percent(latency.cv)}" if latency.cv else ""
     yield ", with the profiler" if run.engine is not None and latency == run.profiled else ""
+    if run.layers:
+        yield f"; its layers add up to {units.format_ns(sum(layer.measured_ns for layer in run.layers))}"
     cost = perturbation(latency, run.profiled)
     if cost is not None and latency != run.profiled and run.profiled.median_ns:
         yield f"; with the profiler {units.format_ns(run.profiled.median_ns)} ({signed_percent(cost)})"

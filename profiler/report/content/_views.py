@@ -326,7 +326,10 @@ def shape_words(layer: LayerResult) -> str:
     if kind == "convolution" and kernel and len(read) == len(kernel[0]) == len(written) > 2:
         taps, size, made = ("x".join(map(str, dims[2:])) for dims in (kernel[0], read, written))
         batch = "" if read[0] == 1 else f" batch {read[0]}"
+        # A transposed one has its input channels first.
+        groups = 1 if "Transpose" in layer.op_type else read[1] // max(kernel[0][1], 1)
+        batch += "" if groups <= 1 else " depthwise" if kernel[0][1] == 1 else f" groups {groups}"
         return f"{taps} {read[1]}>{written[1]} {made if size == made else f'{size}>{made}'}{batch}"
     if kind == "matmul" and others:
         return f"{first} x {others[0]}"
-    return f"{first}>{out}" if math.prod(read) > math.prod(written) else out
+    return f"{first}>{out}" if layer.role != "layout" and math.prod(read) > math.prod(written) else out
