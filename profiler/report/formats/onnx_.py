@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from profiler.base import units
 from profiler.base.errors import MissingError
-from profiler.base.onnx_metadata import with_metadata
 from profiler.base.records import Finding, LayerResult, Run, bound_name
 from profiler.report import ReportOptions, binary_reporter
 from profiler.report._format import count, time_of
@@ -38,6 +37,8 @@ def encode(run: Run, options: ReportOptions) -> bytes:
             why="an annotated model is made of the model's own file",
             fix="trtprof report RUN -o annotated.onnx, where the file is still in its place",
         )
+    from profiler.base.onnx_metadata import with_metadata  # the other formats need no onnx
+
     layers: dict[str, list[LayerResult]] = defaultdict(list)
     for layer in run.layers:
         for name in layer.nodes:
