@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found] # what `signal` wraps: that takes a while to import itself
 import os
-import signal
 import sys
-from types import FrameType
 
 
-def _stopped(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - it has the signature of all handlers
+def _stopped(number: int, frame: object) -> None:  # noqa: ARG001 - it has the signature of all handlers
     """Ctrl-C while modules are imported: nothing is begun that would have to be ended."""
     os.write(2, b"stopped by Ctrl-C\n")
     os._exit(130)
@@ -16,10 +15,13 @@ def _stopped(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - it
 
 def main() -> None:
     """Entry point: Ctrl-C is one line from the first import on."""
-    before = signal.signal(signal.SIGINT, _stopped)
+    heard = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler  # a job in the background ignores it
+    if heard:
+        _signal.signal(_signal.SIGINT, _stopped)
     from profiler import cli
 
-    signal.signal(signal.SIGINT, before)
+    if heard:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     try:
         cli.main()
     except KeyboardInterrupt:

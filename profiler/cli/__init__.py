@@ -33,14 +33,6 @@ class _InOrder(typer.core.TyperGroup):
         names = super().list_commands(ctx)
         return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            # Inside of `errors_shown` what was kept is said; this is Ctrl-C before it.
-            sys.stderr.write("stopped by Ctrl-C\n")
-            raise typer.Exit(130) from None
-
 
 app = typer.Typer(
     name="trtprof",
@@ -104,7 +96,11 @@ def main() -> None:
         app()
     except SystemExit as left:
         # Click leaves with 1 where the reader of a pipe went away (`trtprof run --help | head`).
-        if isinstance(left.__context__, BrokenPipeError):
+        why = left.__context__
+        if isinstance(why, typer.Exit) and isinstance(why.__cause__, KeyboardInterrupt):
+            # Click says nothing of it. Inside of `errors_shown` what was kept is said; this is Ctrl-C before that.
+            sys.stderr.write("stopped by Ctrl-C\n")
+        if isinstance(why, BrokenPipeError):
             from profiler.cli.output import silence
 
             silence(sys.__stdout__ or sys.stdout)

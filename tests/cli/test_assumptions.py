@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import onnx
@@ -27,12 +28,19 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-VERBS = {
+VERBS: dict[str, tuple[str | int, ...]] = {
     "run": ("run", "--backend", "ort-cpu", "--iterations", 3, "--duration", 0, "--warmUp", 0, "-o", "out"),
     "inspect": ("inspect",),
     "sweep": ("inspect", "--sweep", "batch=1,2"),
     "predict": ("predict", "--gpu", "rtx-4090", "--level", "groups"),
 }
+
+
+def check(model: Path, verb: str, *rest: object) -> None:
+    done = trtprof(verb, model, *rest)
+    assert done.exit_code == 0, done.output
+    said = " ".join((done.stderr + done.stdout).split())
+    assert f"assumed: {LENGTH}" in said, done.output
 
 
 @pytest.mark.usefixtures("quick_runs")
@@ -41,7 +49,9 @@ def test_what_is_assumed_is_said_whole(verb: str, model: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRTPROF_NO_ENGINE", "1")
     first, *rest = VERBS[verb]
-    done = trtprof(first, model, *rest)
-    assert done.exit_code == 0, done.output
-    said = " ".join((done.stderr + done.stdout).split())
-    assert f"assumed: {LENGTH}" in said, done.output
+    check(model, str(first), *rest)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="tensorrt_rtx is not installed")
+def test_a_build_says_what_it_assumed(model: Path) -> None:
+    check(model, "build", "--backend", "tensorrt-rtx")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ import pytest
 
 import profiler as tp
 from profiler.base.errors import MissingError, UsageError
+from profiler.engine.inspector import read_layer_info
 from profiler.flows.notebook import LoadedRun
 from profiler.report.tables import TABLES
 from tests.fakes.in_process import quick
-from tests.fakes.support import SAMPLES
+from tests.fakes.support import ROOT, SAMPLES
 
 FAST: dict[str, Any] = {
     "backend": "ort-cpu",
@@ -119,3 +121,15 @@ def test_importing_the_package_loads_nothing() -> None:
     assert done.stdout.split() == ["False"] * len(heavy) + ["True"]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tp.nothing
+
+
+def test_files_made_elsewhere_are_analysed(tmp_path: Path) -> None:
+    log = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
+    predicted = tp.analyze(log, gpu="rtx-4090")
+    assert len(predicted.layers)
+    rows = [{"name": layer.name, "averageMs": 0.02, "medianMs": 0.02} for layer in read_layer_info(log).layers]
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps([{"count": 100}, *rows]))
+    measured = tp.analyze(log, profile, SAMPLES / "resnet_tiny.onnx", gpu="rtx-4090", batch=2)
+    assert set(measured.layers["measured_ns"]) == {20_000}
+    assert "resnet_tiny" in measured._repr_html_()

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from profiler.analysis.work import inspection_of
 from profiler.base.errors import CaptureError, MissingError, UsageError
+from profiler.base.progress import Line
 from profiler.base.records import Ceilings, Device, Work
 from profiler.base.units import SPECIAL_FLOPS
 from profiler.hardware import calibrate as calibrate_module
@@ -110,7 +111,7 @@ def test_a_quick_set_is_measured_at_the_runs_threads_alone_and_says_so() -> None
     assert (quick.extent, quick.band, quick.cpus, quick.others_cpus) == ("quick", QUICK_BAND, 4, 1.4)
     assert quick.disturbed
     assert quick.source.startswith("A quick set, measured on this host")
-    assert f"up to {QUICK_BAND} % above" in quick.source
+    assert f"up to {QUICK_BAND} % above it" in quick.source
     full = calibrate(2, device=DEVICE, measure=measure)
     assert (full.extent, full.band, full.others_cpus) == ("full", 0, 1.4)
     assert not any(request.quick for request in asked[1:])
@@ -363,7 +364,19 @@ def test_an_empty_chain_has_the_length_and_inputs_asked_for() -> None:
 @pytest.fixture(scope="module", params=["full", "quick"])
 def real(request: pytest.FixtureRequest) -> Ceilings:
     device = msgspec.structs.replace(DEVICE, cores=1, cache_bytes=8 << 20)
-    return calibrate(1, seconds=1.0, quick=request.param == "quick", device=device)
+    SAID.clear()
+    return calibrate(1, seconds=1.0, quick=request.param == "quick", device=device, progress=SAID.append)
+
+
+SAID: list[str] = []
+"""What the last real calibration told."""
+
+
+@pytest.mark.usefixtures("real")
+def test_a_real_calibration_tells_how_far_it_is_and_what_is_left() -> None:
+    counted = [line for line in SAID if "timings of" in line]
+    assert counted
+    assert all(isinstance(line, Line) and line.startswith("1 thread: ") for line in counted)
 
 
 def test_a_real_calibration_is_sane(real: Ceilings) -> None:

@@ -232,6 +232,10 @@ def test_ten_thousand_layers_are_drawn_and_merging_is_said(open_page: Open) -> N
 def test_rows_stay_where_they_are_when_the_charts_above_are_drawn(open_page: Open, width: int, away: int) -> None:
     """A row that moves between the press of the pointer and its release is not clicked."""
     page = open_page(typical(), viewport={"width": width, "height": 900})
+    # Charts wait for the reader, and are not drawn in idle time meanwhile.
+    page.add_init_script("window.requestIdleCallback = () => 0")
+    page.reload()
+    page.locator("html[data-ready]").wait_for()
     assert page.locator("#chart-roofline canvas").count() == 0
     at = """(away) => {
       window.rows = () => document.querySelector("#layers-table").getBoundingClientRect().top;

@@ -24,8 +24,16 @@ async function digest() {
 }
 
 const sources = await digest();
+// What ECharts carries for pages that are not ours: words in Chinese, which are asked for where the browser is, and a theme.
+const spared = {
+  name: "spared",
+  setup(build) {
+    build.onLoad({ filter: /echarts\/lib\/i18n\/langZH\.js$/ }, () => ({ contents: 'export { default } from "./langEN.js";', resolveDir: join(root, "node_modules/echarts/lib/i18n") }));
+    build.onLoad({ filter: /echarts\/lib\/theme\/dark\.js$/ }, () => ({ contents: "export default {};" }));
+  },
+};
 const settings = {
-  absWorkingDir: root, bundle: true, minify: true, format: "iife", target: "es2022", charset: "ascii", legalComments: "none",
+  absWorkingDir: root, plugins: [spared], bundle: true, minify: true, format: "iife", target: "es2022", charset: "ascii", legalComments: "none",
   write: false, metafile: true, logLevel: "warning", define: { "process.env.NODE_ENV": '"production"' },
 };
 

@@ -222,12 +222,12 @@ def test_both_ways_into_the_dark_give_the_same_colours() -> None:
 
 def test_the_order_of_the_page_is_from_the_verdict_to_the_method() -> None:
     source = html(of_engine(with_panels(typical())))
-    order = ["verdict", "findings", "ledger", "roofline", "layers", "timeline", "graph", "nodes", "engine", "method"]
-    places = [source.index(f'id="{name}"') for name in order]
+    sections = ["findings", "ledger", "roofline", "layers", "timeline", "graph", "memory", "nodes", "engine", "method"]
+    places = [source.index(f'id="{name}"') for name in ("verdict", *sections)]
     assert places == sorted(places)
     assert [a["href"] for tag, a in Page(source).tags if tag == "a" and "#layer-" not in (a["href"] or "")] == [
-        "#top", "#findings", "#ledger", "#roofline", "#layers", "#timeline", "#graph", "#nodes", "#engine", "#method",
-    ]  # fmt: skip
+        f"#{name}" for name in ("top", *sections)
+    ]
 
 
 def test_every_question_mark_has_its_definition() -> None:

@@ -19,8 +19,8 @@ export const bdi = (text: string, attributes?: Attributes): HTMLElement => el("b
 
 /** The same in one line: where there is no room its middle is left out, never its end. */
 export function name(text: string, attributes?: Attributes): HTMLElement {
-  const [front, end] = parted(visible(text));
-  return el("bdi", { ...attributes, class: "cut" }, el("span", null, front), el("span", null, end));
+  const [front, end, rest] = parted(visible(text));
+  return el("bdi", { ...attributes, class: "cut" }, el("span", null, front), el("span", null, end), rest ? el("span", null, rest) : null);
 }
 
 export function byId(id: string): HTMLElement | null {

@@ -90,7 +90,7 @@ export function mountLayers(root: HTMLElement, store: Store): Table {
     columns: [
       { id: "rank", label: "#", width: 66, key: (layer) => layer.place, cell: () => null },
       { id: "layer", label: "Layer", key: (layer) => layer.name, css: () => "name",
-        cell: (layer) => el("span", { class: "named" }, layer.joined ? el("span", { class: "times", title: `${layer.joined.length} layers with this op, these shapes and these kernels; their times and work are added up` }, `${formatWhole(layer.joined.length)}\u00d7`) : null, name(elided(layer.name, 400), { title: elided(layer.name, 400) }), layer.role === "compute" ? null : el("span", { class: "role" }, visible(layer.role)), layer.constant ? el("span", { class: "role" }, "constant") : null) },
+        cell: (layer) => el("span", { class: "one-line" }, layer.joined ? el("span", { class: "times", title: `${layer.joined.length} layers with this op, these shapes and these kernels; their times and work are added up` }, `${formatWhole(layer.joined.length)}\u00d7`) : null, name(elided(layer.name, 400), { title: elided(layer.name, 400) }), layer.role === "compute" ? null : el("span", { class: "role" }, visible(layer.role)), layer.constant ? el("span", { class: "role" }, "constant") : null) },
       { id: "lost", label: "Lost", width: 96, num: true, term: "lost", key: (layer) => layer.lost_ns, css: () => "est barred",
         cell: (layer) => [known(layer.lost_ns, formatNs, "~"), layer.lost_ns === null ? null : bar(layer.lost_ns < 0 ? "cellbar est gain" : "cellbar est", Math.abs(layer.lost_ns) / most)] },
       { id: "measured", label: "Measured", width: 112, num: true, term: "measured", key: (layer) => layer.measured_ns, css: () => "barred",

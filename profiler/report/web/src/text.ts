@@ -50,11 +50,14 @@ export function elided(text: string, most: number): string {
   return `${head(shown, most - 1 - end)}\u2026${tail(shown, end)}`;
 }
 
-/** A name as the part that may go where there is no room, and the end that stays. */
-export function parted(text: string): [string, string] {
-  const end = tail(text, Math.min(KEPT, text.length >> 1));
-  return [text.slice(0, text.length - end.length), end];
+/** A name as the part that may go where there is no room, the end that stays, and what tells nothing behind it. */
+export function parted(text: string): [string, string, string] {
+  const rest = SUFFIX.exec(text)?.[0] ?? "", named = text.slice(0, text.length - rest.length);
+  const end = tail(named, Math.min(KEPT, named.length >> 1));
+  return [named.slice(0, named.length - end.length), end, rest];
 }
+/** What exporters and ONNX Runtime put behind the name of every node. */
+const SUFFIX = /(?<=.{4})(_output_\d+)?(_nchwc)?$/s;
 /** Characters of a name that no column cuts off. */
 const KEPT = 12;
 

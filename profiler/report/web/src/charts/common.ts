@@ -1,7 +1,7 @@
 /* What the charts share: colours, the frame around a canvas, and how a reader moves in it. */
 import * as echarts from "echarts/core";
 import { CustomChart } from "echarts/charts";
-import { DataZoomSliderComponent, GridComponent } from "echarts/components";
+import { DataZoomSliderComponent, GridSimpleComponent } from "echarts/components";
 import { CanvasRenderer } from "echarts/renderers";
 import type { EChartsType } from "echarts/core";
 
@@ -10,7 +10,7 @@ import type { Bound, Layer } from "../page";
 import type { Store } from "../store";
 import { elided, formatNs } from "../text";
 
-echarts.use([CanvasRenderer, CustomChart, GridComponent, DataZoomSliderComponent]);
+echarts.use([CanvasRenderer, CustomChart, GridSimpleComponent, DataZoomSliderComponent]);
 
 // --- many rectangles or lines as one shape, which a canvas draws far quicker than a shape each -----
 

@@ -76,7 +76,8 @@ export function mount(panel: HTMLElement, store: Store): void {
     const apart = sceneOf(each, { from: graph.layer_from, to: graph.layer_to, nbytes: graph.nbytes }, aspect);
     // Where boxes as small as all of them together need would hold no word, modules stand for the layers.
     const small = Math.min((panel.clientWidth || 1200) / (apart.layout.bounds.right - apart.layout.bounds.left), height / (apart.layout.bounds.bottom - apart.layout.bounds.top)) < SMALL;
-    const runs = small ? modulesOf(each.map((box) => box.layer?.node_names[box.layer.node_names.length - 1] ?? box.name), MOST_MODULES) : [];
+    const told = small ? modulesOf(each.map((box) => box.layer?.node_names[box.layer.node_names.length - 1] ?? box.name), MOST_MODULES) : [];
+    const runs = 2 * told.length <= count ? told : []; // as many boxes as before would help nobody
     const moduleAt = new Int32Array(count);
     runs.forEach((run, at) => moduleAt.fill(at, run.first, run.end));
     const joined = runs.length ? sceneOf(runs.map((run) => moduleBox(run, each)), between(apart, moduleAt), aspect) : null;
