@@ -159,13 +159,14 @@ TERMS: dict[str, Term] = {
         "special or sfu (special functions: exp, tanh ...), memory or dram (bytes to memory), cache, L2 or llc (bytes "
         "through the last-level cache), launch (an empty kernel). A layer whose role is layout only reorders or casts "
         "for the backend.",
-        ("limit", "compute", "vector", "special", "memory", "cache", "layout", "launch", *_UNITS),
+        ("limit", "compute", "vector", "special", "cache", "layout", "launch", *_UNITS),
     ),
     "memory": Term(
         "Memory over the inference",
         "Bytes of the tensors that are alive while a layer runs: each from the layer that writes it to the last that "
         "reads it, inputs and outputs of the model included. Weights, scratch memory and what a runtime keeps in store "
-        "are not in it; a runtime that writes over what is read for the last time needs less. An estimate.",
+        "are not in it; a runtime that writes over what is read for the last time needs less. An estimate. "
+        "As the limit of a layer the word means something else, bytes to DRAM: see Bound.",
     ),
     "terms": Term(
         "Times that competed",

@@ -326,7 +326,7 @@ def test_layers_that_differ_in_anything_that_a_kernel_is_written_for_are_not_ali
     [
         ("Conv", "1x96x52x52, 96x96x3x3, 96 -> 1x96x52x52", "3x3 96>96 52x52"),
         ("FusedConv", "8x3x224x224, 16x3x3x3 -> 8x16x112x112", "3x3 3>16 224x224>112x112 batch 8"),
-        ("Conv", "1x256x14x14, 256x1x5x5 -> 1x256x14x14", "5x5 256>256 14x14 depthwise"),
+        ("Conv", "1x256x14x14, 256x1x5x5 -> 1x256x14x14", "5x5 depthwise 256 14x14"),
         ("Conv", "1x32x8x8, 64x8x3x3 -> 1x64x8x8", "3x3 32>64 8x8 groups 4"),
         ("ConvTranspose", "1x16x8x8, 16x4x2x2 -> 1x4x16x16", "2x2 16>4 8x8>16x16"),
         ("Conv", "1x1x576, 258x1x256 -> 1x258x3", "256 1>258 576>3"),

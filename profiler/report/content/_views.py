@@ -328,7 +328,9 @@ def shape_words(layer: LayerResult) -> str:
         batch = "" if read[0] == 1 else f" batch {read[0]}"
         # A transposed one has its input channels first.
         groups = 1 if "Transpose" in layer.op_type else read[1] // max(kernel[0][1], 1)
-        batch += "" if groups <= 1 else " depthwise" if kernel[0][1] == 1 else f" groups {groups}"
+        if groups > 1 and kernel[0][1] == 1 and read[1] == written[1]:
+            return f"{taps} depthwise {read[1]} {made if size == made else f'{size}>{made}'}{batch}"
+        batch += "" if groups <= 1 else f" groups {groups}"
         return f"{taps} {read[1]}>{written[1]} {made if size == made else f'{size}>{made}'}{batch}"
     if kind == "matmul" and others:
         return f"{first} x {others[0]}"
