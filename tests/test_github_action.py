@@ -156,7 +156,7 @@ def test_the_workflow_measures_both_sides_in_turns(tmp_path: Path, recorder: Pat
     assert [Path(run["model"]).parts[0] for run in runs] == ["base", "head", "head", "base", "base", "head"]
     (compare,) = (step["with"] for step in job["steps"] if step.get("uses", "").endswith("actions/compare"))
     for side in ("base", "head"):
-        folders = [run["output"] for run in runs if run["model"] == f"{side}/{found['env']['MODEL']}"]
+        folders = [",".join(run["output"]) for run in runs if run["model"] == f"{side}/{found['env']['MODEL']}"]
         assert compare["before" if side == "base" else "after"] == ",".join(folders)
     assert (ROOT / found["env"]["MODEL"]).is_file()
 

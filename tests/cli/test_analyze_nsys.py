@@ -329,8 +329,9 @@ def test_a_csv_that_is_none_of_nsys(text: str, words: str, tmp_path: Path) -> No
 def test_the_sums_that_a_colleague_mails() -> None:
     done = trtprof(H100.with_name(f"{H100.stem}__cuda_gpu_kern_sum.csv"), "--gpu", "h100-sxm5")
     assert done.exit_code == 0, done.output
-    assert "44.8 ms in layers  their sum, not an end-to-end latency" in done.stdout
-    assert "41 layers, by time lost" in done.stdout
+    assert "44.8 ms in layers: their sum, not an end-to-end latency" in done.stdout
+    assert "of 41 layers" in done.stdout
+    assert "gemm xmma sm80 128x128x8" in done.stdout
     assert "sums of kernels alone" in " ".join(done.stdout.split())
 
 

@@ -109,7 +109,7 @@ def numbers(run: Run) -> Iterator[Pair]:
 
 
 def _trust(run: Run) -> Pair:
-    reasons = [*doubts(run), *(f"less sure for: {each}" for each in run.lacking)]
+    reasons = [*doubts(run), *([f"less sure: {', '.join(run.lacking)}"] if run.lacking else [])]
     grave = withheld(run) or any(one.kind == "trust" and one.severity == "critical" for one in run.findings)
     kind: Kind = "critical" if grave else "doubt" if reasons else "better"
     level = "LOW" if grave else "FAIR" if reasons else "GOOD"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from profiler.base import units
 from profiler.base.records import Finding, LayerResult, LedgerRow, PluginCandidate, Run, bound_name
+from profiler.kernel_names.parse import parse
 from profiler.report import ReportOptions, _roofline, content_of
 from profiler.report._cells import cells
 from profiler.report._format import (
@@ -464,6 +465,11 @@ def _of_layer(layer: LayerResult) -> Iterator[Span | str]:
     else:
         called = layer.nodes[-1] if layer.nodes else layer.name
         more = f" +{len(layer.nodes) - 1}" if len(layer.nodes) > 1 else ""
+    if layer.op_type == "kernel" and not layer.nodes:
+        # Kernels of a capture alone: what their names say of the tile is what tells one product from the next.
+        words = " ".join(filter(None, (kernel_words(layer.name), parse(layer.name).tile)))
+        yield from (Span(words or "kernel", cut="end", least=0.99), "  ", name(layer.name, "middle", least=6))
+        return
     yield from (Span(layer.op_type, cut="middle", least=0.5), " ")
     if layer.shapes:
         yield from (Span(shape_words(layer), cut="end", least=0.99), "  ")
