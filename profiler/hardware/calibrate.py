@@ -45,11 +45,11 @@ OTHER_SECONDS = 2.0
 QUICK_SECONDS = 3.0
 """The same as `SECONDS` for a quick set."""
 
-QUICK_BAND = 50
-"""Percent by which ceilings of products and of memory of a full set were seen above those of a quick one: 45 for DRAM,
-5 for products, none for the cache, of two quick sets and a full one on two cores of an EPYC that nothing else used
-(scripts/bench/calibration_spread.py). More than half of all ceilings lay within 9 % either way; one special function
-90 % above."""
+QUICK_BAND = 10
+"""Percent by which products in fp32, memory and the cache of a full set lay above those of a quick one at most: -1, 4
+and 0 % in medians of four sets each in turns, 6 % by pattern, on two cores of an EPYC that nothing else used
+(``scripts/bench/calibration_spread.py --quick 4``). A quick set may find half of the rate of products in fp64 and int8,
+which lay 97 and 78 % above; one special function 33 %, other arithmetic up to 20 %."""
 
 TIMEOUT_SECONDS = 600.0
 """After this a child is given up: the slowest first round is far below it."""
@@ -306,8 +306,8 @@ def _source(
     )
     if quick:
         text += (
-            f" Products and memory of a full one have been seen up to {QUICK_BAND} % above it: `trtprof calibrate` "
-            "measures one."
+            f" Products in fp32 and memory of a full one lie up to {QUICK_BAND} % above it, products in fp64 and int8 "
+            "up to twice as high: `trtprof calibrate` measures one."
         )
     cache = _reachable_cache(device, threads)
     if cache and own.working_set < 4 * cache:

@@ -98,7 +98,7 @@ class Ceilings(Record, frozen=True, kw_only=True):
     extent: Literal["full", "quick"] = "full"
     """A ``quick`` set tries less ways to reach each ceiling, at the run's own thread count alone."""
     band: NonNegative = 0
-    """Of a quick set: the percentage by which products and memory of a full one have been seen above it."""
+    """Of a quick set: the percentage by which products in fp32 and memory of a full one lie above it at most."""
     cpus: NonNegative = 0
     """CPUs that the measurement could use; 0 on a GPU."""
     others_cpus: float | None = None

@@ -24,9 +24,9 @@ def judge(case: Case) -> Claim | str:
         return "the rule is about the whole run: its ceilings are no quick set"
     band = case.ceilings.band
     return doubt(
-        f"the ceilings are a quick set: products and memory of a full one have been seen up to {band} % above it, "
-        "so that more may be lost than is told",
+        f"the ceilings are a quick set: products in fp32 and memory of a full one lie up to {band} % above it, "
+        "products in fp64 and int8 up to twice as high, so that more may be lost than is told",
         "trtprof calibrate measures a full set, which later runs take",
-        brief=f"quick ceilings (a full set: up to {band} % higher)",
+        brief=f"quick ceilings (full: up to +{band} %, int8 +100 %)",
         confidence=1.0,
     )
