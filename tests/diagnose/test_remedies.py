@@ -16,7 +16,7 @@ from profiler.diagnose.plugin import candidates
 from profiler.diagnose.products import has_weights, multiplies, product_dtype, product_of
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.remedies import tiles_of
-from tests.fakes.cases import Timed, layer, only, tensor
+from tests.fakes.cases import Timed, layer, make_case, only, tensor
 from tests.fakes.generated_cases import NAMES, cases, gaps
 from tests.fakes.kernel_rule_cases import (
     SM80_SIMT,
@@ -66,6 +66,8 @@ def unfit(case: Case, result: LayerResult, remedy: str) -> str:
         return "nothing can be split, or it is"
     if "transpose the weight" in remedy and not has_weights(case, result):
         return "it has no weight"
+    if "merge products" in remedy and not multiplies(result):
+        return "it is no product"
     if "groups" in remedy and (found is None or found.batch == 1):
         return "it has one group"
     return ""
@@ -235,3 +237,20 @@ def test_a_depthwise_convolution_is_told_what_it_lacks(dtype: str, form: str, ch
     assert rule is not None
     (claim,) = rule.check(case)
     assert claim.remedy.startswith(says)
+
+
+def test_what_multiplies_nothing_has_no_products_to_merge() -> None:
+    """A transform that a runtime does value by value is a product in disguise; other arithmetic is none."""
+    frames = (
+        tensor("x", 1, 16_000, 1),
+        tensor("step", dtype="int64", constant=True),
+        tensor("window", 512, constant=True),
+    )
+    one = layer("stft", "STFT", frames, (tensor("y", 1, 101, 257, 2),), attributes={"onesided": 1})
+    case = make_case(Timed(one, 100.0))
+    (result,) = case.layers
+    assert not multiplies(result)
+    assert (
+        only(case, "RL102").try_
+        == "write it as a convolution with the window's cosines and sines, which runs as one product"
+    )

@@ -23,7 +23,7 @@ from profiler.base.plan_words import FULL
 from profiler.base.records import LayerResult
 from profiler.base.units import format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Loss, layer_rule
-from profiler.diagnose.products import product_dtype, product_of
+from profiler.diagnose.products import multiplies, product_dtype, product_of
 from profiler.diagnose.reasons import not_far
 from profiler.diagnose.remedies import Tiles, more_blocks, more_kernels, pad, step_of, tiles_of, unquantised
 
@@ -77,4 +77,6 @@ def _remedy(layer: LayerResult, case: Case, unfilled: bool) -> str:
         return f"{more_blocks(case, layer)}; {more_kernels(case)}"
     if kind == "convolution":
         return f"raise the batch, or try {more_kernels(case)}" if case.gpu else "raise the batch, or use more threads"
-    return "raise the batch, or merge products that share an input"
+    if op.op_type == "STFT":
+        return "write it as a convolution with the window's cosines and sines, which runs as one product"
+    return "raise the batch, or merge products that share an input" if multiplies(layer) else "raise the batch"
