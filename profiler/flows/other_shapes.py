@@ -12,7 +12,7 @@ from profiler.base.errors import CaptureError, TrtprofError, UsageError
 from profiler.base.records import Source
 from profiler.capture import launch
 from profiler.capture.workers.inference import DOES_NOT_RUN
-from profiler.capture.workers.ort_trial import FOUND_FILE, TrialRequest
+from profiler.capture.workers.ort_trial import FOUND_FILE, Trial, TrialRequest
 from profiler.flows.job import Job
 from profiler.source.consistent import alternatives
 from profiler.source.load import bound_as_allowed, source_of
@@ -36,12 +36,16 @@ def with_way_out(error: CaptureError, job: Job) -> CaptureError:
     asked = job.options.model
     names = [guess.name for guess in bound_as_allowed(job.loaded, asked.shapes, asked.batch).guesses]
     job.progress.detail(f"it does not run: up to {len(candidates)} other shapes are tried")
-    number = _first_that_runs(job, candidates)
-    if number is None:
-        tried = f"tried {len(candidates)} other sizes" + (f" of {', '.join(names)}" if names else "")
+    trial = _tried(job, candidates)
+    if trial is None:
+        return error
+    if trial.found is None:
+        tried = f"tried {trial.tried} other sizes" + (f" of {', '.join(names)}" if names else "")
         why = f"{error.why}; {tried}: none runs"
         return _final(CaptureError(error.what, why=why, fix=f"{error.fix}; no shapes that work were found"))
-    shapes = {one.name: one.shape for one in candidates[number].model.inputs if one.shape and one.shape != one.declared}
+    shapes = {
+        one.name: one.shape for one in candidates[trial.found].model.inputs if one.shape and one.shape != one.declared
+    }
     command = shlex.join(["trtprof", "run", job.options.model.model, "--shapes", written(shapes)])
     return _final(CaptureError(error.what, why=error.why, fix=f"these shapes run, tried just now: {command}"))
 
@@ -76,7 +80,8 @@ def _shapes(source: Source) -> tuple[tuple[int, ...] | None, ...]:
     return tuple(one.shape for one in source.model.inputs)
 
 
-def _first_that_runs(job: Job, candidates: list[Source]) -> int | None:
+def _tried(job: Job, candidates: list[Source]) -> Trial | None:
+    """What came of trying them; None where that ended before its time, which says nothing of the model."""
     request = TrialRequest(
         session=job.session,
         folder=str(job.scratch),
@@ -89,4 +94,4 @@ def _first_that_runs(job: Job, candidates: list[Source]) -> int | None:
         launch.run_worker(request, job.progress.detail, "profiler.capture.workers.ort_trial", done=found)
     except TrtprofError:
         return None
-    return msgspec.json.decode(found.read_bytes(), type=int | None)
+    return msgspec.json.decode(found.read_bytes(), type=Trial)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,8 +13,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from profiler.base.errors import CaptureError
+from profiler.capture import launch
+from profiler.capture.workers import ort_trial
+from profiler.capture.workers.ort_trial import TrialRequest
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
+from profiler.runtime.ort_session import SessionRequest
+from profiler.source.load import source_of
 from profiler.source.request import ModelRequest
 from tests.fakes.support import QUICK
 
@@ -33,10 +40,15 @@ def reflected(path: Path, pads: int) -> Path:
 
 
 def refused(model: Path, folder: Path, *shapes: str) -> CaptureError:
+    error = refused_at_once(model, folder, *shapes)
+    assert not error.resumable
+    return error
+
+
+def refused_at_once(model: Path, folder: Path, *shapes: str) -> CaptureError:
     options = RunOptions(model=ModelRequest.of(model, shapes), output=str(folder / "run"), **QUICK)  # type: ignore[arg-type]
     with pytest.raises(CaptureError, match="does not run with these inputs") as caught:
         execute(options)
-    assert not caught.value.resumable
     return caught.value
 
 
@@ -57,3 +69,28 @@ def test_where_nothing_runs_the_dimensions_that_were_varied_are_named(tmp_path: 
     error = refused(reflected(tmp_path / "m.onnx", 200_000), tmp_path)
     assert "other sizes of batch, length: none runs" in error.why
     assert "trtprof run" not in error.fix
+
+
+def test_what_was_not_tried_is_not_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that died has tried nothing that anybody knows of."""
+    really = launch.run_worker
+
+    def run_worker(request: Any, *args: Any, **named: Any) -> Any:
+        if isinstance(request, TrialRequest):
+            raise CaptureError("the child died", why="signal 11", fix="none")
+        return really(request, *args, **named)
+
+    monkeypatch.setattr(launch, "run_worker", run_worker)
+    assert "tried" not in refused_at_once(reflected(tmp_path / "m.onnx", 200_000), tmp_path).why
+
+
+def test_trials_end_in_time_and_tell_how_many_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort_trial, "_SECONDS", 0.0)
+    model = reflected(tmp_path / "m.onnx", 200_000)
+    with ModelRequest.of(model).opened() as loaded:
+        inputs = tuple(source_of(loaded, {}, batch).model.inputs for batch in (1, 2, 3))
+    session = SessionRequest(model=str(model), threads=1)
+    ort_trial.try_all(
+        TrialRequest(session=session, folder=str(tmp_path), scratch=str(tmp_path), candidates=inputs, seed=0)
+    )
+    assert json.loads((tmp_path / ort_trial.FOUND_FILE).read_bytes()) == {"found": None, "tried": 1}

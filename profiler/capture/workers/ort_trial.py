@@ -1,7 +1,7 @@
 """The child process that tells with which inputs a model runs: ``-m profiler.capture.workers.ort_trial REQUEST``.
 
-It reads a `TrialRequest`, runs the model once with each set of inputs on the CPU, and writes the number of the first
-that works. It is a process of its own: a runtime may crash on inputs that do not fit.
+It reads a `TrialRequest`, runs the model once with each set of inputs on the CPU until one works, and writes a `Trial`.
+It is a process of its own: a runtime may crash on inputs that do not fit.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it: the number of the first inputs that the model runs with, and how many were tried."""
+
+    found: int | None
+    tried: int
+
+
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
     request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=TrialRequest)
@@ -41,11 +48,12 @@ def main(argv: list[str]) -> int:
 
 
 def try_all(request: TrialRequest) -> None:
-    """Write the number of the first inputs that the model runs with, or null."""
+    """Write a `Trial`."""
     session = make_session(request.session)
     end = time.monotonic() + _SECONDS
-    found = None
+    found, tried = None, 0
     for number, inputs in enumerate(request.candidates):
+        tried += 1
         try:
             bind(session, make_inputs(inputs, request.seed))
         except CaptureError:
@@ -54,7 +62,7 @@ def try_all(request: TrialRequest) -> None:
         else:
             found = number
             break
-    (Path(request.folder) / FOUND_FILE).write_bytes(msgspec.json.encode(found))
+    (Path(request.folder) / FOUND_FILE).write_bytes(msgspec.json.encode(Trial(found=found, tried=tried)))
 
 
 if __name__ == "__main__":
