@@ -151,6 +151,32 @@ class Estimate(Record, frozen=True, kw_only=True):
     """Bytes that the cache model finds in the last-level cache; the rest is ``dram_bytes``."""
 
 
+class Expectation(Record, frozen=True, kw_only=True):
+    """What good library kernels take for one layer, learned from measurements by others (`profiler.expected`).
+
+    An estimate of another kind than a bound: half of such kernels are faster than ``expected_ns``, a tenth than
+    ``expected_p10_ns``, nine tenths than ``expected_p90_ns``. All are None where there is none.
+    """
+
+    expected_ns: NonNegative | None = None
+    expected_p10_ns: NonNegative | None = None
+    expected_p90_ns: NonNegative | None = None
+    expected_reason: Prose = ""
+    """In words, why there is none, or why the band is that of what was not measured itself."""
+
+
+class MeasuredRow(Record, frozen=True, kw_only=True):
+    """One measurement by others, to be shown beside an expectation."""
+
+    source: Prose
+    gpu: Safe
+    """Its slug."""
+    dtype: Safe
+    shape: Prose
+    """As its source writes it."""
+    ns: NonNegative
+
+
 class Figure(Record, frozen=True, kw_only=True):
     """A number of a datasheet and how far it can be trusted.
 

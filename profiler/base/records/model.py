@@ -88,6 +88,20 @@ class Unsure(Record, frozen=True, kw_only=True):
     bytes: NonNegative = 0
 
 
+class Core(Record, frozen=True, kw_only=True):
+    """What most of a work is, in the terms that libraries have kernels for."""
+
+    kind: Literal["product", "convolution", "attention", "softmax", "normalisation", "pointwise"]
+    batch: NonNegative = 1
+    m: NonNegative
+    n: NonNegative = 1
+    k: NonNegative = 1
+    window: NonNegative = 1
+    stride: NonNegative = 1
+    shared: NonNegative = 1
+    causal: bool = False
+
+
 class Work(Record, frozen=True, kw_only=True):
     """The work of an op or a fused layer.
 
@@ -121,6 +135,7 @@ class Work(Record, frozen=True, kw_only=True):
     fast_flops: NonNegative = 0
     unsure: Unsure = Unsure()
     accumulator: Safe = ""
+    core: Core | None = None
 
     @property
     def macs(self) -> int:

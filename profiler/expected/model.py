@@ -1,0 +1,222 @@
+"""The expectation of layers: which are refused and why, and what the trees say of the others."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from profiler.base.records import Ceilings, Core, Expectation, GpuSpec, MeasuredRow, Work
+from profiler.expected.features import device_of, features, rows_of
+from profiler.runtime.ort_session import SessionRequest, make_session
+
+_DATA = resources.files("profiler.expected") / "data"
+
+_ALIKE = {"bf16": "16 bits", "fp16": "16 bits", "fp8e4m3fn": "fp8", "fp8e5m2": "fp8", "int8": "int8", "uint8": "int8",
+          "fp4e2m1": "fp4", "fp32": "fp32", "tf32": "tf32"}  # fmt: skip
+"""Dtypes that kernels of one kind take: they move as many bytes, and tensor cores multiply them as fast."""
+
+_FLOATS = frozenset({"16 bits", "fp32"})
+
+KIND_WORDS = {
+    "product": "matrix products", "convolution": "convolutions", "attention": "attention", "softmax": "softmax",
+    "normalisation": "normalisations", "pointwise": "pointwise ops",
+}  # fmt: skip
+
+
+class _Class(msgspec.Struct, frozen=True):
+    """What is known of one kind of work: see ``scripts/expected/write.py``."""
+
+    features: tuple[str, ...]
+    bands: dict[str, tuple[float, float]]
+    range: dict[str, tuple[float, float]]
+    measured: dict[str, dict[str, dict[str, int]]]
+    """Rows by dtype, architecture and GPU."""
+
+
+class _Document(msgspec.Struct, frozen=True):
+    quantiles: tuple[float, ...]
+    covered: float
+    sources: dict[str, dict[str, str]]
+    left_out: dict[str, int]
+    classes: dict[str, _Class]
+
+
+@functools.cache
+def document() -> _Document:
+    """What was learned from what."""
+    return msgspec.json.decode((_DATA / "model.json").read_bytes(), type=_Document)
+
+
+def expect(
+    works: Sequence[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True
+) -> tuple[Expectation, ...]:
+    """What good library kernels would take for each work on a GPU.
+
+    Args:
+        works: Of layers, as one kernel each; None where a work is not known.
+        spec: The GPU.
+        ceilings: Those that the layers are set against: rates and the time of a launch.
+        tf32: Whether fp32 may be multiplied as TF32.
+    """
+    found: list[Expectation] = []
+    alike: dict[str, dict[tuple[Any, ...], tuple[Work, Core, list[int]]]] = {}
+    """By kind, and by all that is looked at: layers of one work take the same."""
+    for place, work in enumerate(works):
+        why = "its work is not known" if work is None else _refused(work, spec, tf32=tf32)
+        found.append(_refusal(why))
+        if work is not None and work.core is not None and not why:
+            alike.setdefault(work.core.kind, {}).setdefault(_key(work), (work, work.core, []))[2].append(place)
+    for kind, some in alike.items():
+        priced = _priced(kind, [(work, core) for work, core, _ in some.values()], spec, ceilings)
+        for (*_, places), expectation in zip(some.values(), priced, strict=True):
+            for place in places:
+                found[place] = expectation
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=256)
+def _refusal(why: str) -> Expectation:
+    return Expectation(expected_reason=why)
+
+
+def _key(work: Work) -> tuple[Any, ...]:
+    return (work.core, work.dtype, work.accumulator, work.tensor_flops, work.fast_flops, work.vector_flops,
+            tuple(work.special.items()), work.bytes_read, work.bytes_written)  # fmt: skip
+
+
+def _refused(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
+    """Why there is no expectation; empty where there is one."""
+    core = work.core
+    if not work.bytes:
+        return "it moves nothing"
+    if core is None:
+        return "no measured kernel computes its like: it is no product, attention, softmax, norm or pointwise op alone"
+    dtype = _dtype(work, spec, tf32=tf32)
+    group = _group(core.kind, dtype)
+    words = KIND_WORDS[core.kind]
+    there = _measured(core.kind)
+    if group not in there:
+        known = ", ".join(sorted(there))
+        return f"no {words} in {dtype or 'what it computes with'} were measured (there are: {known})"
+    if spec.architecture not in there[group]:
+        known = ", ".join(sorted(there[group]))
+        return f"no {words} in {dtype} were measured on {spec.architecture} (there are: {known})"
+    return ""
+
+
+def _dtype(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
+    dtype = work.dtype or "fp32"
+    products = work.core is not None and work.core.kind in ("product", "convolution", "attention")
+    return "tf32" if dtype == "fp32" and tf32 and products and "tf32" in spec.tensor_flops_per_s else dtype
+
+
+def _group(kind: str, dtype: str) -> str:
+    """What a dtype counts as: of ops that only move, any float does."""
+    group = _ALIKE.get(dtype, dtype)
+    return "floats" if kind in _BY_BYTES and group in _FLOATS else group
+
+
+_BY_BYTES = frozenset({"pointwise"})
+"""Kinds that take as long in one float as in another by the bytes that they move."""
+
+
+@functools.cache
+def _measured(kind: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """GPUs by group of dtypes and architecture."""
+    found: dict[str, dict[str, set[str]]] = {}
+    known = document().classes.get(kind)
+    for dtype, by in ({} if known is None else known.measured).items():
+        group = found.setdefault(_group(kind, dtype), {})
+        for architecture, counts in by.items():
+            group.setdefault(architecture, set()).update(counts)
+    return {group: {name: tuple(sorted(slugs)) for name, slugs in by.items()} for group, by in found.items()}
+
+
+def _priced(kind: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilings: Ceilings) -> list[Expectation]:
+    known = document().classes[kind]
+    device = device_of(spec, ceilings)
+    columns, base = features(rows_of(works, device), device)
+    x = np.stack([columns[name] for name in known.features], axis=1).astype(np.float32)
+    ratios = np.sort(_session(kind).run(None, {"features": x})[0].astype(np.float64), axis=1)
+    found = []
+    for (work, core), row, start, roof in zip(works, ratios, base, columns["roof"], strict=True):
+        name, why = _band(kind, core, work.dtype or "fp32", float(roof), spec)
+        below, above = known.bands[name]
+        times = [start * math.exp(ratio) for ratio in (row[0] - below, row[1], row[2] + above)]
+        low, middle, high = min(times[0], times[1]), times[1], max(times[1], times[2])
+        found.append(
+            Expectation(
+                expected_ns=round(middle), expected_p10_ns=round(low), expected_p90_ns=round(high),
+                expected_reason=why,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _band(kind: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tuple[str, str]:
+    """Which band holds, and why it is not that of a GPU and a range that were measured."""
+    known = document().classes[kind]
+    beyond = [
+        name
+        for name, (low, high) in known.range.items()
+        if not low <= (roof if name == "roof" else getattr(core, name)) <= high
+    ]
+    slugs = _measured(kind)[_group(kind, dtype)][spec.architecture]
+    if beyond:
+        named = "its time" if beyond == ["roof"] else ", ".join(name for name in beyond if name != "roof")
+        return "outside", f"extrapolated: {named} lies outside of what was measured"
+    if spec.slug not in slugs:
+        return "unknown GPU", f"{spec.name} was not measured, {', '.join(slugs)} of its architecture were"
+    return "known", ""
+
+
+@functools.cache
+def _session(kind: str) -> Any:
+    with resources.as_file(_DATA / f"{kind}.onnx") as path:
+        return make_session(SessionRequest(model=str(path), threads=1))
+
+
+def nearest(work: Work, spec: GpuSpec, *, tf32: bool = True, count: int = 3) -> tuple[MeasuredRow, ...]:
+    """The measured rows that are most like a work: of its kind and dtypes, by the ratios of the dimensions.
+
+    Those of the same GPU come before others of its architecture, and these before the rest.
+    """
+    core = work.core
+    if core is None:
+        return ()
+    rows = _rows()
+    group = _group(core.kind, _dtype(work, spec, tf32=tf32))
+    dtypes = [dtype for dtype in rows["dtype"].cat.categories if _group(core.kind, dtype) == group]
+    rows = rows[(rows["kind"] == core.kind) & rows["dtype"].isin(dtypes)]
+    if rows.empty:
+        return ()
+    apart = np.zeros(len(rows))
+    for name in ("batch", "m", "n", "k"):
+        apart += np.abs(np.log2(np.maximum(rows[name].to_numpy(), 1)) - math.log2(max(getattr(core, name), 1)))
+    slugs = rows["gpu"].astype(str)
+    families = {slug: name for name, some in _measured(core.kind).get(group, {}).items() for slug in some}
+    apart += np.where(slugs == spec.slug, 0.0, np.where(slugs.map(families) == spec.architecture, 2.0, 6.0))
+    chosen = rows.iloc[np.argsort(apart, kind="stable")[:count]]
+    return tuple(
+        MeasuredRow(
+            source=str(row.source), gpu=str(row.gpu), dtype=str(row.dtype), shape=str(row.shape), ns=int(row.ns)
+        )
+        for row in chosen.itertuples()
+    )
+
+
+@functools.cache
+def _rows() -> Any:
+    import pandas as pd
+
+    with resources.as_file(_DATA / "rows.parquet") as path:
+        return pd.read_parquet(path)
+
+
+__all__ = ["KIND_WORDS", "document", "expect", "nearest"]
