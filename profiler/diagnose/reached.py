@@ -259,7 +259,7 @@ def _op_class(layer: LayerResult, case: Case) -> str:
         return "attention"
     found = op_class(op) if op is not None else ""
     found = found or (_of_plan(matched) if matched is not None else "") or of_kernel or "other"
-    product = product_of(case, layer) if found in ("gemm", "conv") else None
+    product = product_of(layer) if found in ("gemm", "conv") else None
     if product is None:
         return found
     if product.depthwise:

@@ -35,7 +35,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A depthwise convolution far from its roof with a layout or kernel to blame."""
     if why := no_product(case, layer) or near_roof(case, layer):
         return why
-    product = product_of(case, layer)
+    product = product_of(layer)
     if product is None or not product.depthwise:
         return "it is no depthwise convolution" + ("" if product is None else f", but {product.words}")
     reasons = []

@@ -75,7 +75,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
 
 
 def _remedy(case: Case, layer: LayerResult, kernel: MainKernel) -> str:
-    product = product_of(case, layer)
+    product = product_of(layer)
     if kernel.name.op == "gemv" or (product is not None and product.thin <= case.thresholds.skinny):
         return thin(case, layer, product)
     padded = pad(product, aligned(product_dtype(layer))) if product is not None and product.suits_tensor_cores else ""
