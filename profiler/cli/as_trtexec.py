@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.base.output_file import write_file
 from profiler.cli.output import result, say
-from profiler.cli.output_files import write
 
 if TYPE_CHECKING:
     from profiler.base.records import Run
@@ -130,5 +130,5 @@ def tell(folder: RunFolder, run: Run, told: Told, layer_info: str) -> None:
 
 
 def _write(name: str, text: str) -> None:
-    write(Path(name), text.encode())
+    write_file(Path(name), text.encode())
     say(f"wrote {name}")

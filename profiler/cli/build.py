@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.output_file import write_file
 from profiler.cli import completion
 from profiler.cli.engine_options import (
     BestOption,
@@ -33,7 +34,6 @@ from profiler.cli.output_files import (
     deliver,
     refuse_existing,
     writable,
-    write,
 )
 
 if TYPE_CHECKING:
@@ -234,14 +234,14 @@ def _exported(found: EngineBuild, name: str) -> str:
                 why="an engine prints its plan only while it is built",
                 fix="--exportLayerInfo=layers.json",
             )
-        write(path, built.plan_text.encode())
+        write_file(path, built.plan_text.encode())
         return f"wrote {path}: the plan as the build printed it; `trtprof analyze --layers {path}` reads it"
     if built.layer_info:
-        write(path, built.layer_info.encode())
+        write_file(path, built.layer_info.encode())
         return f"wrote {path}: what TensorRT's engine inspector says"
     from profiler import report
 
-    write(path, report.encode(found.priced.document, "json"))
+    write_file(path, report.encode(found.priced.document, "json"))
     return f"wrote {path}: trtprof's own document; TensorRT's inspector needs a driver, and none is installed"
 
 
