@@ -12,7 +12,7 @@ from profiler.base.errors import UsageError
 from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
 from profiler.cli.output import View, errors_shown, refuse_binary, say, whole
-from profiler.cli.output_files import check_report, deliver, writable
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -99,21 +99,9 @@ def analyze(
     clock: ClockOption = None,
     accumulate: AccumulateOption = "auto",
     tf32: Tf32Option = True,
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE",
-            help=(
-                "Write there too: .html, .json, .csv, .txt, .md, .svg, .png and all that `trtprof report` knows; "
-                "without a profile no page."
-            ),
-        ),
-    ] = None,
+    output: OutputsOption = None,
     force: ForceOption = False,
-    format_name: Annotated[
-        str,
-        typer.Option("--format", help="What to print: text, json, csv, markdown ...; html only with a profile."),
-    ] = "text",
+    format_name: FormatOption = "text",
     top: TopOption = None,
     by: ByOption = "layer",
     table: TableOption = None,

@@ -36,7 +36,10 @@ AccumulateOption = Annotated[
     ),
 ]
 Tf32Option = Annotated[
-    bool, typer.Option("--tf32/--no-tf32", help="Multiply fp32 as TF32 on the tensor cores, or on the CUDA cores.")
+    bool,
+    typer.Option(
+        "--tf32/--no-tf32", " /--noTF32", help="Multiply fp32 as TF32 on the tensor cores, or on the CUDA cores."
+    ),
 ]
 CeilingOption = Annotated[
     list[str] | None,

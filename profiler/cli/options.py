@@ -129,6 +129,19 @@ ForceOption = Annotated[
         rich_help_panel="Result",
     ),
 ]
+ThreadsOption = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        envvar="TRTPROF_THREADS",
+        help="On the CPU: threads inside an op; 0: one a usable core.",
+        rich_help_panel="Measurement",
+    ),
+]
+QuietOption = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print nothing but the path of what was made.", rich_help_panel="Result"),
+]
 EngineOption = Annotated[
     bool | None,
     typer.Option(
@@ -141,7 +154,7 @@ EngineOption = Annotated[
 TopOption = Annotated[
     int | None,
     typer.Option(
-        "--top", metavar="N", min=1, help="Rows of layers and findings in the text report.", rich_help_panel="Result"
+        "--top", metavar="N", min=1, help="Rows of lists and findings in text and Markdown.", rich_help_panel="Result"
     ),
 ]
 FailOnOption = Annotated[

@@ -33,14 +33,14 @@ _NEXT = {
 WIDTH = 100
 """Columns of a text that goes to a file."""
 
-FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="What to print: text, json, csv, markdown, html ...",
-        rich_help_panel="Result",
-    ),
-]
+_FORMAT = typer.Option(
+    "--format",
+    metavar="FORMAT",
+    help="What to print: text, json, csv, markdown, html ...",
+    rich_help_panel="Result",
+)
+FormatOption = Annotated[str, _FORMAT]
+FormatOrNoneOption = Annotated[str | None, _FORMAT]
 
 OutputsOption = Annotated[
     list[str] | None,

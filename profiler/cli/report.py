@@ -15,7 +15,14 @@ from profiler.cli import app, completion
 from profiler.cli.completion import REPORTS
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
-from profiler.cli.output_files import ENGINE_SUFFIXES, WIDTH, next_step, refuse_existing, suffix_format
+from profiler.cli.output_files import (
+    ENGINE_SUFFIXES,
+    WIDTH,
+    FormatOrNoneOption,
+    next_step,
+    refuse_existing,
+    suffix_format,
+)
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -45,20 +52,15 @@ def report(
             show_default=False,
         ),
     ] = None,
-    format_name: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="text, json, csv, html, markdown, perfetto, sarif, png ...; default by the suffix of -o, else text.",
-        ),
-    ] = None,
+    format_name: FormatOrNoneOption = None,
     output: Annotated[
         list[str] | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write there; - is stdout; of csv and parquet a folder takes all tables; may be repeated.",
+            help="Write there, as its suffix says, and print nothing unless --format is given; - is stdout; a folder "
+            "takes all tables (--format csv or parquet); may be repeated.",
         ),
     ] = None,
     force: ForceOption = False,

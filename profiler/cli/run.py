@@ -16,6 +16,7 @@ from profiler.cli.as_trtexec import Told, tell
 from profiler.cli.engine_options import (
     BestOption,
     LayerInfoOption,
+    LoadEngineOption,
     Memory,
     Plugins,
     Ranges,
@@ -31,13 +32,15 @@ from profiler.cli.options import (
     FailOnOption,
     ForceOption,
     NamedModel,
+    QuietOption,
     Shapes,
+    ThreadsOption,
     TopOption,
     command,
     model_request,
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
-from profiler.cli.output_files import ENGINE_SUFFIXES, deliver, refuse_existing, writable
+from profiler.cli.output_files import ENGINE_SUFFIXES, FormatOption, deliver, refuse_existing, writable
 from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
 
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
@@ -76,15 +79,7 @@ def run(
             rich_help_panel="Device",
         ),
     ] = "auto",
-    threads: Annotated[
-        int,
-        typer.Option(
-            "--threads",
-            envvar="TRTPROF_THREADS",
-            help="Threads inside an op; 0: one a usable core.",
-            rich_help_panel="Measurement",
-        ),
-    ] = 0,
+    threads: ThreadsOption = 0,
     iterations: Annotated[
         int,
         typer.Option(
@@ -182,16 +177,7 @@ def run(
     memory: Memory,
     tactics: Tactics,
     plugins: Plugins,
-    load_engine: Annotated[
-        str,
-        typer.Option(
-            "--loadEngine",
-            "--load-engine",
-            metavar="FILE",
-            help="Run this engine; MODEL names its nodes.",
-            rich_help_panel="Engine of TensorRT",
-        ),
-    ] = "",
+    load_engine: LoadEngineOption = "",
     save_engine: SaveEngineOption = "",
     rebuild: RebuildOption = False,
     told: Told,
@@ -217,14 +203,7 @@ def run(
             rich_help_panel="Result",
         ),
     ] = False,
-    format_name: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="What to print: text, json, csv, markdown, html ... as `trtprof report`.",
-            rich_help_panel="Result",
-        ),
-    ] = "text",
+    format_name: FormatOption = "text",
     top: TopOption = None,
     by: ByOption = "layer",
     ledger: LedgerOption = False,
@@ -240,15 +219,7 @@ def run(
     ] = None,
     fail_on: FailOnOption = None,
     verbose: VerboseOption = False,
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet",
-            "-q",
-            help="Print nothing but the path of the run folder.",
-            rich_help_panel="Result",
-        ),
-    ] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Run a model: where its time is lost, and why.
 
