@@ -31,6 +31,7 @@ AccumulateOption = Annotated[
     str,
     typer.Option(
         "--accumulate",
+        autocompletion=completion.accumulators,
         metavar="DTYPE",
         help="Accumulator where there is a choice: fp32, fp16, or auto: as tactics and kernels say, else the faster.",
     ),

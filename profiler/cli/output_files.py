@@ -10,6 +10,7 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.base.output_file import check_place, write_file
+from profiler.cli import completion
 from profiler.cli.output import refuse_binary, say, send
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ WIDTH = 100
 _FORMAT = typer.Option(
     "--format",
     metavar="FORMAT",
+    autocompletion=completion.formats,
     help="What to print: text, json, csv, markdown, html ...",
     rich_help_panel="Result",
 )

@@ -131,6 +131,7 @@ def run(
         str,
         typer.Option(
             "--collector",
+            autocompletion=completion.collectors,
             help="On a GPU: nsys, cupti (in the process of the model), or auto, in that order.",
             rich_help_panel="Device",
         ),
@@ -241,6 +242,12 @@ def run(
         asked = failing.criteria(fail_on)
         kept_in, paths = _outputs(output or (), force=force)
         told.check(format_name, quiet=quiet)
+        if load_engine and not (model.model or model.onnx):
+            raise UsageError(
+                f"no model is named beside --loadEngine={load_engine}",
+                why="the nodes, and the work that a floor is computed from, are in the ONNX file alone",
+                fix=f"trtprof run model.onnx --loadEngine={load_engine}",
+            )
         for name in filter(None, (save_engine, layer_info, *told.files)):
             refuse_existing(Path(name), force=force)
         folder = execute(

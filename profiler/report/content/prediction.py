@@ -190,8 +190,8 @@ def _compared(found: Prediction) -> list[Block]:
             f"fastest: {fastest.name}, {_time(fastest)}",
             f"most efficient per watt: {frugal.name}, {_energy(frugal)} an inference",
         )
-    columns = (Column("GPU", cut="end", least=8), *(Column(head, right=True) for head in heads))
-    return [Table(columns=columns, rows=rows), Notes(verdict)]
+    columns = (Column("GPU", cut="end", least=8, key=True), *(Column(head, right=True) for head in heads))
+    return [Table(columns=columns, rows=rows, stack=True), Notes(verdict)]
 
 
 def _precision_names(found: Prediction) -> list[str]:
@@ -201,9 +201,9 @@ def _precision_names(found: Prediction) -> list[str]:
 
 def _precisions(found: Prediction, names: Sequence[str]) -> Table:
     rows = [Row((gpu.gpu, *(_time_at(gpu, name) for name in names))) for gpu in found.gpus]
-    columns = (Column("GPU", cut="end", least=8), *(Column(name, right=True) for name in names))
+    columns = (Column("GPU", cut="end", least=8, key=True), *(Column(name, right=True) for name in names))
     marked = "; ~ of estimated groups, no engine" if any(gpu.estimated_precisions for gpu in found.gpus) else ""
-    return Table(columns=columns, rows=rows, title=f"time by precision (here: {found.precision}{marked})")
+    return Table(columns=columns, rows=rows, stack=True, title=f"time by precision (here: {found.precision}{marked})")
 
 
 def _time_at(gpu: GpuPrediction, precision: str) -> str:
@@ -218,7 +218,7 @@ def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:
     return Table(
         columns=(
             Column("time", right=True, least=8),
-            Column("share", right=True, least=6),
+            Column("share", right=True, least=6, drop=1),
             Column("bound, and the next it beat", least=30),
             Column("layer", least=16, cut="start"),
         ),
