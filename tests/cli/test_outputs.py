@@ -51,25 +51,27 @@ def test_o_never_writes_an_engine(verb: str, name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# Of a run, any other name is that of its folder.
-@pytest.mark.parametrize("verb", [*VERBS, "build", "compare", "calibrate", "report"])
+@pytest.mark.parametrize("verb", [*VERBS, "build", "compare", "calibrate", "report", "run"])
 @pytest.mark.parametrize(
     ("name", "code", "why"),
     [
         ("x.docx", 2, "x.docx says no format why: known suffixes: .csv, .html,"),
         ("none/x.html", 3, "x.html cannot be written why: there is no folder"),
-        ("folder.html", 2, "folder.html exists and will not be overwritten"),
+        ("folder.html", 2, "folder.html {}will not be overwritten"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_any_work(
     verb: str, name: str, code: int, why: str, tmp_path: Path
 ) -> None:
     (tmp_path / "folder.html").mkdir()
-    command = {"build": ("build", GEMV), "report": ("report", EXAMPLE), **VERBS}.get(verb, (verb,))
+    (tmp_path / "folder.html" / "mine").touch()
+    command = {"build": ("build", GEMV), "run": ("run", GEMV), "report": ("report", EXAMPLE), **VERBS}.get(
+        verb, (verb,)
+    )
     if verb.startswith("report") and name == "folder.html":
         why = "folder.html is a folder why: no suffix tells the format"
     words = refused(trtprof(*command, "-o", tmp_path / name), code)
-    assert why in words
+    assert why.format("" if verb == "run" else "exists and ") in words
 
 
 def test_a_report_takes_the_format_of_the_suffix_and_prints_that_of_the_option(tmp_path: Path) -> None:
