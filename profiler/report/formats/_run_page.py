@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from profiler.base import units
-from profiler.base.records import Run
+from profiler.base.records import Run, ceiling_name
 from profiler.report._format import (
     KIND_WORDS,
     check_rows,
@@ -58,6 +58,7 @@ def render(run: Run) -> str:
         rate=units.format_rate,
         tensor=tensor_text,
         count=count,
+        ceiling=ceiling_name,
     )
     plain(run)  # what no JSON can hold is told before anything is written
     style, script, theme = asset("app.css"), asset("app.js"), asset("theme.js")

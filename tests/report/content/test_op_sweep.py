@@ -65,17 +65,17 @@ def rows(text: str, heads: str) -> list[list[str]]:
     first = next(index for index, line in enumerate(lines) if line.split() == heads.split())
     below = lines[first + 1 :]
     end = next((index for index, line in enumerate(below) if not line.strip() or line.startswith("*")), len(below))
-    return [re.split(r"\s{2,}", line.strip()) for line in below[:end]]
+    return [re.split(r"\s{2,}|\s(?=\*)", line.strip()) for line in below[:end]]
 
 
 def test_the_table_of_the_example() -> None:
     text = render_text(SWEEPS["example"], 100)
     assert rows(text, "kernel MAC FLOP bytes FLOP/B time bound next of peak") == [
         # 1,622,016 bytes at 750 GB/s; 642 MFLOP and more at 30 TFLOP/s. Winograd takes a quarter of those of 3 x 3.
-        ["1", "12.8 M", "25.7 M", "1.62 MB", "15.8", "2.16 us", "dram", "launch 69 %", "39.6 %"],
-        ["3", "116 M", "231 M", "1.75 MB", "132", "2.34 us", "dram", "tensor 82 %", "82.4 %"],
-        ["5", "321 M", "642 M", "2.02 MB", "319", "21.4 us", "*tensor", "dram 13 %", "100.0 %"],
-        ["7", "629 M", "1.26 G", "2.41 MB", "523", "42.0 us", "tensor", "dram 8 %", "100.0 %"],
+        ["1", "12.8 M", "25.7 M", "1.62 MB", "15.8", "2.16 us", "memory", "launch 69 %", "39.6 %"],
+        ["3", "116 M", "231 M", "1.75 MB", "132", "2.34 us", "memory", "compute 82 %", "82.4 %"],
+        ["5", "321 M", "642 M", "2.02 MB", "319", "21.4 us", "*compute", "memory 13 %", "100.0 %"],
+        ["7", "629 M", "1.26 G", "2.41 MB", "523", "42.0 us", "compute", "memory 8 %", "100.0 %"],
     ]
     for line in (
         "conv over kernel (4)",
@@ -99,8 +99,8 @@ def test_devices_that_do_not_fit_beside_each_other_go_below() -> None:
 
 def test_a_cpu_has_no_l2() -> None:
     text = render_text(SWEEPS["warm on a CPU"])
-    assert "llc" in text
-    assert " l2" not in text
+    assert "cache" in text
+    assert "l2" not in text.lower()
     assert "warm: the op runs again and again" in text
 
 
@@ -189,8 +189,8 @@ def test_a_picture_names_what_it_shows_and_is_the_same_each_time(name: str) -> N
 
 def test_a_picture_says_what_bounds_each_point() -> None:
     text = render_image(SWEEPS["example"], ".svg").decode()
-    assert "bound: dram" in text
-    assert "bound: tensor" in text
+    assert "bound: memory" in text
+    assert "bound: compute" in text
     assert "bound: launch" not in text
     assert "ridge 40.0" in text
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import profiler.report
 from profiler.analysis.plan import price_plan
 from profiler.base.errors import UsageError
-from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction
+from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.groups import Settings, predict_source
@@ -95,7 +95,7 @@ def test_one_gpu_is_shown_with_its_layers(one: Prediction) -> None:
     assert f"(10 of {len(gpu.layers)})" in text
     first = longest(gpu)[0]
     assert first.estimate is not None
-    assert f"{first.estimate.bound} " in text
+    assert f"{bound_name(first.estimate.bound)} " in text
     assert f", next {first.estimate.runner_up} " in text
     assert "fastest" not in text
 
