@@ -40,7 +40,7 @@ def bounded(device: Literal["cpu", "gpu"]) -> Run:
     keys = ("dram", "best dram read", "tensor fp32", "vector fp32", "special exp", "cache")
     measured = {key: Measurement(value=5e10, unit="B/s", what="copy", repeats=3) for key in keys}
     ceilings = msgspec.structs.replace(run.ceilings, measurements=measured)
-    about = msgspec.structs.replace(run.device, kind=device)
+    about = msgspec.structs.replace(run.device, kind=device, detail={"llc": "L3 32768 KiB"})
     return with_panels(msgspec.structs.replace(run, layers=tuple(layers), ceilings=ceilings, device=about))
 
 

@@ -78,6 +78,8 @@ def render(run: Run) -> str:
         doubts=doubts(run),
         layers_ns=sum(layer.measured_ns for layer in run.layers),
         clock=_clock(run),
+        # Keys of a device are those of its records; a reader knows no llc.
+        detail=[(key.replace("llc", "last-level cache"), value) for key, value in sorted(run.device.detail.items())],
         gap_ns=ledger_gap_ns(run),
         perturbation=perturbation(run.latency, run.profiled),
         clocks=clock_rows(run),
