@@ -11,9 +11,8 @@ import pytest
 from profiler.report import render
 from tests.fakes import comparison_factory, plan_factory
 from tests.fakes.command_line import trtprof
+from tests.fakes.estimates import SWEEPS, predicted
 from tests.fakes.support import ROOT
-from tests.report.content.test_op_sweep import SWEEPS
-from tests.report.content.test_prediction import predicted
 
 pytestmark = pytest.mark.browser
 

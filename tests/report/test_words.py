@@ -16,10 +16,9 @@ from profiler.base.records import BOUND_WORDS, Bound, CeilingsDocument, Measurem
 from profiler.diagnose import RULES
 from profiler.report import encode, render
 from tests.fakes import comparison_factory
+from tests.fakes.estimates import SWEEPS, predicted
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import typical
-from tests.report.content.test_op_sweep import SWEEPS
-from tests.report.content.test_prediction import predicted
 
 KEYS = re.compile(
     r"\b(?:llc|sfu|dram|l2|launch floor|first suspect|(?<!gap-to-)roofs?)\b"
