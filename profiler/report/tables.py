@@ -648,7 +648,7 @@ _table(
         _text("device", "its slug"),
         _ns("time_ns", "estimate", "least time at the ceilings", of="estimate.attainable_ns"),
         _ns("ideal_ns", "estimate", "at the best ceilings", of="estimate.ideal_ns"),
-        _ns("roofline_ns", "estimate", "without the launch floor", of="estimate.roofline_ns"),
+        _ns("roofline_ns", "estimate", "without the time of an empty kernel", of="estimate.roofline_ns"),
         _text("bound", "what its time is bounded by", "estimate", "estimate.bound"),
         _text("runner_up", "the bound that comes next", "estimate", "estimate.runner_up"),
         _field("bound_changed", "bool", "", "estimate", "from the point before", "changed"),
