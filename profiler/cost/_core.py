@@ -135,6 +135,8 @@ def _product(op: Op) -> Core | None:
         return None
     if op.op_type in CONVOLUTIONS:
         return _convolution(op, left, right)
+    if op.attributes.get("transBatchA") or op.attributes.get("transBatchB"):
+        return None
     return matrices(left, right, bool(op.attributes.get("transA")), bool(op.attributes.get("transB")))
 
 

@@ -103,6 +103,10 @@ PLACES = 8 * 28 * 28
     (made("Reshape", (4, 8), (1,), out=(32,)), None),
     (made("ConvTranspose", (1, 8, 4, 4), (8, 4, 2, 2), out=(1, 4, 8, 8), strides=(2, 2)), None),
     (made("Relu", (0, 8), out=(0, 8)), None),
+    # The first dimension stands among the rows.
+    (made("FusedMatMul", (8, 3, 4), (3, 4, 5), out=(3, 8, 5), domain=FUSED, transBatchA=1), None),
+    # A result that the operands do not have: what is counted is not what they tell.
+    (made("MatMul", (4, 8), (8, 5), out=(4, 6)), None),
 ])  # fmt: skip
 def test_dimensions_by_hand(op: Op, expected: Core | None) -> None:
     found = work(op)

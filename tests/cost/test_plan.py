@@ -550,6 +550,16 @@ def test_the_products_of_an_attention_go_by_the_dims_of_its_layers() -> None:
     assert [work.core for work in works] == [first, None, last, Core(kind="product", batch=8, m=16, n=8, k=8)]
 
 
+def test_what_several_layers_do_together_is_the_core_of_none() -> None:
+    norm = op("LayerNormalization", [t("x", 4, 8), t("g", 8)], [t("y", 4, 8)])
+    first = layer("__myl_MeaSub_myl0_0", "kgen", [pt("x", 4, 8)], [pt("m", 4, 8)], "n")
+    second = layer("__myl_MulSqrDiv_myl0_1", "kgen", [pt("m", 4, 8)], [pt("y", 4, 8)], "n")
+    assert [known(cost).core for cost in plan_costs([first, second], {"n": norm})] == [None, None]
+    whole = layer("__myl_MeaSubMulSqrDiv_myl0_0", "kgen", [pt("x", 4, 8)], [pt("y", 4, 8)], "n")
+    (cost,) = plan_costs([whole], {"n": norm})
+    assert known(cost).core == Core(kind="normalisation", m=4, n=8)
+
+
 def test_a_layer_that_does_more_than_a_node_leaves_the_rest_to_others() -> None:
     """Two gemms list node b: the first has room for a alone."""
     ops = {
