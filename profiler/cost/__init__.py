@@ -39,8 +39,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from profiler.base import units
-from profiler.base.records import Op, Tensor, Unsure, Work, WorkBound
+from profiler.base.records import Core, Op, Tensor, Unsure, Work, WorkBound
 from profiler.base.registry import NEWEST, Registry
+from profiler.cost._core import core_of
 from profiler.cost._recipes import NOTHING, Recipe
 from profiler.cost.precision import compute_dtype
 
@@ -112,6 +113,7 @@ class Cost(NamedTuple):
         fast_flops: See `Work`.
         spare: What data may spare; None for what ``bound`` says: nothing, or of an upper bound all arithmetic and
             all that is read.
+        core: See `Work`; a cost function leaves it out where operands and kind of op tell it (`cost_of`).
     """
 
     tensor_flops: int = 0
@@ -123,6 +125,7 @@ class Cost(NamedTuple):
     note: str = ""
     fast_flops: int = 0
     spare: Spare | None = None
+    core: Core | None = None
 
     @property
     def computes(self) -> bool:
@@ -160,10 +163,18 @@ def cost_of(op: Op) -> Cost | None:
     function = COSTS.get((op.domain, op.op_type), op.opset)
     try:
         if function is not None:
-            return function(op)
-        from profiler.cost.functions import body_cost
+            found = function(op)
+        else:
+            from profiler.cost.functions import body_cost
 
-        return body_cost(op)
+            body = body_cost(op)
+            if body is None:
+                return None
+            found = body
+        if found.core is not None:
+            return found
+        core = core_of(op, found)
+        return found if core is None else found._replace(core=core)
     except (LookupError, ArithmeticError, ValueError, TypeError) as error:
         # Third parties write models and cost functions; neither may take a report down.
         raise MalformedOpError(f"{op.op_type} does not fit its definition ({type(error).__name__}: {error})") from error
@@ -227,6 +238,7 @@ def as_work(found: Cost, dtype: str, dtypes: Mapping[str, str] | None = None) ->
         note=found.note,
         fast_flops=found.fast_flops,
         unsure=unsure_of(spare, sum(moved_bytes(moved, dtypes) for moved in partly)),
+        core=found.core,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from profiler.base.records import Op, WorkBound
+from profiler.base.records import Core, Op, WorkBound
 from profiler.cost import Cost, MalformedOpError, Spare
 from profiler.cost._recipes import NOTHING, Recipe, normalize
 from profiler.cost._shapes import constant, given, integer, made, need, number, shape, size, work
@@ -73,6 +73,30 @@ def seen_pairs(queries: int, keys: int, *, before: int = 0, left: int = -1, righ
     return max(until - (0 if left < 0 else upto(-left)), 0)
 
 
+def attention_core(
+    heads: int, queries: int, keys: int, depth: int, value_depth: int, pairs: int, shared: int = 1
+) -> Core | None:
+    """The core of an attention; None where a window or longer values make it another than dimensions tell.
+
+    Args:
+        heads: Heads of queries times batch entries.
+        queries: Of a head.
+        keys: Of a head.
+        depth: Length of a query and of a key.
+        value_depth: Length of a value.
+        pairs: Of a query and a key that it looks at, of one head.
+        shared: Heads of queries for each head of keys.
+    """
+    if queries == 1:
+        keys = pairs
+    causal = pairs != queries * keys
+    if not heads * pairs * depth or value_depth > depth:
+        return None
+    if causal and pairs != seen_pairs(queries, keys, before=keys - queries, right=0):
+        return None
+    return Core(kind="attention", batch=heads, m=queries, n=keys, k=depth, shared=shared, causal=causal)
+
+
 def finish(
     op: Op,
     tensor: int,
@@ -82,6 +106,7 @@ def finish(
     write: Mapping[int, int] | None = None,
     *,
     projections: int = 0,
+    core: Core | None = None,
 ) -> Cost:
     """The cost of an attention, an upper bound when there are reasons for scores to be left out.
 
@@ -93,10 +118,11 @@ def finish(
         read: Elements read of single inputs.
         write: Elements written of single outputs.
         projections: FLOP of other products, which are done in any case.
+        core: Of the whole.
     """
     note = f"all scores counted, though {' and '.join(reasons)} may leave some out" if reasons else ""
     bound: WorkBound = "upper" if reasons else "exact"
-    found = work(op, other, tensor=tensor + projections, read=read, write=write, bound=bound, note=note)
+    found = work(op, other, tensor=tensor + projections, read=read, write=write, bound=bound, note=note, core=core)
     if not reasons:
         return found
     data = frozenset(moved.tensor.name for moved in found.reads if not moved.tensor.constant)

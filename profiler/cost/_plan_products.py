@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+import msgspec
+
 from profiler.base import units
 from profiler.base.plan_words import is_convolution, tokens
-from profiler.base.records import PlanLayer, PlanTensor
+from profiler.base.records import Core, PlanLayer, PlanTensor
 from profiler.cost._windows import fast_products, touched
 from profiler.cost.precision import product_dtype
 
@@ -27,12 +29,14 @@ class Product(NamedTuple):
         activations: What is multiplied.
         weights: By what; None where the plan does not list it.
         fast_flops: The part of ``flops`` that a fast algorithm does without.
+        core: Its dimensions, that give ``flops``; None where a plan has no words for them.
     """
 
     flops: int
     activations: PlanTensor
     weights: PlanTensor | None
     fast_flops: int = 0
+    core: Core | None = None
 
 
 def sums_products(layer: PlanLayer) -> bool:
@@ -129,7 +133,18 @@ def _described(layer: PlanLayer, kernel: tuple[int, ...]) -> Product | None:
         )
     made = dims[0] * maps[0] * math.prod(places)
     flops = 2 * made * (dims[1] // groups) * math.prod(kernel)
-    return Product(flops, x, _held(layer), _fast(layer, kernel, flops, x))
+    core = None
+    if dims[1] % groups == 0 and maps[0] % groups == 0:
+        core = Core(
+            kind="convolution",
+            batch=groups,
+            m=dims[0] * math.prod(places),
+            n=maps[0] // groups,
+            k=dims[1] // groups * math.prod(kernel),
+            window=math.prod(kernel),
+            stride=math.prod(_numbers(layer, "Stride") or (1,)),
+        )
+    return Product(flops, x, _held(layer), _fast(layer, kernel, flops, x), core)
 
 
 def _fast(layer: PlanLayer, kernel: tuple[int, ...], flops: int, activations: PlanTensor) -> int:
@@ -192,17 +207,41 @@ def _correlation(layer: PlanLayer) -> Product | None:
                 or (math.prod(weights) == out[1] and weights[1] == out[1])
             ):
                 continue
-            found.append(Product(2 * math.prod(out) * math.prod(weights[1:]), x, w))
+            found.append(
+                Product(2 * math.prod(out) * math.prod(weights[1:]), x, w, core=_convolved(out, dims, weights))
+            )
         if found:
             # Weights are smaller than what else has such dims.
             return min(found, key=lambda one: one.flops)
     return None
 
 
+def _convolved(out: Sequence[int], dims: Sequence[int], weights: Sequence[int]) -> Core | None:
+    groups = dims[1] // weights[1]
+    if weights[0] % groups:
+        return None
+    sizes = zip(dims[2:], weights[2:], out[2:], strict=True)
+    return Core(
+        kind="convolution",
+        batch=groups,
+        m=out[0] * math.prod(out[2:]),
+        n=weights[0] // groups,
+        k=math.prod(weights[1:]),
+        window=math.prod(weights[2:]),
+        stride=math.prod([_least_step(*each) for each in sizes]),
+    )
+
+
+def _least_step(size: int, window: int, places: int) -> int:
+    """The shortest step with which so many windows reach over a dimension: padding, which adds to it, is not told."""
+    return max(1, -(-(size - window + 1) // places))
+
+
 def _matrices(layer: PlanLayer) -> Product | None:
     """2 * outputs * the dimension that is summed over: [.., m, k] by [.., k, n], or by what is not listed."""
-    total = 0
     first: Product | None = None
+    total = 0
+    cores: list[Core] = []
     for _, out in _known(layer.outputs):
         made, columns = math.prod(out), out[-1]
         for x, dims, w, weights in _pairs(layer):
@@ -212,6 +251,7 @@ def _matrices(layer: PlanLayer) -> Product | None:
             if math.prod(dims) * columns == made * inner and inner > 1:
                 first = first or Product(0, x, w)
                 total += 2 * made * inner
+                cores.append(_multiplied(out, inner, batched=math.prod(weights[:-2]) > 1))
                 break
         else:
             inputs = _known(layer.inputs)
@@ -221,7 +261,19 @@ def _matrices(layer: PlanLayer) -> Product | None:
             if math.prod(dims) * columns == made * dims[-1]:
                 first = first or Product(0, x, None)
                 total += 2 * made * dims[-1]
-    return first._replace(flops=total) if first is not None else None
+                cores.append(_multiplied(out, dims[-1], batched=False))
+    if first is None:
+        return None
+    # What one layer multiplies several matrices of the same size by is a batch.
+    same = cores[0] if cores.count(cores[0]) == len(cores) else None
+    core = None if same is None else msgspec.structs.replace(same, batch=same.batch * len(cores))
+    return first._replace(flops=total, core=core)
+
+
+def _multiplied(out: Sequence[int], inner: int, *, batched: bool) -> Core:
+    rows = math.prod(out[:-1])
+    m = out[-2] if batched and len(out) > 1 else rows
+    return Core(kind="product", batch=rows // m, m=m, n=out[-1], k=inner)
 
 
 def _attention(layer: PlanLayer) -> Product | None:
@@ -239,5 +291,7 @@ def _attention(layer: PlanLayer) -> Product | None:
                     continue
                 for value, values in inputs[index + 1 :]:
                     if values[-2:] == (keys[-1], wide):
-                        return Product(2 * batch * rows * keys[-1] * (dims[-1] + wide), query, value)
+                        flops = 2 * batch * rows * keys[-1] * (dims[-1] + wide)
+                        core = Core(kind="attention", batch=batch, m=rows, n=keys[-1], k=dims[-1])
+                        return Product(flops, query, value, core=core if wide <= dims[-1] else None)
     return None

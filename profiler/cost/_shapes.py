@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from profiler.base.records import Op, Tensor, WorkBound
+from profiler.base.records import Core, Op, Tensor, WorkBound
 from profiler.cost import Cost, MalformedOpError, Moved, UnknownShapeError
 from profiler.cost._recipes import NOTHING, Recipe
 
@@ -84,6 +84,7 @@ def work(
     bound: WorkBound = "exact",
     note: str = "",
     fast: int = 0,
+    core: Core | None = None,
 ) -> Cost:
     """The cost of an op with the given arithmetic and the traffic of its tensors.
 
@@ -98,6 +99,7 @@ def work(
         bound: Passed on.
         note: Passed on.
         fast: The part of ``tensor`` that a fast algorithm does without.
+        core: What most of it is, where that is more than `cost_of` finds by itself.
 
     Raises:
         CostError: The size of a tensor that moves is not known, or a count came out negative.
@@ -130,6 +132,7 @@ def work(
         bound=bound,
         note=note,
         fast_flops=fast,
+        core=core,
     )
     nothing = not note and not found.computes and not any(moved.elements for moved in (*found.reads, *found.writes))
     return found._replace(note="nothing to do: its tensors are empty") if nothing else found

@@ -310,6 +310,7 @@ class _Walk:
             spare=spare,
             bound=combined(found.bound, *(bound for times, body in bodies for bound in (times.bound, body.bound))),
             note="; ".join(dict.fromkeys(filter(None, notes))),
+            core=None if bodies else found.core,
         )
 
     def _called(self, declared: NodeProto) -> NodeProto:

@@ -12,6 +12,7 @@ import msgspec
 
 from profiler.base.records import Op, Unsure, Work, WorkBound
 from profiler.cost import NO_SPARE, Cost, Moved, as_work, cost_of
+from profiler.cost._core import joined_core
 from profiler.cost._recipes import NOTHING, merged
 from profiler.cost.precision import compute_dtype, quantized_products
 
@@ -94,16 +95,18 @@ def _joined(ops: Sequence[Op], costs: Sequence[Cost], outputs: Collection[str] |
             origin[view] = origin.get(source, source)
     kept = _needed(ops, used) if outputs is None else set(outputs)
     leaving = {origin.get(name, name) for name in kept}
+    writes = tuple(moved for name, moved in written.items() if name in leaving)
     return Cost(
         tensor_flops=tensor_flops,
         arithmetic=arithmetic,
         reads=tuple(read.values()),
-        writes=tuple(moved for name, moved in written.items() if name in leaving),
+        writes=writes,
         views=origin,
         bound=bound,
         note="; ".join(notes),
         fast_flops=fast_flops,
         spare=spare._replace(tensors=frozenset(origin.get(name, name) for name in spare.tensors)),
+        core=joined_core(ops, costs, sum(moved.elements for moved in writes)),
     )
 
 

@@ -25,8 +25,9 @@ from typing import NamedTuple
 from profiler.base import units
 from profiler.base.op_kinds import OPERANDS
 from profiler.base.plan_words import LAUNCHING, REGIONS, is_product, is_reformat
-from profiler.base.records import MatchedLayer, Op, PlanLayer, PlanTensor, Work, WorkBound
+from profiler.base.records import Core, MatchedLayer, Op, PlanLayer, PlanTensor, Work, WorkBound
 from profiler.cost import Cost, CostError, Spare, cost_of, unsure_of
+from profiler.cost._core import joined_core
 from profiler.cost._plan_loops import runs
 from profiler.cost._plan_products import (
     Product,
@@ -164,7 +165,7 @@ class _Plan:
         found = []
         for place, (names, moved) in enumerate(zip(nodes, touched, strict=True)):
             own = parts[self.layers[place].profile]
-            found.append(self._cost(place, names, self._with_weights(place, names, moved, own), own.parts.get(place)))
+            found.append(self._cost(place, names, self._with_weights(place, names, moved, own), own))
         return found
 
     def _running(self, matched: MatchedLayer) -> tuple[str, ...]:
@@ -344,7 +345,7 @@ class _Plan:
             for profile, own in owners.items()
         }
 
-    def _cost(self, place: int, nodes: Sequence[str], moved: _Touched, part: Part | None) -> PlanCost:
+    def _cost(self, place: int, nodes: Sequence[str], moved: _Touched, found: Shares) -> PlanCost:
         matched, layer = self.matched[place], self.layers[place]
         times = self.runs[place]
         if matched.role not in LAUNCHING:
@@ -356,7 +357,7 @@ class _Plan:
         notes: dict[str, None] = {}
         missing: dict[str, None] = {}
         bound: WorkBound = "exact"
-        part = part or Part()
+        part = found.parts.get(place) or Part()
         for name in nodes:
             price = self.prices.get(name)
             if price is None:
@@ -406,8 +407,26 @@ class _Plan:
             note="; ".join(notes),
             fast_flops=part.fast_flops,
             unsure=unsure_of(part.spare, _spared_bytes(part.spare, reads, writes)),
+            core=self._core(place, nodes, part.tensor_flops, found),
         )
         return PlanCost(work, reads, writes, moved.constants, "; ".join(missing), times or 1)
+
+    def _core(self, place: int, nodes: Sequence[str], flops: int, found: Shares) -> Core | None:
+        """That of its nodes, where it does all that they multiply; else what its own tensors tell."""
+        costs = [self.prices[name] for name in nodes if name in self.prices]
+        alone = found.makers.keys().isdisjoint(nodes)
+        if (
+            nodes
+            and len(costs) == len(nodes)
+            and flops == sum(cost.tensor_flops for cost in costs)
+            and (flops or alone)
+        ):
+            written = sum(_logical(tensor) or 0 for tensor in self.layers[place].outputs)
+            core = joined_core([self.ops[name] for name in nodes], costs, written)
+            if core is not None:
+                return core
+        product = self.products[place]
+        return None if product is None or not flops or flops % product.flops else product.core
 
     def _without_model(self, matched: MatchedLayer, layer: PlanLayer, product: Product | None) -> tuple[Part, str]:
         """What the plan alone tells, and what it does not."""

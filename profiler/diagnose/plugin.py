@@ -544,7 +544,7 @@ def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderS
 
 def _padding(case: Case, layer: LayerResult, reach: Reached) -> Iterator[LadderStep]:
     """Zeros up to what tensor cores load at once, where they have anything to do."""
-    product = product_of(case, layer)
+    product = product_of(layer)
     if product is None or not product.suits_tensor_cores:
         return
     step = max(aligned(product_dtype(layer)), 1)

@@ -1,6 +1,6 @@
 """The products of a layer as rules look at them: their dimensions, the kernel that multiplies, and what would suit it.
 
-Dimensions are told only where they are proven: they must give the multiply-accumulates that the layer was counted.
+Dimensions are those of the core of its work (`records.Core`), or of a plan alone what its tensors tell.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profiler.base import units
-from profiler.base.op_kinds import CONVOLUTIONS, OPERANDS, PRODUCTS
+from profiler.base.op_kinds import OPERANDS, PRODUCTS
 from profiler.base.plan_words import is_convolution, precision
-from profiler.base.records import LayerResult, Match, MatchedLayer, Op, PlanLayer, Tensor, Work
+from profiler.base.records import LayerResult, Match, MatchedLayer, PlanLayer, Work
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case
 from profiler.diagnose.reasons import no_work, unpriced
@@ -31,12 +31,6 @@ FULL_FROM = 80
 NEWEST_SIMT = 80
 """The newest architecture that libraries write kernels for the CUDA cores for: on an H100 the fp32 kernels of cuBLAS
 are still ``sm80_xmma_..._ffma``. Such a kernel is old on no GPU."""
-
-_DENSE = PRODUCTS - {
-    "Einsum", "ConvTranspose", "QLinearConvTranspose", "ConvTransposeWithDynamicPads", "CausalConvWithState",
-    "VarlenCausalConvWithState", "DynamicQuantizeMatMul", "SparseToDenseMatMul",
-}  # fmt: skip
-"""Products whose dimensions lie in their operands as they do in those of a Conv or MatMul."""
 
 TENSOR_DTYPES = frozenset({
     "fp16", "bf16", "fp32", "tf32", "int8", "uint8", "fp8e4m3fn", "fp8e5m2", "fp4e2m1", "fp64",
@@ -129,22 +123,12 @@ class MainKernel(NamedTuple):
     share: float
 
 
-def product_of(case: Case, layer: LayerResult) -> Product | None:
+def product_of(layer: LayerResult) -> Product | None:
     """The product of a layer; None where its dimensions are not known for sure, or it has several different ones."""
-    work = layer.work
-    if work is None or not work.tensor_flops:
+    core = None if layer.work is None else layer.work.core
+    if core is None or core.kind not in ("product", "convolution"):
         return None
-    engine = case.engine.get(layer.name)
-    matched = case.plan.get(layer.name)
-    candidates = (
-        None if engine is None else _of_op(engine.op),
-        None if matched is None else _with_window(of_plan(matched.layer), work.tensor_flops),
-    )
-    for found in candidates:
-        # A layer of a loop does the same product several times.
-        if found is not None and found.flops and work.tensor_flops % found.flops == 0:
-            return found
-    return None
+    return Product(core.m, core.n, core.k, core.batch, core.k // core.window, core.kind == "convolution")
 
 
 def of_plan(layer: PlanLayer) -> Product | None:
@@ -336,68 +320,8 @@ def has_weights(case: Case, layer: LayerResult) -> bool:
     """Whether an operand of the layer's product is constant."""
     engine = case.engine.get(layer.name)
     op = engine.op if engine is not None else None
-    listed = any(tensor.constant for tensor in _operands(op) or ()) if op is not None else False
+    places = OPERANDS.get(op.op_type, ()) if op is not None and op.op_type in PRODUCTS else ()
+    operands = [op.inputs[at] for at in places if at < len(op.inputs)] if op is not None else []
+    listed = any(tensor is not None and tensor.constant for tensor in operands)
     matched = case.plan.get(layer.name)
     return listed or (matched is not None and (bool(matched.layer.constants) or matched.layer.weights is not None))
-
-
-def _operands(op: Op) -> tuple[Tensor, Tensor] | None:
-    places = OPERANDS.get(op.op_type) if op.op_type in _DENSE else None
-    if places is None or len(op.inputs) <= places[1]:
-        return None
-    left, right = op.inputs[places[0]], op.inputs[places[1]]
-    return None if left is None or right is None else (left, right)
-
-
-def _known(tensor: Tensor | None) -> tuple[int, ...] | None:
-    if tensor is None or tensor.shape is None:
-        return None
-    dims = tuple(dim for dim in tensor.shape if isinstance(dim, int) and dim > 0)
-    return dims if len(dims) == len(tensor.shape) else None
-
-
-def _of_op(op: Op) -> Product | None:
-    operands = _operands(op)
-    if operands is None:
-        return None
-    left, right = (_known(tensor) for tensor in operands)
-    if left is None or right is None:
-        return None
-    if op.op_type in CONVOLUTIONS:
-        return _convolution(op, right)
-    return _matrices(left, right, bool(op.attributes.get("transA")), bool(op.attributes.get("transB")))
-
-
-def _convolution(op: Op, weights: Sequence[int]) -> Product | None:
-    """Weights are [outputs, inputs / groups, window]."""
-    made = _known(op.outputs[0] if op.outputs else None)
-    groups = op.attributes.get("group", 1)
-    if made is None or len(made) < 3 or len(weights) != len(made) or not isinstance(groups, int) or groups < 1:
-        return None
-    inner, window = weights[1], math.prod(weights[2:])
-    return Product(made[0] * math.prod(made[2:]), weights[0] // groups, inner * window, groups, inner, convolution=True)
-
-
-def _matrices(left: tuple[int, ...], right: tuple[int, ...], left_across: bool, right_across: bool) -> Product | None:
-    """A vector counts as a matrix of one row or column. A plan may list a matrix as it lies, transposed."""
-    left = left if len(left) > 1 else (1, *left)
-    right = right if len(right) > 1 else (*right, 1)
-    m, k = left[-2:][::-1] if left_across else left[-2:]
-    below, n = right[-2:][::-1] if right_across else right[-2:]
-    if k != below and k == n:
-        below, n = n, below
-    if k != below:
-        return None
-    rank = max(len(left), len(right))
-    sides = [(1,) * (rank - len(side)) + tuple(side[:-2]) for side in (left, right)]
-    batch = math.prod(max(pair) for pair in zip(*sides, strict=False))
-    return Product(m, n, k, batch, k)
-
-
-def _with_window(product: Product | None, flops: int) -> Product | None:
-    """A plan does not always list the weights: the window of a convolution is what its ``flops`` leave."""
-    if product is None or not product.convolution:
-        return product
-    if not product.flops or flops % product.flops:
-        return None
-    return product._replace(k=product.k * (flops // product.flops))

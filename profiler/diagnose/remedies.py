@@ -124,7 +124,7 @@ def tiles_of(case: Case, layer: LayerResult) -> Tiles | None:
 
     What tells no number of blocks: split-k, whose parts no name counts, and attention.
     """
-    product, kernel = product_of(case, layer), main_kernel(case, layer)
+    product, kernel = product_of(layer), main_kernel(case, layer)
     if product is None or kernel is None or case.spec is None or kernel.name.split_k or kernel.name.op == "attention":
         return None
     sides = [int(side) for side in (kernel.name.tile or "").split("x")[:2] if side.isdigit()]

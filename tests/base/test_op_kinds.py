@@ -55,7 +55,7 @@ def test_what_is_multiplied_is_told_of_products() -> None:
 OWN_QUESTIONS = {
     "cost/precision.py": "what is multiplied in 8 bits between Q and DQ",
     "align/nodes.py": "what has weights that a scale folds into",
-    "diagnose/products.py": "products with operands that lie otherwise",
+    "cost/_core.py": "products with operands that lie otherwise",
     "flows/op_sweep.py": "what is swept",
     "estimate/edges.py": "products with a bias of their own",
     "base/plan_words.py": "what Myelin calls them",

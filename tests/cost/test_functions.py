@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from onnx import defs
 
 from profiler.base import units
-from profiler.base.records import Attribute, Op, Tensor
+from profiler.base.records import Attribute, Core, Op, Tensor
 from profiler.cost import COSTS, Cost, CostError, MalformedOpError, UnknownShapeError, cost_of, functions, moved_bytes
 from profiler.cost.functions import body_cost, has_body, kernel_cost
 from tests.fakes import op_cases
@@ -315,6 +315,15 @@ def test_a_loop_counts_its_trips(value: tuple[int, ...] | None, trips: int, boun
     found = kernel(LOOP, [count, x(6, name="a")], [x(6, name="y"), x(5, 6, name="all")])
     assert (found.arithmetic.special, found.bound) == ({"exp": 6 * trips}, bound)
     assert traffic(found) == (8 + 24, 24 + 120)
+
+
+def test_what_stands_before_a_loop_is_not_most_of_it() -> None:
+    text = LOOP.replace("    y, all = Loop (n, , a)", "    p = Softmax (a)\n    y, all = Loop (n, , p)")
+    count = tensor("n", "int64", value=(5,))
+    takes, makes = [count, x(3, 6, name="a")], [x(3, 6, name="y"), x(5, 3, 6, name="all")]
+    assert kernel(text, takes, makes).core is None
+    plain = '<domain: "local", opset_import: ["": 18]> one (a) => (p) { p = Softmax (a) }'
+    assert kernel(plain, takes[1:], [x(3, 6, name="p")]).core == Core(kind="softmax", m=3, n=6)
 
 
 def test_a_scan_runs_once_per_slice() -> None:

@@ -22,6 +22,7 @@ from profiler.base.records import Node, Op, Tensor, Work
 from profiler.cost import work_of
 from profiler.cost.fused import total, work_of_group
 from profiler.cost.precision import compute_dtypes
+from tests.fakes.core_law import keeps_the_law
 from tests.fakes.counting import Array
 
 MANY = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -152,6 +153,7 @@ def test_flops_add_up(steps: list[Step]) -> None:
     alone = total(work for step in steps if (work := work_of(step.op())) is not None)
     assert (found.tensor_flops, found.vector_flops) == (alone.tensor_flops, alone.vector_flops)
     assert found.bytes <= alone.bytes
+    assert keeps_the_law(found), found.core
 
 
 @MANY

@@ -16,6 +16,7 @@ from profiler.align.plan import match_plan
 from profiler.base.plan_words import LAUNCHING, is_product
 from profiler.base.records import (
     Attribute,
+    Core,
     MatchedLayer,
     Op,
     Plan,
@@ -34,6 +35,7 @@ from profiler.cost._recipes import Recipe
 from profiler.cost.plan import PlanCost, plan_costs
 from profiler.engine.inspector import read_layer_info
 from profiler.source.load import load_model, source_of
+from tests.fakes.core_law import keeps_the_law
 from tests.fakes.engine_factory import BATCH, ENGINES, MNIST, MOBILENET, RESIDUALS, RESNET, RESNET_QAT, layers_of
 from tests.fakes.support import SAMPLES, captured
 
@@ -90,6 +92,7 @@ def known(cost: PlanCost) -> Work:
     assert sum(cost.reads.values()) == cost.work.bytes_read
     assert sum(cost.writes.values()) == cost.work.bytes_written
     assert sum(cost.reads[name] for name in cost.constants if name in cost.reads) == cost.work.bytes_parameters
+    assert keeps_the_law(cost.work), cost.work.core
     return cost.work
 
 
@@ -229,6 +232,21 @@ def test_fused_attention_multiplies_twice_and_keeps_its_scores() -> None:
     product = plan_product(matched.layer)
     assert product is not None
     assert product.flops == work.tensor_flops
+    assert work.core == product.core == Core(kind="attention", batch=4, m=128, n=128, k=16)
+
+
+def test_the_cores_of_the_layers_of_a_resnet_by_hand() -> None:
+    found = priced("resnet_tiny")
+    cores = [known(found.named(start)[1]).core for start in ("__myl_CorrMulAddRelu_myl0_2", "__myl_CorrMulAdd_myl0_10")]
+    assert cores == [
+        Core(kind="convolution", m=64 * 64, n=16, k=27, window=9),
+        Core(kind="convolution", m=16 * 16, n=32, k=16, stride=4),
+    ]
+    # Of the plan alone steps are the shortest that fit: 3 x 3 windows from 32 x 32 to 16 x 16 make steps of 2.
+    strided = of_one(found.named("__myl_CorrMulAddRelu_myl0_12")[0].layer)
+    product = plan_product(strided)
+    assert product is not None
+    assert product.core == Core(kind="convolution", m=16 * 16, n=32, k=144, window=9, stride=4)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -281,6 +299,8 @@ def test_the_model_agrees_with_the_plan_alone(name: str) -> None:
             assert work.bytes_read == without.bytes_read
         if is_product(matched.layer):
             assert (work.tensor_flops, work.dtype) == (without.tensor_flops, without.dtype)
+            assert work.core is not None
+            assert work.core == without.core
             assert without.bound == "lower"
         if not bare.reason:
             assert work.flops == without.flops
@@ -526,6 +546,18 @@ def test_the_products_of_an_attention_go_by_the_dims_of_its_layers() -> None:
     assert whole is not None
     assert works[1].special == whole.arithmetic.special
     assert works[1].vector_flops == whole.arithmetic.vector
+    first, last = (Core(kind="product", batch=8, m=16, n=n, k=k) for n, k in ((24, 8), (8, 24)))
+    assert [work.core for work in works] == [first, None, last, Core(kind="product", batch=8, m=16, n=8, k=8)]
+
+
+def test_what_several_layers_do_together_is_the_core_of_none() -> None:
+    norm = op("LayerNormalization", [t("x", 4, 8), t("g", 8)], [t("y", 4, 8)])
+    first = layer("__myl_MeaSub_myl0_0", "kgen", [pt("x", 4, 8)], [pt("m", 4, 8)], "n")
+    second = layer("__myl_MulSqrDiv_myl0_1", "kgen", [pt("m", 4, 8)], [pt("y", 4, 8)], "n")
+    assert [known(cost).core for cost in plan_costs([first, second], {"n": norm})] == [None, None]
+    whole = layer("__myl_MeaSubMulSqrDiv_myl0_0", "kgen", [pt("x", 4, 8)], [pt("y", 4, 8)], "n")
+    (cost,) = plan_costs([whole], {"n": norm})
+    assert known(cost).core == Core(kind="normalisation", m=4, n=8)
 
 
 def test_a_layer_that_does_more_than_a_node_leaves_the_rest_to_others() -> None:
@@ -704,6 +736,19 @@ def test_a_deconvolution_and_a_fused_pooling_by_their_attributes() -> None:
     costs = plan_costs([up, pooled], {})
     assert known(costs[0]).tensor_flops == 2 * (4 * 25) * (6 // 2) * 4
     assert known(costs[1]).tensor_flops == 2 * (8 * 8 * 8) * 4 * 9
+    assert [known(cost).core for cost in costs] == [
+        None,
+        Core(kind="convolution", m=8 * 8, n=8, k=4 * 9, window=9, stride=4),
+    ]
+
+
+def test_several_products_of_the_same_size_in_one_layer_are_a_batch() -> None:
+    weights = [pt(name, 64, 32) for name in "uvw"]
+    rows, made = pt("x", 2, 16, 64), [pt(name, 2, 16, 32) for name in "abc"]
+    three = layer("three", "gemm", [rows], made, constants=weights)
+    other = layer("two", "gemm", [rows], [*made[:1], pt("d", 2, 16, 8)], constants=[*weights[:1], pt("z", 64, 8)])
+    cores = [known(cost).core for cost in plan_costs([three, other], {})]
+    assert cores == [Core(kind="product", batch=3, m=32, n=32, k=64), None]
 
 
 def test_a_loop_whose_length_is_not_told_is_said() -> None:

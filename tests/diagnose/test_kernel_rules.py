@@ -461,7 +461,7 @@ def test_padding_makes_more_work_of_what_it_touches() -> None:
     image = conv(3, 64, size=224, dtype="fp16")
     case = run_case(Timed(image, 3.0), SM80_TENSOR, on("l4"))
     (one,) = case.layers
-    found_product = product_of(case, one)
+    found_product = product_of(one)
     assert found_product is not None
     assert found_product.padded(8) == (8 / 3, 1.0)
     assert found_product.padding(8) == 8 / 3
@@ -552,34 +552,11 @@ def test_a_kernel_that_attains_what_healthy_ones_do_is_never_a_finding(slow: flo
 )  # fmt: skip
 def test_dimensions_give_the_work_that_was_counted(one: Layer, expected: Product | None) -> None:
     case = make_case(Timed(one))
-    assert product_of(case, case.layers[0]) == expected
+    assert product_of(case.layers[0]) == expected
     work = work_of(one.op)
     if expected is not None:
         assert work is not None
         assert expected.flops == work.tensor_flops
-
-
-def test_weights_that_a_plan_lists_as_they_lie_are_read_so() -> None:
-    listed = layer("mm", "MatMul", (tensor("a", 128, 512), tensor("b", 256, 512)), (tensor("y", 128, 256),))
-    case = make_case(Timed(product(128, 256, 512)))
-    assert product_of(case._replace(engine={"mm": listed}), case.layers[0]) == Product(128, 256, 512, 1, 512)
-
-
-def test_dimensions_that_do_not_give_the_work_are_not_told() -> None:
-    """A layer with two products is not the one that its first op describes."""
-    case = make_case(Timed(product(128, 256, 512)))
-    (one,) = case.layers
-    assert one.work is not None
-    more = msgspec.structs.replace(one.work, tensor_flops=one.work.tensor_flops * 3 // 2)
-    assert product_of(case, msgspec.structs.replace(one, work=more)) is None
-
-
-def test_the_plan_tells_dimensions_where_no_op_does() -> None:
-    case = planned(make_case(Timed(conv(64, 128, dtype="fp16"))), "conv", "Channel major FP16 format")
-    bare = {"conv": layer("conv", "CaskConvolution", (), ())}
-    assert product_of(case._replace(engine=bare), case.layers[0]) == Product(
-        8 * 56 * 56, 128, 64 * 9, 1, 64, convolution=True
-    )
 
 
 # --- what users ask ----------------------------------------------------------------------------

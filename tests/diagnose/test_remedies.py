@@ -43,7 +43,7 @@ def unfit(case: Case, result: LayerResult, remedy: str) -> str:
 
     The words are those of the remedies; `test_the_generated_cases_make_remedies_speak` says that they still are.
     """
-    found = product_of(case, result)
+    found = product_of(result)
     for step in STEP.finditer(remedy):
         misfits = [name for name, _ in found.misfits(int(step["step"]))] if found is not None else []
         if step["dims"].split(" and ") != misfits:

@@ -88,8 +88,23 @@ class Unsure(Record, frozen=True, kw_only=True):
     bytes: NonNegative = 0
 
 
-class Core(Record, frozen=True, kw_only=True):
-    """What most of a work is, in the terms that libraries have kernels for."""
+class Core(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What most of a work is, in the terms that libraries have kernels for.
+
+    Attributes:
+        kind: What it is.
+        batch: Products of this size; of a convolution its groups; of an attention batch entries times query heads.
+        m: Rows of the result; of a convolution images times places, of an attention queries; of a softmax or
+            normalisation rows; of what is pointwise the elements that it writes.
+        n: Columns; of a convolution output channels of a group, of an attention keys; of a softmax or normalisation
+            the length of a row.
+        k: Summed over; of a convolution input channels of a group times the window; of an attention the length of a
+            query.
+        window: Of a convolution the elements of its window.
+        stride: Of a convolution the product of its strides.
+        shared: Of an attention query heads for each head of keys.
+        causal: Of an attention whether a query sees no key behind its own place, the last one all.
+    """
 
     kind: Literal["product", "convolution", "attention", "softmax", "normalisation", "pointwise"]
     batch: NonNegative = 1
@@ -121,6 +136,7 @@ class Work(Record, frozen=True, kw_only=True):
             none, or where the names of the tactic or its kernels say that another one was taken.
         unsure: What data may spare.
         accumulator: What products are added up in, where a tactic or kernel tells it: a key of `units.DTYPE_BITS`.
+        core: What most of it is, of one run; None where no single thing is, or its dimensions are not known.
     """
 
     tensor_flops: NonNegative = 0

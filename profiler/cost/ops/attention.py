@@ -6,7 +6,7 @@ import math
 
 from profiler.base.records import Op
 from profiler.cost import Cost, MalformedOpError, cost
-from profiler.cost._attention import Scores, finish, rotation, seen_pairs
+from profiler.cost._attention import Scores, attention_core, finish, rotation, seen_pairs
 from profiler.cost._recipes import Recipe
 from profiler.cost._shapes import MS, given, integer, need, shape, size, work
 
@@ -33,7 +33,8 @@ def attention(op: Op) -> Cost:
     left, right = integer(op, "left_window_size", -1), 0 if causal else integer(op, "right_window_size", -1)
     pairs = seen_pairs(q[2], keys, before=keys - k[2], left=left, right=right)
     tensor, other = Scores(q[0] * q[1] * pairs, rows, q[3], v[3], mask).flops(op)
-    return finish(op, tensor, other, ["padding"] * (given(op, 6) is not None))
+    core = attention_core(q[0] * q[1], q[2], keys, q[3], v[3], pairs, q[1] // k[1] if k[1] else 1)
+    return finish(op, tensor, other, ["padding"] * (given(op, 6) is not None), core=core)
 
 
 @cost("FlexAttention", domain="ai.onnx.preview")
@@ -45,7 +46,8 @@ def flex_attention(op: Op) -> Cost:
     q, k, v = (shape(need(op, index)) for index in range(3))
     rows = math.prod(q[:3])
     tensor, other = Scores(rows * k[2], rows, q[3], v[3]).flops(op)
-    return work(op, other, tensor=tensor, note="score_mod and prob_mod, if any, are nodes of their own")
+    core = attention_core(q[0] * q[1], q[2], k[2], q[3], v[3], q[2] * k[2], q[1] // k[1] if k[1] else 1)
+    return work(op, other, tensor=tensor, core=core, note="score_mod and prob_mod, if any, are nodes of their own")
 
 
 def _rotary(op: Op, caches: tuple[int, int], positions: int | None = None) -> Cost:

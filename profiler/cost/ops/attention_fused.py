@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from itertools import product
 
-from profiler.base.records import Op
+from profiler.base.records import Core, Op
 from profiler.cost import Cost, cost
-from profiler.cost._attention import Cache, Grouped, Scores, cache, finish, heads_of, rotation, seen_pairs, single
+from profiler.cost._attention import (
+    Cache,
+    Grouped,
+    Scores,
+    attention_core,
+    cache,
+    finish,
+    heads_of,
+    rotation,
+    seen_pairs,
+    single,
+)
+from profiler.cost._core import most_of
 from profiler.cost._recipes import ACTIVATIONS, NOTHING, Recipe, quantize, requantize
 from profiler.cost._shapes import MS, given, integer, need, out, shape, size, work
 
@@ -51,15 +63,18 @@ def packed_attention(op: Op) -> Cost:
     mask = int(given(op, mask_at) is not None) + int(not quantized and given(op, 5) is not None)
     hidden = (projected - value_hidden) // 2
     rows = batch * heads * length
-    pairs = batch * heads * _pairs(op, length, kept.keys)
-    tensor, other = Scores(pairs, rows, hidden // heads, value_hidden // heads, mask).flops(op)
+    each = _pairs(op, length, kept.keys)
+    tensor, other = Scores(batch * heads * each, rows, hidden // heads, value_hidden // heads, mask).flops(op)
+    scores = attention_core(batch * heads, length, kept.keys, hidden // heads, value_hidden // heads, each)
     values = batch * length * projected
     other = other.plus(Recipe((int(given(op, 2) is not None) + (2 if quantized else 0)) * values))
     if integer(op, "do_rotary", 0):
         depth = hidden // heads
         rotated = min(integer(op, "rotary_embedding_dim", 0) or depth, depth)
         other = other.plus(rotation(2 * rows * rotated))
-    return finish(op, tensor, other, _reasons(kept), kept.read, kept.write, projections=2 * values * channels)
+    projections = 2 * values * channels
+    core = most_of((scores, tensor), (Core(kind="product", m=batch * length, n=projected, k=channels), projections))
+    return finish(op, tensor, other, _reasons(kept), kept.read, kept.write, projections=projections, core=core)
 
 
 @cost("QOrderedAttention", domain=MS)
@@ -176,15 +191,16 @@ def multi_head_attention(op: Op) -> Cost:
     )
     masks = sum(given(op, index) is not None for index in masks_at)
     rows = batch * heads * length
-    pairs = batch * heads * _pairs(op, length, kept.keys)
-    tensor, other = Scores(pairs, rows, depth, value_depth, masks).flops(op)
+    each = _pairs(op, length, kept.keys)
+    tensor, other = Scores(batch * heads * each, rows, depth, value_depth, masks).flops(op)
     read = kept.read
     if given(op, bias_at) is not None:
         biased = [tensor_ for tensor_ in op.inputs[: 1 if encoded else 3] if tensor_ is not None]
         other = other.plus(Recipe(sum(map(size, biased))))
         if encoded:
             read = read | {bias_at: query[-1]}
-    return finish(op, tensor, other, _reasons(kept), read, kept.write)
+    core = attention_core(batch * heads, length, kept.keys, depth, value_depth, each)
+    return finish(op, tensor, other, _reasons(kept), read, kept.write, core=core)
 
 
 @cost("GroupQueryAttention", domain=MS)
@@ -214,7 +230,8 @@ def group_query_attention(op: Op) -> Cost:
     first, read = g.before_scores(op, rotary=7, norms=14)
     other = other.plus(first).plus(g.conversions(op, batch * max(seen - length, 0), scales=12))
     reasons = [_PADDING] * (batch * length > 1) + [_ROOM] * (not kept.exact)
-    return finish(op, tensor, other, reasons, read | kept.read, kept.write)
+    core = attention_core(batch * g.heads, length, kept.keys, g.depth, g.depth, each, g.heads // g.kv_heads)
+    return finish(op, tensor, other, reasons, read | kept.read, kept.write, core=core)
 
 
 def _packed_scores(tokens: int, batch: int, longest: int) -> tuple[int, bool]:

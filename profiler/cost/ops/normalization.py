@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from profiler.base.records import Op
+from profiler.base.records import Core, Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, SILU, Recipe, dequantize, normalize
 from profiler.cost._shapes import (
@@ -27,7 +27,7 @@ def _normalized(op: Op, groups: int, affine: int, centered: bool = True, extra: 
     total = size(need(op, 0))
     n = total // groups if groups else 0
     each = normalize(groups, n, centered).plus(Recipe(affine * total)).plus(extra)
-    return work(op, each)
+    return work(op, each, core=Core(kind="normalisation", m=groups, n=n) if total else None)
 
 
 @cost("LayerNormalization")
@@ -166,7 +166,8 @@ def lp_normalization(op: Op) -> Cost:
     total = math.prod(dims)
     rows = total // dims[axis_of(op, len(dims), -1)] if total else 0
     roots = {"sqrt": rows} if integer(op, "p", 2) == 2 else {}
-    return work(op, Recipe(3 * total - rows, roots))
+    core = Core(kind="normalisation", m=rows, n=total // rows) if total else None
+    return work(op, Recipe(3 * total - rows, roots), core=core)
 
 
 @cost("LRN")

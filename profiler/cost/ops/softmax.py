@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from profiler.base.records import Op
+from profiler.base.records import Core, Op
 from profiler.cost import Cost, cost
 from profiler.cost._recipes import NOTHING, Recipe, dequantize, quantize, softmax
 from profiler.cost._shapes import MS, axis_of, given, integer, need, shape, size, work
@@ -25,7 +25,7 @@ def _work(op: Op, rows: int, n: int, extra: Recipe = NOTHING) -> Cost:
     total = softmax(rows, n).plus(extra)
     if op.op_type == "LogSoftmax":
         total = total.plus(Recipe(0, {"log": rows}))
-    return work(op, total)
+    return work(op, total, core=Core(kind="softmax", m=rows, n=n) if rows else None)
 
 
 @cost("Softmax", "LogSoftmax", "Hardmax", first=13)

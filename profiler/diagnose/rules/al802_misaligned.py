@@ -46,7 +46,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A product that would take far less time with padded dimensions, at the least multiple that gives it."""
     if why := no_product(case, layer) or bound_otherwise(case, layer, "tensor", "dram", "l2"):
         return why
-    dtype, product, kernel = product_dtype(layer), product_of(case, layer), main_kernel(case, layer)
+    dtype, product, kernel = product_dtype(layer), product_of(layer), main_kernel(case, layer)
     if not tensor_peak(case, dtype):
         return f"the tensor cores of this GPU take no {dtype} here"
     if product is None:

@@ -14,7 +14,7 @@ Try:
     Leave the first convolution of a quantised model unquantised: in TensorRT's own example on an A100 it takes 202 us
     in 8 bits, and 112 us in fp16. Else pad the dimensions that the evidence names, allow TF32 or take fp16, and build
     with a higher optimization level and more workspace so that more tactics are tried. What is claimed is the time over
-    that of the tensor cores' roof only: where bytes bound the product either way, this rule is silent.
+    that of the tensor cores' roofline only: where bytes bound the product either way, this rule is silent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from profiler.diagnose.remedies import half_precision, more_kernels, pad, unquan
 
 @layer_rule("KN702", "tensor cores possible but not used", order=26, thresholds=("of_datasheet", "explains", "healthy"))
 def judge(case: Case, layer: LayerResult) -> Loss | str:
-    """A product on the CUDA cores whose time is over that of the tensor cores' roof."""
+    """A product on the CUDA cores whose time is over that of the tensor cores' roofline."""
     if case.gpu and layer.role == "compute" and layer.work is None:
         return _by_name(case, layer)
     if why := no_product(case, layer):
@@ -53,7 +53,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     if kernel is None or kernel.name.unit != "simt":
         return named_unit(kernel)
     # The roof is that of the tensor cores where they take the dtype. Where bytes reach it, they would not help.
-    scalar_ns, attainable = _on_cuda_cores(case, layer), _on_tensor_cores(case, layer)
+    scalar_ns, attainable = _on_cuda_cores(case, layer), _on_tensor_cores(layer)
     if scalar_ns <= attainable:
         return (
             f"at their peak the CUDA cores take {format_ns(scalar_ns)}, no more than the {format_ns(attainable)} that "
@@ -71,7 +71,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         f"{shown(kernel.match.kernel)} multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), "
         f"which take {format_ns(scalar_ns)} at their peak; with tensor cores {format_ns(attainable)} are attainable "
         f"({format_rate(tensor_peak(case, dtype), 'FLOP/s')} of {dtype}); {beside_roof(case, layer)}; "
-        f"{_why(case, layer)}",
+        f"{_why(layer)}",
         _remedy(case, layer),
         0.85,
     )
@@ -119,25 +119,25 @@ def _scalar_peak(case: Case, dtype: str) -> float:
     return peaks.get(dtype) or narrow
 
 
-def _on_tensor_cores(case: Case, layer: LayerResult) -> int:
+def _on_tensor_cores(layer: LayerResult) -> int:
     """What is attainable with tensor cores, in ns: with dimensions padded where they do not fit them."""
-    product = product_of(case, layer)
-    if product is None or not _misfits(case, layer) or (product.convolution and product.batch > 1):
+    product = product_of(layer)
+    if product is None or not _misfits(layer) or (product.convolution and product.batch > 1):
         return layer.attainable_ns or 0
     return padded_ns(layer, product, aligned(product_dtype(layer)))
 
 
-def _misfits(case: Case, layer: LayerResult) -> tuple[tuple[str, int], ...]:
-    product = product_of(case, layer)
+def _misfits(layer: LayerResult) -> tuple[tuple[str, int], ...]:
+    product = product_of(layer)
     return () if product is None else product.misfits(aligned(product_dtype(layer)))
 
 
-def _why(case: Case, layer: LayerResult) -> str:
+def _why(layer: LayerResult) -> str:
     """What its shapes and dtype tell of the reason."""
-    product = product_of(case, layer)
+    product = product_of(layer)
     if product is not None and product.convolution and product.batch > 1:
         return f"it has {product.batch:,} groups of {product.inner} input channels each"
-    if misfits := _misfits(case, layer):
+    if misfits := _misfits(layer):
         named = " and ".join(f"{name} = {size:,}" for name, size in misfits)
         return f"{named}: no multiple of {aligned(product_dtype(layer))}, as tensor cores want them"
     if product_dtype(layer) == "fp32":
@@ -147,7 +147,7 @@ def _why(case: Case, layer: LayerResult) -> str:
 
 
 def _remedy(case: Case, layer: LayerResult) -> str:
-    product, dtype = product_of(case, layer), product_dtype(layer)
+    product, dtype = product_of(layer), product_dtype(layer)
     if product is not None and product.convolution and product.batch > 1:
         return "widen its groups, or merge it with the pointwise convolution behind it; then a hand-written kernel"
     if alone := unquantised(product, dtype):

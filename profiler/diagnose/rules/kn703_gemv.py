@@ -41,7 +41,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         return bound_otherwise(case, layer, "dram", "l2")
     if why := near_roof(case, layer):
         return why
-    product = product_of(case, layer)
+    product = product_of(layer)
     if product is not None and product.thin > case.thresholds.skinny:
         return f"it is {product.words}, which is not thin: {case.thresholds.skinny:g} rows or columns at most are"
     for match, name in case.kernel_names(layer):
@@ -59,7 +59,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
 
 def _loss(case: Case, layer: LayerResult, words: str) -> Loss:
     evidence = f"{words}; {beside_roof(case, layer)}"
-    return Loss(layer.lost_ns or 0, evidence, thin(case, layer, product_of(case, layer)), 0.85)
+    return Loss(layer.lost_ns or 0, evidence, thin(case, layer, product_of(layer)), 0.85)
 
 
 def _by_bytes(case: Case, layer: LayerResult) -> bool:

@@ -45,7 +45,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         )
     if ns <= case.clock_resolution_ns or not explains(case, layer, ns):
         return too_little(case, layer, ns)
-    product = product_of(case, layer)
+    product = product_of(layer)
     return Loss(
         ns,
         f"{shown(helpers[0].kernel)} only adds up the parts{f' of {product.words}' if product is not None else ''}: "

@@ -42,7 +42,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
 
 
 def _remedy(layer: LayerResult, case: Case) -> str:
-    product = product_of(case, layer)
+    product = product_of(layer)
     if product is not None and not product.convolution and product.thin == 1 and product.batch > 1:
         return "it is a batched gemv: write it as Mul + ReduceSum, or fold the batch into one GEMM"
     if alone := unquantised(product, product_dtype(layer)):

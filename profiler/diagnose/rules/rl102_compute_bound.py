@@ -63,7 +63,7 @@ def _remedy(layer: LayerResult, case: Case, unfilled: bool) -> str:
         return f"special functions dominate: use a fused or approximate form (FastGelu, a table){narrower}"
     op = case.engine[layer.name].op
     kind = op_kind(op.op_type)
-    product, dtype = product_of(case, layer), product_dtype(layer)
+    product, dtype = product_of(layer), product_dtype(layer)
     group = op.attributes.get("group", 1)
     if kind == "convolution" and isinstance(group, int) and group > 1:
         return "a grouped or depthwise convolution has little reuse: merge it with the pointwise one, or widen groups"
