@@ -33,12 +33,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from profiler.base.peaks import peak_flops, special_rate
 from profiler.base.records import Ceilings, ChangeCause, ChangeRow, LayerResult, Roof, Work
 from profiler.base.units import format_names
 from profiler.compare.nodes import FORMAT_OPS
 from profiler.compare.regions import KERNELS_OF_NO_LAYER, Region
 from profiler.compare.sides import COPIES_AND_GAPS, HOST, Runs, speed_ratio
-from profiler.base.peaks import peak_flops, special_rate
 
 KERNEL_CAUSES: tuple[ChangeCause, ...] = (
     "work changed", "precision changed", "fusion changed", "kernel changed", "roof changed", "clock changed",

@@ -119,10 +119,11 @@ def _dims(core: Core) -> tuple[int, ...]:
     return core.batch, core.m, core.n, core.k, core.window, core.stride, core.shared, core.causal
 
 
-def features(rows: Rows, device: Device) -> tuple[dict[str, Array], Array]:
+def features(rows: Rows, device: Device, *, product: bool = False) -> tuple[dict[str, Array], Array]:
     """The features of every row by name, and the time in ns that expectations are multiples of.
 
-    That time is the roofline with every byte from DRAM, and a launch.
+    That time is the roofline with every byte from DRAM, and a launch; of a ``product``, also a convolution as one, that
+    of its best tile where it is longer.
     """
     moved = rows.read + rows.written
     tensor = rows.tensor / rows.peak * 1e9
@@ -132,8 +133,8 @@ def features(rows: Rows, device: Device) -> tuple[dict[str, Array], Array]:
     warm = np.maximum(moved - device.l2_bytes, 0) / device.dram * 1e9
     l2 = moved / device.l2 * 1e9
     roof = np.maximum.reduce([tensor, vector, special, dram, np.ones_like(dram)])
-    base = roof + device.launch_ns
-    tile, chosen = _tiled(rows, device, dram)
+    tile, chosen = _tiled(rows, device, dram) if product else (roof, {})
+    base = np.maximum(roof, tile) + device.launch_ns
     clock = device.mhz * 1e6
     found = {
         "roof": _log(roof),
@@ -172,6 +173,8 @@ def features(rows: Rows, device: Device) -> tuple[dict[str, Array], Array]:
         "watts a TFLOP/s": _log(device.watts / rows.peak * 1e12),
         "watts an SM": np.full_like(roof, device.watts / device.sms),
     }  # fmt: skip
+    if not product:
+        return found, base
     for name, dims in (("m", rows.m), ("n", rows.n), ("k", rows.k)):
         found[f"{name} even"] = sum((dims % step == 0).astype(np.float64) for step in (2, 8, 32, 64, 128))
     for height, width in ((64, 64), (128, 64), (128, 128), (128, 256)):

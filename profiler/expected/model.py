@@ -23,6 +23,12 @@ _ALIKE = {"bf16": "16 bits", "fp16": "16 bits", "fp8e4m3fn": "fp8", "fp8e5m2": "
 
 _FLOATS = frozenset({"16 bits", "fp32"})
 
+SIMT_PRODUCTS = "product fp32"
+"""Products on the CUDA cores have an ensemble of their own: what they reach says nothing of tensor cores."""
+
+PRODUCTS = frozenset({"product", SIMT_PRODUCTS, "convolution"})
+"""Kinds that libraries compute in tiles of a matrix."""
+
 KIND_WORDS = {
     "product": "matrix products", "convolution": "convolutions", "attention": "attention", "softmax": "softmax",
     "normalisation": "normalisations", "pointwise": "pointwise ops",
@@ -71,7 +77,8 @@ def expect(
         why = "its work is not known" if work is None else _refused(work, spec, tf32=tf32)
         found.append(_refusal(why))
         if work is not None and work.core is not None and not why:
-            alike.setdefault(work.core.kind, {}).setdefault(_key(work), (work, work.core, []))[2].append(place)
+            name = class_of(work.core.kind, _dtype(work, spec, tf32=tf32))
+            alike.setdefault(name, {}).setdefault(_key(work), (work, work.core, []))[2].append(place)
     for kind, some in alike.items():
         priced = _priced(kind, [(work, core) for work, core, _ in some.values()], spec, ceilings)
         for (*_, places), expectation in zip(some.values(), priced, strict=True):
@@ -130,55 +137,66 @@ _BY_BYTES = frozenset({"pointwise"})
 def _measured(kind: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """GPUs by group of dtypes and architecture."""
     found: dict[str, dict[str, set[str]]] = {}
-    known = document().classes.get(kind)
-    for dtype, by in ({} if known is None else known.measured).items():
-        group = found.setdefault(_group(kind, dtype), {})
-        for architecture, counts in by.items():
-            group.setdefault(architecture, set()).update(counts)
+    for name, known in document().classes.items():
+        for dtype, by in known.measured.items() if name.split()[0] == kind else ():
+            group = found.setdefault(_group(kind, dtype), {})
+            for architecture, counts in by.items():
+                group.setdefault(architecture, set()).update(counts)
     return {group: {name: tuple(sorted(slugs)) for name, slugs in by.items()} for group, by in found.items()}
 
 
-def _priced(kind: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilings: Ceilings) -> list[Expectation]:
-    known = document().classes[kind]
+def class_of(kind: str, dtype: str) -> str:
+    """Name of the ensemble for a kind of work at a dtype."""
+    return SIMT_PRODUCTS if kind == "product" and dtype == "fp32" else kind
+
+
+def _priced(name: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilings: Ceilings) -> list[Expectation]:
+    known = document().classes[name]
     device = device_of(spec, ceilings)
-    columns, base = features(rows_of(works, device), device)
-    x = np.stack([columns[name] for name in known.features], axis=1).astype(np.float32)
-    ratios = np.sort(_session(kind).run(None, {"features": x})[0].astype(np.float64), axis=1)
+    columns, base = features(rows_of(works, device), device, product=name in PRODUCTS)
+    x = np.stack([columns[feature] for feature in known.features], axis=1).astype(np.float32)
+    ratios = np.sort(_session(name).run(None, {"features": x})[0].astype(np.float64), axis=1)
     found = []
     for (work, core), row, start, roof in zip(works, ratios, base, columns["roof"], strict=True):
-        name, why = _band(kind, core, work.dtype or "fp32", float(roof), spec)
-        below, above = known.bands[name]
-        times = [start * math.exp(ratio) for ratio in (row[0] - below, row[1], row[2] + above)]
-        low, middle, high = min(times[0], times[1]), times[1], max(times[1], times[2])
+        band, why = _band(name, core, work.dtype or "fp32", float(roof), spec)
+        low, high = known.bands[band]
+        if band == KNOWN:
+            low, high = row[0] - row[1] + low, row[2] - row[1] + high
+        times = [start * math.exp(row[1] + move) for move in (min(low, 0.0), 0.0, max(high, 0.0))]
         found.append(
             Expectation(
-                expected_ns=round(middle), expected_p10_ns=round(low), expected_p90_ns=round(high),
+                expected_ns=round(times[1]),
+                expected_p10_ns=round(times[0]),
+                expected_p90_ns=round(times[2]),
                 expected_reason=why,
             )
-        )  # fmt: skip
+        )
     return found
 
 
-def _band(kind: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tuple[str, str]:
+KNOWN, UNKNOWN_GPU, OUTSIDE = "known", "unknown GPU", "outside"
+"""Bands: how far log(p10) and log(p90) lie from log(p50); of what is known, from the deciles of the trees."""
+
+
+def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tuple[str, str]:
     """Which band holds, and why it is not that of a GPU and a range that were measured."""
-    known = document().classes[kind]
     beyond = [
-        name
-        for name, (low, high) in known.range.items()
-        if not low <= (roof if name == "roof" else getattr(core, name)) <= high
+        dim
+        for dim, (low, high) in document().classes[name].range.items()
+        if not low <= (roof if dim == "roof" else getattr(core, dim)) <= high
     ]
-    slugs = _measured(kind)[_group(kind, dtype)][spec.architecture]
+    slugs = _measured(core.kind)[_group(core.kind, dtype)][spec.architecture]
     if beyond:
-        named = "its time" if beyond == ["roof"] else ", ".join(name for name in beyond if name != "roof")
-        return "outside", f"extrapolated: {named} lies outside of what was measured"
+        named = "its size" if beyond == ["roof"] else ", ".join(dim for dim in beyond if dim != "roof")
+        return OUTSIDE, f"extrapolated: {named} lies outside of what was measured"
     if spec.slug not in slugs:
-        return "unknown GPU", f"{spec.name} was not measured, {', '.join(slugs)} of its architecture were"
-    return "known", ""
+        return UNKNOWN_GPU, f"{spec.name} was not measured, {', '.join(slugs)} of its architecture were"
+    return KNOWN, ""
 
 
 @functools.cache
-def _session(kind: str) -> Any:
-    with resources.as_file(_DATA / f"{kind}.onnx") as path:
+def _session(name: str) -> Any:
+    with resources.as_file(_DATA / f"{name.replace(' ', '_')}.onnx") as path:
         return make_session(SessionRequest(model=str(path), threads=1))
 
 
@@ -219,4 +237,4 @@ def _rows() -> Any:
         return pd.read_parquet(path)
 
 
-__all__ = ["KIND_WORDS", "document", "expect", "nearest"]
+__all__ = ["KIND_WORDS", "KNOWN", "OUTSIDE", "PRODUCTS", "UNKNOWN_GPU", "class_of", "document", "expect", "nearest"]

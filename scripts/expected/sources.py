@@ -2,8 +2,9 @@
 
 Three public collections, each read from a checkout that the reader makes; none of them is part of this project:
 
-    NeuSight        github.com/sitar-lab/NeuSight, MIT: fp32 kernels under PyTorch 2.1, TF32 off (S. Lee, A. Phanishayee,
-                    D. Mahajan, Forecasting GPU Performance for Deep Learning Training and Inference, ASPLOS 2025)
+    NeuSight        github.com/sitar-lab/NeuSight, MIT: fp32 kernels under PyTorch 2.1, TF32 off (S. Lee, A.
+                    Phanishayee, D. Mahajan, Forecasting GPU Performance for Deep Learning Training and Inference,
+                    ASPLOS 2025)
     aiconfigurator  github.com/ai-dynamo/aiconfigurator, Apache 2.0: products and attention in bf16, fp8, int8 and fp4
                     under TensorRT-LLM, SGLang and vLLM
     vidur           github.com/microsoft/vidur, MIT: the layers of LLMs in fp16 under PyTorch (A. Agrawal and others,
@@ -203,7 +204,8 @@ def _at_nothing(moved: np.ndarray, ns: np.ndarray) -> float:
 
 
 def _columns(work: Work | None, core: Core) -> dict[str, Any]:
-    assert work is not None
+    if work is None:
+        raise ValueError(f"no cost of {core}")
     return {
         "kind": core.kind, "batch": core.batch, "m": core.m, "n": core.n, "k": core.k, "window": core.window,
         "stride": core.stride, "shared": core.shared, "causal": core.causal,
@@ -296,7 +298,8 @@ def attention(root: Path, left_out: Counter[str]) -> pd.DataFrame:
     return _fastest(left_out, table, same, {
         "kind": "attention", "batch": batch, "shared": table["heads"] // table["pairs_of_heads"], "causal": causal,
         "tensor": 4 * pairs * table["k"], "vector": 5 * pairs - 2 * batch * table["m"], "special": pairs,
-        "read": batch * table["m"] * table["k"] * q + 2 * table["entries"] * table["pairs_of_heads"] * table["n"] * table["k"] * c,
+        "read": batch * table["m"] * table["k"] * q
+        + 2 * table["entries"] * table["pairs_of_heads"] * table["n"] * table["k"] * c,
         "written": batch * table["m"] * table["k"] * 2,
         "shape": table["phase"] + " " + table["entries"].astype(str) + " x " + table["heads"].astype(str) + "/"
         + table["pairs_of_heads"].astype(str) + " heads x " + table["m"].astype(str) + " x " + table["n"].astype(str)

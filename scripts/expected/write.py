@@ -12,8 +12,9 @@ import numpy as np
 import onnx
 import pandas as pd
 from onnx import TensorProto, helper
-from train import KINDS, OUTSIDE, QUANTILES, TREES, UNKNOWN_GPU, fit, inputs, unseen
+from train import QUANTILES, classes, fit, inputs, report, unseen, without
 
+from profiler.expected.model import KNOWN, OUTSIDE, UNKNOWN_GPU
 from profiler.hardware import gpus
 
 COVERED = 0.8
@@ -30,25 +31,24 @@ KEPT = 120
 
 def write(table: pd.DataFrame, left_out: Counter[str], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    classes: dict[str, Any] = {}
-    for kind in KINDS:
-        some = table[table["kind"] == kind]
-        x, base = inputs(some)
+    found: dict[str, Any] = {}
+    for name, some in classes(table):
+        x, base = inputs(name, some)
         y = np.log(some["ns"].to_numpy() / base)
         ensembles = fit(x, y)
-        model = as_onnx(kind, [ensembles.boosters[quantile] for quantile in QUANTILES], len(x.columns))
-        (folder / f"{kind}.onnx").write_bytes(model.SerializeToString(deterministic=True))
-        classes[kind] = {
+        model = as_onnx(name, [ensembles.boosters[quantile] for quantile in QUANTILES], len(x.columns))
+        file = folder / f"{name.replace(' ', '_')}.onnx"
+        file.write_bytes(model.SerializeToString(deterministic=True))
+        found[name] = {
             "features": list(x.columns),
-            "bands": bands(some, x, y),
-            "range": {name: [float(some[name].min()), float(some[name].max())] for name in ("batch", "m", "n", "k")}
+            "bands": bands(name, some, x, base),
+            "range": {dim: [float(some[dim].min()), float(some[dim].max())] for dim in ("batch", "m", "n", "k")}
             | {"roof": [float(x["roof"].min()), float(x["roof"].max())]},
             "measured": measured(some),
         }
-        print(kind, {name: [round(value, 3) for value in pair] for name, pair in classes[kind]["bands"].items()},
-              (folder / f"{kind}.onnx").stat().st_size)  # fmt: skip
+        print(name, found[name]["bands"], file.stat().st_size, flush=True)
     document = {"quantiles": QUANTILES, "covered": COVERED, "sources": SOURCES, "left_out": dict(left_out),
-                "classes": classes}  # fmt: skip
+                "classes": found}  # fmt: skip
     (folder / "model.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     keep(table).to_parquet(folder / "rows.parquet", compression="zstd", index=False)
 
@@ -62,31 +62,29 @@ def measured(some: pd.DataFrame) -> dict[str, dict[str, dict[str, int]]]:
     return found
 
 
-def bands(some: pd.DataFrame, x: pd.DataFrame, y: np.ndarray) -> dict[str, list[float]]:
-    """By how much log(p10) and log(p90) are moved until four fifths of held-out rows lie between them.
+def bands(name: str, some: pd.DataFrame, x: pd.DataFrame, base: np.ndarray) -> dict[str, list[float]]:
+    """Where four fifths of the held-out rows lie.
 
-    Of shapes that no GPU was measured at; of GPUs that are left out one after the other; and of the tenth of the
-    rows that takes longest or shortest by the roofline, learned from the others.
+    Of new shapes on known GPUs: by how much log(p10) and log(p90) of the trees are moved. Of GPUs that are left out one
+    after the other, and of the tenth of the rows that takes longest or shortest by the roofline: log(measured /
+    expected) itself.
     """
-    gpu = some["gpu"].to_numpy()
+    y = np.log(some["ns"].to_numpy() / base)
     new = unseen(some)
-    roof = x["roof"].to_numpy()
-    low, high = np.quantile(roof, [0.1, 0.9])
-    folds = {
-        "known": [(~new, new)],
-        UNKNOWN_GPU: [(gpu != name, gpu == name) for name in sorted(set(gpu))],
-        OUTSIDE: [(roof > low, roof <= low), (roof < high, roof >= high)],
-    }
-    found = {}
-    for name, parts in folds.items():
-        below, above = [], []
-        for train, test in parts:
-            ratios = fit(x[train], y[train], share=0.6).ratios(x[test])
-            below.append(ratios[:, 0] - y[test])
-            above.append(y[test] - ratios[:, 2])
-        # Each side alone leaves out a tenth.
-        side = (1 + COVERED) / 2
-        found[name] = [float(np.quantile(np.concatenate(part), side)) for part in (below, above)]
+    ratios = fit(x[~new], y[~new], share=0.7).ratios(x[new])
+    report(
+        name, "new shapes on known GPUs", some[new].assign(expected=np.exp(ratios[:, 1]) * base[new], base=base[new])
+    )
+    # Each side alone leaves out a tenth.
+    side = (1 + COVERED) / 2
+    found = {KNOWN: [-float(np.quantile(ratios[:, 0] - y[new], side)), float(np.quantile(y[new] - ratios[:, 2], side))]}
+    inside = np.mean((y[new] >= ratios[:, 0] + found[KNOWN][0]) & (y[new] <= ratios[:, 2] + found[KNOWN][1]))
+    print(f"{name}: {inside:.1%} of new shapes in the band", flush=True)
+    held = list(without(name, some))
+    for band, folds in ((UNKNOWN_GPU, "without "), (OUTSIDE, "than all")):
+        parts = [one.residuals for one in held if folds in one.fold]
+        if parts:
+            found[band] = [float(value) for value in np.quantile(np.concatenate(parts), [1 - side, side])]
     return found
 
 
@@ -161,6 +159,3 @@ def _add(nodes: dict[str, list[Any]], tree: dict[str, Any], number: int, target:
 def _below(threshold: float) -> float:
     found = np.float32(threshold)
     return float(np.nextafter(found, np.float32(-np.inf)) if float(found) > threshold else found)
-
-
-__all__ = ["TREES", "write"]

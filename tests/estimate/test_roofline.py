@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from profiler.base.peaks import peak_flops
 from profiler.base.records import Attribute, Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Unsure, Work
 from profiler.cost import work_of
 from profiler.estimate.cache import Traffic
-from profiler.base.peaks import peak_flops
 from profiler.estimate.roofline import dram_rate, estimate, predict_layers
 from profiler.hardware import gpus
 from tests.fakes.support import one_unit
