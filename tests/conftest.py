@@ -122,7 +122,7 @@ def same_page(
 ) -> Iterator[Callable[..., Any]]:
     """As `open_page`, but a module opens a run once: each test finds it as new, in the size and colours asked for.
 
-    Opening takes most of the time of a short test. Tests of reloading, printing and what is remembered open their own.
+    Opening takes most of the time of a short test. Tests of printing and of what is remembered open their own.
     """
     used: list[list[str]] = []
 

@@ -308,8 +308,8 @@ def test_the_roofline_counts_what_it_draws_and_what_it_does_not(same_page: Open,
 
 
 @pytest.mark.browser
-def test_a_bound_can_be_hidden_and_the_address_keeps_it(open_page: Open) -> None:
-    page = open_page(typical())
+def test_a_bound_can_be_hidden_and_the_address_keeps_it(same_page: Open) -> None:
+    page = same_page(typical())
     chart(page, "roofline")
     button = page.locator("#chart-roofline .chart-toggle", has_text="dram")
     before = colors(page, "roofline")
@@ -491,8 +491,8 @@ def test_hostile_names_stay_text(same_page: Open) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ZOOMED)
-def test_zoom_and_pan_by_wheel_key_drag_and_button(open_page: Open, name: str) -> None:
-    page = open_page(with_panels(typical()))
+def test_zoom_and_pan_by_wheel_key_drag_and_button(same_page: Open, name: str) -> None:
+    page = same_page(with_panels(typical()))
     host = chart(page, name)
     box = host.bounding_box()
     key = f"{ZOOMED[name]}="
@@ -534,8 +534,8 @@ def test_zoom_and_pan_by_wheel_key_drag_and_button(open_page: Open, name: str) -
 
 
 @pytest.mark.browser
-def test_a_view_that_makes_no_sense_is_the_whole_view(open_page: Open) -> None:
-    page = open_page(with_panels(typical()))
+def test_a_view_that_makes_no_sense_is_the_whole_view(same_page: Open) -> None:
+    page = same_page(with_panels(typical()))
     whole = "NaN_NaN_NaN_NaN", "9_1", "nonsense"
     # One function reads the views of all charts, when they are made and when the address changes.
     page.evaluate("(hash) => { location.hash = hash; }", "roof={0}&time={1}&graph={2}&roof-off={0}".format(*whole))
