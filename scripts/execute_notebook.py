@@ -1,77 +1,59 @@
 #!/usr/bin/env python3
-"""Execute the notebooks of the manual in order and keep what their cells show.
+"""Execute the notebooks of the manual in a Jupyter kernel, and keep what their cells show.
 
-Cells are run as Jupyter runs them, in one namespace, the value of a last expression being shown as the best of
-``_repr_html_``, ``_repr_svg_`` and ``repr``; no kernel is needed for it. ``--check`` writes nothing.
+``--check`` writes nothing. On a busy machine what is kept is worth little: look at TRUST.
 """
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import io
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from nbclient import NotebookClient
+
 DOCS = Path(__file__).resolve().parents[1] / "profiler" / "docs"
+_TIMEOUT = 600
+"""Seconds that a cell may take: the first run measures ceilings."""
 
 
-def execute(notebook: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The notebook with the outputs that its code cells have, run with ``folder`` as the working folder.
+def execute(notebook: Any, folder: Path) -> Any:
+    """The notebook with the outputs that its code cells have, run in a kernel whose working folder is ``folder``.
 
-    An exception of a cell is raised.
+    Raises:
+        nbclient.exceptions.CellExecutionError: A cell raised something.
     """
-    names: dict[str, Any] = {"__name__": "__main__"}
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        count = 0
-        for cell in notebook["cells"]:
-            if cell["cell_type"] == "code":
-                count += 1
-                cell["execution_count"] = count
-                cell["outputs"] = _outputs("".join(cell["source"]), names, count)
-    finally:
-        os.chdir(before)
-    return notebook
+    metadata = dict(notebook.metadata)
+    # Times and the version of Python are those of whoever executes it last: no news.
+    client = NotebookClient(
+        notebook, timeout=_TIMEOUT, record_timing=False, resources={"metadata": {"path": str(folder)}}
+    )
+    made = client.execute()
+    made.metadata = nbformat.from_dict(metadata)
+    return made
 
 
-def _outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    tree = ast.parse(source)
-    last = tree.body[-1] if tree.body else None
-    shown = ast.Expression(last.value) if isinstance(last, ast.Expr) else None
-    tree.body = tree.body[:-1] if shown else tree.body
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(tree, f"cell {count}", "exec"), names)  # noqa: S102 - the notebooks are ours
-        value = None if shown is None else eval(compile(shown, f"cell {count}", "eval"), names)  # noqa: S307
-    found: list[dict[str, Any]] = []
-    if printed.getvalue():
-        found.append({"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())})
-    if value is not None:
-        data = {"text/plain": _lines(repr(value))}
-        for method, kind in (("_repr_html_", "text/html"), ("_repr_svg_", "image/svg+xml")):
-            if hasattr(value, method):
-                data[kind] = _lines(getattr(value, method)())
-        found.append({"output_type": "execute_result", "execution_count": count, "metadata": {}, "data": data})
-    return found
-
-
-def _lines(text: str) -> list[str]:
-    return text.splitlines(keepends=True)
+def text_of(notebook: Any) -> str:
+    """The content of its file: sources by line, and each output in one string, for nobody reads a picture's lines."""
+    found = json.loads(nbformat.writes(notebook))
+    for cell in found["cells"]:
+        for output in cell.get("outputs", ()):
+            if "data" in output:
+                output["data"] = {kind: "".join(data) for kind, data in output["data"].items()}
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:
     """Execute all of them; returns the exit code."""
     for path in sorted(DOCS.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
         with tempfile.TemporaryDirectory() as folder:
-            found = execute(json.loads(path.read_text("utf-8")), Path(folder))
+            made = execute(notebook, Path(folder))
         if "--check" not in arguments:
-            path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            path.write_text(text_of(made), "utf-8")
     return 0
 
 

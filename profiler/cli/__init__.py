@@ -34,6 +34,52 @@ class _InOrder(typer.core.TyperGroup):
         names = super().list_commands(ctx)
         return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0].startswith("--") and (meant := _without_command(args)):
+            _answer(f"{args[0].partition('=')[0]} comes behind a command", "options are those of a command", meant)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0] if args else ""
+        if name and self.get_command(ctx, name) is None:
+            if name in _MEANT:
+                _answer(f"there is no command {name!r}", "it has another name", _typed([_MEANT[name], *args[1:]]))
+            if name.lower().endswith((".onnx", ".engine", ".plan", ".trt")):
+                given = [name] if name.lower().endswith(".onnx") else ["MODEL", f"--loadEngine={name}"]
+                _answer(f"{name} is no command", "a file comes behind one", _typed(["run", *given, *args[1:]]))
+        return super().resolve_command(ctx, args)
+
+
+_MEANT = {"profile": "run", "bench": "run", "benchmark": "run", "trtexec": "run", "diff": "compare", "convert": "build"}
+"""What other tools call their commands, and ours that does so."""
+
+
+def _without_command(args: list[str]) -> str:
+    """The command line that was meant by options of trtexec alone; empty where the first is none of its."""
+    from profiler.cli.trtexec import FLAGS_BY_NAME
+
+    known = args[0].partition("=")[0] in FLAGS_BY_NAME and args[0] != "--help"
+    return _typed(["run", *args]) if known else ""
+
+
+def _typed(args: list[str]) -> str:
+    import shlex
+
+    return shlex.join(["trtprof", *args])
+
+
+def _answer(what: str, why: str, fix: str) -> None:
+    """Leave with one error.
+
+    Raises:
+        typer.Exit: Always.
+    """
+    from profiler.base.errors import UsageError
+    from profiler.cli.output import errors_shown
+
+    with errors_shown():
+        raise UsageError(what, why=why, fix=fix)
+
 
 app = typer.Typer(
     name="trtprof",

@@ -11,8 +11,8 @@ import typer
 from profiler.base.errors import UsageError
 from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
-from profiler.cli.output import View, errors_shown, refuse_binary, result, say, whole
-from profiler.cli.output_files import check_format, check_report, deliver, writable
+from profiler.cli.output import View, errors_shown, refuse_binary, say, whole
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -99,21 +99,9 @@ def analyze(
     clock: ClockOption = None,
     accumulate: AccumulateOption = "auto",
     tf32: Tf32Option = True,
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE",
-            help=(
-                "Write there too: .html, .json, .csv, .txt, .md, .svg, .png and all that `trtprof report` knows; "
-                "without a profile no page."
-            ),
-        ),
-    ] = None,
+    output: OutputsOption = None,
     force: ForceOption = False,
-    format_name: Annotated[
-        str,
-        typer.Option("--format", help="What to print: text, json, csv, markdown ...; html only with a profile."),
-    ] = "text",
+    format_name: FormatOption = "text",
     top: TopOption = None,
     by: ByOption = "layer",
     table: TableOption = None,
@@ -135,6 +123,7 @@ def analyze(
         from profiler.base.records import Run
         from profiler.cli import fail_on as failing
         from profiler.diagnose import Judge, config
+        from profiler.diagnose.explain import explain as explain_layer
         from profiler.flows import analyze as analyze_files
 
         asked = failing.criteria(fail_on)
@@ -144,16 +133,15 @@ def analyze(
         view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)
         if not measured:
             _refuse_unmeasured(fail_on, explain, redact=redact)
-        if explain is not None:
-            _check_explain(explain, format_name)
-        paths = _checked("text" if explain else format_name, output, measured=measured, force=force)
+        paths = _checked(format_name, output, measured=measured, explain=explain, force=force)
         specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
         cases: list[Case] = []
         judge = Judge(config.load().thresholds, cases.append)
         found = analyze_files.analyze(files, specs, how, model_request("", shapes), device, inferences, judge)
-        if isinstance(found, Run):
-            in_place = _explained(cases[0], explain, format_name) if explain else ""
-            _show_run(found, paths, format_name, view, in_place, redact=redact)
+        if explain is not None:
+            deliver(explain_layer(cases[0], *explain), format_name, paths)
+        elif isinstance(found, Run):
+            _show_run(found, paths, format_name, view, redact=redact)
         else:
             deliver(found, format_name, paths, top=top)
         if isinstance(found, Run):
@@ -179,28 +167,21 @@ def _refuse_unmeasured(fail_on: list[str] | None, explain: tuple[str, str] | Non
             )
 
 
-def _check_explain(explain: tuple[str, str], format_name: str) -> None:
-    """Refuse what can be seen to be wrong before any file is read."""
-    from profiler.cli.rule_text import FORMATS
-    from profiler.diagnose.explain import rule_of
-
-    check_format("--explain", format_name, FORMATS)
-    rule_of(explain[0])
-
-
-def _explained(case: Case, explain: tuple[str, str], format_name: str) -> str:
-    from profiler.cli.rule_text import explained
-    from profiler.diagnose.explain import explain as explain_layer
-
-    return explained(explain_layer(case, *explain), format_name)
-
-
-def _checked(format_name: str, output: list[str] | None, *, measured: bool, force: bool) -> list[Path]:
+def _checked(
+    format_name: str, output: list[str] | None, *, measured: bool, explain: tuple[str, str] | None, force: bool
+) -> list[Path]:
     """The files to write, where format and suffixes are those of the result.
 
     Raises:
-        UsageError: One is not.
+        UsageError: One is not, or there is no such rule to explain.
     """
+    if explain is not None:
+        from profiler.base.records import Explanation
+        from profiler.diagnose.explain import rule_of
+
+        rule_of(explain[0])
+        check_report("--explain", format_name, Explanation)
+        return writable(output, Explanation, force=force, example="why.html")
     if not measured:
         from profiler.base.records import Prediction
 
@@ -252,15 +233,13 @@ def _asked(
     return [target.spec for target in targets], how
 
 
-def _show_run(run: Run, paths: list[Path], format_name: str, view: View, in_place: str, *, redact: bool) -> None:
-    """Print the run, or what is to be printed in its place, and write its files."""
+def _show_run(run: Run, paths: list[Path], format_name: str, view: View, *, redact: bool) -> None:
+    """Print the run and write its files."""
     view = with_model(view, run, [format_name, *paths], redact=redact)
     if redact:
         from profiler.cli.run_view import private_names
         from profiler.report.redact import redact as redacted
 
         run = redacted(run, private_names())
-    if in_place:
-        result(in_place)
-    deliver(run, "" if in_place else format_name, paths, **view._asdict())
+    deliver(run, format_name, paths, **view._asdict())
     say_confirmations(run)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.base.output_file import write_file
 from profiler.cli.output import result, say
-from profiler.cli.output_files import write
 
 if TYPE_CHECKING:
     from profiler.base.records import Run
     from profiler.base.run_folder import RunFolder
+    from profiler.flows.trtexec_files import LayerFile
 
 
 class Told(NamedTuple):
@@ -126,9 +128,20 @@ def tell(folder: RunFolder, run: Run, told: Told, layer_info: str) -> None:
     if told.export_profile:
         _write(told.export_profile, profile_files.profile_json(trtexec_files.profile_of(run)))
     if layer_info:
-        _write(layer_info, trtexec_files.layer_file(folder, as_json=Path(layer_info).suffix.lower() == ".json"))
+        write_layers(layer_info, lambda path: trtexec_files.layers_of_run(folder, path))
+
+
+def write_layers(name: str, layers: Callable[[Path], LayerFile]) -> None:
+    """Write what ``--exportLayerInfo`` asks for, and say what it is.
+
+    Raises:
+        MissingError: It cannot be written, or the layers are not known in its form.
+    """
+    found = layers(Path(name))
+    write_file(Path(name), found.content.encode())
+    say(f"wrote {name}: {found.what}")
 
 
 def _write(name: str, text: str) -> None:
-    write(Path(name), text.encode())
+    write_file(Path(name), text.encode())
     say(f"wrote {name}")

@@ -11,9 +11,11 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import completion
+from profiler.cli.as_trtexec import write_layers
 from profiler.cli.engine_options import (
     BestOption,
     LayerInfoOption,
+    LoadEngineOption,
     Memory,
     Plugins,
     Ranges,
@@ -24,7 +26,7 @@ from profiler.cli.engine_options import (
     VerboseOption,
     build_options,
 )
-from profiler.cli.options import Export, ForceOption, NamedModel, Shapes, TopOption, command, model_request
+from profiler.cli.options import Export, ForceOption, NamedModel, QuietOption, Shapes, TopOption, command, model_request
 from profiler.cli.output import StageLines, errors_shown, result, say
 from profiler.cli.output_files import (
     FormatOption,
@@ -33,7 +35,6 @@ from profiler.cli.output_files import (
     deliver,
     refuse_existing,
     writable,
-    write,
 )
 
 if TYPE_CHECKING:
@@ -74,16 +75,7 @@ def build(
     plugins: Plugins,
     export: Export,
     save_engine: SaveEngineOption = "",
-    load_engine: Annotated[
-        str,
-        typer.Option(
-            "--loadEngine",
-            "--load-engine",
-            metavar="FILE",
-            help="Build nothing: read the layers of this engine, which needs its GPU; MODEL names its nodes.",
-            rich_help_panel="Engine of TensorRT",
-        ),
-    ] = "",
+    load_engine: LoadEngineOption = "",
     layer_info: LayerInfoOption = "",
     rebuild: RebuildOption = False,
     dry_run: Annotated[
@@ -99,15 +91,7 @@ def build(
     format_name: FormatOption = "text",
     top: TopOption = None,
     verbose: VerboseOption = False,
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet",
-            "-q",
-            help="Print nothing but the path of the engine.",
-            rich_help_panel="Result",
-        ),
-    ] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Build an engine and show its layers.
 
@@ -124,6 +108,7 @@ def build(
         paths = writable(output, EnginePlan, force=force, example="plan.html")
         from profiler.engine.backends import choose_builder
         from profiler.flows import build as flow
+        from profiler.flows.trtexec_files import layers_of_build
 
         options = build_options(
             types,
@@ -156,14 +141,13 @@ def build(
             found = flow.build(request, options, progress, rebuild=rebuild)
     with errors_shown():
         engine = _saved(found, save_engine)
-        exported = _exported(found, layer_info)
+        if layer_info:
+            write_layers(layer_info, lambda path: layers_of_build(found, path))
         deliver(found.priced.document, "" if quiet else format_name, paths, top=top)
         if quiet:
             result(str(engine))
             return
         say(f"wrote {engine}" if save_engine else f"the engine is {engine}")
-        if exported:
-            say(exported)
         if not load_engine:
             say(_next(model.name, shapes, types.asked))
 
@@ -216,33 +200,6 @@ def _saved(found: EngineBuild, name: str) -> Path:
     from profiler.flows.build import copy_engine
 
     return copy_engine(found.built.plan, Path(name)) if name else found.built.plan
-
-
-def _exported(found: EngineBuild, name: str) -> str:
-    """Write what ``--exportLayerInfo`` asks for, and say what it is.
-
-    Raises:
-        MissingError: It cannot be written, or is not known of an engine made elsewhere.
-    """
-    if not name:
-        return ""
-    path, built = Path(name), found.built
-    if path.suffix.lower() != ".json":
-        if not built.plan_text:
-            raise MissingError(
-                f"{path} was not written",
-                why="an engine prints its plan only while it is built",
-                fix="--exportLayerInfo=layers.json",
-            )
-        write(path, built.plan_text.encode())
-        return f"wrote {path}: the plan as the build printed it; `trtprof analyze --layers {path}` reads it"
-    if built.layer_info:
-        write(path, built.layer_info.encode())
-        return f"wrote {path}: what TensorRT's engine inspector says"
-    from profiler import report
-
-    write(path, report.encode(found.priced.document, "json"))
-    return f"wrote {path}: trtprof's own document; TensorRT's inspector needs a driver, and none is installed"
 
 
 def _next(model: str, shapes: Shapes, precisions: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.cli import app
-from profiler.cli.options import ForceOption
+from profiler.cli.options import ForceOption, ThreadsOption
 from profiler.cli.output import StageLines, errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
@@ -25,10 +25,7 @@ def calibrate(
     device: Annotated[
         str, typer.Option("--device", metavar="DEVICE", help="cpu, gpu:0, or auto, which is the CPU.")
     ] = "auto",
-    threads: Annotated[
-        int,
-        typer.Option("--threads", envvar="TRTPROF_THREADS", help="Of a CPU: threads inside an op; 0: one a core."),
-    ] = 0,
+    threads: ThreadsOption = 0,
     seconds: Annotated[
         float | None,
         typer.Option(

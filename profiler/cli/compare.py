@@ -10,7 +10,7 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app, completion
-from profiler.cli.options import ForceOption
+from profiler.cli.options import ForceOption, TopOption
 from profiler.cli.output import errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
@@ -53,10 +53,7 @@ def compare(
     format_name: FormatOption = "text",
     output: OutputsOption = None,
     force: ForceOption = False,
-    top: Annotated[
-        int | None,
-        typer.Option("--top", metavar="N", min=1, help="Parts of the model and findings in text and Markdown."),
-    ] = None,
+    top: TopOption = None,
 ) -> None:
     """Compare runs: is B faster than A, are you sure, and why?
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 BACKENDS = ("auto", "tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu")
 REPORTS = Path("reports")
@@ -60,3 +62,58 @@ def runs(incomplete: str) -> list[str]:
         for folder in found
         if str(folder).startswith(begun) or ("/" not in begun and folder.name.startswith(begun))
     ]
+
+
+def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What offers those of a list that begin so; the list is made when it is asked for."""
+
+    def offer(incomplete: str) -> list[str]:
+        return [name for name in known() if name.startswith(incomplete)]
+
+    return offer
+
+
+def _choice(field: str) -> Iterable[str]:
+    """What a choice of `profiler.report.ReportOptions` may be."""
+    from profiler.report import ReportOptions
+
+    found: tuple[str, ...] = get_args(get_type_hints(ReportOptions)[field])
+    return found
+
+
+def _formats() -> Iterable[str]:
+    """Those that every document has."""
+    from profiler.report import REPORTERS
+
+    return [each.name for each in REPORTERS.values() if each.of is None]
+
+
+def _tables() -> Iterable[str]:
+    from profiler.report.tables import TABLES
+
+    return TABLES
+
+
+def _terms() -> Iterable[str]:
+    from profiler.report.terms import TERMS
+
+    return TERMS
+
+
+def _ops() -> Iterable[str]:
+    from profiler.flows.op_sweep import ALIASES, FAMILIES
+
+    return [*FAMILIES, *ALIASES]
+
+
+def _levels() -> Iterable[str]:
+    from profiler.flows.predict.on_gpus import Level
+
+    return get_args(Level)
+
+
+by, figures = among(lambda: _choice("by")), among(lambda: _choice("figure"))
+formats, tables, terms, ops, levels = (among(each) for each in (_formats, _tables, _terms, _ops, _levels))
+collectors = among(lambda: ("auto", "cupti", "nsys"))
+accumulators = among(lambda: ("auto", "fp16", "fp32"))
+classes = among(lambda: ("datacenter", "geforce", "jetson", "workstation"))

@@ -25,22 +25,36 @@ _UNITS = {"": 2**20, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _RANGE = "Of dynamic inputs; given a second time, of the second profile, and so on; without it those of another one."
 
 
+DtypeOption = Annotated[
+    str,
+    typer.Option(
+        "--dtype",
+        metavar="PRECISION",
+        autocompletion=completion.precisions,
+        help="model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
+        rich_help_panel="Precision",
+    ),
+]
+Fp16Option = Annotated[
+    bool,
+    typer.Option(
+        "--fp16",
+        help="--dtype fp16: by a flag up to TensorRT 10, else the model is converted.",
+        rich_help_panel="Precision",
+    ),
+]
+Bf16Option = Annotated[
+    bool,
+    typer.Option("--bf16", help="--dtype bf16: by a flag of TensorRT 10, else as --fp16.", rich_help_panel="Precision"),
+]
+
+
 class Types(NamedTuple):
     """What the products are computed with; a prediction is of the same."""
 
-    dtype: Annotated[
-        str,
-        typer.Option(
-            "--dtype",
-            metavar="PRECISION",
-            autocompletion=completion.precisions,
-            help="model (as in the file, fp32 products as TF32), fp32 (no TF32), tf32, fp16, bf16, int8 or fp8.",
-        ),
-    ] = "model"
-    fp16: Annotated[
-        bool, typer.Option("--fp16", help="--dtype fp16: by a flag up to TensorRT 10, else the model is converted.")
-    ] = False
-    bf16: Annotated[bool, typer.Option("--bf16", help="--dtype bf16: by a flag of TensorRT 10.")] = False
+    dtype: DtypeOption = "model"
+    fp16: Fp16Option = False
+    bf16: Bf16Option = False
     int8: Annotated[bool, typer.Option("--int8", help="--dtype int8: an engine needs a quantised model.")] = False
     fp8: Annotated[bool, typer.Option("--fp8", help="--dtype fp8: an engine needs a quantised model.")] = False
     strongly_typed: Annotated[
@@ -72,15 +86,15 @@ class Types(NamedTuple):
 
     @property
     def one(self) -> str:
-        """The one precision of a prediction; ``model`` where none is asked for.
+        """The one precision of a prediction or a model; ``model`` where none is asked for.
 
         Raises:
             UsageError: There are several, or one is not known.
         """
         if len(self.asked) > 1:
             raise UsageError(
-                f"a prediction has one precision, not {' and '.join(self.asked)}",
-                why="TIME BY PRECISION lists all of them",
+                f"one precision is possible here, not {' and '.join(self.asked)}",
+                why="only an engine of TensorRT chooses among several",
                 fix=f"--dtype {self.asked[0]}",
             )
         return "".join(self.asked) or "model"
@@ -130,6 +144,16 @@ BestOption = Annotated[
         "--best",
         help="Let the builder choose among fp16, bf16 and, of a quantised model, int8: up to TensorRT 10.",
         rich_help_panel="Precision",
+    ),
+]
+LoadEngineOption = Annotated[
+    str,
+    typer.Option(
+        "--loadEngine",
+        "--load-engine",
+        metavar="FILE",
+        help="Build nothing: take this engine, which needs its GPU; MODEL names its nodes.",
+        rich_help_panel=_PANEL,
     ),
 ]
 SaveEngineOption = Annotated[

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli.options import Export, ForceOption, Shapes, ShapesOption, command, model_request
+from profiler.cli.engine_options import Bf16Option, DtypeOption, Fp16Option, Types
+from profiler.cli.options import Export, ForceOption, QuietOption, Shapes, ShapesOption, command, model_request
 from profiler.cli.output import StageLines, errors_shown, result, say
 
 
@@ -17,8 +18,9 @@ def export(
     model: Annotated[str, typer.Argument(metavar="SPEC", help="package.module:factory or path/to/file.py:factory.")],
     shapes: ShapesOption = None,
     how: Export,
-    fp16: Annotated[bool, typer.Option("--fp16", help="Convert parameters and float inputs to fp16.")] = False,
-    bf16: Annotated[bool, typer.Option("--bf16", help="Convert parameters and float inputs to bf16.")] = False,
+    dtype: DtypeOption = "model",
+    fp16: Fp16Option = False,
+    bf16: Bf16Option = False,
     opset: Annotated[
         int | None, typer.Option("--opset", metavar="N", min=1, help="Version of ai.onnx; default: torch's choice.")
     ] = None,
@@ -26,9 +28,11 @@ def export(
         str, typer.Option("--output", "-o", metavar="FILE", help="The ONNX file; default <factory>.onnx.")
     ] = "",
     force: ForceOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of the file.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Export a PyTorch module to ONNX.
+
+    --fp16, --bf16 and --dtype convert its parameters and float inputs.
 
     The factory is a function, class or module; it may give a pair (module, example_inputs). Inputs
     are the parameters of forward; dimensions are fixed at those of --shapes unless --dynamic names
@@ -42,9 +46,7 @@ def export(
 
     progress = StageLines(quiet=quiet)
     with errors_shown(progress), progress:
-        if fp16 and bf16:
-            raise UsageError("--fp16 and --bf16 are both given", why="parameters have one dtype", fix="leave one away")
-        precision = "fp16" if fp16 else "bf16" if bf16 else ""
+        precision = _converted(Types(dtype=dtype, fp16=fp16, bf16=bf16).one)
         request = model_request(model, Shapes(shapes), how, precision=precision, opset=opset)
         done = flow.export(request, output, force=force, progress=progress)
     with errors_shown():
@@ -65,3 +67,24 @@ def export(
             if any(isinstance(dim, str) for dim in tensor.shape or ())
         ]
         say(f"next: trtprof run {done.path}" + (f" --shapes {example(free)}" if free else ""))
+
+
+def _converted(precision: str) -> str:
+    """The dtype that parameters are converted to; empty where they stay as they are.
+
+    Raises:
+        UsageError: A file cannot say it.
+    """
+    if precision in ("fp32", "tf32"):
+        raise UsageError(
+            f"--dtype {precision} is not for an export",
+            why="whether fp32 is multiplied as TF32 is chosen where the model runs",
+            fix=f"leave it away here; trtprof predict or build --dtype {precision}",
+        )
+    if precision in ("int8", "fp8"):
+        raise UsageError(
+            f"no model is exported as {precision}",
+            why="it needs scales, which are never made up",
+            fix="quantise the module (torchao, ModelOpt), then export that",
+        )
+    return "" if precision == "model" else precision

@@ -31,12 +31,16 @@ AccumulateOption = Annotated[
     str,
     typer.Option(
         "--accumulate",
+        autocompletion=completion.accumulators,
         metavar="DTYPE",
         help="Accumulator where there is a choice: fp32, fp16, or auto: as tactics and kernels say, else the faster.",
     ),
 ]
 Tf32Option = Annotated[
-    bool, typer.Option("--tf32/--no-tf32", help="Multiply fp32 as TF32 on the tensor cores, or on the CUDA cores.")
+    bool,
+    typer.Option(
+        "--tf32/--no-tf32", " /--noTF32", help="Multiply fp32 as TF32 on the tensor cores, or on the CUDA cores."
+    ),
 ]
 CeilingOption = Annotated[
     list[str] | None,

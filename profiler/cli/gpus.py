@@ -27,7 +27,13 @@ def gpus(
     arch: Annotated[str, typer.Option("--arch", metavar="NAME", help="List those of an architecture: Ada.")] = "",
     cc: Annotated[str, typer.Option("--cc", metavar="CC", help="List those of a compute capability: 8.9.")] = "",
     class_: Annotated[
-        str, typer.Option("--class", metavar="CLASS", help="List datacenter, workstation, geforce or jetson.")
+        str,
+        typer.Option(
+            "--class",
+            metavar="CLASS",
+            autocompletion=completion.classes,
+            help="List datacenter, workstation, geforce or jetson.",
+        ),
     ] = "",
     min_memory: Annotated[
         float | None, typer.Option("--min-memory", metavar="GIB", min=0, help="List those with so much memory.")

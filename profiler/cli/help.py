@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import typer.core
 
-from profiler.cli import app
+from profiler.cli import app, completion
 from profiler.cli.output import errors_shown, result, terminal_width
 
 
@@ -17,7 +17,12 @@ from profiler.cli.output import errors_shown, result, terminal_width
 def explain(
     ctx: typer.Context,
     term: Annotated[
-        list[str] | None, typer.Argument(metavar="[TERM]", help="A word of a report, or a command; without, all words.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[TERM]",
+            autocompletion=completion.terms,
+            help="A word of a report, or a command; without, all words.",
+        ),
     ] = None,
 ) -> None:
     """Say what a word of a report means: floor, limit, trust, lost ...; or how a command is called."""

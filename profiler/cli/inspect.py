@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from profiler.base.errors import UsageError
+from profiler.cli.engine_options import Types
 from profiler.cli.options import EngineOption, Export, ForceOption, NamedModel, Shapes, command, model_request
 from profiler.cli.output import StageLines, errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
@@ -13,6 +15,7 @@ from profiler.cli.output_files import FormatOption, OutputsOption, check_report,
 
 @command
 def inspect(
+    *,
     model: NamedModel,
     shapes: Shapes,
     export: Export,
@@ -25,6 +28,7 @@ def inspect(
         ),
     ] = None,
     engine: EngineOption = None,
+    types: Types,
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
@@ -43,6 +47,12 @@ def inspect(
         record = Sweep if sweep else Inspection
         check_report("inspect", format_name, record)
         paths = writable(output, record, force=force, example="model.html")
+        if types.one != "model" and not engine:
+            raise UsageError(
+                f"--dtype {types.one} changes nothing without --engine",
+                why="the work is that of the types in the file",
+                fix=f"--engine --dtype {types.one} shows such an engine; trtprof predict --dtype {types.one} its time",
+            )
         request = model_request(model.name, shapes, export)
         if sweep:
             from profiler.flows import model_sweep
@@ -50,7 +60,7 @@ def inspect(
             deliver(model_sweep.sweep(request, sweep), format_name, paths)
             return
         with progress:
-            found = flow.inspect(request, progress, engine=bool(engine))
+            found = flow.inspect(request, progress, engine=types.one if engine else "")
         deliver(found, format_name, paths)
         if engine is None:
             say("next: the same command with --engine shows the layers that TensorRT-RTX makes of it")

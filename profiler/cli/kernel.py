@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import app
-from profiler.cli.output import ascii_only, errors_shown, result
-from profiler.cli.output_files import check_format
-
-if TYPE_CHECKING:
-    from profiler.kernel_names.parse import KernelName
-
-FORMATS = ("text", "json")
-_UNITS = {
-    "tensor": "tensor cores",
-    "simt": "scalar pipes, no tensor cores",
-    "none": "no matrix product",
-    "unknown": "the name does not say on which unit",
-}
+from profiler.cli.options import ForceOption, command
+from profiler.cli.output import errors_shown
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 
-@app.command()
+@command
 def kernel(
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Of kernels or tactics; -: one a line on stdin.", show_default=False),
     ] = None,
-    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    output: OutputsOption = None,
+    force: ForceOption = False,
+    format_name: FormatOption = "text",
 ) -> None:
     """Say what the name of a kernel or a tactic tells, and what it does not.
 
@@ -40,15 +30,16 @@ def kernel(
     layout, tile, stages and split-k, of mangled, demangled, short and cut names.
     """
     with errors_shown():
+        import msgspec
+
+        from profiler.base.records import SCHEMA_VERSION, KernelListing, NamedKernel
         from profiler.kernel_names.parse import parse
 
-        check_format("kernel", format_name, FORMATS)
-        parsed = [parse(name) for name in _asked(names or [])]
-        if format_name == "json":
-            result(json.dumps([each.as_dict() for each in parsed], indent=2))
-            return
-        text = "\n\n".join("\n".join(_lines(each)) for each in parsed)
-        result(text.encode("ascii", "backslashreplace").decode() if ascii_only(sys.stdout) else text)
+        check_report("kernel", format_name, KernelListing)
+        paths = writable(output, KernelListing, force=force, example="kernels.html")
+        said = (parse(name).as_dict() for name in _asked(names or []))
+        kernels = tuple(msgspec.convert(each, NamedKernel) for each in said)
+        deliver(KernelListing(schema_version=SCHEMA_VERSION, kernels=kernels), format_name, paths)
 
 
 def _asked(names: Sequence[str]) -> list[str]:
@@ -68,24 +59,3 @@ def _asked(names: Sequence[str]) -> list[str]:
             fix="trtprof kernel ampere_sgemm_128x64_tn; or one a line on stdin: trtprof kernel - < names.txt",
         )
     return found
-
-
-def _lines(kernel: KernelName) -> list[str]:
-    fields = kernel.as_dict()
-    arch = f"sm{kernel.arch} or later" if kernel.arch is not None else "architecture not said"
-    unit = _UNITS[kernel.unit] + (f" ({kernel.evidence})" if kernel.evidence else "")
-    lines = [kernel.name, f"  {kernel.op}, family {kernel.family}, {arch}", f"  {unit}"]
-    types = [f"{word} {fields[word]}" for word in ("in", "math", "acc", "out") if fields[word]]
-    if types:
-        lines.append("  dtypes: " + ", ".join(types))
-    said = [
-        f"{word} {fields[word]}" for word in ("mma", "layout", "tile", "cluster", "stages", "vector") if fields[word]
-    ]
-    if kernel.split_k is not None:
-        said.append("split-k" if kernel.split_k else "no split-k")
-    said += [f"align {operand} {elements}" for operand, elements in kernel.alignment]
-    if said:
-        lines.append("  " + ", ".join(said))
-    if kernel.ops:
-        lines.append("  ops: " + ", ".join(kernel.ops))
-    return lines

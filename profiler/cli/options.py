@@ -70,6 +70,9 @@ class Verb(typer.core.TyperCommand):
             if answer := trtexec.answer(verb, name):
                 with errors_shown():
                     raise answer
+        if self.name not in ("run", "build") and (answer := _taken_elsewhere(error, str(self.name), name)):
+            with errors_shown():
+                raise answer
         alike = [each for each in error.possibilities or () if SequenceMatcher(None, each, name).ratio() >= _ALIKE]
         error.possibilities = alike
         raise error
@@ -84,6 +87,25 @@ class Verb(typer.core.TyperCommand):
         for title in sorted(sections, key=lambda title: (title != "Arguments", title == "Options")):
             with formatter.section(title):
                 formatter.write_dl(sections[title])
+
+
+def _taken_elsewhere(error: Any, verb: str, name: str) -> UsageError | None:
+    """What whoever types a flag of trtexec at another verb than `run` and `build` is told; None where it is none."""
+    from profiler.cli import trtexec
+
+    flag = trtexec.FLAGS_BY_NAME.get(name)
+    if flag is None:
+        return None
+    takes = [
+        other
+        for other, each in error.ctx.parent.command.commands.items()
+        if any(name in (*param.opts, *param.secondary_opts) for param in each.params)
+    ]
+    return UsageError(
+        f"{name} is not taken by trtprof {verb}",
+        why=f"these take it: {', '.join(takes)}" if takes else flag.run.why,
+        fix="leave it away",
+    )
 
 
 def command(function: Command) -> Command:
@@ -129,6 +151,19 @@ ForceOption = Annotated[
         rich_help_panel="Result",
     ),
 ]
+ThreadsOption = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        envvar="TRTPROF_THREADS",
+        help="On the CPU: threads inside an op; 0: one a usable core.",
+        rich_help_panel="Measurement",
+    ),
+]
+QuietOption = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print nothing but the path of what was made.", rich_help_panel="Result"),
+]
 EngineOption = Annotated[
     bool | None,
     typer.Option(
@@ -141,7 +176,7 @@ EngineOption = Annotated[
 TopOption = Annotated[
     int | None,
     typer.Option(
-        "--top", metavar="N", min=1, help="Rows of layers and findings in the text report.", rich_help_panel="Result"
+        "--top", metavar="N", min=1, help="Rows of lists and findings in text and Markdown.", rich_help_panel="Result"
     ),
 ]
 FailOnOption = Annotated[
@@ -163,6 +198,7 @@ ExplainOption = Annotated[
     typer.Option(
         "--explain",
         metavar="CODE LAYER",
+        autocompletion=completion.rules,
         help="In place of the report: what a rule says of a layer (or an ONNX node in it), or why nothing.",
         show_default=False,
         rich_help_panel="Result",

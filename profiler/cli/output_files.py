@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profiler.base.errors import MissingError, UsageError
+from profiler.base.errors import UsageError
+from profiler.base.output_file import check_place, write_file
+from profiler.cli import completion
 from profiler.cli.output import refuse_binary, say, send
 
 if TYPE_CHECKING:
     from profiler.base.records import Record
+    from profiler.report import Reporter
 
 ENGINE_SUFFIXES = (".engine", ".plan", ".trt")
 """What files with an engine are called."""
@@ -31,14 +34,15 @@ _NEXT = {
 WIDTH = 100
 """Columns of a text that goes to a file."""
 
-FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="What to print: text, json, csv, markdown, html ...",
-        rich_help_panel="Result",
-    ),
-]
+_FORMAT = typer.Option(
+    "--format",
+    metavar="FORMAT",
+    autocompletion=completion.formats,
+    help="What to print: text, json, csv, markdown, html ...",
+    rich_help_panel="Result",
+)
+FormatOption = Annotated[str, _FORMAT]
+FormatOrNoneOption = Annotated[str | None, _FORMAT]
 
 OutputsOption = Annotated[
     list[str] | None,
@@ -89,26 +93,37 @@ def writable(
 
     Raises:
         UsageError: The suffix of one says no format, or it is there and not to be replaced.
+        MissingError: The folder of one is not there, or may not be written to.
+    """
+    paths = [Path(name) for name in names or ()]
+    for path in paths:
+        suffix_format(path, record, example)
+        refuse_existing(path, force=force)
+    return paths
+
+
+def suffix_format(path: Path, record: type[Record], example: str) -> Reporter:
+    """The format that the suffix of a file says.
+
+    Raises:
+        UsageError: It says none, or it is that of an engine.
     """
     from profiler import report
 
+    if path.suffix.lower() in ENGINE_SUFFIXES:
+        raise UsageError(
+            f"-o {path} names an engine",
+            why="-o writes reports, in the format that the suffix says",
+            fix=f"--saveEngine={path} writes the engine; -o report.html a report",
+        )
     suffixes = [each.suffix for each in report.formats_of(record)]
-    paths = [Path(name) for name in names or ()]
-    for path in paths:
-        if path.suffix.lower() in ENGINE_SUFFIXES:
-            raise UsageError(
-                f"-o {path} names an engine",
-                why="-o writes reports, in the format that the suffix says",
-                fix=f"--saveEngine={path} writes the engine; -o report.html a report",
-            )
-        if not path.name.lower().endswith(tuple(suffixes)):
-            raise UsageError(
-                f"{path} says no format",
-                why="known suffixes: " + ", ".join(suffixes),
-                fix=f"-o {path.stem or Path(example).stem}{Path(example).suffix}",
-            )
-        refuse_existing(path, force=force)
-    return paths
+    if not path.name.lower().endswith(tuple(suffixes)):
+        raise UsageError(
+            f"{path} says no format",
+            why="known suffixes: " + ", ".join(suffixes),
+            fix=f"-o {path.stem or Path(example).stem}{Path(example).suffix}",
+        )
+    return report.for_path(path.name, record)
 
 
 def deliver(found: Record, format_name: str, paths: Sequence[Path], **options: Any) -> None:
@@ -131,7 +146,7 @@ def deliver(found: Record, format_name: str, paths: Sequence[Path], **options: A
     if format_name:
         send(found, format_name, **options)
     for path, name, content in zip(paths, formats, contents, strict=True):
-        write(path, content)
+        write_file(path, content)
         if format_name:
             say(f"wrote {path}" + next_step(name))
 
@@ -142,10 +157,11 @@ def next_step(format_name: str) -> str:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Refuse to overwrite.
+    """Refuse to overwrite, and what could not be written when the work is done.
 
     Raises:
         UsageError: There is something, and ``force`` was not said.
+        MissingError: The folder is not there, or may not be written to.
     """
     if path.exists() and not force:
         raise UsageError(
@@ -153,15 +169,4 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             why="files are replaced only when asked for",
             fix="choose another file, or say --force",
         )
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file.
-
-    Raises:
-        MissingError: The folder is not there, or may not be written to.
-    """
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise MissingError(f"{path} cannot be written", why=error.strerror or "", fix="choose another path") from None
+    check_place(path)

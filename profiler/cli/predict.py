@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli import completion
 from profiler.cli.engine_options import Types
 from profiler.cli.gpu_targets import (
     AccumulateOption,
@@ -46,6 +47,7 @@ def predict(
         str,
         typer.Option(
             "--level",
+            autocompletion=completion.levels,
             help="layers: of an engine, as with --engine; groups: nodes that an engine may fuse; nodes: each by "
             "itself; auto: layers with --engine, else groups.",
         ),

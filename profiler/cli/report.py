@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.output_file import write_file
 from profiler.cli import app, completion
 from profiler.cli.completion import REPORTS
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
-from profiler.cli.output_files import next_step, refuse_existing, write
+from profiler.cli.output_files import (
+    ENGINE_SUFFIXES,
+    WIDTH,
+    FormatOrNoneOption,
+    next_step,
+    refuse_existing,
+    suffix_format,
+)
 from profiler.cli.run_view import (
     ByOption,
     FigureOption,
@@ -27,7 +35,7 @@ from profiler.cli.run_view import (
 )
 
 if TYPE_CHECKING:
-    from profiler.base.records import Run
+    from profiler.base.records import Record, Run
     from profiler.base.run_folder import RunFolder
     from profiler.cli.output import View
     from profiler.report import Reporter
@@ -44,20 +52,15 @@ def report(
             show_default=False,
         ),
     ] = None,
-    format_name: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="text, json, csv, html, markdown, perfetto, sarif, png ...; default by the suffix of -o, else text.",
-        ),
-    ] = None,
+    format_name: FormatOrNoneOption = None,
     output: Annotated[
         list[str] | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write there; - is stdout; of csv and parquet a folder takes all tables; may be repeated.",
+            help="Write there, as its suffix says, and print nothing unless --format is given; - is stdout; a folder "
+            "takes all tables (--format csv or parquet); may be repeated.",
         ),
     ] = None,
     force: ForceOption = False,
@@ -110,6 +113,8 @@ def report(
             _serve(run_folder or REPORTS, host, port, open_page=open_page)
             return
         from profiler.base import run_folder as folders
+        from profiler.base.records import Explanation
+        from profiler.base.records import Run as FinishedRun
         from profiler.cli import fail_on as failing
 
         asked = failing.criteria(fail_on)
@@ -123,7 +128,7 @@ def report(
             say(f"{folder.path}: the newest run")
         else:
             folder = folders.RunFolder(run_folder.parent if run_folder.name == folders.REPORT else run_folder)
-        targets = _targets(output, format_name, table, force=force, explain=explain is not None)
+        targets = _targets(output, format_name, table, Explanation if explain else FinishedRun, force=force)
         if redact_map:
             refuse_existing(Path(redact_map), force=force)
         if tag or untag:
@@ -134,31 +139,41 @@ def report(
                 return
             say(f"tags: {' '.join(tags) or 'none'}")
         if explain is not None:
-            text = _explained(folder, explain, format_name, output[0] if output else "-")
-            if not targets:
-                result(text)
-            for target in targets:
-                write(target.path, text.encode())
-                say(f"wrote {target.path}")
+            _explain(folder, explain, _printed(output, format_name, targets), targets)
         else:
-            print_it = "-" in (output or ()) or not (targets or (open_page and format_name in (None, "html")))
-            name = (format_name or "text") if print_it else ""
+            opens = open_page and not output and format_name in (None, "html")
+            name = "" if opens else _printed(output, format_name, targets)
             _show(folder, targets, name, view, redact=redact, redact_map=redact_map, open_page=open_page)
         if asked:
             failing.check(folder.report().findings, asked)
 
 
 class _Target(NamedTuple):
-    """A file to write: in which format, of a format of one table which, and whether it goes to a folder of tables."""
+    """A file to write.
+
+    Attributes:
+        path: Where.
+        format: In which format.
+        table: Of a format of one table which.
+        in_folder: Whether it goes to a folder of tables.
+        by_format: Whether ``--format`` says its format, not its suffix.
+    """
 
     path: Path
     format: str
     table: str | None = None
     in_folder: bool = False
+    by_format: bool = False
+
+
+def _printed(output: Sequence[str] | None, format_name: str | None, targets: Sequence[_Target]) -> str:
+    """The format to print; empty where files are all that is asked for."""
+    asked = format_name is not None and not any(target.by_format for target in targets)
+    return (format_name or "text") if asked or not targets or "-" in (output or ()) else ""
 
 
 def _targets(
-    output: Sequence[str] | None, format_name: str | None, table: str | None, *, force: bool, explain: bool
+    output: Sequence[str] | None, format_name: str | None, table: str | None, record: type[Record], *, force: bool
 ) -> list[_Target]:
     """The files of ``-o``, before anything is read or written; none where the result goes to stdout.
 
@@ -168,21 +183,20 @@ def _targets(
     from profiler import report as formats
 
     names = [name for name in output or ("-",) if name != "-"]
-    if explain:
-        paths = [Path(name) for name in names]
-        for path in paths:
-            refuse_existing(path, force=force)
-        return [_Target(path, "") for path in paths]
-    asked = formats.get(format_name) if format_name else None
+    asked = formats.get(format_name, record) if format_name else None
     found: list[_Target] = []
     for name in names:
         if name.endswith(("/", "\\")) or Path(name).is_dir():
             found += _of_folder(name, asked, table)
         else:
-            reporter = asked or formats.for_path(name)
-            found.append(_Target(Path(name), reporter.name, table))
+            path = Path(name)
+            says = any(name.lower().endswith(each.suffix) for each in formats.formats_of(record))
+            by_format = asked is not None and not says and path.suffix.lower() not in ENGINE_SUFFIXES
+            reporter = asked if asked and by_format else suffix_format(path, record, "report.html")
+            found.append(_Target(path, reporter.name, table, by_format=by_format))
     for target in found:
-        refuse_existing(target.path, force=force)
+        if not (target.in_folder and not target.path.exists()):  # its folder is made
+            refuse_existing(target.path, force=force)
     if len({target.path for target in found}) < len(found):
         raise UsageError("-o names the same file twice", why="one would replace the other", fix="leave one away")
     return found
@@ -199,7 +213,10 @@ def _of_folder(name: str, asked: Reporter | None, table: str | None) -> list[_Ta
             fix=f"--format csv -o {name}, or -o {Path(name) / 'report.html'}",
         )
     tables = [table] if table else list(TABLES)
-    return [_Target(Path(name) / f"{each}{asked.suffix}", asked.name, each, in_folder=True) for each in tables]
+    return [
+        _Target(Path(name) / f"{each}{asked.suffix}", asked.name, each, in_folder=True, by_format=True)
+        for each in tables
+    ]
 
 
 def _show(
@@ -230,7 +247,7 @@ def _show(
     for target, content in contents:
         if target.in_folder:
             _make_folder(target.path.parent)
-        write(target.path, content)
+        write_file(target.path, content)
     if targets:
         names = [str(target.path) for target in targets if not target.in_folder]
         for parent in dict.fromkeys(target.path.parent for target in targets if target.in_folder):
@@ -260,7 +277,7 @@ def _redacted(run: Run, map_file: str) -> Run:
 
     found = redaction(run, private_names())
     if map_file:
-        write(Path(map_file), (json.dumps(found.names, ensure_ascii=False, indent=1) + "\n").encode())
+        write_file(Path(map_file), (json.dumps(found.names, ensure_ascii=False, indent=1) + "\n").encode())
     return found.run
 
 
@@ -287,19 +304,20 @@ def _open(page: Path) -> None:
     say(f"open it yourself: {why_not}" if why_not else "opened in the browser")
 
 
-def _explained(folder: RunFolder, explain: tuple[str, str], format_name: str | None, output: str) -> str:
-    """What a rule says of a layer of a finished run, as text or JSON."""
-    from profiler.cli.output_files import check_format
-    from profiler.cli.rule_text import FORMATS, explained
+def _explain(folder: RunFolder, explain: tuple[str, str], printed: str, targets: Sequence[_Target]) -> None:
+    """What a rule says of a layer of a finished run, on stdout in a format (none where it is empty) and in files."""
+    from profiler import report as formats
     from profiler.diagnose.explain import explain as explain_layer
     from profiler.diagnose.explain import rule_of
     from profiler.flows.report import case_of
 
-    name = format_name or ("json" if output.endswith(".json") else "text")
-    check_format("--explain", name, FORMATS)
-    code, layer = explain
-    rule_of(code)
-    return explained(explain_layer(case_of(folder), code, layer), name)
+    rule_of(explain[0])
+    found = explain_layer(case_of(folder), *explain)
+    if printed:
+        send(found, printed)
+    for target in targets:
+        write_file(target.path, formats.encode(found, target.format, width=WIDTH))
+        say(f"wrote {target.path}")
 
 
 def _refuse_beside_serve(given: dict[str, object]) -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from profiler.cli import app, completion
-from profiler.cli.output import errors_shown, result, terminal_width
-from profiler.cli.output_files import check_format
+from profiler.cli import completion
+from profiler.cli.options import ForceOption, command
+from profiler.cli.output import errors_shown
+from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 
-@app.command()
+@command
 def rules(
     code: Annotated[
         str | None,
         typer.Argument(autocompletion=completion.rules, help="A rule's code; without one, all rules are listed."),
     ] = None,
-    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    output: OutputsOption = None,
+    force: ForceOption = False,
+    format_name: FormatOption = "text",
 ) -> None:
     """List the rules, or explain one.
 
@@ -26,12 +28,10 @@ def rules(
     they come from. Of two rules that could claim the same time the one with the lower order gets it.
     """
     with errors_shown():
-        from profiler.cli.rule_text import FORMATS, described, listed
-        from profiler.diagnose import config
-        from profiler.diagnose.explain import rule_of
+        from profiler.base.records import RuleListing
+        from profiler.diagnose import config, listing
 
-        check_format("rules", format_name, FORMATS)
-        if code is None:
-            result(listed(format_name, terminal_width(sys.stdout)))
-        else:
-            result(described(rule_of(code), config.load(), format_name))
+        check_report("rules", format_name, RuleListing)
+        paths = writable(output, RuleListing, force=force, example="rules.html")
+        found = listing.rules(config.load(), code)
+        deliver(found, format_name, paths, view="table" if code is None else "sheet")

@@ -16,6 +16,7 @@ from profiler.cli.as_trtexec import Told, tell
 from profiler.cli.engine_options import (
     BestOption,
     LayerInfoOption,
+    LoadEngineOption,
     Memory,
     Plugins,
     Ranges,
@@ -31,15 +32,19 @@ from profiler.cli.options import (
     FailOnOption,
     ForceOption,
     NamedModel,
+    QuietOption,
     Shapes,
+    ThreadsOption,
     TopOption,
     command,
     model_request,
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
-from profiler.cli.output_files import ENGINE_SUFFIXES, deliver, refuse_existing, writable
+from profiler.cli.output_files import ENGINE_SUFFIXES, FormatOption, deliver, refuse_existing, writable
 from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
 
+_SUFFIX = re.compile(r"\w\.[A-Za-z]{2,5}$")
+"""How a name ends that is rather a file's than a folder's: ``report.pdf``, not ``v1.2`` or ``resnet.fp16``."""
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
 
@@ -76,15 +81,7 @@ def run(
             rich_help_panel="Device",
         ),
     ] = "auto",
-    threads: Annotated[
-        int,
-        typer.Option(
-            "--threads",
-            envvar="TRTPROF_THREADS",
-            help="Threads inside an op; 0: one a usable core.",
-            rich_help_panel="Measurement",
-        ),
-    ] = 0,
+    threads: ThreadsOption = 0,
     iterations: Annotated[
         int,
         typer.Option(
@@ -136,6 +133,7 @@ def run(
         str,
         typer.Option(
             "--collector",
+            autocompletion=completion.collectors,
             help="On a GPU: nsys, cupti (in the process of the model), or auto, in that order.",
             rich_help_panel="Device",
         ),
@@ -182,16 +180,7 @@ def run(
     memory: Memory,
     tactics: Tactics,
     plugins: Plugins,
-    load_engine: Annotated[
-        str,
-        typer.Option(
-            "--loadEngine",
-            "--load-engine",
-            metavar="FILE",
-            help="Run this engine; MODEL names its nodes.",
-            rich_help_panel="Engine of TensorRT",
-        ),
-    ] = "",
+    load_engine: LoadEngineOption = "",
     save_engine: SaveEngineOption = "",
     rebuild: RebuildOption = False,
     told: Told,
@@ -217,14 +206,7 @@ def run(
             rich_help_panel="Result",
         ),
     ] = False,
-    format_name: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="What to print: text, json, csv, markdown, html ... as `trtprof report`.",
-            rich_help_panel="Result",
-        ),
-    ] = "text",
+    format_name: FormatOption = "text",
     top: TopOption = None,
     by: ByOption = "layer",
     ledger: LedgerOption = False,
@@ -240,15 +222,7 @@ def run(
     ] = None,
     fail_on: FailOnOption = None,
     verbose: VerboseOption = False,
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet",
-            "-q",
-            help="Print nothing but the path of the run folder.",
-            rich_help_panel="Result",
-        ),
-    ] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Run a model: where its time is lost, and why.
 
@@ -270,6 +244,12 @@ def run(
         asked = failing.criteria(fail_on)
         kept_in, paths = _outputs(output or (), force=force)
         told.check(format_name, quiet=quiet)
+        if load_engine and not (model.model or model.onnx):
+            raise UsageError(
+                f"no model is named beside --loadEngine={load_engine}",
+                why="the nodes, and the work that a floor is computed from, are in the ONNX file alone",
+                fix=f"trtprof run model.onnx --loadEngine={load_engine}",
+            )
         for name in filter(None, (save_engine, layer_info, *told.files)):
             refuse_existing(Path(name), force=force)
         folder = execute(
@@ -331,6 +311,13 @@ def _outputs(names: Sequence[str], *, force: bool) -> tuple[str, list[Path]]:
     suffixes = (*ENGINE_SUFFIXES, *(each.suffix for each in report.formats_of(Run)))
     files = [name for name in names if name.lower().endswith(suffixes) and not Path(name).is_dir()]
     folders = [name for name in names if name not in files]
+    for name in folders:
+        if _SUFFIX.search(name) and not Path(name).exists():
+            raise UsageError(
+                f"{name} says no format",
+                why="known suffixes: " + ", ".join(each.suffix for each in report.formats_of(Run)),
+                fix=f"-o {Path(name).stem}.html; if it is to be the run folder, -o {name}/",
+            )
     if len(folders) > 1:
         raise UsageError(
             f"-o names {len(folders)} folders: {', '.join(folders)}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.cli import completion
 from profiler.cli.output import say
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ ByOption = Annotated[
     typer.Option(
         "--by",
         metavar="WHAT",
+        autocompletion=completion.by,
         help="Rows of the report: layer, node, type, kernel or module (scopes in node names).",
         rich_help_panel="Result",
     ),
@@ -37,6 +39,7 @@ TableOption = Annotated[
     typer.Option(
         "--table",
         metavar="NAME",
+        autocompletion=completion.tables,
         help="Which table csv and parquet hold: layers, kernels, nodes, ...; default layers.",
         rich_help_panel="Result",
     ),
@@ -46,6 +49,7 @@ FigureOption = Annotated[
     typer.Option(
         "--figure",
         metavar="NAME",
+        autocompletion=completion.figures,
         help="What png and svg show: roofline, ledger or timeline.",
         rich_help_panel="Result",
     ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.cli import app
+from profiler.cli import app, completion
 from profiler.cli.gpu_targets import (
     AccumulateOption,
     CeilingOption,
@@ -40,6 +40,7 @@ def sweep(
         str,
         typer.Argument(
             metavar="OP",
+            autocompletion=completion.ops,
             help="conv, convtranspose, gemm (or fc), matmul, gemv, attention, pool, elementwise, softmax or layernorm.",
             show_default=False,
         ),

@@ -276,7 +276,7 @@ FLAGS: tuple[Flag, ...] = (
     _flag("--sleepTime", "7.0", "MS",
         _no("a pause inside an inference would be priced as a gap", "leave it away"), _RUNS_NOTHING),
     _flag("--idleTime", "8.6", "MS", _no(
-        "a pause lets the clocks fall, and the roofs are those of a busy GPU", "leave it away"), _RUNS_NOTHING),
+        "a pause lets the clocks fall, and the ceilings are those of a busy GPU", "leave it away"), _RUNS_NOTHING),
     _flag("--infStreams --streams", "6.0", "N", _so(
         "one inference runs at a time, so that every kernel's time is its own", "1",
         "trtexec --infStreams=N measures the throughput of several"), _RUNS_NOTHING),

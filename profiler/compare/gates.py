@@ -114,7 +114,7 @@ def _gate(text: str) -> Gate:
     if what == "gap-to-roof":
         raise UsageError(
             f"--gate {text} is no gate",
-            why="the gap to the roof is a share of the latency, and has no time",
+            why="the gap to the roofline is a share of the latency, and has no time",
             fix="--gate 'gap-to-roof>2%' (percentage points), or --gate 'lost>50us' for a time",
         )
     threshold = number * _NS[unit.lower()]
@@ -192,8 +192,8 @@ def _doubt(gate: Gate, one: Comparison) -> str:
     for side in (before, after):
         if side.attainable_ns is not None and side.attainable_ns > side.latency.median_ns:
             return (
-                f"{side.label} is above its roof ({format_ns(side.latency.median_ns)} where "
-                f"~{format_ns(side.attainable_ns)} is allowed), so that the roof is not to be believed"
+                f"{side.label} is above its roofline ({format_ns(side.latency.median_ns)} where "
+                f"~{format_ns(side.attainable_ns)} is allowed), so that the roofline is not to be believed"
             )
     other_work = any(row.ns and row.cause in _WORK for row in one.ledger)
     if other_work or before.device != after.device or before.attainable_ns == after.attainable_ns:
@@ -206,7 +206,7 @@ def _doubt(gate: Gate, one: Comparison) -> str:
             told = value if isinstance(value, str) else _shown(gate, value)
             return (
                 f"only by what the roofline allows, which went from {_allowed(one)} for the same work on the same "
-                f"device, an estimate without an interval; with one roof for both sides it is {told}"
+                f"device, an estimate without an interval; with one roofline for both sides it is {told}"
             )
     return ""
 

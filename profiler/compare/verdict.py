@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.base.records import ChangeRow, LatencyChange, RegionChange, Side
+from profiler.base.records import ChangeRow, LatencyChange, RegionChange, Side, cause_name
 from profiler.base.units import format_ns, format_percent
 
 _LEAST = 0.2
@@ -37,7 +37,7 @@ def _first_cause(difference: float, ledger: Sequence[ChangeRow], regions: Sequen
     if row.cause == "unexplained":
         return f"{_signed(row.ns)} of it is unexplained: the profiled run does not show it"
     about = "~" if row.kind == "estimate" else ""
-    text = f"mostly {row.cause} ({about}{_signed(row.ns)})"
+    text = f"mostly {cause_name(row.cause)} ({about}{_signed(row.ns)})"
     largest = max(regions, key=lambda one: abs(one.parts.get(row.cause, 0)), default=None)
     if largest is not None and abs(largest.parts.get(row.cause, 0)) >= _LEAST * abs(row.ns):
         text += f", first in {largest.name}"

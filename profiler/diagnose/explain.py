@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from profiler.base.errors import UsageError
-from profiler.base.records import Bound, Finding, LayerResult, Record
+from profiler.base.records import SCHEMA_VERSION, Explanation, Finding, LayerResult
 from profiler.base.units import format_names, format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.rank import diagnose
@@ -18,30 +18,6 @@ from profiler.diagnose.reasons import little_time, near_roof, no_work, unpriced
 
 _NAMED = 5
 """Layers that an error names."""
-
-
-class Explanation(Record, frozen=True, kw_only=True):
-    """What a rule says of one layer.
-
-    ``outcome`` is ``claims`` where a finding of the rule names the layer, ``run`` where one speaks of the whole run
-    or of a place outside the layers, ``taken`` where a more specific rule has claimed the layer first, ``dropped``
-    where the claim is too small to be shown, and ``silent`` where the rule has nothing to say of it.
-    """
-
-    code: str
-    title: str
-    layer: str
-    op_type: str
-    nodes: tuple[str, ...]
-    measured_ns: int
-    attainable_ns: int | None
-    lost_ns: int | None
-    bound: Bound
-    outcome: Literal["claims", "run", "taken", "dropped", "silent"]
-    why: str
-    """In a sentence, with numbers."""
-    findings: tuple[Finding, ...] = ()
-    """All findings of the report that name the layer, those of other rules too."""
 
 
 def rule_of(code: str) -> Rule:
@@ -120,6 +96,7 @@ def explain(case: Case, code: str, layer: str, rules: Iterable[Rule] | None = No
     findings = diagnose(case, every)
     outcome, why = _outcome(case, rule, about, every, findings)
     return Explanation(
+        schema_version=SCHEMA_VERSION,
         code=rule.code,
         title=rule.title,
         layer=about.name,

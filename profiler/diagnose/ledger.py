@@ -14,7 +14,7 @@ from profiler.base.records import Ceilings, Estimate, Latency, LayerResult, Ledg
 
 IDEAL = "ideal"
 CEILING = "ceiling"
-LAUNCH = "launch floor"
+LAUNCH = "launch overhead"
 LAYOUT = "layout conversions"
 IDLE = "waits and shapes"
 INEFFICIENCY = "kernel inefficiency"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from profiler.base.op_kinds import op_kind
 from profiler.base.plan_words import is_convolution, is_product, is_reduction, is_reformat, tokens
-from profiler.base.records import LayerResult, MatchedLayer, Op
+from profiler.base.records import BOUND_WORDS, LayerResult, MatchedLayer, Op
 from profiler.base.units import FLOP_PER_MAC, format_percent
 from profiler.diagnose import Case
 from profiler.diagnose.products import product_of
@@ -68,14 +68,15 @@ class OpClass(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``gemv fp32, bound by dram, of 100 us to 1 ms``."""
-        return f"{self.op}{f' {self.precision}' if self.precision else ''}, bound by {self.bound}, {self.sized}"
+        """``gemv fp32, bound by DRAM, of 100 us to 1 ms``."""
+        op = f"{self.op} {self.precision}" if self.precision else self.op
+        return f"{op}, bound by {BOUND_WORDS[self.bound].phrase}, {self.sized}"
 
     @property
     def sized(self) -> str:
         """The times that the size stands for."""
         low = max(self.size - 1, 0)
-        return f"of {_ten_to_the(low)} to {_ten_to_the(low + 1)} by its roof"
+        return f"of {_ten_to_the(low)} to {_ten_to_the(low + 1)} by its roofline"
 
 
 class Reached(NamedTuple):
@@ -159,7 +160,7 @@ def reached(case: Case, layer: LayerResult, healthy: Sequence[Healthy] | None = 
         low, high = min(DATASHEET_LOW, point), max(DATASHEET_HIGH, point)
         return Reached(
             point, low, min(high, 1.0),
-            f"{format_percent(point)} of a datasheet's roof, the median over 54 published inferences "
+            f"{format_percent(point)} of a datasheet's roofline, the median over 54 published inferences "
             f"({format_percent(low)} to {format_percent(high)}; NeuSight, ASPLOS 2025): fewer than {KERNELS} healthy "
             f"kernels of this class ran here ({own.words})",
         )  # fmt: skip
@@ -172,7 +173,7 @@ def _of_run(shares: Sequence[float], words: str) -> Reached:
     point = min(max(statistics.quantiles(shares, n=4, method="inclusive")[2], low), high)
     return Reached(
         point, low, high,
-        f"{format_percent(point)} of the roof, the upper quartile of {len(shares)} healthy kernels of this run "
+        f"{format_percent(point)} of the roofline, the upper quartile of {len(shares)} healthy kernels of this run "
         f"({format_percent(low)} to {format_percent(high)}): {words}",
     )  # fmt: skip
 
@@ -184,8 +185,9 @@ def _of_small(shares: Sequence[float]) -> Reached:
     low = min(quarter, point)
     return Reached(
         point, low, high,
-        f"{format_percent(point)} of the roof, which is an empty kernel's: the upper quartile of {len(shares)} other "
-        f"layers of this run bound by launch (from the lower one, {format_percent(low)}, to {format_percent(high)})",
+        f"{format_percent(point)} of the roofline, which is an empty kernel's: the upper quartile of {len(shares)} "
+        f"other layers of this run bound by launch (from the lower one, {format_percent(low)}, to "
+        f"{format_percent(high)})",
     )  # fmt: skip
 
 
@@ -239,7 +241,7 @@ def _of_calibration(case: Case, own: OpClass) -> Reached:
     shaken = f", less {format_percent(spread)} that it was seen to vary" if spread else ""
     return Reached(
         point, low, 1.0,
-        f"{format_percent(point)} of the roof: the middle between the measured ceiling{attained} and the "
+        f"{format_percent(point)} of the roofline: the middle between the measured ceiling{attained} and the "
         f"{format_percent(least)} of it that calibration holds healthy{shaken}; fewer than {KERNELS} healthy "
         f"kernels of this class ran here ({own.words})",
     )  # fmt: skip

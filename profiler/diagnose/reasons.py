@@ -5,19 +5,12 @@ Each function says one possible reason, or nothing where that is not it; a rule 
 
 from __future__ import annotations
 
-from profiler.base.records import Bound, LayerResult
+from typing import Literal
+
+from profiler.base.records import BOUND_WORDS, Bound, LayerResult, bound_name
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case
 
-_BOUNDS: dict[Bound, str] = {
-    "tensor": "multiply-accumulates",
-    "vector": "arithmetic",
-    "sfu": "special functions",
-    "dram": "DRAM",
-    "l2": "the last-level cache",
-    "launch": "the time of an empty kernel",
-    "none": "nothing",
-}
 _ROLES = {
     "layout": "it only brings tensors into another layout or dtype",
     "shape": "it computes shapes",
@@ -56,7 +49,7 @@ def near_roof(case: Case, layer: LayerResult) -> str:
     efficiency = layer.attainable_ns / layer.measured_ns
     if efficiency >= case.least_efficiency:
         return (
-            f"the layer is not far from its roof: {times} is {format_percent(efficiency)}, and under "
+            f"the layer is not far from its roofline: {times} is {format_percent(efficiency)}, and under "
             f"{format_percent(case.least_efficiency)} is far"
         )
     return (
@@ -64,14 +57,17 @@ def near_roof(case: Case, layer: LayerResult) -> str:
     )
 
 
-def bound_otherwise(_case: Case, layer: LayerResult, *bounds: Bound) -> str:
+def bound_otherwise(case: Case, layer: LayerResult, *bounds: Bound) -> str:
     """Something else bounds it than what the rule is about."""
     if layer.bound in bounds or layer.bound == "unknown":
         return ""
-    what = " or ".join(_BOUNDS[bound] for bound in bounds)
+    what = " or ".join(BOUND_WORDS[bound].phrase for bound in bounds)
     terms = {name: ns for name, ns in layer.terms.items() if ns}
-    sums = ", ".join(f"{name} {format_ns(ns)}" for name, ns in sorted(terms.items(), key=lambda term: -term[1]))
-    return f"the layer is bound by {_BOUNDS[layer.bound]}, not by {what}" + (f" ({sums})" if sums else "")
+    kind: Literal["cpu", "gpu"] = "gpu" if case.gpu else "cpu"
+    sums = ", ".join(
+        f"{bound_name(name, kind)} {format_ns(ns)}" for name, ns in sorted(terms.items(), key=lambda term: -term[1])
+    )
+    return f"the layer is bound by {BOUND_WORDS[layer.bound].phrase}, not by {what}" + (f" ({sums})" if sums else "")
 
 
 def not_far(case: Case, layer: LayerResult, *bounds: Bound) -> str | None:

@@ -10,10 +10,11 @@ from profiler.runtime.gc_paused import gc_paused
 from profiler.source.request import ModelRequest
 
 
-def inspect(request: ModelRequest, progress: Progress = SILENT, *, engine: bool = False) -> Inspection:
+def inspect(request: ModelRequest, progress: Progress = SILENT, *, engine: str = "") -> Inspection:
     """Look at a model alone: its ops, shapes, parameters and work; nothing is run.
 
-    With ``engine`` the plan of the engine that TensorRT-RTX builds of it is there too.
+    With ``engine``, a precision as `flows.build.engine_at` takes it, the plan of the engine that TensorRT-RTX builds of
+    the model is there too.
 
     Raises:
         TrtprofError: The model or the shapes are not usable; see `source.load`. With ``engine``, none can be built;
@@ -28,4 +29,4 @@ def inspect(request: ModelRequest, progress: Progress = SILENT, *, engine: bool 
             return found
         from profiler.flows.build import engine_at
 
-        return msgspec.structs.replace(found, plan=engine_at(loaded, source, "model", progress).priced.document)
+        return msgspec.structs.replace(found, plan=engine_at(loaded, source, engine, progress).priced.document)

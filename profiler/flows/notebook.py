@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.output_file import check_place, write_file
 from profiler.base.records import Comparisons, Prediction, Record, Run
 from profiler.base.run_folder import GPU, KERNELS, LATENCY, REPORT, RunFolder
 from profiler.base.trace_file import table_file
@@ -63,7 +64,7 @@ class Result:
 
         Raises:
             UsageError: No format has that suffix, or the file is there already.
-            MissingError: The format needs something that is not there.
+            MissingError: It cannot be written there, or the format needs something that is not there.
         """
         from profiler import report
 
@@ -73,7 +74,8 @@ class Result:
                 f"{target} exists", why="it will not be overwritten", fix="choose another name, or remove it"
             )
         name = report.for_path(str(target), type(self.record)).name
-        target.write_bytes(report.encode(self.record, name, **self._options(name)))
+        check_place(target)
+        write_file(target, report.encode(self.record, name, **self._options(name)))
         return target
 
     def _options(self, name: str) -> Mapping[str, Any]:
@@ -122,9 +124,13 @@ class Picture:
         self.svg = svg
 
     def save(self, path: str | Path) -> Path:
-        """Write it as SVG."""
+        """Write it as SVG.
+
+        Raises:
+            MissingError: It cannot be written there.
+        """
         target = Path(path)
-        target.write_text(self.svg, encoding="utf-8")
+        write_file(target, self.svg.encode())
         return target
 
     def _repr_svg_(self) -> str:

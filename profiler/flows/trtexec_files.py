@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profiler.base import run_folder
 from profiler.base.errors import MissingError
@@ -12,6 +12,9 @@ from profiler.base.records import Engine, InferenceTimes, LayerResult, LayerTime
 from profiler.base.run_folder import RunFolder
 from profiler.capture.gpu_record import PlanArtefact
 from profiler.engine.tensorrt import kept_layer_info
+
+if TYPE_CHECKING:
+    from profiler.flows.build import EngineBuild
 
 
 def times_of(folder: RunFolder) -> InferenceTimes:
@@ -61,42 +64,74 @@ def layer_text(folder: RunFolder) -> str:
     """The layers as text: as the backend printed them, else as JSON."""
     if folder.has(run_folder.PLAN):
         return folder.file(folder.read(run_folder.PLAN, PlanArtefact).layers_file).read_text(encoding="utf-8")
-    return layer_file(folder, as_json=True)
+    return _own_keys(folder)
 
 
-def layer_file(folder: RunFolder, *, as_json: bool) -> str:
-    """The content of ``--exportLayerInfo``: of TensorRT what it says itself, of ONNX Runtime the same keys.
+class LayerFile(NamedTuple):
+    """The content of ``--exportLayerInfo``, and what it is in words."""
+
+    content: str
+    what: str
+
+
+_INSPECTOR = "what TensorRT's engine inspector says"
+
+
+def layers_of_run(folder: RunFolder, path: Path) -> LayerFile:
+    """The layers of a run for a file: of TensorRT what it says itself, of ONNX Runtime the same keys.
 
     Raises:
-        MissingError: They are not known in that form.
+        MissingError: They are not known in the form that the suffix says.
     """
     if not folder.has(run_folder.PLAN):
-        engine = folder.read(run_folder.ENGINE, Engine)
-        layers = [
-            {
-                "Name": layer.name,
-                "LayerType": layer.op.op_type,
-                "Inputs": [_tensor(tensor) for tensor in layer.op.inputs if tensor is not None],
-                "Outputs": [_tensor(tensor) for tensor in layer.op.outputs if tensor is not None],
-                "Metadata": "\x1e".join(f"[ONNX Layer: {name}]" for name in layer.nodes),
-            }
-            for layer in engine.layers
-        ]
-        return json.dumps({"Layers": layers, "Bindings": []}, indent=1) + "\n"
+        return LayerFile(_own_keys(folder), "the layers of ONNX Runtime, with the keys of TensorRT's engine inspector")
     built = folder.read(run_folder.PLAN, PlanArtefact)
     text = folder.file(built.layers_file).read_text(encoding="utf-8")
-    if text.lstrip().startswith(("{", "[")) == as_json:
-        return text
-    found = kept_layer_info(Path(built.profiled_engine or built.engine)) if as_json else ""
-    if not found:
-        raise MissingError(
-            f"the layers are not known as {'JSON' if as_json else 'text'}",
-            why="TensorRT's inspector did not tell them"
-            if as_json
-            else "an engine prints its plan only while it is built",
-            fix="--exportLayerInfo=layers.txt" if as_json else "--exportLayerInfo=layers.json",
-        )
+    if text.lstrip().startswith(("{", "[")):
+        return _in_form(path, "", LayerFile(text, _INSPECTOR))
+    kept = kept_layer_info(Path(built.profiled_engine or built.engine))
+    return _in_form(path, text, LayerFile(kept, _INSPECTOR))
+
+
+def layers_of_build(found: EngineBuild, path: Path) -> LayerFile:
+    """The layers of a build for a file; as JSON our own document where TensorRT's inspector finds no driver.
+
+    Raises:
+        MissingError: They are not known in the form that the suffix says.
+    """
+    from profiler import report
+
+    as_json = LayerFile(found.built.layer_info, _INSPECTOR)
+    if not as_json.content:
+        why = "trtprof's own document; TensorRT's inspector needs a driver, and none is installed"
+        as_json = LayerFile(report.render(found.priced.document, "json"), why)
+    return _in_form(path, found.built.plan_text, as_json)
+
+
+def _in_form(path: Path, text: str, as_json: LayerFile) -> LayerFile:
+    if path.suffix.lower() == ".json":
+        found, why, other = as_json, "TensorRT's inspector did not tell them", "layers.txt"
+    else:
+        what = f"the plan as the build printed it; `trtprof analyze --layers {path}` reads it"
+        found, why, other = LayerFile(text, what), "an engine prints its plan only while it is built", "layers.json"
+    if not found.content:
+        raise MissingError(f"{path} was not written", why=why, fix=f"--exportLayerInfo={other}")
     return found
+
+
+def _own_keys(folder: RunFolder) -> str:
+    engine = folder.read(run_folder.ENGINE, Engine)
+    layers = [
+        {
+            "Name": layer.name,
+            "LayerType": layer.op.op_type,
+            "Inputs": [_tensor(tensor) for tensor in layer.op.inputs if tensor is not None],
+            "Outputs": [_tensor(tensor) for tensor in layer.op.outputs if tensor is not None],
+            "Metadata": "\x1e".join(f"[ONNX Layer: {name}]" for name in layer.nodes),
+        }
+        for layer in engine.layers
+    ]
+    return json.dumps({"Layers": layers, "Bindings": []}, indent=1) + "\n"
 
 
 def _tensor(tensor: Tensor) -> dict[str, Any]:

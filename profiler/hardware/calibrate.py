@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from profiler.base.errors import CaptureError, UsageError
 from profiler.base.progress import Line, Progress, unheard
-from profiler.base.records import BUSY_SHARE, Ceilings, Device, Roof
+from profiler.base.records import BUSY_SHARE, Ceilings, Device, Roof, ceiling_name
 from profiler.base.units import format_bytes, format_ns
 from profiler.hardware import _fit, calibration
 from profiler.hardware._exchange import FLOOR_SECONDS, Measured, MeasureRequest
@@ -278,7 +278,7 @@ def _clocks(measured: Sequence[Measured]) -> dict[str, float]:
 
 def _summary(result: Measured) -> str:
     keys = {"fp32": "tensor fp32", "exp": "special exp", "dram": "dram", "cache": "cache"}
-    rates = [f"{name} {calibration.rate(key, result.readings[key].value)}" for name, key in keys.items()]
+    rates = [f"{ceiling_name(name)} {calibration.rate(key, result.readings[key].value)}" for name, key in keys.items()]
     return f"{', '.join(rates)}, an empty node {format_ns(result.readings['launch'].value)}"
 
 
@@ -296,7 +296,7 @@ def _source(
     for key in (key for key in calibration.ordered(winners) if _is_named(key)):
         reading = measured[winners[key]].readings[key]
         where = f"{reading.what}, {_threads(winners[key])}"
-        parts.append(f"{key.removeprefix('tensor ')} {calibration.rate(key, reading.value)} ({where})")
+        parts.append(f"{ceiling_name(key.removeprefix('tensor '))} {calibration.rate(key, reading.value)} ({where})")
     text = (
         f"{'A quick set, measured' if quick else 'Measured'} on this host on {now:%Y-%m-%d} through ONNX Runtime "
         f"{own.runtime} (CPU) with {_threads(threads)}. "
@@ -316,7 +316,7 @@ def _source(
             "the DRAM bandwidth may hold some of the cache's."
         )
     loose = [
-        key.removeprefix("tensor ")
+        ceiling_name(key.removeprefix("tensor "))
         for key in calibration.ordered(own.readings)
         if _is_named(key) and calibration.is_loose(own.readings[key])
     ]

@@ -24,7 +24,7 @@ from profiler.report.formats._style import BOUND_COLORS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LETTERS = {"dram": "d", "l2": "2", "tensor": "t", "vector": "v", "sfu": "s", "launch": "x"}
+LETTERS = {"dram": "m", "l2": "l", "tensor": "c", "vector": "v", "sfu": "s", "launch": "x"}
 """How a layer is drawn in characters, by its bound."""
 _ROWS = 16
 _BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -246,7 +246,7 @@ def in_characters(plot: Plot, width: int, *, ascii_only: bool = False, rows: int
                 break
         taken.add(here)
     for point in sorted(plot.points, key=lambda point: point.ns):
-        grid[scale.row(point.flops_per_s)][scale.column(point.intensity)] = _letter(point.bound, plot.device)
+        grid[scale.row(point.flops_per_s)][scale.column(point.intensity)] = _letter(point.bound)
     powers = {scale.row(10.0**power): power for power in range(math.ceil(scale.floor), math.floor(scale.roof) + 1)}
     lines = []
     for at, line in enumerate(grid):
@@ -261,7 +261,7 @@ def in_characters(plot: Plot, width: int, *, ascii_only: bool = False, rows: int
     lines.append(f"{unit:>{_MARGIN}}  {''.join(axis).rstrip()}")
     for each in plot.roofs:
         peak = format_rate(each.flops_per_s, "FLOP/s")
-        lines.append(f"{'roof':>{_MARGIN}}  {each.name} {peak}, ridge at {each.ridge:.3g} FLOP/byte")
+        lines.append(f"{'peak':>{_MARGIN}}  {each.name} {peak}, ridge at {each.ridge:.3g} FLOP/byte")
     return lines + _legend(plot, columns, ascii_only=ascii_only)
 
 
@@ -291,10 +291,11 @@ def _legend(plot: Plot, columns: int, *, ascii_only: bool) -> list[str]:
     """What letters and lines stand for, in one line or two."""
     seen = {point.bound for point in plot.points}
     order = [bound for bound in LETTERS if bound in seen] + (["unknown"] if seen - LETTERS.keys() else [])
-    names = ", ".join(f"{_letter(bound, plot.device)} {bound_name(bound, plot.device)}" for bound in order)
+    names = ", ".join(f"{_letter(bound)} {bound_name(bound, plot.device)}" for bound in order)
     solid, dotted = ("/", ":") if ascii_only else ("solid", "dotted")
     cache = bound_name("l2", plot.device)
-    slopes = f"{solid} dram {format_rate(plot.dram, 'B/s')}, {dotted} {cache} {format_rate(plot.cache, 'B/s')}"
+    memory = bound_name("dram", plot.device)
+    slopes = f"{solid} {memory} {format_rate(plot.dram, 'B/s')}, {dotted} {cache} {format_rate(plot.cache, 'B/s')}"
     # As many lines in ASCII as else.
     if len(names) + 3 + len(slopes) + len("soliddotted") - len(solid + dotted) <= columns:
         return [f"{'bound by':>{_MARGIN}}  {names};  {slopes}"]
@@ -306,8 +307,8 @@ def _power(power: int) -> str:
     return re.sub(r"\.0+ ", " ", format_rate(10.0**power, "FLOP/s"))
 
 
-def _letter(bound: str, device: Literal["cpu", "gpu"]) -> str:
-    return "l" if bound_name(bound, device) == "llc" else LETTERS.get(bound, "?")
+def _letter(bound: str) -> str:
+    return LETTERS.get(bound, "?")
 
 
 # --- as a file ------------------------------------------------------------------------------
@@ -367,7 +368,8 @@ def _draw(ax: Axes, plot: Plot) -> None:
                 [point.intensity for point in found],
                 [max(point.flops_per_s, plot.bottom) for point in found],
                 s=[12 + 120 * point.ns / longest for point in found],
-                c=BOUND_COLORS[bound], alpha=0.75, linewidths=0.4, edgecolors="white", label=bound, zorder=3,
+                c=BOUND_COLORS[bound], alpha=0.75, linewidths=0.4, edgecolors="white", zorder=3,
+                label=bound_name(bound, plot.device),
             )  # fmt: skip
     ax.set_title(plot.title)
     ax.set_xlabel("FLOP per byte moved (area: time)")

@@ -73,12 +73,12 @@ TERMS: dict[str, Term] = {
         "Allowed (attainable)",
         "The ideal with the ceilings measured on this device at the clock of the run, where they were: what fits in "
         "the last-level cache is charged at its bandwidth, and no layer takes less than an empty kernel. An estimate.",
-        ("roof", "roofs"),
+        ("roof", "roofs", "allowed time"),
     ),
     "of-roof": Term(
-        "Of the roof",
+        "Of the roofline",
         "Allowed time over measured time: 100 % is as fast as the ceilings allow.",
-        ("eff", "efficiency", "of what this device attains"),
+        ("eff", "efficiency", "of what this device attains", "of the roof", "gap-to-roof"),
     ),
     "coverage": Term(
         "Coverage",
@@ -155,8 +155,8 @@ TERMS: dict[str, Term] = {
     "share": Term("Share of the time", "Of the measured time of all layers.", ("by op",)),
     "bound": Term(
         "Bound",
-        "What takes longest by the estimate: compute or tensor (multiply-accumulates), vector (other arithmetic), "
-        "special or sfu (special functions: exp, tanh ...), memory or dram (bytes to memory), cache, L2 or llc (bytes "
+        "What takes longest by the estimate: compute (multiply-accumulates), vector (other arithmetic), "
+        "special (special functions: exp, tanh ...), memory (bytes to DRAM), cache or, of a GPU, L2 (bytes "
         "through the last-level cache), launch (an empty kernel). A layer whose role is layout only reorders or casts "
         "for the backend.",
         ("limit", "compute", "vector", "special", "cache", "layout", "launch", *_UNITS),

@@ -16,7 +16,7 @@ import numpy as np
 
 from profiler.base import units
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import InputTensor, Node, Tensor
+from profiler.base.records import Dim, InputTensor, Node, Tensor
 from profiler.base.units import NUMPY_DTYPES
 from profiler.source.constants import SHAPE_INPUTS
 
@@ -111,7 +111,7 @@ def check_files(inputs: Sequence[Tensor], files: Mapping[str, Path]) -> dict[str
                 fix="use one of these names",
             )
         wanted = known[name].dtype
-        dtype, shape = _header(path)
+        dtype, shape = _header(path, NUMPY_DTYPES.get(wanted, wanted), known[name].shape)
         if wanted not in NUMPY_DTYPES:
             raise UsageError(
                 f"input {name!r} has type {wanted}, which no .npy file can hold",
@@ -134,7 +134,7 @@ def check_files(inputs: Sequence[Tensor], files: Mapping[str, Path]) -> dict[str
     return headers
 
 
-def _header(path: Path) -> tuple[str, tuple[int, ...]]:
+def _header(path: Path, wanted: str, dims: Sequence[Dim] | None) -> tuple[str, tuple[int, ...]]:
     try:
         with path.open("rb") as file:
             archive = file.read(2) == b"PK"
@@ -144,10 +144,14 @@ def _header(path: Path) -> tuple[str, tuple[int, ...]]:
     except Exception as error:  # numpy lets through what its header parser meets: tokenize errors, overflows
         text = str(error).strip()
         why = "it does not begin as one" if "pickle" in text else text.splitlines()[0] if text else repr(error)
+        # Raw values, which trtexec reads, tell neither type nor shape.
+        free = sum(isinstance(dim, str) for dim in dims or ())
+        sizes = ", ".join("-1" if free == 1 and isinstance(dim, str) else str(dim) for dim in dims or ())
+        raw = f"numpy.fromfile({str(path)!r}, {wanted!r}).reshape({sizes})"
         raise UsageError(
             f"{path} is not a .npy array",
             why=why,
-            fix=f"numpy.save({str(path.with_suffix('.npy'))!r}, values)",
+            fix=f"numpy.save({str(path.with_suffix('.npy'))!r}, values); of raw values as trtexec reads: {raw}",
         ) from None
     raise UsageError(
         f"{path} is an archive, not one array", why="an .npz has no single value", fix="save one .npy an input"

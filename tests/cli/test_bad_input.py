@@ -383,7 +383,7 @@ def test_a_folder_that_is_no_run_is_never_touched(options: list[str], tmp_path: 
         (["damaged"], 2, "cannot be read"),
         (["damaged", "--format", "pdf"], 2, "no report format 'pdf'"),
         (["{finished}", "-o", "file.csv"], 2, "file.csv exists"),
-        (["{finished}", "-o", "report.pdf"], 2, "no report format for the file"),
+        (["{finished}", "-o", "report.pdf"], 2, "report.pdf says no format"),
         (["{finished}", "-o", "file/report.csv"], 3, "cannot be written"),
     ],
 )

@@ -84,12 +84,12 @@ def test_show_prints_a_table_of_what_is_kept() -> None:
     done = trtprof("calibrate", "--threads", "2", "--show")
     assert done.exit_code == 0, done.output
     rows = {line[:12].strip(): line for line in done.stdout.splitlines()}
-    assert rows["tensor fp32"].split() == ["tensor", "fp32", "500", "GFLOP/s", "1.2", "%", "3", "MatMul", "512"]
+    assert rows["compute fp32"].split() == ["compute", "fp32", "500", "GFLOP/s", "1.2", "%", "3", "MatMul", "512"]
     assert rows["special exp"].split()[2:7] == ["19.0", "Geval/s", "30.0", "%", "2"]
     # One repeat has no spread, which is not the same as none.
-    assert rows["dram"].split() == ["dram", "50.0", "GB/s", "-", "1", "EyeLike", "268", "MB"]
+    assert rows["memory"].split() == ["memory", "50.0", "GB/s", "-", "1", "EyeLike", "268", "MB"]
     assert rows["launch"].split()[1:5] == ["150", "ns", "0.0", "%"]
-    assert rows["best dram"].endswith("Neg 268 MB, 1 thread")
+    assert rows["best memory"].endswith("Neg 268 MB, 1 thread")
     assert "clock 2600 MHz before, 3100 MHz during" in done.stdout
     assert "fp32 10.0" in done.stdout  # 500 GFLOP/s at 50 GB/s
     assert f"kept in {path}" in done.stdout

@@ -234,7 +234,7 @@ def test_the_gpus_here_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_doctor_names_the_gpus_or_says_why_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def gpu_lines() -> list[str]:
-        done = trtprof("doctor")
+        done = trtprof("doctor", COLUMNS="120")
         assert done.exit_code == 0
         return [line for line in done.stdout.splitlines() if line.startswith("gpu ")]
 

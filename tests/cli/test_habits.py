@@ -17,9 +17,10 @@ from profiler.cli import app, completion, load_commands, output
 from profiler.cli.output import StageLines, fitted
 from profiler.hardware import gpus
 from profiler.runtime import child
+from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import ROOT, SAMPLES
 
-GEMV = str(SAMPLES / "gemv.onnx")
+GEMV, RESNET = str(SAMPLES / "gemv.onnx"), str(SAMPLES / "resnet_tiny.onnx")
 TRTPROF = (sys.executable, "-m", "profiler")
 
 
@@ -129,6 +130,43 @@ def test_a_log_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert fitted(line, sys.stderr) == line
 
 
+@pytest.mark.parametrize("command", [("inspect", RESNET), ("predict", RESNET, "--gpu", "l4,rtx-4090")])
+def test_numbers_are_whole_on_60_columns(command: tuple[str, ...]) -> None:
+    """Columns without room go below or are named; only names and prose lose characters."""
+    shown = trtprof(*command, COLUMNS="60").stdout.splitlines()
+    assert all(len(line) <= 60 for line in shown)
+    starts = ("GPU ", "l4 ", "rtx-4090 ", "op ", "Conv ", "work ")
+    assert sum(line.startswith(starts) for line in shown) >= 3
+    assert not [line for line in shown if line.startswith(starts) and "…" in line]
+
+
+# --- without the right command ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (("--onnx=m.onnx", "--fp16"), "trtprof run --onnx=m.onnx --fp16"),
+        (("--loadEngine=a b.plan",), "trtprof run '--loadEngine=a b.plan'"),
+        (("m.onnx", "--fp16"), "trtprof run m.onnx --fp16"),
+        (("m.plan",), "trtprof run MODEL --loadEngine=m.plan"),
+        (("profile", "m.onnx"), "trtprof run m.onnx"),
+        (("diff", "a", "b"), "trtprof compare a b"),
+        (("run", "--loadEngine=m.plan"), "trtprof run model.onnx --loadEngine=m.plan"),
+        (("predict", "m.onnx", "--best"), "these take it: build, run fix: leave it away"),
+        (("inspect", "m.onnx", "--useDLACore=0"), "profiles GPUs, and knows no DLA fix: leave it away"),
+    ],
+)
+def test_what_was_meant_is_said(words: tuple[str, ...], fix: str) -> None:
+    assert fix in refused(trtprof(*words))
+
+
+def test_raw_inputs_of_trtexec_are_answered_with_what_makes_arrays_of_them(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"abcd")
+    said = refused(trtprof("run", RESNET, f"--loadInputs=image:{tmp_path / 'x.bin'}"))
+    assert f"numpy.fromfile('{tmp_path / 'x.bin'}', 'float32').reshape(-1, 3, 64, 64)" in said
+
+
 # --- completion ---------------------------------------------------------------------------------------
 
 
@@ -157,6 +195,18 @@ def offered(*words: str, cwd: Path = ROOT) -> list[str]:
         (("run", "m.onnx", "--dtype", "fp"), {"fp32", "fp16", "fp8"}),
         (("rules", "KN7"), {"KN701"}),
         (("run", "m.onnx", "--fail-on", "c"), {"critical"}),
+        (("run", "m.onnx", "--collector", "n"), {"nsys"}),
+        (("inspect", "m.onnx", "--dtype", "b"), {"bf16"}),
+        (("report", "r", "--explain", "RL"), {"RL101"}),
+        (("report", "r", "--by", "m"), {"module"}),
+        (("report", "r", "--table", "k"), {"kernels"}),
+        (("report", "r", "--figure", "l"), {"ledger"}),
+        (("rules", "--format", "m"), {"markdown"}),
+        (("predict", "m.onnx", "--level", "g"), {"groups"}),
+        (("predict", "m.onnx", "--accumulate", "f"), {"fp16", "fp32"}),
+        (("gpus", "--class", "g"), {"geforce"}),
+        (("sweep", "ge"), {"gemm", "gemv"}),
+        (("help", "tr"), {"trust"}),
     ],
 )
 def test_the_shell_offers_values(words: tuple[str, ...], some: set[str]) -> None:

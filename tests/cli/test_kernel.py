@@ -24,7 +24,7 @@ def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
 def records(*arguments: str, stdin: str | None = None) -> list[dict[str, Any]]:
     done = run(*arguments, "--format", "json", stdin=stdin)
     assert done.exit_code == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["kernels"]
     return found
 
 
@@ -88,7 +88,7 @@ def test_bytes_that_are_no_names_are_no_traceback(bad: bytes) -> None:
         done = run("-", "--format", form, stdin=bad)
         assert done.exit_code == 0, done.exception
         assert done.stderr == ""
-    assert len(json.loads(run("-", "--format", "json", stdin=bad).stdout)) == 1
+    assert len(json.loads(run("-", "--format", "json", stdin=bad).stdout)["kernels"]) == 1
 
 
 def test_the_command_line_takes_bytes_that_are_no_text() -> None:

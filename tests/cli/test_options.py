@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from profiler.base.errors import UsageError
-from profiler.cli import options
+from profiler.cli import app, load_commands, options
 from profiler.cli.engine_options import Types
 from profiler.cli.options import Export, NamedModel, Shapes, command, model_request
 
@@ -61,3 +61,59 @@ def test_a_request_has_what_the_groups_hold() -> None:
     assert (asked.model, asked.batch, asked.shapes) == ("a.b:c", 2, {"x": (1, 3)})
     how = asked.export
     assert (how.dtypes, how.dynamic, how.factory_args, how.opset) == (("x:fp16",), ("0=n",), ("w=1",), 18)
+
+
+# --- one meaning in all verbs ------------------------------------------------------------------
+
+DIFFERENT = {
+    "--backend": "a build has fewer of them",
+    "--batch": "of a sweep an axis like all others",
+    "--device": "what there is to choose from: a GPU, one of a capture, the CPU",
+    "--dtype": "of a sweep an axis, of a list of GPUs a filter",
+    "--exportLayerInfo": "analyze reads what the others write",
+    "--exportProfile": "analyze reads what the others write",
+    "--exportTimes": "analyze reads what the others write",
+    "--no-tf32": "analyze and sweep have --tf32 beside it",
+    "--noTF32": "the same",
+    "--onnx": "analyze needs none",
+    "--output": "run names a folder, too, report - and folders of tables, export the model",
+    "-o": "the same",
+    "--profile": "analyze reads that of trtexec",
+}
+"""Flags that do not say the same in every verb, and why not."""
+
+
+def flags() -> dict[str, dict[tuple[Any, ...], list[str]]]:
+    """What each flag says, and in which verbs: its help, spellings and metavar."""
+    load_commands()
+    found: dict[str, dict[tuple[Any, ...], list[str]]] = {}
+    for verb, each in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for option in each.params:
+            if option.param_type_name == "option":
+                says = (option.help, tuple(option.opts), tuple(option.secondary_opts), option.metavar)
+                for name in (*option.opts, *option.secondary_opts):
+                    found.setdefault(name, {}).setdefault(says, []).append(verb)
+    return found
+
+
+def test_a_flag_says_the_same_in_every_verb() -> None:
+    several = {name for name, says in flags().items() if len(says) > 1}
+    assert several == set(DIFFERENT)
+
+
+@pytest.mark.parametrize(
+    ("flag", "verbs"),
+    [
+        ("--dtype", {"run", "build", "predict", "inspect", "export"}),
+        ("--fp16", {"run", "build", "predict", "inspect", "export"}),
+        ("--bf16", {"run", "build", "predict", "inspect", "export"}),
+        ("--engine", {"predict", "inspect"}),
+        ("--builderOptimizationLevel", {"run", "build"}),
+        ("--quiet", {"run", "build", "export"}),
+        ("--loadEngine", {"run", "build"}),
+        ("--format", {"run", "inspect", "predict", "build", "analyze", "report", "compare", "sweep", "gpus",
+                      "calibrate", "kernel", "rules", "doctor"}),
+    ],
+)  # fmt: skip
+def test_a_flag_is_there_wherever_it_could_be(flag: str, verbs: set[str]) -> None:
+    assert max((set(each) for each in flags()[flag].values()), key=len) == verbs

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.command_line import refused, trtprof
-from tests.fakes.support import SAMPLES
+from tests.fakes.support import ROOT, SAMPLES
 
 GEMV = str(SAMPLES / "gemv.onnx")
 DATA = Path(__file__).parents[1] / "engine" / "data"
+EXAMPLE = ROOT / "reports" / "example"
 VERBS = {
     "predict": ("predict", GEMV, "--gpu", "l4", "--level", "groups"),
     "inspect": ("inspect", GEMV, "--no-engine"),
@@ -19,6 +20,11 @@ VERBS = {
     "gpus": ("gpus", "l4"),
     "sweep": ("sweep", "gemm", "--m", "64", "--n", "64", "--k", "64"),
     "analyze": ("analyze", DATA / "rtx_gemv.log", "--gpu", "rtx-4090"),
+    "kernel": ("kernel", "ampere_sgemm_128x64_tn"),
+    "rules": ("rules",),
+    "rules CODE": ("rules", "RL101"),
+    "report --explain": ("report", EXAMPLE, "--explain", "RL101", "MaxPool"),
+    "doctor": ("doctor",),
 }
 
 
@@ -43,6 +49,39 @@ def test_o_never_writes_an_engine(verb: str, name: str, tmp_path: Path) -> None:
     words = refused(trtprof(*command, "-o", tmp_path / name))
     assert f"--saveEngine={tmp_path / name}" in words
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "build", "compare", "calibrate", "report", "run"])
+@pytest.mark.parametrize(
+    ("name", "code", "why"),
+    [
+        ("x.docx", 2, "x.docx says no format why: known suffixes: .csv, .html,"),
+        ("none/x.html", 3, "x.html cannot be written why: there is no folder"),
+        ("folder.html", 2, "folder.html {}will not be overwritten"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(
+    verb: str, name: str, code: int, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "folder.html" / "mine").touch()
+    command = {"build": ("build", GEMV), "run": ("run", GEMV), "report": ("report", EXAMPLE), **VERBS}.get(
+        verb, (verb,)
+    )
+    if verb.startswith("report") and name == "folder.html":
+        why = "folder.html is a folder why: no suffix tells the format"
+    words = refused(trtprof(*command, "-o", tmp_path / name), code)
+    assert why.format("" if verb == "run" else "exists and ") in words
+
+
+def test_a_report_takes_the_format_of_the_suffix_and_prints_that_of_the_option(tmp_path: Path) -> None:
+    page = tmp_path / "p.html"
+    done = trtprof("report", EXAMPLE, "-o", page, "--format", "json")
+    assert page.read_text().startswith("<!doctype html>")
+    assert json.loads(done.stdout)["model"]
+    done = trtprof("report", EXAMPLE, "-o", tmp_path / "mine", "--format", "json")
+    assert done.stdout == ""
+    assert json.loads((tmp_path / "mine").read_text())["model"]
 
 
 @pytest.mark.usefixtures("quick_runs")

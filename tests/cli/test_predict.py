@@ -18,7 +18,7 @@ GEMV, RESNET = str(SAMPLES / "gemv.onnx"), str(SAMPLES / "resnet_tiny.onnx")
 def test_the_story_in_one_line() -> None:
     done = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--ceiling", "dram=0.92TB/s", "--ceiling", "fp32=78.65TFLOP/s")
     assert done.exit_code == 0, done.output
-    assert "dram 273 us, next l2 " in done.stdout
+    assert "memory 273 us, next L2 " in done.stdout
     assert "groups are estimated: no engine was built" in done.stdout
     assert "next: " in done.stderr
 

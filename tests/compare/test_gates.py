@@ -232,7 +232,7 @@ def test_no_gate_fails_by_a_moved_roof_alone(text: str) -> None:
 def test_no_gate_fails_by_a_roof_that_is_below_a_measurement() -> None:
     found = answer("gap-to-roof>2%", comparison(MS, 1_500_000, 1_000, allowed=(1_100_000, 1_100_000)))
     assert found.answer == "inconclusive"
-    assert "a is above its roof (1.00 ms where ~1.10 ms is allowed)" in found.reason
+    assert "a is above its roofline (1.00 ms where ~1.10 ms is allowed)" in found.reason
     assert answer("latency>2%", comparison(MS, 1_500_000, 1_000, allowed=(1_100_000, 1_100_000))).answer == "failed"
 
 

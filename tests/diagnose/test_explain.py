@@ -91,7 +91,7 @@ def test_a_claim_that_is_too_small_is_said_to_be_dropped_with_its_share() -> Non
             "RL101",
             "8.00 ms attainable here: the difference is within the step of the clock that timed it, 1.00 s",
         ),
-        (make_case(BIG), "LA401", "is bound by DRAM, not by the time of an empty kernel (dram 8.00 ms"),
+        (make_case(BIG), "LA401", "is bound by DRAM, not by the time of an empty kernel (memory 8.00 ms"),
         (make_case(Timed(layer("odd", "NoSuchOp", (), ()), ns=1000)), "RL102", "attain is not known"),
         (make_case(BIG, partial=frozenset({"big"})), "RL102", "only a part of the layer's work is known"),
         (make_case(rule_cases.reorder(1000), BIG), "RL101", "none of the model's work: it only brings tensors"),
@@ -143,7 +143,7 @@ def test_a_rule_without_reasons_of_its_own_gets_one_from_the_numbers() -> None:
     assert found.why.startswith(
         "the rule does not find in the layer what it is about: Nothing at all. Beside that, the"
     )
-    assert "is not far from its roof" in found.why
+    assert "is not far from its roofline" in found.why
 
 
 def test_a_group_that_is_too_small_without_what_others_claimed_is_counted_without_it() -> None:

@@ -78,7 +78,7 @@ def test_sizes_are_decades_of_the_time_that_the_roof_allows() -> None:
     )
     big, small, tenth = (class_of(one, case) for one in case.layers)
     assert big.size == small.size == tenth.size + 1
-    assert big.sized == "of 100 us to 1 ms by its roof"
+    assert big.sized == "of 100 us to 1 ms by its roofline"
 
 
 # --- from the run ---------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_three_healthy_kernels_of_the_class_tell_what_it_reaches() -> None:
     # Of 0.6, 0.8 and 0.9 the upper quartile, halfway between the last two.
     assert found.efficiency == pytest.approx(0.85, abs=1e-5)
     assert (found.low, found.high) == pytest.approx((0.6, 0.9), abs=1e-5)
-    assert found.basis.startswith("85.0 % of the roof, the upper quartile of 3 healthy kernels of this run")
+    assert found.basis.startswith("85.0 % of the roofline, the upper quartile of 3 healthy kernels of this run")
 
 
 def test_a_layer_has_no_say_in_what_its_own_class_reaches() -> None:

@@ -162,7 +162,7 @@ def typical() -> Comparison:
         ),
         findings_gone=(finding("OC110", "eleven layers only reorder data", 41 * US),),
         findings_new=(
-            finding("OC301", "a convolution runs at 31 % of its roof", 276 * US, severity="critical"),
+            finding("OC301", "a convolution runs at 31 % of its roofline", 276 * US, severity="critical"),
             finding("TR010", "/Shape is at the step of the profiler's clock", 0, kind="trust", severity="info"),
         ),
         gates=(

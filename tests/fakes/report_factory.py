@@ -120,9 +120,9 @@ def ledger_for(layers: tuple[LayerResult, ...], latency_ns: int) -> tuple[Ledger
     inside = measured - attainable
     rows = [
         ("ideal", ideal, "estimate", "the best ceiling this device ever reached"),
-        ("ceilings of this run", attainable - ideal, "estimate", "the clock and the caches of today, the launch floor"),
+        ("ceilings of this run", attainable - ideal, "estimate", "the clock and the caches of today, launch overhead"),
         ("layout and casts", inside // 5, "fact", "layers that only reorder or cast"),
-        ("kernels below the roof", inside - inside // 5, "estimate", "kernel time above what the roofline allows"),
+        ("kernels below the roofline", inside - inside // 5, "estimate", "kernel time above what the roofline allows"),
         ("profiler", -(measured // 40), "fact", "the profile slowed the run down by this much"),
         ("dispatch", measured // 30, "estimate", "time between kernels that the runtime needs"),
     ]
@@ -213,7 +213,7 @@ def make_run(layers: tuple[LayerResult, ...] = (), **changes: Any) -> Run:
         ),
         "profiled": Latency(median_ns=round(median * 1.04), p99_ns=round(median * 1.2), cv=0.03, n=50),
         "coverage": Coverage(exact=1.0, inferred=0.0, unattributed=0.0),
-        "verdict": "The kernels reach 62 % of the roof; the largest loss is in one depthwise convolution.",
+        "verdict": "The kernels reach 62 % of the roofline; the largest loss is in one depthwise convolution.",
         "ledger": ledger_for(layers, median) if layers else (),
         "layers": layers,
         "nodes": nodes,
@@ -229,7 +229,7 @@ def make_run(layers: tuple[LayerResult, ...] = (), **changes: Any) -> Run:
 def _finding(code: str, **changes: Any) -> Finding:
     fields: dict[str, Any] = {
         "code": code,
-        "title": "a depthwise convolution runs at 31 % of its roof",
+        "title": "a depthwise convolution runs at 31 % of its roofline",
         "severity": "warning",
         "where": "/features/1/conv",
         "evidence": "measured 1.93 ms; estimate 0.60 ms, bound by memory; the kernel is the generic one",

@@ -105,6 +105,9 @@ def test_a_model_is_predicted_and_its_layers_are_a_table() -> None:
 def test_what_is_saved_is_what_the_suffix_says(two: list[LoadedRun], tmp_path: Path) -> None:
     assert two[0].save(tmp_path / "a.json").read_text().startswith("{")
     assert two[0].save(tmp_path / "a.onnx").stat().st_size > 1000
+    for saved, name in ((two[0], "a.html"), (two[0].plot.ledger(), "a.svg")):
+        with pytest.raises(MissingError, match="cannot be written"):
+            saved.save(tmp_path / "none" / name)
     with pytest.raises(UsageError, match="exists"):
         two[0].save(tmp_path / "a.json")
 

@@ -400,7 +400,7 @@ def test_what_it_shows_is_what_the_points_say() -> None:
         f"intensity in FLOP/byte grows x{last.intensity / first.intensity:.1f} from kernel 1 to 7: 15.8 to 523"
     )
     assert "work grows x49.0" in found.shows[1]
-    assert found.shows[3] == "gpu: bound by dram at kernel 1, tensor at kernel 2 to 7; it changes at 2"
+    assert found.shows[3] == "gpu: bound by memory at kernel 1, compute at kernel 2 to 7; it changes at 2"
     assert "above the ridge (40.0 FLOP/byte) from kernel 2 on" in found.shows[4]
     falling = swept("conv", groups="1..64:x2")
     assert falling.shows[0].startswith("intensity in FLOP/byte falls")

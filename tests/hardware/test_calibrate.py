@@ -197,7 +197,7 @@ def test_the_source_says_what_is_doubtful() -> None:
     )
     ceilings = merge(DEVICE, 1, {1: result}, now=dt.datetime.now(dt.UTC))
     source = ceilings.source
-    assert "for dram and cache" in source
+    assert "for memory and cache" in source
     assert ceilings.measurements["cache"].spread is None
     assert measurement_spread(ceilings, "dram") == pytest.approx(0.4)
     assert "0.7 CPUs busy" in source

@@ -132,7 +132,7 @@ def test_filters_by_every_word_and_says_how_many(same_page: Open) -> None:
     run = typical()
     page = same_page(run)
     page.keyboard.press("/")
-    page.keyboard.type("RELU tensor")
+    page.keyboard.type("RELU compute")
     expected = [one.name for one in run.layers if "Relu" in "".join(one.nodes) and one.bound == "tensor"]
     assert expected
     wait_for(page, status(page), f"{len(expected)} layers (filtered from {len(run.layers)})")

@@ -26,7 +26,7 @@ def candidate(name: str, verdict: Verdict = "write it", net: int = 1_570_000) ->
         kernel=f"{name}_kernel",
         measured_ns=1_900_000,
         reachable_ns=320_000,
-        basis=f"85 % of the roof of {name}",
+        basis=f"85 % of the roofline of {name}",
         recoverable_ns=1_580_000,
         barrier=(BarrierPart(what=f"a reformat of {name}", ns=8000, bytes=4096), BarrierPart(what="a launch", ns=2000)),
         net_ns=net,
@@ -104,7 +104,7 @@ def test_the_page_unfolds_the_barrier_and_the_ladder() -> None:
     page = html(weighed(candidate("gemv")))
     section = page[page.index('<section id="plugins">') : page.index('<section id="ledger">')]
     for words in (
-        "write it", "~1.57 ms net", "gemv_kernel", "85 % of the roof of gemv", "~8.00 us", "a reformat of gemv",
+        "write it", "~1.57 ms net", "gemv_kernel", "85 % of the roofline of gemv", "~8.00 us", "a reformat of gemv",
         "~1.37 ms to ~1.67 ms", "trtprof run MODEL --fp16 -o reports/b", "~950 us", "gain unknown",
     ):  # fmt: skip
         assert words in section, words

@@ -311,7 +311,7 @@ def test_the_roofline_counts_what_it_draws_and_what_it_does_not(same_page: Open,
 def test_a_bound_can_be_hidden_and_the_address_keeps_it(same_page: Open) -> None:
     page = same_page(typical())
     chart(page, "roofline")
-    button = page.locator("#chart-roofline .chart-toggle", has_text="dram")
+    button = page.locator("#chart-roofline .chart-toggle", has_text="memory")
     before = colors(page, "roofline")
     button.click()
     settle(page)
@@ -320,7 +320,7 @@ def test_a_bound_can_be_hidden_and_the_address_keeps_it(same_page: Open) -> None
     assert "roof-off=dram" in address(page)
     page.reload()
     chart(page, "roofline")
-    assert page.locator("#chart-roofline .chart-toggle", has_text="dram").get_attribute("aria-pressed") == "false"
+    assert page.locator("#chart-roofline .chart-toggle", has_text="memory").get_attribute("aria-pressed") == "false"
 
 
 @pytest.mark.browser
@@ -446,7 +446,7 @@ def test_hover_and_click_of_a_dot_of_the_roofline(open_page: Open) -> None:
     assert not tip.is_visible()
     page.mouse.move(box["x"] + found[0], box["y"] + found[1])
     text = tip.inner_text()
-    for part in (only.name, only.kernels[0].kernel, units.format_ns(only.measured_ns), "FLOP/B", "of the roof"):
+    for part in (only.name, only.kernels[0].kernel, units.format_ns(only.measured_ns), "FLOP/B", "of the roofline"):
         assert part in text
     # The dot is where its rate and intensity say: its time and work are those of the tip.
     assert units.format_rate((only.flops or 0) / only.measured_ns * 1e9, "FLOP/s") in text

@@ -14,6 +14,9 @@ from profiler.base.records.estimate import *
 from profiler.base.records.findings import *
 from profiler.base.records.gpus import *
 from profiler.base.records.inspection import *
+from profiler.base.records.kernel_names import *
+from profiler.base.records.machine import *
 from profiler.base.records.model import *
 from profiler.base.records.prediction import *
+from profiler.base.records.rules import *
 from profiler.base.records.run import *

@@ -27,6 +27,11 @@ computed in; ``fusion`` which nodes share a layer; ``kernel`` another kernel for
 (another device, another number of threads); ``clock`` another clock, or speed of the machine, on the same device."""
 
 
+def cause_name(cause: str) -> str:
+    """Why two runs differ, as documents for people say it."""
+    return "ceilings changed" if cause == "roof changed" else cause
+
+
 Significance = Literal["slower", "faster", "not significant"]
 
 

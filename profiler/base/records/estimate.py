@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from profiler.base.records.common import NonNegative, Prose, Record, Safe
 
@@ -130,9 +130,38 @@ Bound = Literal["tensor", "vector", "sfu", "dram", "l2", "launch", "none", "unkn
 the last-level cache (the L2 of a GPU), or the time of an empty kernel."""
 
 
-def bound_name(bound: str, device: Literal["cpu", "gpu"]) -> str:
-    """What bounds a layer, in a word: the last-level cache of a GPU is its L2, that of a CPU is not."""
-    return "llc" if bound == "l2" and device == "cpu" else bound
+class BoundWords(NamedTuple):
+    """What bounds a layer as documents for people say it; documents for programs hold the key."""
+
+    word: str
+    """For a column or a legend; `trtprof help` explains each."""
+    phrase: str
+    """For a sentence: bound by ..."""
+    side: str
+    """Which of the two sides of a roofline it is, where it is one."""
+
+
+BOUND_WORDS: dict[str, BoundWords] = {
+    "tensor": BoundWords("compute", "multiply-accumulates", "compute"),
+    "vector": BoundWords("vector", "other arithmetic", "compute"),
+    "sfu": BoundWords("special", "special functions", "compute"),
+    "dram": BoundWords("memory", "DRAM", "memory"),
+    "l2": BoundWords("cache", "the last-level cache", "memory"),
+    "launch": BoundWords("launch", "the time of an empty kernel", "launch"),
+    "none": BoundWords("none", "nothing", "none"),
+    "unknown": BoundWords("unknown", "what is not known", "unknown"),
+}
+"""By `Bound`: the only place that says one in words."""
+
+
+def bound_name(bound: str, device: Literal["cpu", "gpu"] = "gpu") -> str:
+    """What bounds a layer, in a word: the last-level cache of a GPU is its L2."""
+    return "L2" if bound == "l2" and device == "gpu" else BOUND_WORDS[bound].word if bound in BOUND_WORDS else bound
+
+
+def ceiling_name(key: str, device: Literal["cpu", "gpu"] = "gpu") -> str:
+    """What a measurement of a ceiling is of, in words: ``best memory read`` of ``best dram read``."""
+    return " ".join(bound_name(word, device) for word in key.split(" "))
 
 
 class Estimate(Record, frozen=True, kw_only=True):

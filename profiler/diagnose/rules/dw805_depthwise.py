@@ -2,7 +2,7 @@
 
 What:
     Each output channel of the convolution reads one input channel (as many groups as channels), and the layer is far
-    from its roof. Its tensors lie channel by channel (NCHW), or its kernel is one for other convolutions.
+    from its roofline. Its tensors lie channel by channel (NCHW), or its kernel is one for other convolutions.
 
 Why:
     There is nothing to sum over but the window, so bandwidth bounds it and matrix units have nothing to do: an
@@ -32,7 +32,7 @@ from profiler.diagnose.remedies import half_precision
     thresholds=("efficiency", "of_datasheet"),
 )
 def judge(case: Case, layer: LayerResult) -> Loss | str:
-    """A depthwise convolution far from its roof with a layout or kernel to blame."""
+    """A depthwise convolution far from its roofline with a layout or kernel to blame."""
     if why := no_product(case, layer) or near_roof(case, layer):
         return why
     product = product_of(case, layer)

@@ -2,7 +2,8 @@
 
 What:
     The name of the kernel gives an architecture two generations or more before that of the GPU, and says that it
-    multiplies on the CUDA cores, although the tensor cores of this GPU take the dtype. The layer is far from its roof.
+    multiplies on the CUDA cores, although the tensor cores of this GPU take the dtype. The layer is far from its
+    roofline.
 
 Why:
     The architecture in a name is the least one that the kernel runs on, so an old one alone is nothing bad. But
@@ -45,7 +46,7 @@ from profiler.diagnose.remedies import half_precision, more_kernels, pad, thin
     thresholds=("efficiency", "of_datasheet", "explains", "generations", "skinny"),
 )
 def judge(case: Case, layer: LayerResult) -> Loss | str:
-    """A product far from its roof in a kernel far older than the GPU and on a slower unit."""
+    """A product far from its roofline in a kernel far older than the GPU and on a slower unit."""
     if why := no_product(case, layer) or near_roof(case, layer):
         return why
     if case.architecture is None:

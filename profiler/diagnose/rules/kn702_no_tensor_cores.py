@@ -14,7 +14,7 @@ Try:
     Leave the first convolution of a quantised model unquantised: in TensorRT's own example on an A100 it takes 202 us
     in 8 bits, and 112 us in fp16. Else pad the dimensions that the evidence names, allow TF32 or take fp16, and build
     with a higher optimization level and more workspace so that more tactics are tried. What is claimed is the time over
-    that of the tensor cores' roof only: where bytes bound the product either way, this rule is silent.
+    that of the tensor cores' roofline only: where bytes bound the product either way, this rule is silent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from profiler.diagnose.remedies import half_precision, more_kernels, pad, unquan
 
 @layer_rule("KN702", "tensor cores possible but not used", order=26, thresholds=("of_datasheet", "explains", "healthy"))
 def judge(case: Case, layer: LayerResult) -> Loss | str:
-    """A product on the CUDA cores whose time is over that of the tensor cores' roof."""
+    """A product on the CUDA cores whose time is over that of the tensor cores' roofline."""
     if case.gpu and layer.role == "compute" and layer.work is None:
         return _by_name(case, layer)
     if why := no_product(case, layer):

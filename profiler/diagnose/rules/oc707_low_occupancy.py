@@ -2,7 +2,7 @@
 
 What:
     The kernel has fewer blocks than the GPU has SMs, or its registers, its shared memory or the size of its blocks
-    leave room for few warps on each SM, and the layer is far from its roof.
+    leave room for few warps on each SM, and the layer is far from its roofline.
 
 Why:
     An SM without a block does nothing. Loads from memory take hundreds of cycles, in which other warps must keep
@@ -62,7 +62,7 @@ def _price(case: Case, layer: LayerResult) -> _Price | None:
 
 @layer_rule("OC707", "low occupancy", order=52, thresholds=("efficiency", "of_datasheet", "explains", "occupancy"))
 def judge(case: Case, layer: LayerResult) -> Loss | str:
-    """A layer far from its roof whose loss is mostly explained by missing warps."""
+    """A layer far from its roofline whose loss is mostly explained by missing warps."""
     if why := no_work(case, layer) or unpriced(case, layer) or near_roof(case, layer):
         return why
     if layer.bound == "launch":

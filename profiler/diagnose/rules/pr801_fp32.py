@@ -10,7 +10,7 @@ Why:
 
 Try:
     Build in fp16 (`--fp16`) and compare the outputs with those of fp32; layers that lose too many digits (norms,
-    softmax, sums) can stay wide. The price is an estimate: each layer at the same share of the narrower roof.
+    softmax, sums) can stay wide. The price is an estimate: each layer at the same share of the narrower roofline.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check(case: Case) -> Iterator[Claim]:
         evidence=(
             f"{format_ns(now)} a run, {format_percent(case.share(case.in_latency(now)))} of latency, in fp32 at a peak "
             f"of {format_rate(full, 'FLOP/s')}; fp16 has {format_rate(half, 'FLOP/s')} ({case.peaks_from}), where the "
-            f"same share of the roof takes {format_ns(now - saved)}{_by_tf32(case, layers)}"
+            f"same share of the roofline takes {format_ns(now - saved)}{_by_tf32(case, layers)}"
         ),
         remedy=_remedy(case),
         layers={layer.name: savings[layer.name] for layer in layers},
@@ -90,7 +90,7 @@ def _peak(case: Case, dtype: str) -> float:
 
 
 def _saving(layer: LayerResult, peak: float, *, bytes_share: float) -> int:
-    """What a layer would take less, in ns, with products at ``peak`` and as large a share of its roof as now."""
+    """What a layer would take less, in ns, with products at ``peak`` and as large a share of its roofline as now."""
     if layer.work is None or not layer.attainable_ns:
         return 0
     terms = dict(layer.terms)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from profiler.base import units
 from profiler.base.plan_words import NARROW, is_product, is_reduction, quantisation
-from profiler.base.records import LayerResult, MatchedLayer, PlanLayer, PlanTensor
+from profiler.base.records import BOUND_WORDS, LayerResult, MatchedLayer, PlanLayer, PlanTensor
 from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
 
@@ -92,7 +92,8 @@ def _reason(case: Case, layer: LayerResult) -> str:
     wide = _wide(case, layer.name, matched, case.readers)
     if wide is None:
         return f"its {target} output is one of the engine, or a reader needs it in {target}"
-    return f"the {format_bytes(wide.extra)} more that it writes cost nothing by the roofline: {layer.bound} bounds it"
+    bound = BOUND_WORDS[layer.bound].phrase
+    return f"the {format_bytes(wide.extra)} more that it writes cost nothing by the roofline: {bound} bounds it"
 
 
 @rule("QD804", "quantised layer with float output", order=65, reason=_reason)

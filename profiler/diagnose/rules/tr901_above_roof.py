@@ -39,7 +39,7 @@ def _faster(case: Case, layer: LayerResult) -> bool:
     return layer.ideal_ns - layer.measured_ns > case.clock_resolution_ns
 
 
-@rule("TR901", "faster than the roof", order=0, reason=_reason, thresholds=("above_roof", "above_roof_limit"))
+@rule("TR901", "faster than the roofline", order=0, reason=_reason, thresholds=("above_roof", "above_roof_limit"))
 def check(case: Case) -> Iterator[Claim]:
     """All layers that are too fast as one doubt, by the one that is so by most."""
     layers = sorted(

@@ -1,13 +1,13 @@
 """All layers are slow alike, whatever bounds them.
 
 What:
-    No layer that is large enough to tell comes near its roof: neither the best of those that memory bounds nor the
+    No layer that is large enough to tell comes near its roofline: neither the best of those that memory bounds nor the
     best of those that arithmetic bounds, and both are about as far from it.
 
 Why:
     A bad kernel, layout or shape slows the layers that it is in, and some are always healthy. What slows memory and
-    arithmetic by the same factor is outside of the kernels: another GPU than the one that the roof is of (`--gpu`), a
-    part of one (MIG), clocks that power, temperature or a person held down, or another process on the same GPU.
+    arithmetic by the same factor is outside of the kernels: another GPU than the one that the roofline is of (`--gpu`),
+    a part of one (MIG), clocks that power, temperature or a person held down, or another process on the same GPU.
 
 Try:
     Check that `--gpu` is the GPU that ran it. Look at its clocks, power and temperature while it runs (`nvidia-smi -q
@@ -32,12 +32,14 @@ _WHOLE = "the rule is about the whole run:"
 
 @run_rule("TR907", "all layers slow alike", order=0, thresholds=("efficiency", "of_datasheet", "alike", "large"))
 def judge(case: Case) -> Claim | str:
-    """One finding where neither memory nor arithmetic comes near its roof anywhere, and both are as far from it."""
+    """One finding where neither memory nor arithmetic comes near its roofline anywhere, and both are as far from it."""
     if not case.gpu:
         return "the rule is about the whole run, which was on no GPU"
     least, most = case.least_efficiency, case.thresholds.alike
     found = {side: _large(case, bounds) for side, bounds in _SIDES.items()}
-    told = f"{_number(sum(map(len, found.values())))} with a roof of {case.thresholds.large:g} launches or more"
+    told = (
+        f"{_number(sum(map(len, found.values())))} with an allowed time of {case.thresholds.large:g} launches or more"
+    )
     few = [side for side, layers in found.items() if len(layers) < 2]
     if few:
         return f"{_WHOLE} of {told}, fewer than two are bound by {' and by '.join(few)}"
@@ -48,8 +50,8 @@ def judge(case: Case) -> Claim | str:
         return f"{_WHOLE} of {told}, the best bound {words}; under {format_percent(least)} is far"
     if max(shares.values()) > most * min(shares.values()):
         return (
-            f"{_WHOLE} of {told}, the best bound {words}; one is more than {most:g} times as far from its roof as the "
-            "other, so that it is not one cause"
+            f"{_WHOLE} of {told}, the best bound {words}; one is more than {most:g} times as far from its roofline "
+            "as the other, so that it is not one cause"
         )
     peaks = "by the datasheet" if case.from_datasheet else "as it was measured"
     return doubt(

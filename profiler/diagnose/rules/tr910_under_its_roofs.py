@@ -19,7 +19,7 @@ from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Claim, doubt, run_rule
 
 
-@run_rule("TR910", "latency under its roofs", order=0, thresholds=("above_roof",))
+@run_rule("TR910", "latency below the roofline", order=0, thresholds=("above_roof",))
 def judge(case: Case) -> Claim | str:
     """One finding when the latency is under the share of the roofs that a layer may be."""
     if case.gpu:

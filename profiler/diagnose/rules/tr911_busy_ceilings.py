@@ -6,7 +6,7 @@ What:
 
 Why:
     A ceiling is the best that the machine was seen doing. What others took of it then is missing, by several times
-    where they took the memory bandwidth, so that layers look nearer to their roof than they are.
+    where they took the memory bandwidth, so that layers look nearer to their roofline than they are.
 
 Try:
     Close what else runs and run again: ceilings that were measured so are measured again as soon as it is quiet.
@@ -31,7 +31,7 @@ def judge(case: Case) -> Claim | str:
         return f"the rule is about the whole run: {taken}"
     beyond = others >= limit * ceilings.cpus
     return doubt(
-        f"{taken}: they may be far too low, and layers farther from their roof than they look"
+        f"{taken}: they may be far too low, and layers farther from their roofline than they look"
         + (f"; from {format_percent(limit)} of the CPUs on there is no verdict" if beyond else ""),
         "run again on a quiet machine, where the ceilings are measured again; `trtprof calibrate` measures a full set",
         brief=f"ceilings measured with {others:.1f} of {ceilings.cpus} CPUs busy",

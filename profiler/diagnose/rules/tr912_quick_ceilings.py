@@ -6,7 +6,7 @@ What:
 
 Why:
     A ceiling is the best that the machine was seen doing, and a short look sees less. A full set lies above a quick
-    one, so that layers look nearer to their roof than they are.
+    one, so that layers look nearer to their roofline than they are.
 
 Try:
     `trtprof calibrate` measures a full set once, which later runs take.

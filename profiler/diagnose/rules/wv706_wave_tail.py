@@ -58,7 +58,9 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         share = format_percent(tail / layer.measured_ns)
         return f"{head}, {share} of the layer's time, and from {format_percent(least)} on the tail is named"
     if (layer.attainable_ns or 0) >= least_healthy(case) * layer.measured_ns:
-        return f"{head}, but the layer reaches {format_percent(least_healthy(case))} of its roof, as healthy ones do"
+        return (
+            f"{head}, but the layer reaches {format_percent(least_healthy(case))} of its roofline, as healthy ones do"
+        )
     by_arithmetic = layer.bound in _ARITHMETIC
     # A kernel that lost less than its tail costs has no such tail.
     likely = explains(case, layer, tail) and case.clock_resolution_ns < tail <= excess_ns(case, layer)

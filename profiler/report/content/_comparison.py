@@ -15,6 +15,7 @@ from profiler.base.records import (
     RegionChange,
     Side,
     Significance,
+    cause_name,
 )
 from profiler.base.units import format_ns, format_percent
 
@@ -192,7 +193,7 @@ def kinds(one: Comparison) -> dict[str, str]:
 def causes(part: RegionChange, kind_of: Mapping[str, str]) -> list[tuple[str, str]]:
     """Its causes, the largest first, each with its time: a measured one as it is, others marked by their kind."""
     ranked = sorted(((cause, ns) for cause, ns in part.parts.items() if ns), key=lambda item: (-abs(item[1]), item[0]))
-    return [(cause, MARKS.get(kind_of.get(cause, ""), "") + signed_ns(ns)) for cause, ns in ranked]
+    return [(cause_name(cause), MARKS.get(kind_of.get(cause, ""), "") + signed_ns(ns)) for cause, ns in ranked]
 
 
 def kernels(part: RegionChange) -> str:

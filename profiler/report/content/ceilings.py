@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from profiler.base.records import Ceilings, CeilingsDocument, Measurement
+from profiler.base.records import Ceilings, CeilingsDocument, Measurement, ceiling_name
 from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
 from profiler.report import ReportOptions, content_of
 from profiler.report._format import count
@@ -47,7 +47,9 @@ def _table(ceilings: Ceilings) -> Table:
         for name, measured in same:
             spread = "-" if measured.spread is None else format_percent(measured.spread)
             where = "" if measured.threads == ceilings.threads else f", {count(measured.threads, 'thread')}"
-            rows.append(Row((name, _value(measured), spread, str(measured.repeats), f"{measured.what}{where}")))
+            rows.append(
+                Row((ceiling_name(name), _value(measured), spread, str(measured.repeats), f"{measured.what}{where}"))
+            )
     return Table(
         columns=(
             Column("ceiling"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from profiler.base.records import Comparison, Comparisons, Finding, RegionChange
+from profiler.base.records import Comparison, Comparisons, Finding, RegionChange, cause_name
 from profiler.base.units import format_ns
 from profiler.report import ReportOptions, content_of
 from profiler.report._format import KIND_WORDS, count
@@ -135,7 +135,7 @@ def _head(one: Comparison) -> Iterator[Pair]:
         yield Pair("allowed", f"unknown of {' and '.join(unknown)}: no layer has an estimate", 2, "")
         return
     text = f"{allowed[0]} {words.ARROW} {allowed[1]} {allowed[2]}"
-    text += f"; of the roof {share[0]} {words.ARROW} {share[1]}" if share is not None else ""
+    text += f"; of the roofline {share[0]} {words.ARROW} {share[1]}" if share is not None else ""
     yield Pair("allowed", Span(text, "estimate"), None, "")
 
 
@@ -156,7 +156,7 @@ def _sides(one: Comparison) -> Table:
     for label, row in (
         ("the roofline allows", words.roof_words(one)),
         ("lost", words.lost_words(one)),
-        ("of the roof", words.of_roof_words(one)),
+        ("of the roofline", words.of_roof_words(one)),
     ):
         if row is not None:
             rows.append((label, *row))
@@ -185,7 +185,7 @@ def _ledger(one: Comparison) -> list[Block]:
     whole, total = one.before.latency.median_ns, sum(row.ns for row in rows)
     made = [
         Row((
-            ("  ", Span(row.cause, cut="middle")),
+            ("  ", Span(cause_name(row.cause), cut="middle")),
             Span(words.MARKS[row.kind] + words.signed_ns(row.ns), row.kind),
             Span(words.share(row.ns, whole), row.kind),
             Bar(step.start, step.end, drawn.zero, row.kind),

@@ -42,7 +42,7 @@ def document(found: Inspection, options: ReportOptions) -> Document:
         sections=sections(
             [
                 Notes(tuple(map(prose, tensors)), 1),
-                Pairs(tuple(Pair(label, prose(text), kind="") for label, text in told if text)),
+                Pairs(tuple(Pair(label, text, None, "") for label, text in told if text)),
             ],
             [_ops(found)],
             [Notes(tuple(notes))],
@@ -74,14 +74,15 @@ def _ops(found: Inspection) -> Table:
         moved = map(bytes_or_0, (work.bytes_read, work.bytes_parameters, work.bytes_written))
         name = f"{op.domain}::{op.op_type}" if op.domain else op.op_type
         rows.append(Row((name, str(op.count), BOUND_MARKS[work.bound], *counts, *moved)))
-    heads = ("MAC", "FLOP", "read", "weights", "written")
+    heads = {"MAC": 3, "FLOP": 0, "read": 1, "weights": 2, "written": 1}
     return Table(
         columns=(
             Column("op", cut="start", least=16),
             Column("count", right=True, gap=1, least=6),
             Column(gap=1, least=1),
-            *(Column(head, right=True, gap=1, least=8) for head in heads),
+            *(Column(head, right=True, gap=1, least=8, drop=drop) for head, drop in heads.items()),
         ),
         rows=rows,
+        hidden="not shown: {} (--format csv has all)",
         after=(BOUND_WORDS,) if any(op.work.bound != "exact" for op in found.ops) else (),
     )

@@ -125,7 +125,8 @@ def _columns(found: OpSweep) -> tuple[Column, ...]:
         *(Column(dim.name, right=True, key=True) for dim in found.dims),
         *(Column(head, right=True, group=" ") for head in counts),
         *(
-            Column(head, right=head in ("time", "of peak"), group=device.slug, gap=2 if at else 3)
+            # A mark or a space stands before a bound.
+            Column(head, right=head in ("time", "of peak"), group=device.slug, gap=1 if head == "bound" else 2)
             for device in found.devices
             for at, head in enumerate(of_device)
         ),

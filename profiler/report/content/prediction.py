@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profiler.base.records import GpuPrediction, PredictedLayer, Prediction
+from profiler.base.records import BOUND_WORDS, GpuPrediction, PredictedLayer, Prediction, bound_name
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent
 from profiler.report import ReportOptions, _roofline, content_of
 from profiler.report._format import count, input_text
@@ -47,8 +47,6 @@ LAYERS_OF_MANY = 3
 """The same where there are several GPUs."""
 PICTURES = 3
 """Rooflines in a report."""
-
-_CLASSES = {"tensor": "compute", "vector": "compute", "sfu": "compute", "dram": "memory", "l2": "memory"}
 
 
 @content_of(Prediction)
@@ -153,7 +151,11 @@ def _energy(gpu: GpuPrediction) -> str:
 
 
 def _bounds(gpu: GpuPrediction) -> str:
-    shares = (f"{name} {format_percent(ns / gpu.time_ns)}" for name, ns in gpu.ns_by_bound.items() if gpu.time_ns)
+    shares = (
+        f"{bound_name(bound)} {format_percent(ns / gpu.time_ns)}"
+        for bound, ns in gpu.ns_by_bound.items()
+        if gpu.time_ns
+    )
     return ", ".join(shares) or "-"
 
 
@@ -161,7 +163,8 @@ def _class(gpu: GpuPrediction) -> str:
     """What most of the time is bounded by, as a person says it."""
     ns: dict[str, int] = {}
     for bound, each in gpu.ns_by_bound.items():
-        ns[_CLASSES.get(bound, bound)] = ns.get(_CLASSES.get(bound, bound), 0) + each
+        side = BOUND_WORDS[bound].side
+        ns[side] = ns.get(side, 0) + each
     return f"{max(ns, key=lambda name: ns[name])}-bound" if ns else "nothing to do"
 
 
@@ -176,8 +179,9 @@ def _ridges(gpu: GpuPrediction) -> str:
 def _compared(found: Prediction) -> list[Block]:
     rows = []
     for gpu in found.gpus:
-        bound = next(iter(gpu.ns_by_bound), "-" if gpu.time_ns is not None else "no price")
-        share = f" {gpu.ns_by_bound[bound] / gpu.time_ns:.0%}" if gpu.time_ns else ""
+        first = next(iter(gpu.ns_by_bound), None)
+        bound = bound_name(first) if first is not None else "-" if gpu.time_ns is not None else "no price"
+        share = f" {gpu.ns_by_bound[first] / gpu.time_ns:.0%}" if first is not None and gpu.time_ns else ""
         used = f"{100 * found.memory_bytes / gpu.memory_bytes:.2g}%"
         times = _time(gpu), "-" if gpu.ideal_ns is None else format_ns(gpu.ideal_ns)
         rows.append(Row((gpu.gpu, *times, _rate(gpu), _energy(gpu), bound + share, used)))
@@ -190,8 +194,8 @@ def _compared(found: Prediction) -> list[Block]:
             f"fastest: {fastest.name}, {_time(fastest)}",
             f"most efficient per watt: {frugal.name}, {_energy(frugal)} an inference",
         )
-    columns = (Column("GPU", cut="end", least=8), *(Column(head, right=True) for head in heads))
-    return [Table(columns=columns, rows=rows), Notes(verdict)]
+    columns = (Column("GPU", cut="end", least=8, key=True), *(Column(head, right=True) for head in heads))
+    return [Table(columns=columns, rows=rows, stack=True), Notes(verdict)]
 
 
 def _precision_names(found: Prediction) -> list[str]:
@@ -201,9 +205,9 @@ def _precision_names(found: Prediction) -> list[str]:
 
 def _precisions(found: Prediction, names: Sequence[str]) -> Table:
     rows = [Row((gpu.gpu, *(_time_at(gpu, name) for name in names))) for gpu in found.gpus]
-    columns = (Column("GPU", cut="end", least=8), *(Column(name, right=True) for name in names))
+    columns = (Column("GPU", cut="end", least=8, key=True), *(Column(name, right=True) for name in names))
     marked = "; ~ of estimated groups, no engine" if any(gpu.estimated_precisions for gpu in found.gpus) else ""
-    return Table(columns=columns, rows=rows, title=f"time by precision (here: {found.precision}{marked})")
+    return Table(columns=columns, rows=rows, stack=True, title=f"time by precision (here: {found.precision}{marked})")
 
 
 def _time_at(gpu: GpuPrediction, precision: str) -> str:
@@ -218,7 +222,7 @@ def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:
     return Table(
         columns=(
             Column("time", right=True, least=8),
-            Column("share", right=True, least=6),
+            Column("share", right=True, least=6, drop=1),
             Column("bound, and the next it beat", least=30),
             Column("layer", least=16, cut="start"),
         ),
@@ -242,21 +246,21 @@ def _layer(layer: PredictedLayer, gpu: GpuPrediction, *, rest: bool) -> Row:
         sure = {"inferred": "nodes inferred", "none": "no node found"}[layer.match]
         under.append(Under(prose(f"{sure}: {layer.reason}" if layer.reason else sure), at=2))
     terms = sorted(layer.estimate.terms.items(), key=lambda item: -item[1])
-    others = [f"{name} {format_ns(ns)}" for name, ns in terms if ns]
+    others = [f"{bound_name(term)} {format_ns(ns)}" for term, ns in terms if ns]
     if rest and others[2:]:
         under.append(Under(f"then {', '.join(others[2:])}", at=2))
     return Row((format_ns(_ns(layer)), share, _terms(layer), title), tuple(under))
 
 
 def _terms(layer: PredictedLayer) -> str:
-    """What binds and what it beat: ``dram 248 us, next l2 48.6 us``."""
+    """What binds and what it beat: ``memory 248 us, next L2 48.6 us``."""
     estimate = layer.estimate
     if estimate is None:
         return "no price"
-    text = f"{estimate.bound} {format_ns(estimate.terms.get(estimate.bound, estimate.attainable_ns))}"
+    text = f"{bound_name(estimate.bound)} {format_ns(estimate.terms.get(estimate.bound, estimate.attainable_ns))}"
     if estimate.runner_up == "none":
         return text
-    return f"{text}, next {estimate.runner_up} {format_ns(estimate.terms.get(estimate.runner_up, 0))}"
+    return f"{text}, next {bound_name(estimate.runner_up)} {format_ns(estimate.terms.get(estimate.runner_up, 0))}"
 
 
 def _work(layer: PredictedLayer) -> str:

@@ -78,10 +78,6 @@ _SAME = '"'
 """In place of a time that stands in the row above."""
 
 
-LIMITS = {"tensor": "compute", "sfu": "special", "dram": "memory", "llc": "cache"}
-"""What bounds a layer, in words of the field; `trtprof help limit` explains each."""
-
-
 @content_of(Run)
 def document(found: Run, options: ReportOptions) -> Document:
     """The first screen, then what else was found; what it all rests on for documents that have room."""
@@ -255,8 +251,7 @@ class _Page:
             # The time stands in the row of the node above, which it shares a layer with.
             same = Span(_SAME, "faint")
             return Row((place, title, same, same, Span("|", "faint"), same, "", same))
-        bound = bound_name(row.bound, self.run.device.kind)
-        bound = "" if row.rest else LIMITS.get(bound, bound)
+        bound = "" if row.rest else bound_name(row.bound, self.run.device.kind)
         if row.layer is not None and row.layer.role not in ("compute", "control"):
             bound = row.layer.role
         estimated = number(row.attainable_ns), bound, number(row.lost_ns)
@@ -332,7 +327,7 @@ class _Page:
             absent = len(self.run.layers) - len(plot.points)
             text = f"{count(len(plot.points), 'layer')} as measured"
             if self.run.ceilings.origin == "datasheet":
-                text += ", roofs of the datasheet"
+                text += ", ceilings of the datasheet"
             if absent:
                 text += f"; not drawn: {absent:,} without arithmetic, work or time"
             blocks = (

@@ -10,7 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 from profiler.base import units
-from profiler.base.records import Comparison, Comparisons, Interval
+from profiler.base.records import Comparison, Comparisons, Interval, cause_name
 from profiler.report._format import KIND_WORDS, count, plain
 from profiler.report._templates import asset, digest, environment
 from profiler.report.content import _comparison as words
@@ -34,7 +34,7 @@ def render(found: Comparisons) -> str:
 
     plain(found)  # what no JSON can hold is told before anything is written
     templates = environment()
-    templates.filters.update(ns=units.format_ns, count=count, signed_ns=words.signed_ns)
+    templates.filters.update(ns=units.format_ns, count=count, signed_ns=words.signed_ns, cause=cause_name, seen=_seen)
     styles = [asset("app.css"), asset("comparison.css")]
     return templates.get_template("comparison.html.jinja").render(
         views=[_View(one, at, len(found.comparisons)) for at, one in enumerate(found.comparisons, 1)],
@@ -44,6 +44,11 @@ def render(found: Comparisons) -> str:
         kind_words=KIND_WORDS,
         list_rows=LIST,
     )
+
+
+def _seen(text: str) -> str:
+    """A name that a reader can see and hear: one of nothing but blanks is told to be none."""
+    return text if any(char.isprintable() and not char.isspace() for char in text) else "(no name)"
 
 
 class _View:

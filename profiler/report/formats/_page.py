@@ -13,7 +13,19 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import Finding, LayerResult, Match, NodeResult, Run, RunGraph, RunMemory, Timeline, Work
+from profiler.base.records import (
+    BOUND_WORDS,
+    Finding,
+    LayerResult,
+    Match,
+    NodeResult,
+    Run,
+    RunGraph,
+    RunMemory,
+    Timeline,
+    Work,
+    bound_name,
+)
 from profiler.report._format import visible
 from profiler.report.content._views import alike
 
@@ -35,6 +47,7 @@ def page_data(run: Run) -> dict[str, Any]:
             "unattributed": len(run.kernels_unattributed),
         },
         "device": {"kind": run.device.kind},
+        "bounds": {key: [bound_name(key, run.device.kind), words.phrase] for key, words in BOUND_WORDS.items()},
         "engine": run.plan is not None,
         "ceilings": {
             "origin": ceilings.origin,

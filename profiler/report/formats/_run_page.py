@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from profiler.base import units
-from profiler.base.records import Run
+from profiler.base.records import Run, ceiling_name
 from profiler.report._format import (
     KIND_WORDS,
     check_rows,
@@ -58,6 +58,7 @@ def render(run: Run) -> str:
         rate=units.format_rate,
         tensor=tensor_text,
         count=count,
+        ceiling=ceiling_name,
     )
     plain(run)  # what no JSON can hold is told before anything is written
     style, script, theme = asset("app.css"), asset("app.js"), asset("theme.js")
@@ -77,6 +78,8 @@ def render(run: Run) -> str:
         doubts=doubts(run),
         layers_ns=sum(layer.measured_ns for layer in run.layers),
         clock=_clock(run),
+        # Keys of a device are those of its records; a reader knows no llc.
+        detail=[(key.replace("llc", "last-level cache"), value) for key, value in sorted(run.device.detail.items())],
         gap_ns=ledger_gap_ns(run),
         perturbation=perturbation(run.latency, run.profiled),
         clocks=clock_rows(run),

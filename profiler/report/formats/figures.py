@@ -347,7 +347,7 @@ class _Page:
         highest = plot.roofs[0].flops_per_s
         levels = [("DRAM", plot.dram, plot.best_dram, -8.0)]
         if plot.cache > plot.dram:
-            levels.append((bound_name("l2", plot.device).upper(), plot.cache, plot.best_cache, 4.0))
+            levels.append((bound_name("l2", plot.device), plot.cache, plot.best_cache, 4.0))
         best_peak = max(roof.best or roof.flops_per_s for roof in plot.roofs)
         for name, now, best, side in levels:
             for bandwidth, peak, sheet in ((best, best_peak, True), (now, highest, self._from_sheet)):

@@ -7,6 +7,7 @@ style sheet of the page, by its digest, no script and no request at all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from profiler.base.records import Comparisons, Record, Run
@@ -36,6 +37,8 @@ def render(found: Record, options: ReportOptions) -> str:
     from markupsafe import Markup
 
     document = document_of(found, options)
+    # A title says what the document is of, then what is known of that.
+    title, *about = re.split(r" {2,}", "".join(span.text for span in line(document.title)).strip())
     templates = environment()
     templates.filters.update(words=_words, columns=_columns, rows=_rows)
     templates.tests.update(
@@ -46,7 +49,8 @@ def render(found: Record, options: ReportOptions) -> str:
     )
     style = asset("app.css")
     return templates.get_template("document.html.jinja").render(
-        title="".join(span.text for span in line(document.title)),
+        title=title,
+        about=about,
         sections=list(_sections(document.sections)),
         style=Markup(style),  # noqa: S704 - our own file
         digest=digest(style),

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import profiler.report
 from profiler.analysis.plan import price_plan
 from profiler.base.errors import UsageError
-from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction
+from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze
-from profiler.flows.predict.groups import Settings, predict_source
+from profiler.flows.predict.groups import Settings
 from profiler.flows.predict.layers import predict_plan
 from profiler.hardware import gpus
 from profiler.report import _roofline
@@ -28,6 +28,7 @@ from profiler.report.content.prediction import longest
 from profiler.report.tables import table_of
 from profiler.source.load import load_model, source_of
 from tests.fakes.engine_factory import write_engine
+from tests.fakes.estimates import predicted
 from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
 from tests.fakes.schemas import schema_text
 from tests.fakes.support import ROOT, SAMPLES, golden, known
@@ -35,11 +36,6 @@ from tests.fakes.support import ROOT, SAMPLES, golden, known
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("prediction.schema.json")
 COLUMNS = tuple(column.name for column in table_of("layers", Prediction).columns(None))
 SLUGS = ("rtx-4090", "a100-sxm4-80gb", "t4", "l4")
-
-
-def predicted(name: str, *slugs: str, how: Settings | None = None, **shapes: tuple[int, ...]) -> Prediction:
-    source = source_of(load_model(SAMPLES / f"{name}.onnx"), shapes, feed=False)
-    return predict_source(source, [gpus.find(slug) for slug in slugs], how or Settings())
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +91,7 @@ def test_one_gpu_is_shown_with_its_layers(one: Prediction) -> None:
     assert f"(10 of {len(gpu.layers)})" in text
     first = longest(gpu)[0]
     assert first.estimate is not None
-    assert f"{first.estimate.bound} " in text
+    assert f"{bound_name(first.estimate.bound)} " in text
     assert f", next {first.estimate.runner_up} " in text
     assert "fastest" not in text
 

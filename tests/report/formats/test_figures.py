@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from profiler.base import units
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import LedgerRow, Run
+from profiler.base.records import LedgerRow, Run, bound_name
 from profiler.report import ReportOptions, for_path, get
 from profiler.report.formats import _style
 from tests.fakes.report_factory import (
@@ -134,7 +134,7 @@ def test_a_roofline_says_what_it_is_of() -> None:
 def test_ceilings_are_labelled_and_measured_ones_are_told_from_the_best() -> None:
     said = words(svg_of("typical"))
     assert "DRAM 12.0 GB/s (best 14.4 GB/s)" in said
-    assert "LLC 45.0 GB/s (best 58.5 GB/s)" in said
+    assert "cache 45.0 GB/s (best 58.5 GB/s)" in said
     assert {"fp32", "80.0 GFLOP/s", "(best 92.0 GFLOP/s)", "measured, this run", "best measured here"} <= set(said)
     sheet = words(svg(of_engine(typical())))
     assert "datasheet" in sheet
@@ -148,7 +148,7 @@ def test_every_bound_has_its_colour_and_its_count() -> None:
     drawn = [one for one in run.layers if one.flops and one.bytes and one.measured_ns]
     for bound in {one.bound for one in drawn}:
         number = sum(one.bound == bound for one in drawn)
-        name = "llc" if bound == "l2" else bound
+        name = bound_name(bound, "cpu")
         assert f"{name}: {number} layer{'' if number == 1 else 's'}" in words(picture)
         assert _style.BOUND_COLORS[bound] in picture
     assert len(set(_style.BOUND_COLORS.values())) == len(_style.BOUND_COLORS)

@@ -1,6 +1,6 @@
 // The table of layers, and what unfolds under each.
 import { el, bdi, name } from "./dom";
-import { BOUNDS, boundName, type Kernel, type Layer, type Page } from "./page";
+import { boundName, boundPhrase, type Kernel, type Layer, type Page } from "./page";
 import { digits, elided, formatBytes, formatFlops, formatNs, formatPercent, formatWhole, known, visible } from "./text";
 import { mountTable, type Table } from "./table";
 import type { Store } from "./store";
@@ -31,7 +31,7 @@ function termTable(page: Page, layer: Layer): HTMLElement {
   const terms = [...layer.terms].sort((a, b) => b[1] - a[1]);
   const top = Math.max(layer.measured_ns, ...terms.map(([, value]) => value), 1);
   const row = (name: string, ns: number, css: string, mark: string, wins: boolean): HTMLElement =>
-    el("tr", { class: wins ? "wins" : null, title: BOUNDS[name] }, el("td", null, bdi(boundName(name, page.device))), el("td", null, bar(css, ns / top)), el("td", { class: mark ? "num est" : "num" }, mark + formatNs(ns)));
+    el("tr", { class: wins ? "wins" : null, title: page.bounds[name]?.[1] ?? null }, el("td", null, bdi(boundName(name, page))), el("td", null, bar(css, ns / top)), el("td", { class: mark ? "num est" : "num" }, mark + formatNs(ns)));
   return el("table", { class: "terms" }, el("tbody", null, row("measured", layer.measured_ns, "t m", "", false), terms.map(([name, ns], at) => row(name, ns, "t", "~", at === 0))));
 }
 
@@ -52,7 +52,7 @@ function detail(page: Page, layer: Layer): HTMLElement {
     el("div", null, el("h3", null, "Times that competed", el("button", { type: "button", class: "q", popovertarget: "term-terms", "aria-label": "Definition: times that competed" }, "?")),
       termTable(page, layer), facts([["ideal", known(layer.ideal_ns, formatNs, "~")], ["allowed", known(layer.attainable_ns, formatNs, "~")], ["lost", known(layer.lost_ns, formatNs, "~")]])),
     el("div", null, el("h3", null, "Work"), work ? facts([
-      ["tensor", formatFlops(work.tensor_flops)], ["vector", formatFlops(work.vector_flops)],
+      ["multiply-accumulates", formatFlops(work.tensor_flops)], ["other arithmetic", formatFlops(work.vector_flops)],
       ["special functions", Object.entries(work.special).map(([name, count]) => `${formatWhole(count)} ${name}`).join(", ")],
       ["read", formatBytes(work.bytes_read)], ["of it parameters", formatBytes(work.bytes_parameters)], ["written", formatBytes(work.bytes_written)],
       ["intensity", work.bytes_read + work.bytes_written && layer.flops !== null ? `${digits(layer.flops / (work.bytes_read + work.bytes_written))} FLOP/B` : ""],
@@ -71,7 +71,7 @@ function together(layers: Layer[]): Layer {
 
 export function mountLayers(root: HTMLElement, store: Store): Table {
   const { page } = store;
-  const { layers, device } = page;
+  const { layers } = page;
   const total = layers.reduce((sum, layer) => sum + layer.measured_ns, 0) || 1;
 
   const like = new Map<number, Layer[]>();
@@ -81,12 +81,12 @@ export function mountLayers(root: HTMLElement, store: Store): Table {
   const most = all.reduce((top, layer) => Math.max(top, Math.abs(layer.lost_ns ?? 0)), 1);
   const longest = all.reduce((top, layer) => Math.max(top, layer.measured_ns), 1);
   const meaning = (layer: Layer): string =>
-    [BOUNDS[layer.bound], BOUNDS[layer.runner_up] ? `next: ${boundName(layer.runner_up, device)}` : null].filter(Boolean).join("; ");
+    [`bound by ${boundPhrase(layer.bound, page)}`, layer.runner_up === "none" ? null : `next: ${boundName(layer.runner_up, page)}`].filter(Boolean).join("; ");
   const table = mountTable<Layer>(root, {
     store, id: "layer", noun: "layer", label: "Layers", hint: "Filter by name, op, bound, kernel \u2026", rows: layers, groups, order: { column: "lost", down: true },
     onPick: (place) => store.select(place, "layers"),
     detail: (layer) => detail(page, layer),
-    words: (layer) => [layer.name, layer.op_type, boundName(layer.bound, device), layer.dtype, layer.role, layer.match, ...layer.node_names, ...layer.kernels.map((kernel) => kernel.name)],
+    words: (layer) => [layer.name, layer.op_type, boundName(layer.bound, page), layer.dtype, layer.role, layer.match, ...layer.node_names, ...layer.kernels.map((kernel) => kernel.name)],
     columns: [
       { id: "rank", label: "#", width: 66, key: (layer) => layer.place, cell: () => null },
       { id: "layer", label: "Layer", key: (layer) => layer.name, css: () => "name",
@@ -97,9 +97,9 @@ export function mountLayers(root: HTMLElement, store: Store): Table {
         cell: (layer) => [formatNs(layer.measured_ns), bar("cellbar", layer.measured_ns / longest)] },
       { id: "share", label: "Share", width: 78, num: true, term: "share", key: (layer) => layer.measured_ns / total, cell: (layer) => formatPercent(layer.measured_ns / total) },
       { id: "allowed", label: "Allowed", width: 98, num: true, term: "attainable", key: (layer) => layer.attainable_ns, css: () => "est", cell: (layer) => known(layer.attainable_ns, formatNs, "~") },
-      { id: "roof", label: "Roof", width: 78, num: true, term: "of-roof", key: efficiency, css: () => "est", cell: (layer) => known(efficiency(layer), (value) => `${(100 * value).toFixed(0)} %`, "~") },
+      { id: "roof", label: "Roofline", width: 96, num: true, term: "of-roof", key: efficiency, css: () => "est", cell: (layer) => known(efficiency(layer), (value) => `${(100 * value).toFixed(0)} %`, "~") },
       { id: "op", label: "Op", width: 132, key: (layer) => layer.op_type, cell: (layer) => bdi(elided(layer.op_type, 40)) },
-      { id: "bound", label: "Bound", width: 96, term: "bound", key: (layer) => boundName(layer.bound, device), cell: (layer) => el("span", { class: `tag b-${layer.bound}`, title: meaning(layer) }, boundName(layer.bound, device)) },
+      { id: "bound", label: "Bound", width: 96, term: "bound", key: (layer) => boundName(layer.bound, page), cell: (layer) => el("span", { class: `tag b-${layer.bound}`, title: meaning(layer) }, boundName(layer.bound, page)) },
       { id: "work", label: "Work", width: 106, num: true, term: "work", key: (layer) => layer.flops, css: () => "est", cell: (layer) => known(layer.flops, formatFlops) },
       { id: "bytes", label: "Bytes", width: 92, num: true, term: "bytes", key: (layer) => layer.bytes, css: () => "est", cell: (layer) => known(layer.bytes, formatBytes) },
       { id: "type", label: "Type", width: 74, term: "dtype", key: (layer) => layer.dtype, cell: (layer) => visible(layer.dtype) },

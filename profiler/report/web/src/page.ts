@@ -156,6 +156,8 @@ export interface Memory {
 
 export interface Page {
   device: { kind: "cpu" | "gpu" };
+  /** By bound: a word, and a phrase for a sentence. */
+  bounds: Record<string, [string, string]>;
   /** Whether the layers are those of a TensorRT engine. */
   engine: boolean;
   ceilings: Ceilings;
@@ -186,6 +188,7 @@ interface Wire {
   text: string[];
   rows: { layers: number; nodes: number; kernels: number; unattributed: number };
   device: Page["device"];
+  bounds: Page["bounds"];
   engine: boolean;
   ceilings: Ceilings;
   latency_ns: number;
@@ -293,17 +296,14 @@ export function readPage(json: string): Page {
   const places = new Map<string, number>();
   for (const layer of layers) if (!places.has(layer.name)) places.set(layer.name, layer.place);
   return {
-    device: wire.device, engine: wire.engine, ceilings: wire.ceilings, latency_ns: wire.latency_ns, end_to_end: wire.end_to_end, ledger: wire.ledger,
+    device: wire.device, bounds: wire.bounds, engine: wire.engine, ceilings: wire.ceilings, latency_ns: wire.latency_ns, end_to_end: wire.end_to_end, ledger: wire.ledger,
     layers, nodes, findings: wire.findings, unattributed: kernelsOf(wire.unattributed, wire.rows.unattributed), timeline, graph, memory,
     layerAt: (name) => places.get(name),
   };
 }
 
-/** What bounds a layer, in a word: the last-level cache of a GPU is its L2, that of a CPU is not (`records.bound_name`). */
-export const boundName = (bound: string, device: Page["device"]): string => (bound === "l2" && device.kind === "cpu" ? "llc" : bound);
+/** What bounds a layer, in a word (`records.bound_name`). */
+export const boundName = (bound: string, page: Page): string => page.bounds[bound]?.[0] ?? bound;
 
-/** What the time of a layer is bounded by, in words. */
-export const BOUNDS: Record<string, string> = {
-  tensor: "multiply-accumulates", vector: "all other arithmetic", sfu: "special functions: exp, erf, sqrt, ...",
-  dram: "bytes that cross to DRAM", l2: "all bytes, through the last-level cache", launch: "an empty kernel",
-};
+/** The same for a sentence: bound by ... */
+export const boundPhrase = (bound: string, page: Page): string => page.bounds[bound]?.[1] ?? bound;

@@ -482,7 +482,7 @@ export function layerTip(layer: Layer, boundName: string): [string, string][] {
   lines.push(["measured", formatNs(layer.measured_ns)]);
   if (layer.attainable_ns !== null) lines.push(["allowed", `~${formatNs(layer.attainable_ns)}`]);
   lines.push(["lost", layer.lost_ns === null ? "not known" : `~${formatNs(layer.lost_ns)}`]);
-  if (layer.attainable_ns !== null && layer.measured_ns) lines.push(["of the roof", `~${((100 * layer.attainable_ns) / layer.measured_ns).toFixed(0)} %`]);
+  if (layer.attainable_ns !== null && layer.measured_ns) lines.push(["of the roofline", `~${((100 * layer.attainable_ns) / layer.measured_ns).toFixed(0)} %`]);
   lines.push(["bound by", boundName]);
   return lines;
 }

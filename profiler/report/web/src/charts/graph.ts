@@ -59,7 +59,7 @@ function sceneOf(all: Box[], edges: { from: ArrayLike<number>; to: ArrayLike<num
 }
 
 export function mount(panel: HTMLElement, store: Store): void {
-  const { graph, layers, nodes, device } = store.page;
+  const { graph, layers, nodes } = store.page;
   if (!graph) { instead(panel, "There is no graph: neither a plan of the engine nor a model tells who reads what from whom."); return; }
   const count = graph.layers.length;
   if (!count) { instead(panel, "The graph has no layer."); return; }
@@ -323,7 +323,7 @@ export function mount(panel: HTMLElement, store: Store): void {
           store.tip([["layers", formatWhole(box.module.count)], ["measured", box.ns === null ? "none was measured" : formatNs(box.ns)], ["lost", box.lost_ns === null ? "not known" : `~${formatNs(box.lost_ns)}`], ...(box.module.worst ? [["most in", box.module.worst.name] as [string, string]] : []), ...around(at), ["a click", "shows its layers"]], clientX, clientY, box.name);
           return;
         }
-        store.tip([...(box.layer ? layerTip(box.layer, boundName(box.layer.bound, device)) : [["time", "none was measured"] as [string, string]]), ...around(at)], clientX, clientY, box.name);
+        store.tip([...(box.layer ? layerTip(box.layer, boundName(box.layer.bound, store.page)) : [["time", "none was measured"] as [string, string]]), ...around(at)], clientX, clientY, box.name);
       },
       click: (x, y) => { const at = hit(x, y), into = scene.all[at]?.module; if (into) switchTo(apart, into.first, into.end); else if (at >= 0) pick(at); else { picked = -1; store.select(null, "graph"); } },
     }, draw);

@@ -31,7 +31,7 @@ export function mount(panel: HTMLElement, store: Store): void {
   const height = Math.round(Math.max(380, Math.min(580, (panel.clientWidth || 1200) * 0.44)));
 
   whenNear(panel, height + 90, () => {
-    const name = (bound: string): string => boundName(bound, device);
+    const name = (bound: string): string => boundName(bound, store.page);
     let view = restored(whole, store.view("roof"));
     const off = new Set((store.view("roof-off") ?? "").split("-").filter(Boolean));
     let made: Frame;

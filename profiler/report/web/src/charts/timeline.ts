@@ -22,7 +22,7 @@ interface Row {
 }
 
 export function mount(panel: HTMLElement, store: Store): void {
-  const { timeline, layers, device } = store.page;
+  const { timeline, layers } = store.page;
   if (!timeline) { instead(panel, "There is no timeline: nobody saw when kernels ran. Times of layers alone, or sums by kernel, do not tell it."); return; }
   const events = timeline.start_ns.length;
   if (!events) { instead(panel, "The timeline has no event: nothing ran in the inference that was chosen."); return; }
@@ -192,10 +192,10 @@ export function mount(panel: HTMLElement, store: Store): void {
       if (bar.count > 1) return { title: `${formatWhole(bar.count)} events drawn as one`, lines: [["lane", row.label], ...when, ["busy", formatNs(bar.busy)], ["to see them", "zoom in"]] };
       if (row.kind === "layers" || row.kind === "nodes") {
         const span = row.spans[item]!;
-        return { title: layer?.name ?? "", lines: [...when, ["kernels", `${span.count}, ${formatNs(span.busy)}`], ...(layer ? layerTip(layer, boundName(layer.bound, device)) : [])] };
+        return { title: layer?.name ?? "", lines: [...when, ["kernels", `${span.count}, ${formatNs(span.busy)}`], ...(layer ? layerTip(layer, boundName(layer.bound, store.page)) : [])] };
       }
       const lines: [string, string][] = [["lane", row.label], ...when, ["layer", layer ? layer.name : "none"]];
-      if (layer) lines.push(...layerTip(layer, boundName(layer.bound, device)).filter(([key]) => key !== "kernel" && !key.endsWith("kernels")));
+      if (layer) lines.push(...layerTip(layer, boundName(layer.bound, store.page)).filter(([key]) => key !== "kernel" && !key.endsWith("kernels")));
       return { title: timeline.names[timeline.name[item]!] ?? "", lines };
     };
 

@@ -1,0 +1,70 @@
+"""What can run on this machine: versions, devices, kept ceilings, and of every backend what it lacks."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+from profiler import __version__
+from profiler.base import plugins
+from profiler.base.errors import TrtprofError
+from profiler.base.records import SCHEMA_VERSION, Machine, Part
+from profiler.capture.cupti import activity as cupti
+from profiler.capture.nsys import record as nsys
+from profiler.engine.backends import backends, onnxruntime_version
+from profiler.hardware import gpus, nvml
+from profiler.hardware.device import host_cpu
+from profiler.hardware.store import default_cache_dir
+
+
+def look() -> Machine:
+    """Look at everything; nothing is run, and nothing raises."""
+    folder = default_cache_dir()
+    live, note = nvml.gpus()
+    return Machine(
+        schema_version=SCHEMA_VERSION,
+        trtprof=__version__,
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+        onnxruntime=onnxruntime_version(),
+        device=host_cpu(),
+        gpus=live,
+        gpus_note=note,
+        ceilings_kept=sum(1 for _ in folder.glob("*.json")) if folder.is_dir() else 0,
+        ceilings_folder=str(folder),
+        parts=(
+            *(
+                Part(kind="backend", name=each.name, available=each.available, reason=each.reason, fix=each.fix)
+                for each in backends()
+            ),
+            *_collectors(),
+            *_left_out(),
+        ),
+    )
+
+
+def _collectors() -> Iterator[Part]:
+    """What can watch a GPU here, and what the others lack."""
+    for name, find in (("nsys", nsys.find), ("cupti", cupti.require)):
+        try:
+            found = find()
+        except TrtprofError as error:
+            why = f"{error.what}: {error.why}"
+            yield Part(kind="collector", name=name, available=False, reason=why, fix=error.fix)
+        else:
+            what = f"{found.version_text} ({found.path})" if found else "in the process"
+            yield Part(kind="collector", name=name, available=True, reason=what)
+
+
+def _left_out() -> Iterator[Part]:
+    """Plug-ins of other distributions and datasheets of GPUs that are broken."""
+    from profiler.cost import COSTS
+    from profiler.diagnose import RULES
+    from profiler.report import CONTENT, REPORTERS
+    from profiler.source.shape_rules import RULES as SHAPE_RULES
+
+    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS):
+        registry.load()
+    gpus.specs()
+    for each in plugins.LEFT_OUT:
+        yield Part(kind="left out", name=each.what, available=False, reason=each.why, fix=each.fix)
