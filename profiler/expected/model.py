@@ -186,11 +186,15 @@ def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tupl
         if not low <= (roof if dim == "roof" else getattr(core, dim)) <= high
     ]
     slugs = _measured(core.kind)[_group(core.kind, dtype)][spec.architecture]
+    alike = {gpu for one, by in document().classes[name].measured.items() if _ALIKE.get(one) == _ALIKE.get(dtype)
+             for gpu in by.get(spec.architecture, ())}  # fmt: skip
     if beyond:
         named = "its size" if beyond == ["roof"] else ", ".join(dim for dim in beyond if dim != "roof")
         return OUTSIDE, f"extrapolated: {named} lies outside of what was measured"
     if spec.slug not in slugs:
         return UNKNOWN_GPU, f"{spec.name} was not measured, {', '.join(slugs)} of its architecture were"
+    if spec.slug not in alike:
+        return UNKNOWN_GPU, f"{KIND_WORDS[core.kind]} in {dtype} were not measured on {spec.name}, others were"
     return KNOWN, ""
 
 
