@@ -9,10 +9,11 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 
@@ -27,6 +28,10 @@ settings.load_profile("trtprof")
 # A shell starts jobs in the background deaf to Ctrl-C, and so would be what tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+DESK = {"width": 1360, "height": 900}
+"""The window that a page is opened in, in pixels."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -70,30 +75,77 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture
-def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens the page of a run from file:// and fails the test on any error, message or request."""
+def opened(chromium: Any, file: Path, run: Run, fragment: str = "", **settings: Any) -> tuple[Any, list[str]]:
+    """The page of a run, opened from file://, and a list of what must not be: any error, message or request."""
     from profiler.report import ReportOptions, get
 
     bad: list[str] = []
+    file.write_text(get("html").render(run, ReportOptions()), encoding="utf-8")
+    page = chromium.new_context(**{"viewport": DESK, **settings}).new_page()
+    page.on("console", lambda message: bad.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: bad.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: bad.append(f"dialog: {dialog.message}"))
+    own = file.as_uri()
+    page.on("request", lambda r: None if r.url.split("#")[0] == own or r.url == "data:," else bad.append(r.url))
+    page.goto(own + fragment)
+    page.locator("html[data-ready]").wait_for()
+    return page, bad
+
+
+@pytest.fixture
+def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page of a run and fails the test on what must not be; see `opened`."""
     pages = []
 
     def open_(run: Run, fragment: str = "", **settings: Any) -> Any:
-        file = tmp_path / "report.html"
-        file.write_text(get("html").render(run, ReportOptions()), encoding="utf-8")
-        context = chromium.new_context(**{"viewport": {"width": 1360, "height": 900}, **settings})
-        page = context.new_page()
-        pages.append(page)
-        page.on("console", lambda message: bad.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: bad.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: bad.append(f"dialog: {dialog.message}"))
-        own = file.as_uri()
-        page.on("request", lambda r: None if r.url.split("#")[0] == own or r.url == "data:," else bad.append(r.url))
-        page.goto(own + fragment)
-        page.locator("html[data-ready]").wait_for()
+        pages.append(opened(chromium, tmp_path / "report.html", run, fragment, **settings))
+        return pages[-1][0]
+
+    yield open_
+    for page, _ in pages:
+        page.context.close()
+    assert [line for _, bad in pages for line in bad] == []
+
+
+@pytest.fixture(scope="module")
+def kept_pages(chromium: Any) -> Iterator[dict[Hashable, tuple[Any, list[str]]]]:
+    """Pages that several tests of a module look at."""
+    pages: dict[Hashable, tuple[Any, list[str]]] = {}
+    yield pages
+    for page, _ in pages.values():
+        page.context.close()
+
+
+@pytest.fixture
+def same_page(
+    chromium: Any, tmp_path: Path, kept_pages: dict[Hashable, tuple[Any, list[str]]]
+) -> Iterator[Callable[..., Any]]:
+    """As `open_page`, but a module opens a run once: each test finds it as new, in the size and colours asked for.
+
+    Opening takes most of the time of a short test. Tests of printing and of what is remembered open their own.
+    """
+    used: list[list[str]] = []
+
+    def open_(run: Run, *, viewport: Mapping[str, int] = DESK, color_scheme: str = "light", **settings: Any) -> Any:
+        key = msgspec.json.encode(run), tuple(settings.items())
+        if key not in kept_pages:
+            kept_pages[key] = opened(chromium, tmp_path / "kept.html", run, **settings)
+        page, bad = kept_pages[key]
+        used.append(bad)
+        page.set_viewport_size(viewport)
+        page.emulate_media(color_scheme=color_scheme)
+        page.mouse.move(2, 2)
+        page.keyboard.press("Escape")
+        page.evaluate(
+            """() => {
+              document.activeElement?.blur();
+              history.replaceState(null, "", location.pathname);
+              dispatchEvent(new HashChangeEvent("hashchange"));
+              for (const room of [window, ...document.querySelectorAll(".table-scroll")]) room.scrollTo(0, 0);
+              return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))));
+            }"""
+        )
         return page
 
     yield open_
-    for page in pages:
-        page.context.close()
-    assert bad == []
+    assert [line for bad in used for line in bad] == []

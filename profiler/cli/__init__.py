@@ -7,6 +7,7 @@ Nothing heavy is imported here; each command imports what it needs when it runs,
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 from typing import Annotated, Any
 
@@ -112,33 +113,21 @@ def _root(
     pass
 
 
-def load_commands() -> None:
-    """Import the modules of all commands, which register themselves with `app`."""
-    from profiler.cli import (  # noqa: F401
-        analyze,
-        build,
-        calibrate,
-        compare,
-        doctor,
-        export,
-        gpus,
-        inspect,
-        kernel,
-        predict,
-        report,
-        rules,
-        run,
-        sweep,
-    )
-    from profiler.cli import help as _help  # noqa: F401
+def load_commands(wanted: str = "") -> None:
+    """Import the modules of all commands, which register themselves with `app`; of one alone where it is ``wanted``.
+
+    Help is about all of them, and so is what is said of a command that there is not.
+    """
+    for name in (wanted,) if wanted in _ORDER and wanted != "help" else _ORDER:
+        importlib.import_module(f"profiler.cli.{name}")
 
 
 def main() -> None:
     """What the ``trtprof`` command does."""
     gc.set_threshold(300_000)  # what is imported stays: at 700 it is searched for cycles a hundred times, in 0.1 s
     try:
-        load_commands()
         typed[:] = sys.argv[1:]
+        load_commands(typed[0] if typed else "")
         app()
     except SystemExit as left:
         # Click leaves with 1 where the reader of a pipe went away (`trtprof run --help | head`).

@@ -43,7 +43,6 @@ def inspect(
     with errors_shown(progress):
         from profiler.base.records import Inspection, Sweep
         from profiler.flows import inspect as flow
-        from profiler.flows import model_sweep
 
         record = Sweep if sweep else Inspection
         check_report("inspect", format_name, record)
@@ -56,6 +55,8 @@ def inspect(
             )
         request = model_request(model.name, shapes, export)
         if sweep:
+            from profiler.flows import model_sweep
+
             deliver(model_sweep.sweep(request, sweep), format_name, paths)
             return
         with progress:

@@ -49,6 +49,17 @@ def test_help_is_light() -> None:
     assert found.stdout.strip() == ""
 
 
+def test_a_command_loads_no_file_of_another_one() -> None:
+    code = (
+        "import sys\nfrom profiler.cli import _ORDER, main\nsys.argv = ['trtprof', 'rules', 'LA401']\n"
+        "try:\n    main()\nfinally:\n"
+        "    print(*(name for name in _ORDER if f'profiler.cli.{name}' in sys.modules), file=sys.stderr)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "LA401" in found.stdout
+    assert found.stderr.split() == ["rules"]
+
+
 def test_help_lists_commands_and_exit_codes() -> None:
     shown = trtprof("--help")
     assert shown.exit_code == 0

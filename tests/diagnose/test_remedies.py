@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from profiler.base.plan_words import FULL, layout
@@ -124,14 +124,18 @@ def test_the_generated_cases_make_remedies_speak() -> None:
     spoken: set[str] = set()
 
     @given(some_case)
-    @settings(max_examples=500, deadline=None, database=None)
+    @settings(max_examples=50, deadline=None, database=None)
     def collect(case: Case) -> None:
         remedies = [claim.remedy for rule in RULES.values() for claim in rule.check(case)]
         spoken.update(word for word in words if any(word in remedy for remedy in remedies))
 
-    collect()
     # Convolutions of images in 8 bits are too rare to wait for: they have a test of their own.
-    assert set(words) - spoken <= {"leave it unquantised"}
+    rare = {"leave it unquantised"}
+    for number in range(20):
+        seed(number)(collect)()
+        if set(words) - spoken <= rare:
+            return
+    assert set(words) - spoken <= rare
 
 
 # --- tiles ---------------------------------------------------------------------------------------

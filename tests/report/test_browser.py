@@ -95,9 +95,9 @@ def selected(page: Any) -> str:
     return text
 
 
-def test_numbers_read_as_in_the_other_reports(open_page: Open) -> None:
+def test_numbers_read_as_in_the_other_reports(same_page: Open) -> None:
     run = typical()
-    page = open_page(run)
+    page = same_page(run)
     columns = {label: under(page, label) for label in ("Lost", "Measured", "Allowed", "Work", "Bytes", "Share")}
     total = sum(one.measured_ns for one in run.layers)
     for at, one in enumerate(run.layers[:8]):
@@ -109,9 +109,9 @@ def test_numbers_read_as_in_the_other_reports(open_page: Open) -> None:
         assert columns["Share"][at] == units.format_percent(one.measured_ns / total)
 
 
-def test_sorts_by_click_and_by_key_with_unknown_last(open_page: Open) -> None:
+def test_sorts_by_click_and_by_key_with_unknown_last(same_page: Open) -> None:
     run = typical()
-    page = open_page(run)
+    page = same_page(run)
     assert names(page)[:15] == [one.name for one in run.layers][:15]
     assert head(page, "Lost").get_attribute("aria-sort") == "descending"
     click_head(page, "Lost")
@@ -128,9 +128,9 @@ def test_sorts_by_click_and_by_key_with_unknown_last(open_page: Open) -> None:
     assert page.locator("#layers-table th[aria-sort]").count() == 1
 
 
-def test_filters_by_every_word_and_says_how_many(open_page: Open) -> None:
+def test_filters_by_every_word_and_says_how_many(same_page: Open) -> None:
     run = typical()
-    page = open_page(run)
+    page = same_page(run)
     page.keyboard.press("/")
     page.keyboard.type("RELU compute")
     expected = [one.name for one in run.layers if "Relu" in "".join(one.nodes) and one.bound == "tensor"]
@@ -142,9 +142,9 @@ def test_filters_by_every_word_and_says_how_many(open_page: Open) -> None:
     wait_for(page, status(page), f"{len(run.layers)} layers")
 
 
-def test_a_row_unfolds_by_key_to_kernels_nodes_terms_and_reason(open_page: Open) -> None:
+def test_a_row_unfolds_by_key_to_kernels_nodes_terms_and_reason(same_page: Open) -> None:
     run = typical()
-    page = open_page(run)
+    page = same_page(run)
     at = next(index for index, one in enumerate(run.layers) if len(one.nodes) > 1)
     for _ in range(at + 1):
         page.keyboard.press("j")
@@ -167,9 +167,9 @@ def test_a_row_unfolds_by_key_to_kernels_nodes_terms_and_reason(open_page: Open)
     assert button.get_attribute("aria-expanded") == "false"
 
 
-def test_a_click_selects_and_unfolds_and_a_second_one_folds(open_page: Open) -> None:
+def test_a_click_selects_and_unfolds_and_a_second_one_folds(same_page: Open) -> None:
     run = typical()
-    page = open_page(run)
+    page = same_page(run)
     cell = page.locator(f"#layer-4 td:nth-child({column(page, 'Op')})")
     cell.click()
     assert selected(page) == run.layers[3].name
@@ -179,9 +179,9 @@ def test_a_click_selects_and_unfolds_and_a_second_one_folds(open_page: Open) -> 
     assert selected(page) == run.layers[3].name
 
 
-def test_a_selection_shows_in_every_panel(open_page: Open) -> None:
+def test_a_selection_shows_in_every_panel(same_page: Open) -> None:
     run = with_panels(typical())
-    page = open_page(run)
+    page = same_page(run)
     shoot(page, "light", whole=True)
     finding = run.findings[0]
     card = page.locator("article.finding").first
@@ -208,8 +208,8 @@ def test_a_selection_shows_in_every_panel(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("chart", ["roofline", "timeline", "graph"])
-def test_a_chart_selects_by_key_for_all_panels(open_page: Open, chart: str) -> None:
-    page = open_page(with_panels(typical()))
+def test_a_chart_selects_by_key_for_all_panels(same_page: Open, chart: str) -> None:
+    page = same_page(with_panels(typical()))
     panel = page.locator(f"#chart-{chart}")
     panel.scroll_into_view_if_needed()
     panel.locator(".chart-canvas").focus()
@@ -222,18 +222,18 @@ def test_a_chart_selects_by_key_for_all_panels(open_page: Open, chart: str) -> N
     assert page.locator("#layers-table tr.selected bdi").first.text_content() == selected(page)
 
 
-def test_a_node_selects_its_layer(open_page: Open) -> None:
+def test_a_node_selects_its_layer(same_page: Open) -> None:
     run = typical()
-    page = open_page(run)
+    page = same_page(run)
     page.locator("#nodes-table input").fill("/features/2/expand/Relu")
     wait_for(page, page.locator("#nodes-table .status"), f"1 node (filtered from {len(run.nodes)})")
     page.locator("#nodes-table tr.row td").nth(2).click()
     assert selected(page) == "/features/2/expand/Conv"
 
 
-def test_a_link_of_a_finding_reveals_its_layer_even_when_filtered_away(open_page: Open) -> None:
+def test_a_link_of_a_finding_reveals_its_layer_even_when_filtered_away(same_page: Open) -> None:
     run = typical()
-    page = open_page(run)
+    page = same_page(run)
     page.locator("#layers-table input").fill("nothing has this name")
     wait_for(page, status(page), f"0 layers (filtered from {len(run.layers)})")
     link = page.locator("article.finding a").first
@@ -301,9 +301,9 @@ def test_the_address_keeps_the_zoom_of_a_chart(open_page: Open) -> None:
     assert zoomed_in(open_page(run, "#" + address)) == pytest.approx(second, rel=0.01, abs=0.01)
 
 
-def test_the_keys_are_listed_and_move_the_selection(open_page: Open) -> None:
+def test_the_keys_are_listed_and_move_the_selection(same_page: Open) -> None:
     run = typical()
-    page = open_page(run)
+    page = same_page(run)
     page.keyboard.press("?")
     help_ = page.locator("#help")
     assert help_.is_visible()
@@ -331,8 +331,8 @@ def test_the_keys_are_listed_and_move_the_selection(open_page: Open) -> None:
     page.locator(f"#layer-{len(run.layers)}").wait_for()  # rows are made when they scroll into view
 
 
-def test_a_definition_opens_by_mouse_and_by_key(open_page: Open) -> None:
-    page = open_page(typical())
+def test_a_definition_opens_by_mouse_and_by_key(same_page: Open) -> None:
+    page = same_page(typical())
     page.locator(".strip .q").first.click()
     box = page.locator("#term-latency")
     assert box.is_visible()
@@ -441,8 +441,8 @@ def _ground_and_ink(page: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
-def test_follows_the_colour_scheme_of_the_reader(open_page: Open, scheme: str, dark: bool) -> None:
-    page = open_page(with_panels(on_gpu()), color_scheme=scheme)
+def test_follows_the_colour_scheme_of_the_reader(same_page: Open, scheme: str, dark: bool) -> None:
+    page = same_page(with_panels(on_gpu()), color_scheme=scheme)
     ground, ink = _ground_and_ink(page)
     assert (ground < 0.2) is dark
     assert (ink > 0.7) is dark
@@ -494,8 +494,8 @@ def test_paper_holds_so_many_rows_and_says_so(open_page: Open) -> None:
     assert after.strip('"') == ", the first 300 of them on paper"
 
 
-def test_fits_a_phone(open_page: Open) -> None:
-    page = open_page(with_panels(typical()))
+def test_fits_a_phone(same_page: Open) -> None:
+    page = same_page(with_panels(typical()))
     page.set_viewport_size({"width": 390, "height": 800})
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

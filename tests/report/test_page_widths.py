@@ -52,9 +52,9 @@ def boxes(page: Any, row: int, wanted: str) -> list[float]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_layer_of_a_row_is_read_at_any_width_and_wherever_the_table_is_scrolled(
-    open_page: Open, width: int
+    same_page: Open, width: int
 ) -> None:
-    page = open_page(typical(), **sized(width))
+    page = same_page(typical(), **sized(width))
     shown = ["Layer", "Lost", "Measured"]
     for label in shown:
         left, right, start, end = boxes(page, 1, label)
@@ -68,9 +68,9 @@ def test_the_layer_of_a_row_is_read_at_any_width_and_wherever_the_table_is_scrol
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_name_is_cut_in_the_middle_and_its_end_is_read(open_page: Open, width: int) -> None:
+def test_a_name_is_cut_in_the_middle_and_its_end_is_read(same_page: Open, width: int) -> None:
     run = long_names(typical())
-    page = open_page(run, **sized(width))
+    page = same_page(run, **sized(width))
     page.keyboard.press("j")
     for place in (f"#layer-{1} .cut", "#picked .cut"):
         front, end = page.locator(f"{place} > span").all()
@@ -93,8 +93,8 @@ def test_a_name_is_cut_in_the_middle_and_its_end_is_read(open_page: Open, width:
             assert front.evaluate("e => e.scrollWidth > e.clientWidth")
 
 
-def test_the_detail_of_a_row_fits_the_window(open_page: Open) -> None:
-    page = open_page(with_panels(typical()), **sized(390))
+def test_the_detail_of_a_row_fits_the_window(same_page: Open) -> None:
+    page = same_page(with_panels(typical()), **sized(390))
     page.locator("#layer-1 .unfold").click()
     box = page.locator("#layers-table tr.detail .detail-grid").bounding_box()
     assert box["x"] >= 0
@@ -132,10 +132,10 @@ class Clicks:
 
 
 @pytest.mark.parametrize(("width", "scheme"), SEEN)
-def test_six_questions_are_answered_in_two_clicks(open_page: Open, width: int, scheme: str) -> None:
+def test_six_questions_are_answered_in_two_clicks(same_page: Open, width: int, scheme: str) -> None:
     run = with_panels(typical())
     worst = run.layers[0]
-    page = open_page(run, color_scheme=scheme, **sized(width))
+    page = same_page(run, color_scheme=scheme, **sized(width))
 
     def fresh() -> Clicks:
         page.keyboard.press("Escape")
@@ -176,8 +176,8 @@ def test_six_questions_are_answered_in_two_clicks(open_page: Open, width: int, s
 
 
 @pytest.mark.parametrize(("width", "scheme"), SEEN)
-def test_axe_finds_no_violation(open_page: Open, web: Path, width: int, scheme: str) -> None:
-    page = open_page(with_panels(on_gpu()), color_scheme=scheme, bypass_csp=True, **sized(width))
+def test_axe_finds_no_violation(same_page: Open, web: Path, width: int, scheme: str) -> None:
+    page = same_page(with_panels(on_gpu()), color_scheme=scheme, bypass_csp=True, **sized(width))
     for name in ("ledger", "roofline", "timeline", "graph", "memory"):
         page.locator(f"#chart-{name} canvas").first.wait_for(timeout=15_000)
     page.keyboard.press("j")

@@ -7,6 +7,7 @@ split: nodes that share a layer share one time, which stands at the node with mo
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar
@@ -83,8 +84,15 @@ class View(NamedTuple):
 
     def covered(self, rows: Iterable[Row]) -> float | None:
         """The share of all that is known to be lost that some rows lost; None where nothing is."""
-        whole = sum(max(row.lost_ns or 0, 0) for row in self.rows)
-        return sum(max(row.lost_ns or 0, 0) for row in rows) / whole if whole else None
+        whole = sum(map(_lost, self.rows))
+        return sum(map(_lost, rows)) / whole if whole else None
+
+    def covering(self, share: float) -> int:
+        """How many of the first rows with a time of their own hold a share of that; all of them where it is unknown."""
+        whole = sum(map(_lost, self.rows))
+        rows = [row for row in self.rows if row.home is None]
+        held = itertools.accumulate(map(_lost, rows), initial=0)
+        return next((n for n, lost in enumerate(held) if whole and lost / whole >= share), len(rows))
 
     @property
     def named(self) -> int:
@@ -94,6 +102,10 @@ class View(NamedTuple):
     def names_of(self, row: Row) -> int:
         """How many of them a row stands for: none where it has no name, several where layers are alike."""
         return 0 if row.nameless else row.layers if self.by == "layer" else 1
+
+
+def _lost(row: Row) -> int:
+    return max(row.lost_ns or 0, 0)
 
 
 def view_of(run: Run, by: By) -> View:

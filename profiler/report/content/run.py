@@ -109,9 +109,9 @@ class _Page:
 
     def fitted(self, measure: Measure) -> tuple[Sequence[Section], bool]:
         """As many rows as hold most of what is lost, where there is room for them."""
-        rows = [row for row in self.view.rows if row.home is None]
-        wanted = next((n for n in range(len(rows)) if (self.view.covered(rows[:n]) or 0) >= COVER), len(rows))
-        shown = min(len(rows), max(LEAST, min(wanted, LINES - measure(self.first(LEAST), True) + LEAST)))
+        listed = sum(row.home is None for row in self.view.rows)
+        room = LINES - measure(self.first(LEAST), True) + LEAST
+        shown = min(listed, max(LEAST, min(self.view.covering(COVER), room)))
         # Causes are led to rows in more words where more of those are shown.
         while shown > LEAST and measure(self.first(shown), True) > LINES:
             shown -= 1

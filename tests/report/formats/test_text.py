@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from types import FrameType
 
 import msgspec
 import pytest
@@ -153,6 +155,30 @@ def test_rows_hold_most_of_what_is_lost_or_say_how_much() -> None:
     shown = text(few)
     assert "5 of 12 layers, 97 % of the loss" in shown
     assert re.search(r"1\d of 300 layers, \d+ % of the loss", text(many(300)))
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_a_report_takes_steps_in_proportion_to_its_layers(form: str) -> None:
+    """Counted in calls of functions and resumed generators."""
+
+    def steps(count: int) -> int:
+        run, made = many(count), 0
+
+        def counted(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal made
+            made += event == "call"
+
+        render = get(form).render
+        before = sys.getprofile()
+        sys.setprofile(counted)
+        try:
+            render(run, ReportOptions())
+        finally:
+            sys.setprofile(before)
+        return made
+
+    steps(1)
+    assert steps(2_000) < 5 * steps(500)
 
 
 def test_hostile_names_put_no_control_character_on_the_terminal() -> None:
