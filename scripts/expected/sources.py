@@ -312,7 +312,9 @@ def _fastest(left_out: Counter[str], table: pd.DataFrame, same: list[str], colum
     plain = {"split": "", "batch": 1, "window": 1, "stride": 1, "shared": 1, "causal": False, "saved": 0, "vector": 0,
              "special": 0}  # fmt: skip
     keys = table[same].reset_index(drop=True)
-    whole = table.assign(**(plain | columns))[[*COLUMNS, *({"kernel"} & set(table))]].reset_index(drop=True)
+    whole = table.assign(**dict[str, Any](plain | columns))[[*COLUMNS, *({"kernel"} & set(table))]].reset_index(
+        drop=True
+    )
     best = whole["ns"].groupby([keys[name] for name in same], observed=True).idxmin()
     left_out["aiconfigurator: another framework is faster"] += len(whole) - len(best)
     return whole.loc[np.sort(best.to_numpy())].reset_index(drop=True)
