@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,6 +118,12 @@ def test_layers_alike_take_the_same_wherever_they_stand() -> None:
     together = expect(asked, spec, gpus.ceilings(spec))
     assert together[0] == together[2]
     assert together == tuple(one(each, "h100-sxm5") for each in asked)
+
+
+def test_what_is_done_to_a_result_on_its_way_out_is_part_of_its_product() -> None:
+    plain = work("product", m=4096, n=4096, k=4096)
+    fused = msgspec.structs.replace(plain, vector_flops=3 * 4096 * 4096, special={"erf": 4096 * 4096})
+    assert one(fused, "h100-sxm5") == one(plain, "h100-sxm5")
 
 
 def test_a_product_ten_times_as_deep_takes_longer() -> None:
