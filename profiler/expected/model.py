@@ -156,7 +156,7 @@ def _priced(name: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilin
     rows = rows_of(works, device)
     if name in PRODUCTS:
         # What is done to a result on its way out costs next to nothing, and hardly any measured product had any.
-        rows = rows._replace(vector=np.zeros(len(rows)), special=np.zeros(len(rows)))
+        rows = rows._replace(vector=np.zeros(rows.count), special=np.zeros(rows.count))
     columns, base = features(rows, device, product=name in PRODUCTS)
     least = soonest(rows, device)
     x = np.stack([columns[feature] for feature in known.features], axis=1).astype(np.float32)
@@ -224,7 +224,7 @@ def nearest(work: Work, spec: GpuSpec, *, tf32: bool = True, count: int = 3) -> 
     rows = rows[(rows["kind"] == core.kind) & rows["dtype"].isin(dtypes)]
     if rows.empty:
         return ()
-    apart = np.zeros(len(rows))
+    apart = np.zeros(rows.count)
     for name in ("batch", "m", "n", "k"):
         apart += np.abs(np.log2(np.maximum(rows[name].to_numpy(), 1)) - math.log2(max(getattr(core, name), 1)))
     slugs = rows["gpu"].astype(str)
