@@ -224,7 +224,7 @@ def nearest(work: Work, spec: GpuSpec, *, tf32: bool = True, count: int = 3) -> 
     rows = rows[(rows["kind"] == core.kind) & rows["dtype"].isin(dtypes)]
     if rows.empty:
         return ()
-    apart = np.zeros(rows.count)
+    apart = np.zeros(len(rows))
     for name in ("batch", "m", "n", "k"):
         apart += np.abs(np.log2(np.maximum(rows[name].to_numpy(), 1)) - math.log2(max(getattr(core, name), 1)))
     slugs = rows["gpu"].astype(str)
