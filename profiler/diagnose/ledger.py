@@ -117,7 +117,7 @@ def build_ledger(
     """Rows from ideal to the measured median.
 
     Args:
-        layers: Layers with their measured and expected times in ns. Without an expectation what a layer lost is not
+        layers: Layers with their measured and expected times in ns. Without one that is firm what a layer lost is not
             split into what good kernels do not reach either and what it is slower than they are.
         estimates: Estimate by layer name; None where the work is unknown.
         latency: Measured without the profiler.
@@ -144,10 +144,10 @@ def build_ledger(
             ns[CEILING] += estimate.roofline_ns - estimate.ideal_ns
             ns[LAUNCH] += estimate.attainable_ns - estimate.roofline_ns
             lost = layer.measured_ns - estimate.attainable_ns
-            if layer.name in partial or layer.expected_ns is None or lost <= 0:
+            if layer.name in partial or not layer.firm or lost <= 0:
                 ns[UNPRICED if layer.name in partial else INEFFICIENCY] += lost
             else:
-                unreached = min(max(layer.expected_ns - estimate.attainable_ns, 0), lost)
+                unreached = min(max((layer.expected_ns or 0) - estimate.attainable_ns, 0), lost)
                 ns[UNREACHED] += unreached
                 ns[SLOWER] += lost - unreached
     if overheads is None:
@@ -177,7 +177,7 @@ def build_ledger(
 def _split(layers: Sequence[LayerResult], meaning: Mapping[str, str]) -> dict[str, str]:
     """What the rows mean where some layers have an expectation: of how much of the time of all."""
     whole = sum(layer.measured_ns for layer in layers)
-    known = sum(layer.measured_ns for layer in layers if layer.expected_ns is not None)
+    known = sum(layer.measured_ns for layer in layers if layer.firm)
     share = format_percent(known / whole) if whole else "all"
     return {
         UNREACHED: f"{meaning[UNREACHED]}; of the layers with an expectation, {share} of the time",

@@ -2,7 +2,8 @@
 
 An expectation (`records.Expectation`) says both where there is one. A kernel that takes no longer than nine of ten
 library kernels is not slow, however far its roof is. What a remedy or a kernel by hand may win is what the fastest
-tenth of library kernels would; nothing says that anybody does better. Without an expectation all that is lost counts.
+tenth of library kernels would; nothing says that anybody does better. Without an expectation, and where it is no more
+than an extrapolation (`Expectation.firm`), all that is lost counts.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from profiler.base.units import format_band, format_ns
 
 
 def expected_words(layer: LayerResult) -> str:
-    """``~3.50 ms (3.00 .. 4.20, 80 %)``; empty without an expectation."""
-    if layer.expected_ns is None or layer.expected_p10_ns is None or layer.expected_p90_ns is None:
+    """``~3.50 ms (3.00 .. 4.20, 80 %)``; empty without a firm expectation."""
+    if not layer.firm or layer.expected_ns is None or layer.expected_p10_ns is None or layer.expected_p90_ns is None:
         return ""
     return format_band(layer.expected_ns, layer.expected_p10_ns, layer.expected_p90_ns)
 
@@ -23,7 +24,9 @@ def as_fast(layer: LayerResult) -> str:
 
     One that is faster than nine of ten is praised.
     """
-    if layer.expected_p10_ns is None or layer.expected_p90_ns is None or layer.measured_ns > layer.expected_p90_ns:
+    if not layer.firm or layer.expected_p10_ns is None or layer.expected_p90_ns is None:
+        return ""
+    if layer.measured_ns > layer.expected_p90_ns:
         return ""
     praised = layer.measured_ns < layer.expected_p10_ns
     how = "faster than nine of ten library kernels" if praised else "as fast as good library kernels"
@@ -31,8 +34,8 @@ def as_fast(layer: LayerResult) -> str:
 
 
 def reachable_ns(layer: LayerResult) -> int:
-    """What the fastest tenth of library kernels take, but no less than is attainable; without an expectation that."""
-    return max(layer.attainable_ns or 0, layer.expected_p10_ns or 0)
+    """What the fastest tenth of library kernels take, no less than is attainable; without a firm expectation that."""
+    return max(layer.attainable_ns or 0, (layer.expected_p10_ns or 0) if layer.firm else 0)
 
 
 def winnable_ns(layer: LayerResult) -> int:

@@ -145,7 +145,7 @@ def reached(case: Case, layer: LayerResult, healthy: Sequence[Healthy] | None = 
         layer: One of its layers, whose class is known (`class_of`).
         healthy: Those of the run, where many layers are asked about.
     """
-    if layer.expected_ns is not None and layer.attainable_ns:
+    if layer.firm and layer.attainable_ns:
         return _of_libraries(layer)
     own = class_of(layer, case)
     if own.bound == "launch":

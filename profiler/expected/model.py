@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from profiler.base.records import Ceilings, Core, Expectation, GpuSpec, MeasuredRow, Work
+from profiler.base.records import EXTRAPOLATED, Ceilings, Core, Expectation, GpuSpec, MeasuredRow, Work
 from profiler.expected.features import device_of, features, rows_of, soonest
 from profiler.runtime.ort_session import SessionRequest, make_session
 
@@ -196,7 +196,7 @@ def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tupl
              for gpu in by.get(spec.architecture, ())}  # fmt: skip
     if beyond:
         named = "its size" if beyond == ["roof"] else ", ".join(dim for dim in beyond if dim != "roof")
-        return OUTSIDE, f"extrapolated: {named} lies outside of what was measured"
+        return OUTSIDE, f"{EXTRAPOLATED}: {named} lies outside of what was measured"
     if spec.slug not in slugs:
         return UNKNOWN_GPU, f"{spec.name} was not measured, {', '.join(slugs)} of its architecture were"
     if spec.slug not in alike:

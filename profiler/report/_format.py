@@ -67,9 +67,9 @@ class Good(NamedTuple):
 
 
 def good_kernels(run: Run) -> Good | None:
-    """Add up the expectations of the layers that do the model's work; None where there is none."""
+    """Add up the firm expectations of the layers that do the model's work; None where there is none."""
     working = [layer for layer in run.layers if layer.role in ("compute", "control")]
-    known = [layer for layer in working if layer.expected_ns is not None]
+    known = [layer for layer in working if layer.firm]
     if not known:
         return None
     measured = sum(layer.measured_ns for layer in known)

@@ -80,7 +80,8 @@ TERMS: dict[str, Term] = {
         "What good library kernels (cuBLAS, cuDNN, CUTLASS, FlashAttention) take for this op, these shapes, this type "
         "and this GPU, learned from measurements by others: the median, and the band that holds 80 % of such kernels, "
         "from p10 to p90. No bound: a tenth of them is faster than p10. Bands of layers add up as if all erred the "
-        "same way. Nothing is expected where nothing like it was measured. An estimate.",
+        "same way. Nothing is expected where nothing like it was measured; what is extrapolated is shown, and no "
+        "verdict, sum or step of the ledger rests on it. An estimate.",
         ("good kernels", "expectation", "p10", "p90", "library kernels", "band"),
     ),
     "of-expected": Term(

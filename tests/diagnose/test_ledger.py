@@ -198,6 +198,14 @@ def test_what_was_lost_is_split_where_there_is_an_expectation() -> None:
     assert meaning.endswith("of the layers with an expectation, 59.6 % of the time")
 
 
+def test_nothing_is_split_by_an_extrapolation() -> None:
+    layer = msgspec.structs.replace(
+        timed("far", 1000, expected_ns=7000), expected_reason="extrapolated: n lies outside"
+    )
+    found = amounts(ledger([layer], {"far": priced(500, 500, 500)}, 1000))
+    assert found == {IDEAL: 500, INEFFICIENCY: 500, UNEXPLAINED: 0}
+
+
 def test_nothing_is_split_without_an_expectation_nor_of_a_layer_known_in_part() -> None:
     layers = [timed("slow", 1000), timed("part", 1000, expected_ns=700), timed("move", 70, "layout", 50)]
     estimates = {one.name: priced(500, 500, 500) for one in layers}

@@ -10,6 +10,8 @@ from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.libraries import as_fast, down_to, reachable_ns, winnable_ns
 from profiler.diagnose.plugin import candidates, no_candidates
 from profiler.diagnose.reached import reached
+from profiler.expected import expect
+from profiler.hardware import gpus
 from tests.diagnose.test_plugin import story
 from tests.fakes.cases import expecting
 from tests.fakes.kernel_rule_cases import POSITIVE as OF_KERNELS
@@ -123,5 +125,36 @@ def test_no_kernel_is_to_be_written_for_a_layer_that_libraries_do_no_better() ->
 def test_what_libraries_reach_says_why_its_band_is_wide() -> None:
     case, _ = story(1_900_000)
     (layer,) = expecting(case, gemv=(0.2, 0.3, 0.5)).layers
-    wide = msgspec.structs.replace(layer, expected_reason="extrapolated: n lies outside of what was measured")
-    assert reached(case, wide).basis.endswith("; extrapolated: n lies outside of what was measured")
+    wide = msgspec.structs.replace(layer, expected_reason="RTX 4090 was not measured, l40s of its architecture were")
+    assert reached(case, wide).basis.endswith("; RTX 4090 was not measured, l40s of its architecture were")
+
+
+# --- beyond what was measured ------------------------------------------------------------------------
+
+
+def extrapolated(case: Case) -> Case:
+    """The case with its expectations as those of shapes that nobody measured."""
+    why = "extrapolated: batch, m, n lies outside of what was measured"
+    return case._replace(layers=tuple(msgspec.structs.replace(one, expected_reason=why) for one in case.layers))
+
+
+@pytest.mark.parametrize("code", FOUND)
+@pytest.mark.parametrize("band", [(1.1, 4.0, 7.5), (0.9, 0.95, 0.99)])
+def test_no_verdict_rests_on_an_extrapolation(code: str, band: tuple[float, float, float]) -> None:
+    case = FOUND[code]
+    (before,) = claims(code, case)
+    (after,) = claims(code, extrapolated(expecting(case, **{claimed(code, case): band})))
+    assert before == after
+
+
+def test_the_story_is_worth_a_kernel_though_trees_that_know_no_gemv_call_it_fast() -> None:
+    """960,000 products of a vector by a vector: the ensemble, asked in fp32, says 7.6 ms where memory needs 0.27."""
+    case, plan = story(1_900_000)
+    (work,) = [layer.work for layer in case.layers]
+    spec = gpus.find("rtx-4090")
+    (found,) = expect([work], spec, gpus.ceilings(spec, tf32=False), tf32=False)
+    assert not found.firm
+    told = tuple(msgspec.structs.replace(one, **msgspec.structs.asdict(found)) for one in case.layers)
+    (candidate,) = candidates(case._replace(layers=told, plan={"gemv": plan}), {"gemv": case.engine["gemv"].op})
+    assert candidate.verdict == "write it"
+    assert as_fast(told[0]) == ""

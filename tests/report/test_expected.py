@@ -58,6 +58,14 @@ def test_what_is_faster_than_its_ideal_is_not_praised() -> None:
     assert good.praised == 0
 
 
+def test_what_is_extrapolated_is_shown_and_in_no_sum() -> None:
+    run = on_gpu()
+    far = tuple(msgspec.structs.replace(one, expected_reason="extrapolated: n lies outside") for one in run.layers)
+    found = msgspec.structs.replace(run, layers=far)
+    assert good_kernels(found) is None
+    assert HEADS[0] in render(found, "markdown")
+
+
 def test_a_layer_that_only_reorders_counts_for_nothing_here() -> None:
     run = on_gpu()
     moved = tuple(msgspec.structs.replace(one, role="layout") for one in run.layers)
@@ -142,12 +150,12 @@ def test_a_document_of_a_comparison_has_it(format_: str) -> None:
 def test_two_runs_are_compared_part_by_part_with_what_good_kernels_take(tmp_path: Path) -> None:
     names = chain("Conv", "Conv")
     run = compare_run(names, [L(name, (name,), 1000) for name, _ in names])
-    band = {"expected_ns": 700, "expected_p10_ns": 500, "expected_p90_ns": 900}
-    known = [msgspec.structs.replace(one, **band) for one in run.layers]
+    band = Expectation(expected_ns=700, expected_p10_ns=500, expected_p90_ns=900)
+    known = [msgspec.structs.replace(one, **msgspec.structs.asdict(band)) for one in run.layers]
     folders = [
         [save(tmp_path / name, msgspec.structs.replace(run, layers=layers))]
         for name, layers in (("a", tuple(known)), ("b", (known[0], run.layers[1])))
     ]
     (found,) = compare(folders).comparisons
-    assert [part.expected_before for part in found.regions] == [Expectation(**band)] * 2
+    assert [part.expected_before for part in found.regions] == [band] * 2
     assert sorted(part.expected_after is None for part in found.regions) == [False, True]

@@ -19,7 +19,6 @@ from profiler.report import ReportOptions, _roofline, content_of
 from profiler.report._cells import cells
 from profiler.report._format import (
     count,
-    good_kernels,
     ledger_gap_ns,
     perturbation,
     signed_percent,
@@ -109,7 +108,7 @@ class _Page:
         self.options = options
         self.width = max(options.width, 40)
         self.view = view_of(run, options.by)
-        self.expects = good_kernels(run) is not None
+        self.expects = any(layer.expected_ns is not None for layer in run.layers)
 
     def fitted(self, measure: Measure) -> tuple[Sequence[Section], bool]:
         """As many rows as hold most of what is lost, where there is room for them."""
