@@ -27,12 +27,12 @@ import numpy as np
 import pandas as pd
 from sources import attention, neusight, products, vidur
 
-from profiler.expected.features import Rows, device_of, features, rates
+from profiler.expected.features import Device, Rows, device_of, features, rates, soonest
 from profiler.expected.model import PRODUCTS, class_of
 from profiler.hardware import gpus
 
 MOST = {
-    "product": 12000,
+    "product": 6000,
     "attention": 4000,
     "convolution": 3000,
     "softmax": 1800,
@@ -41,7 +41,7 @@ MOST = {
 }
 """Rows of a GPU and dtype that are learned from, drawn at random."""
 QUANTILES = (0.1, 0.5, 0.9)
-TREES = {0.1: 120, 0.5: 700, 0.9: 120}
+TREES = {0.1: 120, 0.5: 400, 0.9: 120}
 FOLDED = 2000
 """Rows of a GPU and dtype in what is learned without a GPU."""
 SLACK = 0.97
@@ -51,7 +51,7 @@ CORRUPT = 3.0
 def parameters(quantile: float) -> dict[str, Any]:
     goal = {"objective": "l1"} if quantile == 0.5 else {"objective": "quantile", "alpha": quantile}
     return goal | {
-        "learning_rate": 0.06 if quantile == 0.5 else 0.1, "num_leaves": 63, "min_data_in_leaf": 40,
+        "learning_rate": 0.06 if quantile == 0.5 else 0.1, "num_leaves": 47, "min_data_in_leaf": 40,
         "feature_fraction": 0.6, "bagging_fraction": 0.7, "bagging_freq": 1, "lambda_l2": 1.0,
         "num_threads": 2, "seed": 1, "deterministic": True, "force_row_wise": True, "verbose": -1,
     }  # fmt: skip
@@ -89,12 +89,14 @@ def collect(options: argparse.Namespace, left_out: Counter[str]) -> pd.DataFrame
 
 
 def _ideal(table: pd.DataFrame, gpu: str, dtype: str) -> np.ndarray:
-    ceilings = gpus.ceilings(gpus.find(gpu), tf32=False)
-    device = device_of(gpus.find(gpu), ceilings)._replace(ceilings=ceilings)
-    _, peak, _, _ = rates(device, dtype)
-    moved = (table["read"] + table["written"]).to_numpy()
-    beyond = np.maximum(moved - device.l2_bytes, 0) / device.dram
-    return np.asarray(np.maximum.reduce([table["tensor"].to_numpy() / peak, moved / device.l2, beyond]) * 1e9)
+    return soonest(*_rows(table, gpu, dtype))
+
+
+def _rows(table: pd.DataFrame, gpu: str, dtype: str) -> tuple[Rows, Device]:
+    spec = gpus.find(gpu)
+    device = device_of(spec, gpus.ceilings(spec, tf32=False))
+    measured = [table[name].to_numpy(dtype=np.float64) for name in Rows._fields[:14]]
+    return Rows(*measured, *(np.full(len(table), rate) for rate in rates(device, dtype))), device
 
 
 def classes(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -109,10 +111,7 @@ def inputs(name: str, table: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     found: list[pd.DataFrame] = []
     bases = []
     for (gpu, dtype), some in table.groupby(["gpu", "dtype"], sort=True):
-        spec = gpus.find(str(gpu))
-        device = device_of(spec, gpus.ceilings(spec, tf32=False))
-        measured = [some[name].to_numpy(dtype=np.float64) for name in Rows._fields[:14]]
-        rows = Rows(*measured, *(np.full(len(some), rate) for rate in rates(device, str(dtype))))
+        rows, device = _rows(some, str(gpu), str(dtype))
         columns, base = features(rows, device, product=name in PRODUCTS)
         found.append(pd.DataFrame(columns, index=some.index).astype(np.float32))
         bases.append(pd.Series(base, index=some.index))
