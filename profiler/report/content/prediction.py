@@ -243,7 +243,7 @@ def _compared(found: Prediction) -> list[Block]:
         used = f"{100 * found.memory_bytes / gpu.memory_bytes:.2g}%"
         floor = "-" if gpu.ideal_ns is None else at_least(gpu.ideal_ns)
         rate = _rate(gpu) if gpu.expected_ns is None else _expected_rate(gpu)
-        rest = at_least(gpu.refused_ns) if gpu.refused_ns and gpu.expected_ns is not None else "-"
+        rest = at_least(gpu.refused_ns) if gpu.refused_ns else "-"
         rows.append(Row((gpu.gpu, _time(gpu), *_forecast(gpu), rest, rate, bound + share, used, floor, _energy(gpu))))
     heads = ("per s", "bound by", "memory", "no floor", "energy")
     by_slug = {gpu.gpu: gpu for gpu in found.gpus}
@@ -255,7 +255,7 @@ def _compared(found: Prediction) -> list[Block]:
             f"most efficient per watt by the bound: {frugal.name}, {_energy(frugal)} an inference at its power limit",
         )
     columns = (
-        Column("GPU", cut="end", least=24, key=True),
+        _key(found),
         Column("bound", right=True),
         Column("expected", right=True, kind="estimate"),
         Column(BAND, right=True, kind="estimate"),
@@ -277,18 +277,25 @@ def _best(gpu: GpuPrediction, found: Prediction) -> str:
 
 
 def _forecast_notes(found: Prediction) -> Iterator[str]:
-    """Of several GPUs: where there is no forecast, of how many layers there is no expectation, and what the mark is."""
+    """Of several GPUs: how many layers have no expectation and mostly why, and what the mark is; alike ones as one."""
+    alike: dict[str, list[str]] = {}
     for gpu in found.gpus:
         refused = sum(gpu.refused_layers.values())
-        if gpu.expected_ns is None and gpu.time_ns is not None:
-            yield f"{gpu.name}, no forecast: {gpu.expected_reason}"
-        if refused and gpu.time_ns is not None:
-            yield (
-                f"{gpu.name}, {refused:,} of {count(len(gpu.layers), 'layer')} without: "
-                f"{at_least(gpu.refused_ns)}; {next(_reasons(gpu.refused_layers))}"
-            )
-    if any(gpu.wider_layers for gpu in found.gpus):
-        yield f"{WIDER} with the wider band of what was not measured itself; the rest: layers without an expectation"
+        if not refused or gpu.time_ns is None:
+            continue
+        mostly = next(_reasons(gpu.refused_layers))
+        text = f"{'' if gpu.expected_ns is not None else 'no forecast, '}{refused:,} of {len(gpu.layers):,} without"
+        alike.setdefault(f"{text}: {mostly}", []).append(gpu.gpu)
+    yield from (f"{', '.join(names)}: {text}" for text, names in alike.items())
+    if any(gpu.wider_layers for gpu in found.gpus if gpu.expected_ns is not None):
+        yield f"{WIDER} with the wider band of what was not measured itself"
+    if any(gpu.refused_ns for gpu in found.gpus):
+        yield "the rest: the bound of layers without an expectation; more than half of all, and there is no forecast"
+
+
+def _key(found: Prediction) -> Column:
+    """The column of slugs, of which those of datasheets stay whole."""
+    return Column("GPU", cut="end", least=min(24, max(len(gpu.gpu) for gpu in found.gpus)), key=True)
 
 
 def _precision_names(found: Prediction) -> list[str]:
@@ -298,7 +305,7 @@ def _precision_names(found: Prediction) -> list[str]:
 
 def _precisions(found: Prediction, names: Sequence[str]) -> Table:
     rows = [Row((gpu.gpu, *(_time_at(gpu, name) for name in names))) for gpu in found.gpus]
-    columns = (Column("GPU", cut="end", least=8, key=True), *(Column(name, right=True, gap=1) for name in names))
+    columns = (_key(found), *(Column(name, right=True, gap=1) for name in names))
     marked = "; ' of estimated groups, no engine" if any(gpu.estimated_precisions for gpu in found.gpus) else ""
     return Table(columns=columns, rows=rows, stack=True, title=f"bound by precision (here: {found.precision}{marked})")
 
