@@ -323,8 +323,10 @@ def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:
     return Table(
         columns=(
             Column("bound", right=True, least=9),
-            Column("expected", right=True, least=9, kind="estimate"),
-            Column(BAND, right=True, least=12, kind="estimate"),
+            Column("expected", right=True, least=9, kind="estimate", where="screen"),
+            Column(BAND, right=True, least=12, kind="estimate", where="screen"),
+            # A phone has room for the layer behind it where the band may stand below.
+            Column("expected", kind="estimate", where="paper"),
             Column("share", right=True, least=6, drop=1),
             Column("layer", least=16, cut="start"),
         ),
@@ -338,7 +340,7 @@ def _layer(layer: PredictedLayer, gpu: GpuPrediction, *, rest: bool) -> Row:
     times = f"{layer.repeats} x " if layer.repeats != 1 else ""
     title = times, name(layer_title(layer.name, layer.nodes) if layer.kind else layer.name, "start")
     if layer.estimate is None:
-        return Row(("no price", "-", "-", "-", title), (Under(prose(layer.reason), indent=_INDENT),))
+        return Row(("no price", "-", "-", "-", "-", title), (Under(prose(layer.reason), indent=_INDENT),))
     share = format_percent(_ns(layer) / gpu.time_ns) if gpu.time_ns else "-"
     # The types of several nodes of an engine's layer stand before their names.
     kinds = layer.kind if layer.kind and len(layer.nodes) > 1 else _kinds(layer)
@@ -354,7 +356,9 @@ def _layer(layer: PredictedLayer, gpu: GpuPrediction, *, rest: bool) -> Row:
     if layer.expected_reason:
         why = layer.expected_reason if layer.expected_ns is not None else f"no expectation: {layer.expected_reason}"
         under.append(Under(why, lines=None, indent=_INDENT, whole=True))
-    cells = at_least(_ns(layer)), *_forecast(_all_runs(layer)), share, title
+    every = _all_runs(layer)
+    both = f"{with_band(every)}{_wider(layer)}" or "-"
+    cells = at_least(_ns(layer)), *_forecast(every), Span(both, "estimate"), share, title
     return Row(cells, tuple(under))
 
 

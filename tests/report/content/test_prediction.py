@@ -351,7 +351,7 @@ def test_documents_of_an_engine(engine: Prediction) -> None:
         "- engine tensorrt-rtx 1.2.3",
         "the engine on RTX 4090",
         "| by kind |",
-        "| bound | expected | 80 % band |",
+        "| bound | expected | share | layer |",
     ):
         assert part in text
     assert render_image(engine, ".svg") == render_image(engine, ".svg")
