@@ -13,6 +13,7 @@ had when they were held out, and says so.
 
 from __future__ import annotations
 
+from profiler.expected.coverage import measured_on
 from profiler.expected.model import document, expect, nearest
 
-__all__ = ["document", "expect", "nearest"]
+__all__ = ["document", "expect", "measured_on", "nearest"]
