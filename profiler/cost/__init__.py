@@ -174,7 +174,7 @@ def cost_of(op: Op) -> Cost | None:
         if found.core is not None:
             return found
         core = core_of(op, found)
-        return found if core is None else found._replace(core=core)
+        return found if core is None else Cost(*found[:-1], core)
     except (LookupError, ArithmeticError, ValueError, TypeError) as error:
         # Third parties write models and cost functions; neither may take a report down.
         raise MalformedOpError(f"{op.op_type} does not fit its definition ({type(error).__name__}: {error})") from error

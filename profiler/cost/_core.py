@@ -35,7 +35,7 @@ _CARRIES = op_types("pointwise", "cast", "quantise", "view", "dropout", "move")
 def core_of(op: Op, found: Cost) -> Core | None:
     """The core of one op that costs ``found``; None where it has none, or its dimensions do not give that cost."""
     if op.op_type in _POINTWISE:
-        return None if found.tensor_flops else pointwise(sum(moved.elements for moved in found.writes))
+        return None if found.tensor_flops else pointwise(sum([moved.elements for moved in found.writes]))
     if op.op_type not in _DENSE or not found.tensor_flops:
         return None
     core = _product(op)

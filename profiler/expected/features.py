@@ -186,6 +186,13 @@ def features(rows: Rows, device: Device, *, product: bool = False) -> tuple[dict
     return found, base
 
 
+def soonest(rows: Rows, device: Device) -> Array:
+    """What no kernel is faster than, in ns: products, and bytes through the L2 and those that it cannot hold."""
+    moved = rows.read + rows.written
+    beyond = np.maximum(moved - device.l2_bytes, 0) / device.dram
+    return np.asarray(np.maximum.reduce([rows.tensor / rows.peak, moved / device.l2, beyond]) * 1e9)
+
+
 def _tiled(rows: Rows, device: Device, dram: Array) -> tuple[Array, dict[str, Array]]:
     """The time in ns of the best tile of a product, and what that tile is.
 

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from profiler.base.records import Ceilings, Core, Expectation, GpuSpec, MeasuredRow, Work
-from profiler.expected.features import device_of, features, rows_of
+from profiler.expected.features import device_of, features, rows_of, soonest
 from profiler.runtime.ort_session import SessionRequest, make_session
 
 _DATA = resources.files("profiler.expected") / "data"
@@ -153,16 +153,22 @@ def class_of(kind: str, dtype: str) -> str:
 def _priced(name: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilings: Ceilings) -> list[Expectation]:
     known = document().classes[name]
     device = device_of(spec, ceilings)
-    columns, base = features(rows_of(works, device), device, product=name in PRODUCTS)
+    rows = rows_of(works, device)
+    if name in PRODUCTS:
+        # What is done to a result on its way out costs next to nothing, and hardly any measured product had any.
+        rows = rows._replace(vector=np.zeros(len(rows)), special=np.zeros(len(rows)))
+    columns, base = features(rows, device, product=name in PRODUCTS)
+    least = soonest(rows, device)
     x = np.stack([columns[feature] for feature in known.features], axis=1).astype(np.float32)
     ratios = np.sort(_session(name).run(None, {"features": x})[0].astype(np.float64), axis=1)
     found = []
-    for (work, core), row, start, roof in zip(works, ratios, base, columns["roof"], strict=True):
+    for (work, core), row, start, roof, floor in zip(works, ratios, base, columns["roof"], least, strict=True):
         band, why = _band(name, core, work.dtype or "fp32", float(roof), spec)
         low, high = known.bands[band]
         if band == KNOWN:
             low, high = row[0] - row[1] + low, row[2] - row[1] + high
-        times = [start * math.exp(row[1] + move) for move in (min(low, 0.0), 0.0, max(high, 0.0))]
+        moves = min(low, 0.0), 0.0, max(high, 0.0)
+        times = [max(start * math.exp(row[1] + move), float(floor)) for move in moves]
         found.append(
             Expectation(
                 expected_ns=round(times[1]),
@@ -186,11 +192,15 @@ def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tupl
         if not low <= (roof if dim == "roof" else getattr(core, dim)) <= high
     ]
     slugs = _measured(core.kind)[_group(core.kind, dtype)][spec.architecture]
+    alike = {gpu for one, by in document().classes[name].measured.items() if _ALIKE.get(one) == _ALIKE.get(dtype)
+             for gpu in by.get(spec.architecture, ())}  # fmt: skip
     if beyond:
         named = "its size" if beyond == ["roof"] else ", ".join(dim for dim in beyond if dim != "roof")
         return OUTSIDE, f"extrapolated: {named} lies outside of what was measured"
     if spec.slug not in slugs:
         return UNKNOWN_GPU, f"{spec.name} was not measured, {', '.join(slugs)} of its architecture were"
+    if spec.slug not in alike:
+        return UNKNOWN_GPU, f"{KIND_WORDS[core.kind]} in {dtype} were not measured on {spec.name}, others were"
     return KNOWN, ""
 
 

@@ -186,12 +186,12 @@ def neusight(root: Path, left_out: Counter[str]) -> pd.DataFrame:
     table = table[~host].copy()
     vector = trained[table.index] & table["kind"].isin(["pointwise", "softmax", "normalisation"])
     for _, some in table[vector].groupby(["op", "gpu"]):
-        added = _at_nothing((some["read"] + some["written"]).to_numpy(), some["ns"].to_numpy())
+        added = time_at_nothing((some["read"] + some["written"]).to_numpy(), some["ns"].to_numpy())
         table.loc[some.index, "ns"] -= min(max(added, 0.0), float(some["floor"].iloc[0]))
     return table[list(COLUMNS)]
 
 
-def _at_nothing(moved: np.ndarray, ns: np.ndarray) -> float:
+def time_at_nothing(moved: np.ndarray, ns: np.ndarray) -> float:
     """What the line through times by bytes has at none, from rows of up to ten times the least time."""
     near = ns < 10 * ns.min()
     x, y = moved[near], ns[near]
@@ -312,7 +312,9 @@ def _fastest(left_out: Counter[str], table: pd.DataFrame, same: list[str], colum
     plain = {"split": "", "batch": 1, "window": 1, "stride": 1, "shared": 1, "causal": False, "saved": 0, "vector": 0,
              "special": 0}  # fmt: skip
     keys = table[same].reset_index(drop=True)
-    whole = table.assign(**(plain | columns))[[*COLUMNS, *({"kernel"} & set(table))]].reset_index(drop=True)
+    whole = table.assign(**dict[str, Any](plain | columns))[[*COLUMNS, *({"kernel"} & set(table))]].reset_index(
+        drop=True
+    )
     best = whole["ns"].groupby([keys[name] for name in same], observed=True).idxmin()
     left_out["aiconfigurator: another framework is faster"] += len(whole) - len(best)
     return whole.loc[np.sort(best.to_numpy())].reset_index(drop=True)

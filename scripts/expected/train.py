@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from sources import attention, neusight, products, vidur
 
-from profiler.expected.features import Rows, device_of, features, rates
+from profiler.expected.features import Device, Rows, device_of, features, rates, soonest
 from profiler.expected.model import PRODUCTS, class_of
 from profiler.hardware import gpus
 
@@ -75,7 +75,7 @@ def collect(options: argparse.Namespace, left_out: Counter[str]) -> pd.DataFrame
     for (gpu, dtype), some in table.groupby(["gpu", "dtype"]):
         table.loc[some.index, "ideal"] = _ideal(some, str(gpu), str(dtype))
     fast = (table["kind"] == "attention") & (table["ideal"] > CORRUPT * table["ns"])
-    sources = table["gpu"] + table["source"] + table.get("kernel", "").fillna("").astype(str) + table["kind"]
+    sources = table["gpu"] + table["source"] + table["kernel"].fillna("").astype(str) + table["kind"]
     corrupt = sources.isin(set(sources[fast]))
     left_out["attention: of a source that is three times as fast as the board"] += int(corrupt.sum())
     under = ~corrupt & (table["ns"] < SLACK * table["ideal"])
@@ -89,12 +89,14 @@ def collect(options: argparse.Namespace, left_out: Counter[str]) -> pd.DataFrame
 
 
 def _ideal(table: pd.DataFrame, gpu: str, dtype: str) -> np.ndarray:
-    ceilings = gpus.ceilings(gpus.find(gpu), tf32=False)
-    device = device_of(gpus.find(gpu), ceilings)._replace(ceilings=ceilings)
-    _, peak, _, _ = rates(device, dtype)
-    moved = (table["read"] + table["written"]).to_numpy()
-    beyond = np.maximum(moved - device.l2_bytes, 0) / device.dram
-    return np.asarray(np.maximum.reduce([table["tensor"] / peak, moved / device.l2, beyond]) * 1e9)
+    return soonest(*_rows(table, gpu, dtype))
+
+
+def _rows(table: pd.DataFrame, gpu: str, dtype: str) -> tuple[Rows, Device]:
+    spec = gpus.find(gpu)
+    device = device_of(spec, gpus.ceilings(spec, tf32=False))
+    measured = [table[name].to_numpy(dtype=np.float64) for name in Rows._fields[:14]]
+    return Rows(*measured, *(np.full(len(table), rate) for rate in rates(device, dtype))), device
 
 
 def classes(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -109,10 +111,7 @@ def inputs(name: str, table: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     found: list[pd.DataFrame] = []
     bases = []
     for (gpu, dtype), some in table.groupby(["gpu", "dtype"], sort=True):
-        spec = gpus.find(str(gpu))
-        device = device_of(spec, gpus.ceilings(spec, tf32=False))
-        measured = [some[name].to_numpy(dtype=np.float64) for name in Rows._fields[:14]]
-        rows = Rows(*measured, *(np.full(len(some), rate) for rate in rates(device, str(dtype))))
+        rows, device = _rows(some, str(gpu), str(dtype))
         columns, base = features(rows, device, product=name in PRODUCTS)
         found.append(pd.DataFrame(columns, index=some.index).astype(np.float32))
         bases.append(pd.Series(base, index=some.index))

@@ -56,9 +56,9 @@ def write(table: pd.DataFrame, left_out: Counter[str], folder: Path) -> None:
 def measured(some: pd.DataFrame) -> dict[str, dict[str, dict[str, int]]]:
     """Rows by dtype, architecture and GPU."""
     found: dict[str, dict[str, dict[str, int]]] = {}
-    for (dtype, gpu), count in some.groupby(["dtype", "gpu"]).size().items():
-        by = found.setdefault(str(dtype), {}).setdefault(gpus.find(str(gpu)).architecture, {})
-        by[str(gpu)] = int(count)
+    counts = some.groupby(["dtype", "gpu"], as_index=False).size()
+    for dtype, gpu, count in zip(counts["dtype"], counts["gpu"], counts["size"], strict=True):
+        found.setdefault(dtype, {}).setdefault(gpus.find(gpu).architecture, {})[gpu] = int(count)
     return found
 
 
@@ -110,7 +110,7 @@ def as_onnx(kind: str, boosters: list[lightgbm.Booster], width: int) -> onnx.Mod
     A node of LightGBM takes the left branch where a value is at most its threshold, a double; the largest float that
     is not above it takes every float the same way.
     """
-    nodes: dict[str, list[Any]] = {name: [] for name in (
+    nodes: dict[str, Any] = {name: [] for name in (
         "nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_modes", "nodes_values", "nodes_truenodeids",
         "nodes_falsenodeids", "target_treeids", "target_nodeids", "target_ids", "target_weights",
     )}  # fmt: skip

@@ -1,0 +1,145 @@
+"""What is refused, which band holds, and what no expectation may contradict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.base.records import Core, Expectation, Work
+from profiler.estimate.cache import Traffic
+from profiler.estimate.roofline import estimate
+from profiler.expected import document, expect, nearest
+from profiler.hardware import gpus
+
+WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8e4m3fn": 1}
+
+
+def work(kind: Any, dtype: str = "fp16", m: int = 512, n: int = 512, k: int = 512, batch: int = 1) -> Work:
+    """A work of one kind, with the bytes that it moves at least."""
+    width = WIDTH[dtype]
+    product = kind in ("product", "convolution")
+    deep = k if product else 1
+    return Work(
+        tensor_flops=2 * batch * m * n * k if product else 0,
+        vector_flops=0 if product else batch * m * n,
+        bytes_read=batch * (m * deep + deep * n if product else m * n) * width,
+        bytes_written=batch * m * n * width,
+        dtype=dtype,
+        core=Core(kind=kind, batch=batch, m=m, n=n, k=deep) if kind != "pointwise" else Core(kind=kind, m=m * n),
+    )
+
+
+def one(asked: Work | None, gpu: str, *, tf32: bool = True) -> Expectation:
+    spec = gpus.find(gpu)
+    return expect([asked], spec, gpus.ceilings(spec, tf32=tf32), tf32=tf32)[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "why"),
+    [
+        (None, "h100-sxm5", "its work is not known"),
+        (Work(), "h100-sxm5", "it moves nothing"),
+        (Work(bytes_read=8, bytes_written=8), "h100-sxm5", "no measured kernel computes its like"),
+        (work("product", "fp32"), "h100-sxm5", "no matrix products in tf32 were measured"),
+        (work("product", "bf16"), "t4", "no matrix products in bf16 were measured on Turing"),
+        (work("convolution", "fp16"), "h100-sxm5", "no convolutions in fp16 were measured (there are: fp32)"),
+        (work("product", "fp8e4m3fn"), "a100-sxm4-80gb", "no matrix products in fp8e4m3fn were measured on Ampere"),
+    ],
+)
+def test_what_nobody_measured_is_refused(asked: Work | None, gpu: str, why: str) -> None:
+    found = one(asked, gpu)
+    assert (found.expected_ns, found.expected_p10_ns, found.expected_p90_ns) == (None, None, None)
+    assert why in found.expected_reason
+
+
+def test_without_tf32_the_cuda_cores_are_meant() -> None:
+    assert one(work("product", "fp32"), "h100-sxm5", tf32=False).expected_ns is not None
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "why"),
+    [
+        (work("product", "bf16"), "h100-sxm5", ""),
+        (work("product", "fp16"), "h200", ""),
+        (work("product", "fp16"), "rtx-4090", "RTX 4090 was not measured, l40s of its architecture were"),
+        (work("pointwise", "fp16", m=4096, n=4096), "t4", "pointwise ops in fp16 were not measured on T4, others were"),
+        (work("product", "bf16", m=1 << 22), "h100-sxm5", "extrapolated: m lies outside of what was measured"),
+    ],
+)
+def test_what_is_near_to_what_was_measured_says_how(asked: Work, gpu: str, why: str) -> None:
+    found = one(asked, gpu)
+    assert found.expected_ns is not None
+    assert found.expected_reason == why
+
+
+def test_a_gpu_that_was_not_measured_has_a_wider_band() -> None:
+    def wide(gpu: str) -> float:
+        found = one(work("product", "bf16", m=2048, n=4096, k=4096), gpu)
+        assert found.expected_p10_ns
+        assert found.expected_p90_ns
+        return found.expected_p90_ns / found.expected_p10_ns
+
+    assert wide("rtx-4090") > 1.2 * wide("l40s")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(("product", "pointwise", "normalisation", "softmax")),
+    st.sampled_from(("fp32", "fp16", "bf16", "int8")),
+    st.sampled_from(("h100-sxm5", "l4", "rtx-4090", "t4", "a100-pcie-80gb", "rtx-5090")),
+    st.integers(1, 1 << 13),
+    st.integers(1, 1 << 13),
+    st.integers(1, 1 << 13),
+)
+def test_an_expectation_lies_in_its_band_and_never_under_the_bound(
+    kind: str, dtype: str, gpu: str, m: int, n: int, k: int
+) -> None:
+    asked = work(kind, dtype, m, n, k)
+    spec = gpus.find(gpu)
+    ceilings = gpus.ceilings(spec, tf32=False)
+    found = expect([asked], spec, ceilings, tf32=False)[0]
+    if found.expected_ns is None:
+        assert found.expected_reason
+        return
+    assert found.expected_p10_ns is not None
+    assert found.expected_p90_ns is not None
+    assert found.expected_p10_ns <= found.expected_ns <= found.expected_p90_ns
+    least = estimate(asked, Traffic(asked.bytes, 0), ceilings).ideal_ns
+    assert found.expected_p10_ns >= 0.99 * least - 1
+
+
+def test_layers_alike_take_the_same_wherever_they_stand() -> None:
+    spec = gpus.find("h100-sxm5")
+    asked = [work("product", m=64 * m) for m in (1, 2, 1, 3)] + [None]
+    together = expect(asked, spec, gpus.ceilings(spec))
+    assert together[0] == together[2]
+    assert together == tuple(one(each, "h100-sxm5") for each in asked)
+
+
+def test_what_is_done_to_a_result_on_its_way_out_is_part_of_its_product() -> None:
+    plain = work("product", m=4096, n=4096, k=4096)
+    fused = msgspec.structs.replace(plain, vector_flops=3 * 4096 * 4096, special={"erf": 4096 * 4096})
+    assert one(fused, "h100-sxm5") == one(plain, "h100-sxm5")
+
+
+def test_a_product_ten_times_as_deep_takes_longer() -> None:
+    shallow, deep = (one(work("product", m=4096, n=4096, k=k), "h100-sxm5").expected_ns for k in (512, 5120))
+    assert shallow is not None
+    assert deep is not None
+    assert deep > 4 * shallow
+
+
+def test_the_nearest_rows_are_of_its_kind_and_of_this_gpu_first() -> None:
+    asked = work("product", "bf16", m=1024, n=4096, k=4096)
+    rows = nearest(asked, gpus.find("h100-sxm5"))
+    assert [row.gpu for row in rows] == ["h100-sxm5"] * 3
+    assert {row.dtype for row in rows} <= {"bf16", "fp16"}
+    assert all(row.source.startswith(tuple(document().sources)) for row in rows)
+
+
+def test_every_source_says_which_commit_and_licence() -> None:
+    assert all({"repository", "commit", "licence"} <= set(source) for source in document().sources.values())
