@@ -18,9 +18,11 @@ from __future__ import annotations
 import argparse
 import ast
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pandas as pd
 from sources import NEUSIGHT, columns_of, neusight, neusight_core, neusight_op
@@ -29,7 +31,7 @@ from write import bands
 
 from profiler.analysis.plan import price_plan
 from profiler.analysis.profile import evidence_of_profile
-from profiler.base.records import EngineFacts, GpuSpec
+from profiler.base.records import EngineFacts, GpuSpec, Work
 from profiler.cost import work_of
 from profiler.engine.inspector import read_layer_info, read_profile
 from profiler.estimate.cache import Traffic
@@ -206,50 +208,53 @@ def networks(model: Model, root: Path) -> None:
 
 
 def captures(root: Path) -> None:
-    """Layer information and the profile beside it, of `CAPTURED`: what the model as shipped says of their layers."""
+    """Layers of `CAPTURED`, from their information and the profile beside it: what the model as shipped says of them.
+
+    Then what it would say were convolutions products, an image's windows times the filters: shown, and nowhere used.
+    """
     for start, slug in CAPTURED.items():
         layers = root / "layer_info" / f"{start}.graph.json"
         if not layers.exists():
             print(f"without {layers}")
             continue
-        layer_rows = layers_of(layers, layers.with_name(f"{start}.profile.json"), gpus.find(slug))
+        priced = price_plan(read_layer_info(layers), None, EngineFacts())
+        profile = read_profile(layers.with_name(f"{start}.profile.json"))
+        times = evidence_of_profile(priced, profile, None).layers_ns
         print(f"\n{start} on {slug}")
-        known = layer_rows[layer_rows["p50"].notna()]
-        refused = layer_rows[layer_rows["p50"].isna()]
-        whole = layer_rows["ns"].sum()
-        for why, some in refused.groupby("why"):
-            print(f"refused: {len(some)} layers, {some['ns'].sum() / whole:.0%} of the time: {why}")
-        if len(known):
-            told = known["ns"].sum()
-            print(
-                f"expected: {len(known)} of {len(layer_rows)} layers, {told / whole:.0%} of the time; their sum is "
-                f"{known['p50'].sum() / told:.2f} of what was measured ({known['p10'].sum() / told:.2f} to "
-                f"{known['p90'].sum() / told:.2f}), their bound {known['bound'].sum() / told:.2f}"
-            )
-            shown(known, ["op"])
-            shown(known.assign(all=""), ["all"])
+        compare(priced.document.works, times, gpus.find(slug))
+        print("with convolutions as products")
+        compare([as_product(work) for work in priced.document.works], times, gpus.find(slug))
 
 
-def layers_of(layers: Path, profile: Path, spec: GpuSpec) -> pd.DataFrame:
-    """The layers of an engine that took time: measured, bound and expected in ns, or why nothing is expected."""
-    priced = price_plan(read_layer_info(layers), None, EngineFacts())
-    measured = evidence_of_profile(priced, read_profile(profile), None).layers_ns
+def as_product(work: Work | None) -> Work | None:
+    if work is None or work.core is None or work.core.kind != "convolution":
+        return work
+    core = msgspec.structs.replace(work.core, kind="product", window=1, stride=1)
+    return msgspec.structs.replace(work, core=core, fast_flops=0)
+
+
+def compare(works: Sequence[Work | None], times: Sequence[int | None], spec: GpuSpec) -> None:
+    """Print what is refused, the sum of what is not, and errors by kind of work."""
     ceilings = gpus.ceilings(spec, tf32=False)
-    works = priced.document.works
-    expected = expect(works, spec, ceilings, tf32=False)
     found = []
-    for matched, work, one, ns in zip(priced.document.layers, works, expected, measured, strict=True):
+    for work, one, ns in zip(works, expect(works, spec, ceilings, tf32=False), times, strict=True):
         if not ns:
             continue
-        bound = 0.0 if work is None else estimate(work, Traffic(0, work.bytes), ceilings).attainable_ns
-        core = work.core if work is not None else None
-        op = "no core" if work is None or core is None else f"{core.kind} {work.dtype}"
-        found.append({
-            "layer": matched.layer.name, "op": op, "ns": ns, "bound": bound, "p10": one.expected_p10_ns,
-            "p50": one.expected_ns, "p90": one.expected_p90_ns, "why": one.expected_reason,
-        })  # fmt: skip
-    table = pd.DataFrame(found)
-    return table.astype({name: float for name in ("ns", "bound", "p10", "p50", "p90")})
+        bound = 0 if work is None else estimate(work, Traffic(0, work.bytes), ceilings).attainable_ns
+        op = f"{work.core.kind} {work.dtype}" if work is not None and work.core is not None else ""
+        found.append((op, ns, bound, one.expected_p10_ns, one.expected_ns, one.expected_p90_ns, one.expected_reason))
+    table = pd.DataFrame(found, columns=["op", "ns", "bound", "p10", "p50", "p90", "why"])
+    table = table.astype({name: float for name in ("ns", "bound", "p10", "p50", "p90")})
+    known, refused = table[table["p50"].notna()], table[table["p50"].isna()]
+    whole = table["ns"].sum()
+    for why, some in refused.groupby("why"):
+        print(f"refused: {len(some)} of {len(table)} layers, {some['ns'].sum() / whole:.0%} of the time: {why}")
+    if len(known):
+        sums = known[["bound", "p10", "p50", "p90"]].sum() / known["ns"].sum()
+        print(f"expected: {len(known)} layers, {known['ns'].sum() / whole:.0%} of the time; of what was measured their "
+              f"sum is {sums['p50']:.2f} ({sums['p10']:.2f} to {sums['p90']:.2f}), that of their bounds "
+              f"{sums['bound']:.2f}")  # fmt: skip
+        shown(known, ["op"])
 
 
 def main() -> None:
