@@ -156,7 +156,7 @@ def _priced(name: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilin
     rows = rows_of(works, device)
     if name in PRODUCTS:
         # What is done to a result on its way out costs next to nothing, and hardly any measured product had any.
-        rows = rows._replace(vector=np.zeros(len(rows)), special=np.zeros(len(rows)))
+        rows = rows._replace(vector=np.zeros(rows.count), special=np.zeros(rows.count))
     columns, base = features(rows, device, product=name in PRODUCTS)
     least = soonest(rows, device)
     x = np.stack([columns[feature] for feature in known.features], axis=1).astype(np.float32)
