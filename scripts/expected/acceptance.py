@@ -1,13 +1,14 @@
 """What the model of expected times errs by on what it never saw.
 
     python scripts/expected/acceptance.py --neusight scripts/asplos/data/dataset --published scripts/asplos
-        --captures DIR [--rows rows.parquet]
+        [--rows rows.parquet] --captures DIR --table table.parquet --without l40s --without a100-sxm4-80gb
 
 With ``--neusight`` a model is learned from NeuSight's ``train`` rows of T4, V100 and A100 40 GB alone, as ``train.py``
 does it, and meets NeuSight's own ``test`` rows: other shapes, on these GPUs and on GPUs that it never saw. With
 ``--published`` too (``label`` and ``results`` of the same checkout) it meets the ops of whole networks, beside
 NeuSight's published predictions of the same rows. With ``--captures`` the model that is shipped meets layers of
-TensorRT engines that others timed (layer information and a profile), on which nothing was tuned.
+TensorRT engines that others timed (layer information and a profile), on which nothing was tuned. With ``--table`` and ``--without`` a GPU is left out
+of products on tensor cores, and 300 of its rows then correct what is expected of the others.
 
 Errors are means of |expected - measured| / measured, in percent. "bound" is the roofline with every byte from DRAM, at
 least a launch; "in band" the share of rows from p10 to p90, which is to be 80.
@@ -31,11 +32,12 @@ from write import bands
 
 from profiler.analysis.plan import price_plan
 from profiler.analysis.profile import evidence_of_profile
-from profiler.base.records import EngineFacts, GpuSpec, Work
+from profiler.base.records import Core, EngineFacts, GpuSpec, Work
 from profiler.cost import work_of
 from profiler.engine.inspector import read_layer_info, read_profile
 from profiler.estimate.cache import Traffic
 from profiler.estimate.roofline import estimate
+from profiler.expected.correction import Correction, fitted, place_of
 from profiler.expected.model import KNOWN, OUTSIDE, UNKNOWN_GPU, expect
 from profiler.hardware import gpus
 
@@ -52,6 +54,10 @@ CAPTURED = {
 }
 """Engines of NVIDIA's trt-engine-explorer (Apache 2.0) and the GPU that ran them."""
 DIMS = ("batch", "m", "n", "k")
+HELD_OUT = 2500
+"""Rows of a GPU and dtype where GPUs are left out, drawn at random."""
+FOR_BANDS = 9000
+"""Rows of a class from which the width of its bands is learned, drawn at random."""
 
 
 class Learned(NamedTuple):
@@ -73,7 +79,9 @@ class Model:
             trees = fit(x, np.log(some["ns"].to_numpy() / base))
             limits = some[list(DIMS)].assign(roof=x["roof"]).agg(["min", "max"])
             ranges = {str(dim): (float(column.iloc[0]), float(column.iloc[1])) for dim, column in limits.items()}
-            self.classes[name] = Learned(trees, bands(name, some, x, base), ranges, frozenset(some["gpu"].astype(str)))
+            part = some.sample(min(len(some), FOR_BANDS), random_state=0).reset_index(drop=True)
+            found = bands(name, part, *inputs(name, part))
+            self.classes[name] = Learned(trees, found, ranges, frozenset(some["gpu"].astype(str)))
 
     def expect(self, table: pd.DataFrame) -> pd.DataFrame:
         """The table with bound, p10, p50 and p90 in ns, and by which band they are."""
@@ -244,7 +252,7 @@ def compare(works: Sequence[Work | None], times: Sequence[int | None], spec: Gpu
         op = f"{work.core.kind} {work.dtype}" if work is not None and work.core is not None else ""
         found.append((op, ns, bound, one.expected_p10_ns, one.expected_ns, one.expected_p90_ns, one.expected_reason))
     table = pd.DataFrame(found, columns=["op", "ns", "bound", "p10", "p50", "p90", "why"])
-    table = table.astype({name: float for name in ("ns", "bound", "p10", "p50", "p90")})
+    table = table.astype(dict.fromkeys(("ns", "bound", "p10", "p50", "p90"), float))
     known, refused = table[table["p50"].notna()], table[table["p50"].isna()]
     whole = table["ns"].sum()
     for why, some in refused.groupby("why"):
@@ -257,12 +265,53 @@ def compare(works: Sequence[Work | None], times: Sequence[int | None], spec: Gpu
         shown(known, ["op"])
 
 
+# --- a device with rows of its own ------------------------------------------------------------------
+
+
+def corrected(table: pd.DataFrame, slug: str, count: int) -> None:
+    """Products on a GPU that was left out: before, and after ``count`` rows of it, drawn at random three times."""
+    parts = [some.sample(min(len(some), HELD_OUT), random_state=0) for _, some in table.groupby(["gpu", "dtype"])]
+    some = pd.concat(parts, ignore_index=True)
+    x, base = inputs("product", some)
+    out = (some["gpu"] == slug).to_numpy()
+    ratios = fit(x[~out], np.log(some["ns"].to_numpy() / base)[~out], (0.5,)).ratios(x[out])[:, 0]
+    rows = some[out].assign(expected=np.exp(ratios) * base[out]).reset_index(drop=True)
+    cores = rows[[name for name in Core.__struct_fields__ if name in rows]].to_dict("records")
+    places = np.array(
+        [place_of(msgspec.convert(core, Core), ns) for core, ns in zip(cores, rows["expected"], strict=True)]
+    )
+    dtypes = rows["dtype"].to_numpy().astype(str)
+    apart = np.log(rows["ns"].to_numpy() / rows["expected"].to_numpy())
+    found = []
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(rows))
+        own, rest = order[:count], order[count:]
+        known = fitted(places[own], dtypes[own], apart[own])
+        moves = Correction({"product": known}, {"product": count}).at("product", places[rest], dtypes[rest].tolist())
+        assert moves is not None  # noqa: S101 - it was just made
+        after = np.exp(moves.middle)
+        inside = (apart[rest] >= moves.middle + moves.low) & (apart[rest] <= moves.middle + moves.high)
+        tested = rows.loc[rest].assign(after=rows.loc[rest, "expected"] * after, inside=inside)
+        for name, part in (*tested.groupby("dtype"), ("all", tested)):
+            found.append({
+                "dtype": name, "rows": len(part), "before": error(part["expected"].to_numpy(), part["ns"].to_numpy()),
+                "after": error(part["after"].to_numpy(), part["ns"].to_numpy()),
+                "median after": float(np.median(np.abs(part["after"] / part["ns"] - 1))) * 100,
+                "in band": part["inside"].mean() * 100,
+            })  # fmt: skip
+    print(f"\nProducts on {slug}, which was left out, after {count} rows of it, three draws")
+    print(pd.DataFrame(found).groupby("dtype").mean().round(1).to_string(), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--neusight", type=Path, metavar="DIR")
     parser.add_argument("--published", type=Path, metavar="DIR")
     parser.add_argument("--captures", type=Path, metavar="DIR")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="keep NeuSight's rows in this file, or read them")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="of train.py --table: GPUs are left out of it")
+    parser.add_argument("--without", action="append", default=[], metavar="GPU", help="one to leave out of the table")
+    parser.add_argument("--own", type=int, default=300, metavar="N", help="rows of it that correct what is expected")
     options = parser.parse_args()
     if options.neusight:
         table = rows_of(options)
@@ -270,6 +319,11 @@ def main() -> None:
         kernels(model, table)
         if options.published:
             networks(model, options.published)
+    if options.table:
+        table = pd.read_parquet(options.table)
+        table = table[(table["kind"] == "product") & (table["dtype"] != "fp32")]
+        for slug in options.without:
+            corrected(table, slug, options.own)
     if options.captures:
         captures(options.captures)
 
