@@ -91,15 +91,17 @@ class Verb(typer.core.TyperCommand):
 
 def _taken_elsewhere(error: Any, verb: str, name: str) -> UsageError | None:
     """What whoever types a flag of trtexec at another verb than `run` and `build` is told; None where it is none."""
-    from profiler.cli import trtexec
+    from profiler.cli import app, load_commands, trtexec
 
     flag = trtexec.FLAGS_BY_NAME.get(name)
     if flag is None:
         return None
+    load_commands()  # this process has no other one than its own
+    group: Any = typer.main.get_command(app)
     takes = [
         other
-        for other, each in error.ctx.parent.command.commands.items()
-        if any(name in (*param.opts, *param.secondary_opts) for param in each.params)
+        for other in group.list_commands(error.ctx)
+        if any(name in (*param.opts, *param.secondary_opts) for param in group.commands[other].params)
     ]
     return UsageError(
         f"{name} is not taken by trtprof {verb}",

@@ -153,7 +153,7 @@ def test_numbers_are_whole_on_60_columns(command: tuple[str, ...]) -> None:
         (("profile", "m.onnx"), "trtprof run m.onnx"),
         (("diff", "a", "b"), "trtprof compare a b"),
         (("run", "--loadEngine=m.plan"), "trtprof run model.onnx --loadEngine=m.plan"),
-        (("predict", "m.onnx", "--best"), "these take it: build, run fix: leave it away"),
+        (("predict", "m.onnx", "--best"), "these take it: run, build fix: leave it away"),
         (("inspect", "m.onnx", "--useDLACore=0"), "profiles GPUs, and knows no DLA fix: leave it away"),
     ],
 )
