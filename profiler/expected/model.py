@@ -31,7 +31,7 @@ PRODUCTS = frozenset({"product", SIMT_PRODUCTS, "convolution"})
 """Kinds that libraries compute in tiles of a matrix."""
 
 FAR = 4
-"""How many times a dimension may lie outside of its range: what was held out lay about so far outside."""
+"""How many times its range a dimension may leave it by: of more, nothing that was held out tells the error."""
 
 KIND_WORDS = {
     "product": "matrix products", "convolution": "convolutions", "attention": "attention", "softmax": "softmax",
