@@ -33,6 +33,7 @@ from profiler.hardware import gpus
 
 MOST = {
     "product": 12000,
+    "product fp32": 6000,
     "attention": 4000,
     "convolution": 3000,
     "softmax": 1800,
@@ -41,7 +42,7 @@ MOST = {
 }
 """Rows of a GPU and dtype that are learned from, drawn at random."""
 QUANTILES = (0.1, 0.5, 0.9)
-TREES = {0.1: 120, 0.5: 450, 0.9: 120}
+TREES = {0.1: 120, 0.5: 400, 0.9: 120}
 FOLDED = 2000
 """Rows of a GPU and dtype in what is learned without a GPU."""
 SLACK = 0.97
@@ -85,7 +86,8 @@ def collect(options: argparse.Namespace, left_out: Counter[str]) -> pd.DataFrame
     table = table[~corrupt & ~under]
     keys = ["kind", "split", "dtype", "gpu"]
     drawn = [
-        some.sample(min(len(some), MOST[str(key[0])]), random_state=0) for key, some in table.groupby(keys, sort=True)
+        some.sample(min(len(some), MOST[class_of(str(key[0]), str(key[2]))]), random_state=0)
+        for key, some in table.groupby(keys, sort=True)
     ]
     return pd.concat(drawn, ignore_index=True)
 
