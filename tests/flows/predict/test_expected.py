@@ -157,6 +157,14 @@ def test_nothing_is_expected_below_the_bound_and_what_was_is_said() -> None:
     assert (held.expected_p10_ns, held.expected_ns, held.expected_reason) == (bound, bound + 2, "")
 
 
+def test_no_layer_of_a_prediction_is_expected_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Expectation(expected_ns=1, expected_p10_ns=1, expected_p90_ns=1)
+    monkeypatch.setattr(on_gpus, "expect", lambda works, *_, **__: (one,) * len(works))
+    (gpu,) = predicted("resnet_tiny", "l4").gpus
+    assert gpu.expected_ns == gpu.expected_p10_ns == gpu.time_ns
+    assert list(gpu.wider_layers) == ["kernels of libraries are expected at 1.00 ns, below the bound"]
+
+
 def test_fp32_alone_forbids_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
