@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from profiler.base.records import EXTRAPOLATED, Ceilings, Core, Expectation, GpuSpec, MeasuredRow, Work
+from profiler.expected.correction import Correction, place_of
 from profiler.expected.features import device_of, features, rows_of, soonest
 from profiler.runtime.ort_session import SessionRequest, make_session
 
@@ -28,6 +29,9 @@ SIMT_PRODUCTS = "product fp32"
 
 PRODUCTS = frozenset({"product", SIMT_PRODUCTS, "convolution"})
 """Kinds that libraries compute in tiles of a matrix."""
+
+FAR = 4
+"""How many times its range a dimension may leave it by: of more, nothing that was held out tells the error."""
 
 KIND_WORDS = {
     "product": "matrix products", "convolution": "convolutions", "attention": "attention", "softmax": "softmax",
@@ -60,7 +64,12 @@ def document() -> _Document:
 
 
 def expect(
-    works: Sequence[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True
+    works: Sequence[Work | None],
+    spec: GpuSpec,
+    ceilings: Ceilings,
+    *,
+    tf32: bool = True,
+    correction: Correction | None = None,
 ) -> tuple[Expectation, ...]:
     """What good library kernels would take for each work on a GPU.
 
@@ -69,6 +78,7 @@ def expect(
         spec: The GPU.
         ceilings: Those that the layers are set against: rates and the time of a launch.
         tf32: Whether fp32 may be multiplied as TF32.
+        correction: What was learned from rows that were timed on this GPU (`correction.learn`).
     """
     found: list[Expectation] = []
     alike: dict[str, dict[tuple[Any, ...], tuple[Work, Core, list[int]]]] = {}
@@ -77,10 +87,10 @@ def expect(
         why = "its work is not known" if work is None else _refused(work, spec, tf32=tf32)
         found.append(_refusal(why))
         if work is not None and work.core is not None and not why:
-            name = class_of(work.core.kind, _dtype(work, spec, tf32=tf32))
+            name = class_of(work.core.kind, dtype_on(work, spec, tf32=tf32))
             alike.setdefault(name, {}).setdefault(_key(work), (work, work.core, []))[2].append(place)
     for kind, some in alike.items():
-        priced = _priced(kind, [(work, core) for work, core, _ in some.values()], spec, ceilings)
+        priced = _priced(kind, [(work, core) for work, core, _ in some.values()], spec, ceilings, correction)
         for (*_, places), expectation in zip(some.values(), priced, strict=True):
             for place in places:
                 found[place] = expectation
@@ -104,7 +114,7 @@ def _refused(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
         return "it moves nothing"
     if core is None:
         return "no measured kernel computes its like: it is no product, attention, softmax, norm or pointwise op alone"
-    dtype = _dtype(work, spec, tf32=tf32)
+    dtype = dtype_on(work, spec, tf32=tf32)
     group = _group(core.kind, dtype)
     words = KIND_WORDS[core.kind]
     there = _measured(core.kind)
@@ -114,10 +124,15 @@ def _refused(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
     if spec.architecture not in there[group]:
         known = ", ".join(sorted(there[group]))
         return f"no {words} in {dtype} were measured on {spec.architecture} (there are: {known})"
+    for dim, (low, high) in document().classes[class_of(core.kind, dtype)].range.items():
+        value = getattr(core, dim, None)
+        if value is not None and not low / FAR <= value <= high * FAR:
+            return f"no {words} like it were measured: {dim} is {value:,}, and was {low:,.0f} to {high:,.0f}"
     return ""
 
 
-def _dtype(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
+def dtype_on(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
+    """What a GPU multiplies or computes a work with."""
     dtype = work.dtype or "fp32"
     products = work.core is not None and work.core.kind in ("product", "convolution", "attention")
     return "tf32" if dtype == "fp32" and tf32 and products and "tf32" in spec.tensor_flops_per_s else dtype
@@ -150,7 +165,13 @@ def class_of(kind: str, dtype: str) -> str:
     return SIMT_PRODUCTS if kind == "product" and dtype == "fp32" else kind
 
 
-def _priced(name: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilings: Ceilings) -> list[Expectation]:
+def _priced(
+    name: str,
+    works: Sequence[tuple[Work, Core]],
+    spec: GpuSpec,
+    ceilings: Ceilings,
+    correction: Correction | None,
+) -> list[Expectation]:
     known = document().classes[name]
     device = device_of(spec, ceilings)
     rows = rows_of(works, device)
@@ -161,14 +182,26 @@ def _priced(name: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilin
     least = soonest(rows, device)
     x = np.stack([columns[feature] for feature in known.features], axis=1).astype(np.float32)
     ratios = np.sort(_session(name).run(None, {"features": x})[0].astype(np.float64), axis=1)
+    middle = np.maximum(base * np.exp(ratios[:, 1]), least)
+    measured = None
+    if correction is not None:
+        places = np.array([place_of(core, float(ns)) for (_, core), ns in zip(works, middle, strict=True)])
+        measured = correction.at(name, places, [work.dtype for work, _ in works])
     found = []
-    for (work, core), row, start, roof, floor in zip(works, ratios, base, columns["roof"], least, strict=True):
-        band, why = _band(name, core, work.dtype or "fp32", float(roof), spec)
+    for place, ((work, core), row) in enumerate(zip(works, ratios, strict=True)):
+        band, why = _band(name, core, work.dtype or "fp32", float(columns["roof"][place]), spec)
         low, high = known.bands[band]
         if band == KNOWN:
             low, high = row[0] - row[1] + low, row[2] - row[1] + high
-        moves = min(low, 0.0), 0.0, max(high, 0.0)
-        times = [max(start * math.exp(row[1] + move), float(floor)) for move in moves]
+        move = 0.0
+        if correction is not None and measured is not None:
+            move, weight = float(measured.middle[place]), float(measured.weight[place])
+            low, high = low + weight * (measured.low - low), high + weight * (measured.high - high)
+            why = f"corrected by {correction.counts[name]} timed rows of {KIND_WORDS[core.kind]}" + (
+                f"; {why}" if why else ""
+            )
+        moves = move + min(low, 0.0), move, move + max(high, 0.0)
+        times = [max(middle[place] * math.exp(by), float(least[place])) for by in moves]
         found.append(
             Expectation(
                 expected_ns=round(times[1]),
@@ -219,7 +252,7 @@ def nearest(work: Work, spec: GpuSpec, *, tf32: bool = True, count: int = 3) -> 
     if core is None:
         return ()
     rows = _rows()
-    group = _group(core.kind, _dtype(work, spec, tf32=tf32))
+    group = _group(core.kind, dtype_on(work, spec, tf32=tf32))
     dtypes = [dtype for dtype in rows["dtype"].cat.categories if _group(core.kind, dtype) == group]
     rows = rows[(rows["kind"] == core.kind) & rows["dtype"].isin(dtypes)]
     if rows.empty:
@@ -247,4 +280,15 @@ def _rows() -> Any:
         return pd.read_parquet(path)
 
 
-__all__ = ["KIND_WORDS", "KNOWN", "OUTSIDE", "PRODUCTS", "UNKNOWN_GPU", "class_of", "document", "expect", "nearest"]
+__all__ = [
+    "KIND_WORDS",
+    "KNOWN",
+    "OUTSIDE",
+    "PRODUCTS",
+    "UNKNOWN_GPU",
+    "class_of",
+    "document",
+    "dtype_on",
+    "expect",
+    "nearest",
+]

@@ -170,7 +170,7 @@ def neusight_rows(root: Path) -> Iterator[pd.DataFrame]:
 def neusight(root: Path, left_out: Counter[str]) -> pd.DataFrame:
     """NeuSight's rows. ``split`` is theirs: ``test`` has other shapes, and GPUs that ``train`` has not."""
     table = pd.concat(neusight_rows(root), ignore_index=True)
-    works = {key: _columns(work_of(neusight_op(key[0], key[1:]), ""), neusight_core(key[0], key[1:]))
+    works = {key: columns_of(work_of(neusight_op(key[0], key[1:]), ""), neusight_core(key[0], key[1:]))
              for key in dict.fromkeys(table["key"])}  # fmt: skip
     table = table.join(pd.DataFrame([works[key] for key in table["key"]]))
     table["source"] = "NeuSight"
@@ -203,7 +203,7 @@ def time_at_nothing(moved: np.ndarray, ns: np.ndarray) -> float:
     return float(np.median(y - slope * x))
 
 
-def _columns(work: Work | None, core: Core) -> dict[str, Any]:
+def columns_of(work: Work | None, core: Core) -> dict[str, Any]:
     if work is None:
         raise ValueError(f"no cost of {core}")
     return {

@@ -1,0 +1,163 @@
+"""Rows that a user timed: how they are read, and what they change of an expectation."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler.base.errors import UsageError
+from profiler.base.records import Core, Expectation, Op, Tensor, Work
+from profiler.cost import work_of
+from profiler.expected import Correction, expect, learn, read_measured
+from profiler.expected.measured import TimedWork, work_at
+from profiler.hardware import gpus
+
+SPEC = gpus.find("l40s")
+CEILINGS = gpus.ceilings(SPEC, tf32=True)
+SIZES = [(m, n, k) for m in (64, 256, 1024, 4096) for n in (512, 1536, 4096) for k in (256, 1024, 4096)]
+
+
+def product(m: int, n: int, k: int, dtype: str = "bf16") -> Work:
+    return work_at(Core(kind="product", m=m, n=n, k=k), dtype)
+
+
+def one(work: Work, correction: Correction | None = None) -> tuple[int, int, int, str]:
+    found: Expectation = expect([work], SPEC, CEILINGS, correction=correction)[0]
+    assert found.expected_ns is not None
+    assert found.expected_p10_ns is not None
+    assert found.expected_p90_ns is not None
+    return found.expected_p10_ns, found.expected_ns, found.expected_p90_ns, found.expected_reason
+
+
+def slower(sizes: list[tuple[int, int, int]], factor: float) -> Correction:
+    """Learned from rows that take a factor of what is expected of them."""
+    rows = [TimedWork(product(*size), one(product(*size))[1] * factor) for size in sizes]
+    return learn(rows, SPEC, CEILINGS)
+
+
+def test_a_device_that_is_slower_throughout_is_told_by_its_rows() -> None:
+    asked = product(512, 2048, 2048)
+    low, middle, high, why = one(asked)
+    new_low, new_middle, new_high, new_why = one(asked, slower(SIZES, 1.4))
+    assert new_middle / middle == pytest.approx(1.4, rel=0.05)
+    # The rows agree with one another, so that the band narrows.
+    assert math.log(new_high / new_low) < 0.7 * math.log(high / low)
+    assert new_why.startswith(f"corrected by {len(SIZES)} timed rows of matrix products")
+    assert why in new_why
+
+
+def test_few_rows_change_little_and_the_band_less() -> None:
+    asked = product(512, 2048, 2048)
+    low, middle, high, _ = one(asked)
+    new_low, new_middle, new_high, _ = one(asked, slower([(512, 2048, 1024)], 1.4))
+    assert 1.0 < new_middle / middle < 1.15
+    assert math.log(new_high / new_low) > 0.9 * math.log(high / low)
+
+
+def test_what_is_far_from_every_row_keeps_its_expectation() -> None:
+    near = slower([(4096, 4096, 4096), (8192, 4096, 4096), (4096, 8192, 4096)] * 10, 1.4)
+    _, middle, _, _ = one(product(16, 64, 64))
+    assert one(product(4096, 4096, 4096), near)[1] / one(product(4096, 4096, 4096))[1] > 1.25
+    assert one(product(16, 64, 64), near)[1] / middle < 1.2
+
+
+def test_a_row_that_went_wrong_does_not_spoil_the_others() -> None:
+    rows = [TimedWork(product(*size), one(product(*size))[1] * 1.2) for size in SIZES]
+    wrong = [row._replace(ns=row.ns * 50) if at == 20 else row for at, row in enumerate(rows)]
+    asked = product(512, 2048, 2048)
+    right, spoiled = (one(asked, learn(some, SPEC, CEILINGS))[1] for some in (rows, wrong))
+    assert spoiled / right == pytest.approx(1, rel=0.1)
+
+
+def test_rows_of_one_kind_say_nothing_of_another() -> None:
+    asked = work_at(Core(kind="attention", batch=32, m=1024, n=1024, k=128, causal=True), "bf16")
+    assert one(asked, slower(SIZES, 1.4)) == one(asked)
+
+
+def test_no_correction_promises_what_no_kernel_can() -> None:
+    asked = product(8192, 8192, 8192)
+    rate = CEILINGS.best.tensor_flops_per_s["bf16"]
+    rows = [TimedWork(product(*size), 0.98 * 2e9 * size[0] * size[1] * size[2] / rate)
+            for size in [(8192, 8192, 4096), (4096, 8192, 8192), (8192, 4096, 8192)] * 20]  # fmt: skip
+    assert one(asked, learn(rows, SPEC, CEILINGS))[0] >= round(asked.tensor_flops / rate * 1e9)
+
+
+# --- the file ----------------------------------------------------------------------------------
+
+
+def test_rows_are_read_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("kind,dtype,m,n,k,ns,read\nproduct,bf16,64,128,256,5000,\npointwise,fp16,1024,,,900.5,4096\n")
+    first, second = read_measured(file)
+    assert (first.ns, first.line, first.work) == (5000, 2, product(64, 128, 256))
+    assert (second.ns, second.work.bytes_read, second.work.core) == (900.5, 4096, Core(kind="pointwise", m=1024))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("m,n,k,ns\n1,2,3,4\n", "its head lacks kind, dtype"),
+        ("kind,dtype,m,ns,colour\nproduct,bf16,1,4,red\n", "nothing is known of colour"),
+        ("kind,dtype,m,m,ns\nproduct,bf16,1,1,4\n", "a column is there twice"),
+        ("kind,dtype,m,ns\n", "nothing below its head"),
+        ("kind,dtype,m,ns\nproduct,bf16,8,4\ngemm,bf16,8,4\n", "line 3 of"),
+        ("kind,dtype,m,ns\nproduct,half,8,4\n", "dtype is 'half'"),
+        ("kind,dtype,m,ns\nproduct,bf16,8.5,4\n", "m is '8.5', it must be a whole number"),
+        ("kind,dtype,m,ns\nproduct,bf16,,4\n", "m is ''"),
+        ("kind,dtype,m,ns\nproduct,bf16,8\n", "ns is ''"),
+        ("kind,dtype,m,ns\nproduct,bf16,8,nan\n", "ns is nan"),
+        ("kind,dtype,m,ns\nproduct,bf16,8,-3\n", "ns is -3"),
+        ("kind,dtype,m,ns\nproduct,bf16,8,4,9\n", "more than 4 values"),
+        ("kind,dtype,m,ns,causal\nattention,bf16,8,4,yes\n", "causal is 'yes'"),
+    ],
+)
+def test_a_bad_row_is_one_error_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(text)
+    with pytest.raises(UsageError) as error:
+        read_measured(file)
+    assert said in f"{error.value} {error.value.why}"
+
+
+def test_rows_that_cannot_be_right_are_refused_with_their_line() -> None:
+    with pytest.raises(UsageError, match="line 7 of the measured rows cannot be right"):
+        learn([TimedWork(product(4096, 4096, 4096), 100, 7)], SPEC, CEILINGS)
+    with pytest.raises(UsageError, match="line 9 of the measured rows corrects nothing"):
+        learn([TimedWork(work_at(Core(kind="convolution", m=64, n=64, k=64), "int8"), 1e6, 9)], SPEC, CEILINGS)
+
+
+# --- work by dimensions ------------------------------------------------------------------------
+
+
+def tensor(name: str, dtype: str, *dims: int) -> Tensor:
+    return Tensor(name=name, dtype=dtype, shape=dims)
+
+
+def op(kind: str, inputs: list[Tensor], output: Tensor, **attributes: Any) -> Op:
+    return Op(op_type=kind, opset=24, attributes=attributes, inputs=tuple(inputs), outputs=(output,))
+
+
+HEADS = [tensor("q", "fp16", 2, 8, 64, 32), tensor("k", "fp16", 2, 2, 128, 32), tensor("v", "fp16", 2, 2, 128, 32)]
+OPS = [
+    op("MatMul", [tensor("a", "fp16", 3, 64, 128), tensor("b", "fp16", 3, 128, 32)], tensor("y", "fp16", 3, 64, 32)),
+    op("MatMul", [tensor("a", "int8", 64, 128), tensor("b", "int8", 128, 32)], tensor("y", "bf16", 64, 32)),
+    op("Conv", [tensor("x", "fp16", 2, 16, 8, 8), tensor("w", "fp16", 8, 16, 1, 1)], tensor("y", "fp16", 2, 8, 8, 8)),
+    op("Attention", HEADS, tensor("y", "fp16", 2, 8, 64, 32), is_causal=0),
+    op("Softmax", [tensor("x", "fp32", 64, 128)], tensor("y", "fp32", 64, 128), axis=-1),
+    op("LayerNormalization", [tensor("x", "fp16", 64, 128), tensor("g", "fp16", 128), tensor("b", "fp16", 128)],
+       tensor("y", "fp16", 64, 128), axis=-1),
+    op("Relu", [tensor("x", "fp16", 64, 128)], tensor("y", "fp16", 64, 128)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", OPS, ids=lambda asked: asked.op_type)
+def test_the_work_of_dimensions_is_that_of_the_op(asked: Op) -> None:
+    counted = work_of(asked, "")
+    assert counted is not None
+    assert counted.core is not None
+    found = work_at(counted.core, counted.dtype)
+    for name in ("tensor_flops", "fast_flops", "vector_flops", "special", "bytes_read", "bytes_written", "dtype"):
+        assert getattr(found, name) == getattr(counted, name), name
