@@ -217,16 +217,6 @@ def _exactness(path: str, bound: str = "or a bound") -> tuple[_Field, ...]:
     )
 
 
-def _expected() -> tuple[_Field, ...]:
-    """What good library kernels take; unknown where nothing like it was measured."""
-    return (
-        _ns("expected_ns", "estimate", "what good library kernels take, in the median, by measurements of others"),
-        _ns("expected_p10_ns", "estimate", "what the fastest tenth of them take: 80 % lie between it and p90"),
-        _ns("expected_p90_ns", "estimate", "what all but the slowest tenth of them take"),
-        _text("expected_reason", "why there is no expectation, or why its band is wider"),
-    )
-
-
 def _part(place: int, *fields: _Field) -> tuple[_Field, ...]:
     """Fields of one of the things that a row is about, which may not be there."""
     return tuple(_Field(field.column, _inside(field.of, place)) for field in fields)
@@ -265,7 +255,7 @@ _table(
                of=lambda layer: sum(match.count for match in layer.kernels)),
         *_of_work("work"),
         *_exactness("work", "or an upper or lower bound"),
-        *_expected(),
+        *_expectation(),
     ),
 )  # fmt: skip
 

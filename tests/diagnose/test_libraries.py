@@ -12,8 +12,7 @@ from profiler.diagnose.plugin import candidates, no_candidates
 from profiler.diagnose.reached import reached
 from profiler.expected import expect
 from profiler.hardware import gpus
-from tests.diagnose.test_plugin import story
-from tests.fakes.cases import expecting
+from tests.fakes.cases import RTX_4090, Timed, engine_case, expecting, gemv
 from tests.fakes.kernel_rule_cases import POSITIVE as OF_KERNELS
 from tests.fakes.rule_cases import POSITIVE as OF_TIMES
 
@@ -22,6 +21,11 @@ FOUND = {
     for code in ("RL101", "RL102", "KN701", "KN702", "KN703", "KN704", "KN705")
 }  # fmt: skip
 """A case of each rule that it finds."""
+
+
+def story(ns: int) -> Case:
+    """The batched gemv of the story as a layer of one node that takes ``ns``."""
+    return engine_case(Timed(gemv(), ns=ns), ceilings=RTX_4090)
 
 
 def rule(code: str) -> Rule:
@@ -80,7 +84,7 @@ def test_a_rule_claims_as_much_as_ever_where_nothing_like_the_layer_was_measured
 
 
 def test_one_may_hope_for_no_more_than_the_roofline() -> None:
-    case, _ = story(1_900_000)
+    case = story(1_900_000)
     (layer,) = expecting(case, gemv=(0.01, 0.02, 0.9)).layers
     assert reachable_ns(layer) == layer.attainable_ns
     assert winnable_ns(layer) == layer.lost_ns
@@ -89,7 +93,7 @@ def test_one_may_hope_for_no_more_than_the_roofline() -> None:
 
 
 def test_without_an_expectation_all_that_is_lost_counts_and_nothing_is_said() -> None:
-    (layer,) = story(1_900_000)[0].layers
+    (layer,) = story(1_900_000).layers
     assert winnable_ns(layer) == layer.lost_ns
     assert (as_fast(layer), down_to(layer)) == ("", "")
     assert winnable_ns(msgspec.structs.replace(layer, lost_ns=None)) == 0
@@ -100,8 +104,8 @@ def test_without_an_expectation_all_that_is_lost_counts_and_nothing_is_said() ->
 
 
 def test_a_kernel_by_hand_may_hope_for_the_fastest_tenth_and_at_worst_for_the_slowest() -> None:
-    case, plan = story(1_900_000)
-    case = expecting(case, gemv=(0.2, 0.3, 0.5))._replace(plan={"gemv": plan})
+    case = story(1_900_000)
+    case = expecting(case, gemv=(0.2, 0.3, 0.5))
     (found,) = candidates(case, {"gemv": case.engine["gemv"].op})
     assert found.reachable_ns == 380_000
     assert found.recoverable_ns == 1_520_000
@@ -114,16 +118,16 @@ def test_a_kernel_by_hand_may_hope_for_the_fastest_tenth_and_at_worst_for_the_sl
 
 
 def test_no_kernel_is_to_be_written_for_a_layer_that_libraries_do_no_better() -> None:
-    case, plan = story(1_900_000)
-    case = expecting(case, gemv=(0.6, 0.9, 1.0))._replace(plan={"gemv": plan})
+    case = story(1_900_000)
+    case = expecting(case, gemv=(0.6, 0.9, 1.0))
     assert candidates(case) == ()
     assert no_candidates(case).endswith("1 of those that lost as much is as fast as good library kernels")
-    alone = expecting(story(1_900_000)[0])
+    alone = expecting(story(1_900_000))
     assert "library" not in no_candidates(alone)
 
 
 def test_what_libraries_reach_says_why_its_band_is_wide() -> None:
-    case, _ = story(1_900_000)
+    case = story(1_900_000)
     (layer,) = expecting(case, gemv=(0.2, 0.3, 0.5)).layers
     wide = msgspec.structs.replace(layer, expected_reason="RTX 4090 was not measured, l40s of its architecture were")
     assert reached(case, wide).basis.endswith("; RTX 4090 was not measured, l40s of its architecture were")
@@ -149,12 +153,12 @@ def test_no_verdict_rests_on_an_extrapolation(code: str, band: tuple[float, floa
 
 def test_the_story_is_worth_a_kernel_though_trees_that_know_no_gemv_call_it_fast() -> None:
     """960,000 products of a vector by a vector: the ensemble, asked in fp32, says 7.6 ms where memory needs 0.27."""
-    case, plan = story(1_900_000)
+    case = story(1_900_000)
     (work,) = [layer.work for layer in case.layers]
     spec = gpus.find("rtx-4090")
     (found,) = expect([work], spec, gpus.ceilings(spec, tf32=False), tf32=False)
     assert not found.firm
     told = tuple(msgspec.structs.replace(one, **msgspec.structs.asdict(found)) for one in case.layers)
-    (candidate,) = candidates(case._replace(layers=told, plan={"gemv": plan}), {"gemv": case.engine["gemv"].op})
+    (candidate,) = candidates(case._replace(layers=told), {"gemv": case.engine["gemv"].op})
     assert candidate.verdict == "write it"
     assert as_fast(told[0]) == ""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from profiler.base.records import (
     ChangeRow,
     Comparison,
+    Expectation,
     Finding,
     Interval,
     LatencyChange,
@@ -17,7 +18,8 @@ from profiler.base.records import (
     Significance,
     cause_name,
 )
-from profiler.base.units import format_band, format_ns, format_percent
+from profiler.base.units import format_ns, format_percent
+from profiler.report._estimates import with_band
 
 MARKS = {"fact": "", "estimate": "~", "remainder": "="}
 """Before a number: of what kind it is."""
@@ -212,14 +214,7 @@ def dtypes(part: RegionChange) -> str:
 
 def expected(part: RegionChange) -> str:
     """What good library kernels take before and after, once where that is the same; empty unless both are known."""
-    sides = [
-        format_band(side.expected_ns, side.expected_p10_ns, side.expected_p90_ns)
-        for side in (part.expected_before, part.expected_after)
-        if side is not None
-        and side.expected_ns is not None
-        and side.expected_p10_ns is not None
-        and side.expected_p90_ns is not None
-    ]
+    sides = [*filter(None, (with_band(side or Expectation()) for side in (part.expected_before, part.expected_after)))]
     return f" {ARROW} ".join(dict.fromkeys(sides)) if len(sides) == 2 else ""
 
 
