@@ -98,7 +98,7 @@ def fitted(places: Array, dtypes: npt.NDArray[np.str_], apart: Array) -> Fitted:
     others = apart - (kept - weights / alone)
     told = float(np.median(_SMOOTH + _DTYPE + _KIND + noise - 1 / alone))
     low, high = (float(np.quantile(others, share)) for share in (0.1, 0.9))
-    return Fitted(places, dtypes, inverse, weights, low, high, max(told, _NOISE))
+    return Fitted(places, dtypes, np.asarray(inverse), np.asarray(weights), low, high, max(told, _NOISE))
 
 
 def _covariance(a: Array, a_dtypes: npt.NDArray[np.str_], b: Array, b_dtypes: npt.NDArray[np.str_]) -> Array:
