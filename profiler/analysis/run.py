@@ -37,6 +37,7 @@ from profiler.base.records import (
     Coverage,
     Device,
     Estimate,
+    Expectation,
     GpuSpec,
     Layer,
     LayerResult,
@@ -59,7 +60,9 @@ from profiler.cost.precision import compute_dtype
 from profiler.diagnose import JUDGE, Case, Judge
 from profiler.diagnose.ledger import build_ledger
 from profiler.diagnose.plugin import candidates, no_candidates
+from profiler.diagnose.products import tf32_off
 from profiler.diagnose.rank import diagnose, verdict, withheld
+from profiler.expected import expect
 
 
 class _Row(NamedTuple):
@@ -92,8 +95,8 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     evidence = evidence._replace(engine=engine)
     document = engine.document
     backend = subject.backend or Backend(name=backend_of(document.facts), reason=_read(subject.files))
-    expected = on_device(engine, ceilings, evidence.layers_ns)
-    rows = _rows(evidence, expected.estimates, source)
+    priced = on_device(engine, ceilings, evidence.layers_ns)
+    rows = _rows(evidence, priced.estimates, _expectations(evidence, subject), source)
     results = [row.result for row in rows]
     names = [result.name for result in results]
     partial = frozenset(row.result.name for row in rows if row.unknown and row.estimate is not None)
@@ -126,7 +129,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         probes_ns=evidence.probes_ns,
         graph_ns=evidence.graph_ns,
         partial=partial,
-        edges=expected.edges,
+        edges=priced.edges,
         tactics={row.result.name: row.matched.layer.tactic for row in rows if row.matched.layer.tactic},
         end_to_end=evidence.end_to_end,
         enqueue_ns=evidence.enqueue_ns,
@@ -184,7 +187,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         speed=evidence.speed,
         kernels_unattributed=evidence.unattributed,
         engine=None if spec is None else document.facts,
-        plan=None if spec is None else expected.summary,
+        plan=None if spec is None else priced.summary,
         candidates=weighed,
         no_candidates="" if weighed else no_candidates(case, [doubt.brief for doubt in doubts]),
         modes=subject.modes,
@@ -222,7 +225,52 @@ def _held(run: Run, counters: Counters, order: Sequence[str], judge: Judge) -> R
 # --- layers -----------------------------------------------------------------------------------
 
 
-def _rows(evidence: Evidence, estimates: Sequence[Estimate | None], source: Source | None) -> list[_Row]:
+def _expectations(evidence: Evidence, subject: Subject) -> tuple[Expectation, ...]:
+    """What good library kernels take for all the runs of each layer in one inference, at the ceilings of the run."""
+    document, costs = evidence.engine.document, evidence.engine.costs
+    spec = subject.spec
+    if spec is None or spec.origin == "derived":
+        why = _ON_A_CPU if spec is None else _UNLISTED
+        return (Expectation(expected_reason=why),) * len(costs)
+    told = [
+        cost.work if matched.role in LAUNCHING and not unknown_work(matched, cost) else None
+        for matched, cost in zip(document.layers, costs, strict=True)
+    ]
+    found = expect(told, spec, subject.ceilings, tf32=not tf32_off(spec, subject.ceilings))
+    return tuple(
+        _all_runs(one, cost.runs) if work is not None or cost.work is None else _untold(matched)
+        for one, work, matched, cost in zip(found, told, document.layers, costs, strict=True)
+    )
+
+
+_ON_A_CPU = "expectations are of GPUs: no CPU was measured"
+_UNLISTED = "no datasheet is of this GPU: what is derived of one says nothing of how fast libraries are on it"
+
+
+def _untold(matched: MatchedLayer) -> Expectation:
+    """None for a layer whose work is known, but not as that of a kernel."""
+    launches = matched.role in LAUNCHING
+    return Expectation(expected_reason="only a part of its work is known" if launches else "it launches no kernel")
+
+
+def _all_runs(one: Expectation, runs: int) -> Expectation:
+    def times(ns: int | None) -> int | None:
+        return None if ns is None else ns * runs
+
+    return Expectation(
+        expected_ns=times(one.expected_ns),
+        expected_p10_ns=times(one.expected_p10_ns),
+        expected_p90_ns=times(one.expected_p90_ns),
+        expected_reason=one.expected_reason,
+    )
+
+
+def _rows(
+    evidence: Evidence,
+    estimates: Sequence[Estimate | None],
+    expectations: Sequence[Expectation],
+    source: Source | None,
+) -> list[_Row]:
     """Layers with a time, in execution order."""
     engine = evidence.engine
     ops = {node.name: node.op for node in source.nodes} if source is not None else {}
@@ -263,6 +311,7 @@ def _rows(evidence: Evidence, estimates: Sequence[Estimate | None], source: Sour
             terms={} if estimate is None else estimate.terms,
             work=work,
             constant=layer.constant,
+            **msgspec.structs.asdict(expectations[at]),
         )
         rows.append(_Row(at, result, layer, matched, estimate, unknown))
     return rows

@@ -95,6 +95,12 @@ def in_unit(ns: float, factor: float) -> str:
     return _digits(value) if abs(value) >= 1 or not value else f"{value:.3f}"
 
 
+def format_band(ns: float, low_ns: float, high_ns: float) -> str:
+    """An expected duration with its band, which always has its level: ``~3.50 ms (3.00 .. 4.20, 80 %)``."""
+    factor, unit = ns_unit(ns)
+    return f"~{in_unit(ns, factor)} {unit} ({in_unit(low_ns, factor)} .. {in_unit(high_ns, factor)}, 80 %)"
+
+
 def format_bytes(count: float) -> str:
     """A byte count with an SI prefix (1 MB = 1e6 B)."""
     return _scaled(count, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))

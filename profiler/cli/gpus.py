@@ -48,20 +48,21 @@ def gpus(
     """List the GPUs that are known, show one, or compare several.
 
     The GPUs of this machine come first. Every figure of a datasheet says whether it is published,
-    derived or weak, and its source; peaks are dense.
+    derived or weak, and its source; peaks are dense. For which kinds of work others have measured it,
+    or its architecture, is said too: `predict` and `run` have expectations of these.
     """
     with errors_shown():
         from profiler.base.records import GpuListing
-        from profiler.hardware import listing
+        from profiler.flows import gpus as flow
 
-        filters = listing.Filters(arch, cc, class_, min_memory, dtype)
+        filters = flow.Filters(arch, cc, class_, min_memory, dtype)
         check_report("gpus", format_name, GpuListing)
         paths = writable(output, GpuListing, force=force, example="gpus.html")
-        if names and filters != listing.Filters():
+        if names and filters != flow.Filters():
             raise UsageError(
                 "GPUs are named and filtered", why="a filter chooses from the list of all", fix="leave one away"
             )
-        found = listing.named(names) if names else listing.known(filters)
+        found = flow.gpus(names or (), filters)
         view = "table" if not names else "sheet" if len(found.gpus) == 1 else "comparison"
         if found.live_note:
             say(f"gpus here: {found.live_note}")

@@ -60,6 +60,14 @@ def predict(
         bool,
         typer.Option("--cold/--warm", help="Charge every byte to DRAM, or let the last-level cache keep what fits."),
     ] = False,
+    why: Annotated[
+        str,
+        typer.Option(
+            "--why",
+            metavar="LAYER",
+            help="Of one layer alone: its bound, what to expect and why, and the measurements that are most like it.",
+        ),
+    ] = "",
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
@@ -67,7 +75,8 @@ def predict(
 ) -> None:
     """Predict a model on GPUs that need not be at hand.
 
-    Time, bound and energy on each GPU, at each precision, layer by layer under its roofline. Which nodes
+    The bound of its time, what good library kernels take, and energy on each GPU, at each precision, layer by
+    layer under its roofline. Which nodes
     become one kernel is estimated from the graph, at once; with --engine one is built by TensorRT-RTX,
     without a GPU, and its layers are predicted. Nothing runs.
 
@@ -75,11 +84,12 @@ def predict(
     """
     progress = StageLines()
     with errors_shown(progress):
-        from profiler.base.records import Prediction
+        from profiler.base.records import PredictedWhy, Prediction
 
-        check_report("predict", format_name, Prediction)
+        record = PredictedWhy if why else Prediction
+        check_report("predict --why" if why else "predict", format_name, record)
         accumulator = parse_accumulate(accumulate)
-        paths = writable(output, Prediction, force=force)
+        paths = writable(output, record, force=force, example="why.html" if why else "result.svg")
         request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
@@ -98,6 +108,11 @@ def predict(
         )
         with progress:
             found = flow.predict(request, specs, how, progress)
+        if why:
+            from profiler.flows.predict.why import why as why_layer
+
+            deliver(why_layer(found, specs, how, why), format_name, paths)
+            return
         deliver(found, format_name, paths, top=top)
         if not paths:
             say("next: the same command with -o FILE.svg draws the roofline")

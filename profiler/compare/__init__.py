@@ -21,6 +21,7 @@ from profiler.base.records import (
     SCHEMA_VERSION,
     Comparison,
     Comparisons,
+    Expectation,
     LayerResult,
     RegionChange,
 )
@@ -123,6 +124,8 @@ def _region_change(region: Region, parts: Parts, times: RegionTimes | None, befo
         difference_ns=region.after_ns - region.before_ns,
         attainable_before_ns=_attainable(region.before),
         attainable_after_ns=_attainable(region.after),
+        expected_before=_expected(region.before),
+        expected_after=_expected(region.after),
         parts={str(cause): ns for cause, ns in parts.ns.items()},
         interval_ns=times.interval if times else None,
         answer=times.answer if times else None,
@@ -142,6 +145,16 @@ def _dtype(layers: Sequence[LayerResult]) -> str:
 def _attainable(layers: Sequence[LayerResult]) -> int | None:
     known = [layer.attainable_ns for layer in layers if layer.attainable_ns is not None]
     return sum(known) if known and len(known) == len(layers) else None
+
+
+def _expected(layers: Sequence[LayerResult]) -> Expectation | None:
+    if not layers or any(layer.expected_ns is None for layer in layers):
+        return None
+    return Expectation(
+        expected_ns=sum(layer.expected_ns or 0 for layer in layers),
+        expected_p10_ns=sum(layer.expected_p10_ns or 0 for layer in layers),
+        expected_p90_ns=sum(layer.expected_p90_ns or 0 for layer in layers),
+    )
 
 
 class _Callable(types.ModuleType):

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from typing import Literal
 
 from profiler.base.errors import UsageError
+from profiler.base.find_layer import find_layer
 from profiler.base.records import SCHEMA_VERSION, Explanation, Finding, LayerResult
-from profiler.base.units import format_names, format_ns, format_percent
+from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.rank import diagnose
 from profiler.diagnose.reasons import little_time, near_roof, no_work, unpriced
 
-_NAMED = 5
 """Layers that an error names."""
 
 
@@ -45,38 +45,12 @@ def nearest(code: str) -> str:
 
 
 def layer_of(case: Case, name: str) -> LayerResult:
-    """A layer by its name, by that of an ONNX node in it, or by a part of either that only one layer has.
+    """A layer with a measured time; see `find_layer`.
 
     Raises:
-        UsageError: None has it, or several have.
+        UsageError: None has that name, or several have.
     """
-    folded = name.casefold()
-    for fits in (
-        lambda layer: layer.name == name,
-        lambda layer: name in layer.nodes,
-        lambda layer: any(folded in text.casefold() for text in (layer.name, *layer.nodes)),
-    ):
-        found = [layer for layer in case.layers if fits(layer)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise UsageError(
-                f"{len(found)} layers are called {name!r}", why=_some(found), fix="give the whole name of one"
-            )
-    known = [text for layer in case.layers for text in (layer.name, *layer.nodes)]
-    near = difflib.get_close_matches(name, known, n=_NAMED)
-    alike = list(
-        {layer.name: layer for text in near for layer in case.layers if text in (layer.name, *layer.nodes)}.values()
-    )
-    raise UsageError(
-        f"no layer with a measured time is called {name!r}",
-        why=f"the nearest: {_some(alike)}" if alike else f"there are {len(case.layers)} layers",
-        fix="--format json lists them all",
-    )
-
-
-def _some(layers: list[LayerResult]) -> str:
-    return format_names([layer.name for layer in layers], _NAMED)
+    return find_layer(case.layers, name, "layer with a measured time")
 
 
 def explain(case: Case, code: str, layer: str, rules: Iterable[Rule] | None = None) -> Explanation:

@@ -11,12 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from profiler.base.records import Ceilings, Estimate, Latency, LayerResult, LedgerRow
+from profiler.base.units import format_percent
 
 IDEAL = "ideal"
 CEILING = "ceiling"
 LAUNCH = "launch overhead"
 LAYOUT = "layout conversions"
 IDLE = "waits and shapes"
+UNREACHED = "what good kernels do not reach either"
+SLOWER = "slower than good kernels"
 INEFFICIENCY = "kernel inefficiency"
 UNPRICED = "kernels without a price"
 ADDING = "medians not adding up"
@@ -42,6 +45,8 @@ _MEANING = {
     LAUNCH: "layers shorter than an empty kernel takes here",
     LAYOUT: "layers that only reorder or cast for the backend",
     IDLE: "layers that wait for other streams, or work out shapes",
+    UNREACHED: "what good library kernels are expected to take (p50), less what is attainable: no more than was lost",
+    SLOWER: "kernels measured, less what good library kernels are expected to take",
     INEFFICIENCY: "kernels measured, less what is attainable",
     UNPRICED: "kernels whose work is not known, or that have no layer",
     ADDING: (
@@ -63,6 +68,7 @@ _MEANING_OF_PLAN = _MEANING | {
     CEILING: "the peaks as asked for: accumulator and ceilings set by hand, and DRAM where the L2 is too small",
     LAUNCH: "layers shorter than an empty kernel takes on this GPU",
     LAYOUT: "reformats, casts and copies that the engine makes for its own layers",
+    SLOWER: "layers as profiled, less what good library kernels are expected to take",
     INEFFICIENCY: "layers as profiled, less what is attainable",
     UNPRICED: "what layers took beyond the part of their work that is known",
     UNEXPLAINED: (
@@ -73,6 +79,7 @@ _MEANING_OF_PLAN = _MEANING | {
 
 
 _MEANING_OF_TRACE = _MEANING_OF_PLAN | {
+    SLOWER: "kernels as captured, less what good library kernels are expected to take",
     INEFFICIENCY: "kernels as captured, less what is attainable",
     UNPRICED: "kernels of no layer, and what layers took beyond the part of their work that is known",
     UNEXPLAINED: "what the medians of the rows above leave of the median of the whole, and what the profiler changed",
@@ -110,7 +117,8 @@ def build_ledger(
     """Rows from ideal to the measured median.
 
     Args:
-        layers: Layers with their measured times in ns.
+        layers: Layers with their measured and expected times in ns. Without one that is firm what a layer lost is not
+            split into what good kernels do not reach either and what it is slower than they are.
         estimates: Estimate by layer name; None where the work is unknown.
         latency: Measured without the profiler.
         ceilings: For the cost of an inference call.
@@ -135,7 +143,13 @@ def build_ledger(
             ns[IDEAL] += estimate.ideal_ns
             ns[CEILING] += estimate.roofline_ns - estimate.ideal_ns
             ns[LAUNCH] += estimate.attainable_ns - estimate.roofline_ns
-            ns[UNPRICED if layer.name in partial else INEFFICIENCY] += layer.measured_ns - estimate.attainable_ns
+            lost = layer.measured_ns - estimate.attainable_ns
+            if layer.name in partial or not layer.firm or lost <= 0:
+                ns[UNPRICED if layer.name in partial else INEFFICIENCY] += lost
+            else:
+                unreached = min(max((layer.expected_ns or 0) - estimate.attainable_ns, 0), lost)
+                ns[UNREACHED] += unreached
+                ns[SLOWER] += lost - unreached
     if overheads is None:
         ns[HOST] = min(round(ceilings.call_ns), latency.median_ns)
     else:
@@ -146,7 +160,9 @@ def build_ledger(
         })  # fmt: skip
     ns[UNEXPLAINED] = latency.median_ns - sum(ns.values())
     meaning = _MEANING if overheads is None else _MEANING_OF_TRACE if overheads.captured else _MEANING_OF_PLAN
-    estimated = {IDEAL, CEILING, LAUNCH, INEFFICIENCY, HOST} | ({UNPRICED} if partial else set())
+    if ns[UNREACHED] or ns[SLOWER]:
+        meaning = meaning | _split(layers, meaning)
+    estimated = {IDEAL, CEILING, LAUNCH, UNREACHED, SLOWER, INEFFICIENCY, HOST} | ({UNPRICED} if partial else set())
 
     def kind(cause: str) -> Literal["fact", "estimate", "remainder"]:
         return "remainder" if cause == UNEXPLAINED else "estimate" if cause in estimated else "fact"
@@ -156,3 +172,14 @@ def build_ledger(
         for cause in _MEANING
         if ns[cause] or cause in (IDEAL, INEFFICIENCY, UNEXPLAINED)
     )
+
+
+def _split(layers: Sequence[LayerResult], meaning: Mapping[str, str]) -> dict[str, str]:
+    """What the rows mean where some layers have an expectation: of how much of the time of all."""
+    whole = sum(layer.measured_ns for layer in layers)
+    known = sum(layer.measured_ns for layer in layers if layer.firm)
+    share = format_percent(known / whole) if whole else "all"
+    return {
+        UNREACHED: f"{meaning[UNREACHED]}; of the layers with an expectation, {share} of the time",
+        INEFFICIENCY: f"{meaning[INEFFICIENCY]}, of layers without an expectation, or faster than the estimate",
+    }

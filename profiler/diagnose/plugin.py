@@ -32,6 +32,7 @@ from profiler.base.records import (
 )
 from profiler.base.units import dtype_bytes, format_bytes, format_ns, format_percent
 from profiler.diagnose import Case
+from profiler.diagnose.libraries import as_fast
 from profiler.diagnose.products import aligned, has_weights, main_kernel, product_dtype, product_of
 from profiler.diagnose.reached import Reached, class_of, healthy_layers, op_class, reached
 from profiler.diagnose.remedies import unquantised
@@ -154,9 +155,11 @@ def no_candidates(case: Case, doubts: Sequence[str] = ()) -> str:
     share = format_percent(case.thresholds.min_share)
     if not any(_lost_enough(case, layer) for layer in case.layers):
         return f"no: no layer whose work is known lost {share} of latency"
+    good = sum(1 for layer in case.layers if _lost_enough(case, layer) and as_fast(layer))
+    as_good = f"; {good} of those that lost as much {'is' if good == 1 else 'are'} as fast as good library kernels"
     return (
         f"no: no layer whose work is known is slower than kernels of its class are on this device by {share} of "
-        "latency: there is nothing to win back"
+        f"latency: there is nothing to win back{as_good if good else ''}"
     )
 
 
@@ -219,7 +222,7 @@ def _candidate(view: _View, layer: LayerResult, reach: Reached) -> PluginCandida
         high=layer.measured_ns + noise - math.ceil(attainable / reach.high) - barrier,
     )
     ladder = tuple(_ladder(view, layer, reach))
-    verdict, why = _judge(view, fused, prices, recoverable, net, ladder)
+    verdict, why = _judge(view, fused, prices, (recoverable, reach.down_to), net, ladder)
     kernels = case.kernel_names(layer)
     return PluginCandidate(
         layer=layer.name,
@@ -255,11 +258,28 @@ def noise_floor_ns(case: Case) -> int:
 
 
 def _judge(
-    view: _View, fused: Fused, prices: Sequence[_Price], recoverable: int, net: _Net, ladder: Sequence[LadderStep]
+    view: _View,
+    fused: Fused,
+    prices: Sequence[_Price],
+    won: tuple[int, str],
+    net: _Net,
+    ladder: Sequence[LadderStep],
 ) -> tuple[Verdict, str]:
-    case = view.case
+    """The verdict and why.
+
+    Args:
+        view: The case.
+        fused: What a plugin leaves to other layers.
+        prices: What that costs.
+        won: What could be won back in ns, and by what that is told, in words.
+        net: The gain.
+        ladder: Cheaper fixes.
+    """
+    case, (recoverable, down_to) = view.case, won
     barrier = sum(price.part.ns for price in prices)
-    priced = f"{format_ns(recoverable)} could be won back, and cutting the layer out costs {format_ns(barrier)}"
+    priced = (
+        f"{format_ns(recoverable)} could be won back{down_to}, and cutting the layer out costs {format_ns(barrier)}"
+    )
     floor = noise_floor_ns(case)
     if net.high <= 0 or case.in_latency(max(net.point, 0)) < floor:
         left = f"{format_ns(net.point)} is left, under the {format_ns(floor)} that are sure to show and worth it"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from profiler.base import units
 from profiler.base.op_kinds import OPERANDS, PRODUCTS
 from profiler.base.plan_words import is_convolution, precision
-from profiler.base.records import LayerResult, Match, MatchedLayer, PlanLayer, Work
+from profiler.base.records import Ceilings, GpuSpec, LayerResult, Match, MatchedLayer, PlanLayer, Work
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent, format_rate
 from profiler.diagnose import Case
 from profiler.diagnose.reasons import no_work, unpriced
@@ -200,19 +200,19 @@ def product_dtype(layer: LayerResult) -> str:
     return "fp32" if dtype == "tf32" else dtype
 
 
-def tf32_off(case: Case) -> bool:
+def tf32_off(spec: GpuSpec | None, ceilings: Ceilings) -> bool:
     """Whether fp32 is multiplied on the CUDA cores although TF32 on the tensor cores would be faster."""
-    if case.spec is None or "tf32" not in case.spec.tensor_flops_per_s:
+    if spec is None or "tf32" not in spec.tensor_flops_per_s:
         return False
-    roof = case.ceilings.attainable
-    tf32 = max(figure.value for figure in case.spec.tensor_flops_per_s["tf32"].values())
-    faster = tf32 > case.spec.vector_flops_per_s["fp32"].value
+    roof = ceilings.attainable
+    tf32 = max(figure.value for figure in spec.tensor_flops_per_s["tf32"].values())
+    faster = tf32 > spec.vector_flops_per_s["fp32"].value
     return faster and roof.tensor_flops_per_s.get("fp32", 0.0) <= roof.vector_flops_per_s["fp32"]
 
 
 def tensor_peak(case: Case, dtype: str) -> float:
     """FLOP/s of the tensor cores for a dtype as it may be multiplied, fp32 as TF32; 0 where they do not take it."""
-    if case.spec is None or (dtype == "fp32" and tf32_off(case)):
+    if case.spec is None or (dtype == "fp32" and tf32_off(case.spec, case.ceilings)):
         return 0.0
     if ("tf32" if dtype == "fp32" else dtype) not in case.spec.tensor_flops_per_s:
         return 0.0

@@ -1,11 +1,12 @@
 """What kernels of a layer's class reach of their roof on this device.
 
 The roof is a bound that no kernel beats; a kernel written by hand does not reach it either. What one may hope
-for is what good kernels of the same class reach here. Three sources, the first that there is:
+for is what good kernels of the same class reach here. Four sources, the first that there is:
 
-1. the healthy kernels of the run itself: of the same op class, bound, precision and size, at least `KERNELS`;
-2. calibration: the ceilings were attained by its own workloads, a typical kernel reaches less;
-3. the datasheet: measured over roofline time of healthy kernels as others published it.
+1. what library kernels take for the same on this GPU, by measurements of others (`records.Expectation`);
+2. the healthy kernels of the run itself: of the same op class, bound, precision and size, at least `KERNELS`;
+3. calibration: the ceilings were attained by its own workloads, a typical kernel reaches less;
+4. the datasheet: measured over roofline time of healthy kernels as others published it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import NamedTuple
 from profiler.base.op_kinds import op_kind
 from profiler.base.plan_words import is_convolution, is_product, is_reduction, is_reformat, tokens
 from profiler.base.records import BOUND_WORDS, LayerResult, MatchedLayer, Op
-from profiler.base.units import FLOP_PER_MAC, format_percent
+from profiler.base.units import FLOP_PER_MAC, format_ns, format_percent
 from profiler.diagnose import Case
+from profiler.diagnose.libraries import expected_words, reachable_ns
 from profiler.diagnose.products import product_of
 
 KERNELS = 3
@@ -89,6 +91,8 @@ class Reached(NamedTuple):
     low: float
     high: float
     basis: str
+    down_to: str = ""
+    """What that is of kernels, in a few words to be said behind a gain."""
 
 
 def class_of(layer: LayerResult, case: Case) -> OpClass:
@@ -127,7 +131,9 @@ def healthy_layers(case: Case) -> tuple[Healthy, ...]:
 def reached(case: Case, layer: LayerResult, healthy: Sequence[Healthy] | None = None) -> Reached:
     """What good kernels of the class of a layer reach of their roof.
 
-    Of the healthy kernels of the run the upper quartile, between the least and the most of them. Those of the same
+    Where there is an expectation of library kernels, its fastest tenth, between the slowest and the fastest.
+
+    Else of the healthy kernels of the run the upper quartile, between the least and the most of them. Those of the same
     size, or, where they are too few, of that size and smaller ones, which do not reach more than larger ones would.
     The layer itself has no say.
 
@@ -139,6 +145,8 @@ def reached(case: Case, layer: LayerResult, healthy: Sequence[Healthy] | None = 
         layer: One of its layers, whose class is known (`class_of`).
         healthy: Those of the run, where many layers are asked about.
     """
+    if layer.firm and layer.attainable_ns:
+        return _of_libraries(layer)
     own = class_of(layer, case)
     if own.bound == "launch":
         small = [
@@ -165,6 +173,19 @@ def reached(case: Case, layer: LayerResult, healthy: Sequence[Healthy] | None = 
             f"kernels of this class ran here ({own.words})",
         )  # fmt: skip
     return _of_products(case, own) or _of_calibration(case, own)
+
+
+def _of_libraries(layer: LayerResult) -> Reached:
+    """From the slowest to the fastest tenth of them: no kernel by hand is promised to be faster than those are."""
+    attainable = layer.attainable_ns or 0
+    point, low = (min(attainable / max(ns or 0, 1), 1.0) for ns in (layer.expected_p10_ns, layer.expected_p90_ns))
+    why = f"; {layer.expected_reason}" if layer.expected_reason else ""
+    return Reached(
+        point, low, point,
+        f"{format_percent(point)} of the roofline ({format_ns(reachable_ns(layer))}), as the fastest tenth of library "
+        f"kernels by measurements of others, which take {expected_words(layer)}{why}",
+        ", down to the fastest tenth of library kernels",
+    )  # fmt: skip
 
 
 def _of_run(shares: Sequence[float], words: str) -> Reached:

@@ -10,6 +10,7 @@ from typing import Literal
 from profiler.base.records import BOUND_WORDS, Bound, LayerResult, bound_name
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case
+from profiler.diagnose.libraries import as_fast
 
 _ROLES = {
     "layout": "it only brings tensors into another layout or dtype",
@@ -57,6 +58,11 @@ def near_roof(case: Case, layer: LayerResult) -> str:
     )
 
 
+def not_slow(case: Case, layer: LayerResult) -> str:
+    """It is not far enough from its roof, or no slower than good library kernels."""
+    return near_roof(case, layer) or as_fast(layer)
+
+
 def bound_otherwise(case: Case, layer: LayerResult, *bounds: Bound) -> str:
     """Something else bounds it than what the rule is about."""
     if layer.bound in bounds or layer.bound == "unknown":
@@ -71,9 +77,9 @@ def bound_otherwise(case: Case, layer: LayerResult, *bounds: Bound) -> str:
 
 
 def not_far(case: Case, layer: LayerResult, *bounds: Bound) -> str | None:
-    """It is not far from a roof of these bounds; None where it is."""
+    """It is not far from a roof of these bounds, or no slower than good library kernels; None where it is both."""
     why = no_work(case, layer) or unpriced(case, layer) or bound_otherwise(case, layer, *bounds)
-    why = why or near_roof(case, layer)
+    why = why or not_slow(case, layer)
     return None if not why and layer.bound in bounds and case.far_from_roof(layer) else why
 
 

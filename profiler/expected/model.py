@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from profiler.base.records import Ceilings, Core, Expectation, GpuSpec, MeasuredRow, Work
+from profiler.base.records import EXTRAPOLATED, Ceilings, Core, Expectation, GpuSpec, MeasuredRow, Work
 from profiler.expected.correction import Correction, place_of
 from profiler.expected.features import device_of, features, rows_of, soonest
 from profiler.runtime.ort_session import SessionRequest, make_session
@@ -29,6 +29,9 @@ SIMT_PRODUCTS = "product fp32"
 
 PRODUCTS = frozenset({"product", SIMT_PRODUCTS, "convolution"})
 """Kinds that libraries compute in tiles of a matrix."""
+
+FAR = 4
+"""How many times its range a dimension may leave it by: of more, nothing that was held out tells the error."""
 
 KIND_WORDS = {
     "product": "matrix products", "convolution": "convolutions", "attention": "attention", "softmax": "softmax",
@@ -121,6 +124,10 @@ def _refused(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
     if spec.architecture not in there[group]:
         known = ", ".join(sorted(there[group]))
         return f"no {words} in {dtype} were measured on {spec.architecture} (there are: {known})"
+    for dim, (low, high) in document().classes[class_of(core.kind, dtype)].range.items():
+        value = getattr(core, dim, None)
+        if value is not None and not low / FAR <= value <= high * FAR:
+            return f"no {words} like it were measured: {dim} is {value:,}, and was {low:,.0f} to {high:,.0f}"
     return ""
 
 
@@ -222,7 +229,7 @@ def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tupl
              for gpu in by.get(spec.architecture, ())}  # fmt: skip
     if beyond:
         named = "its size" if beyond == ["roof"] else ", ".join(dim for dim in beyond if dim != "roof")
-        return OUTSIDE, f"extrapolated: {named} lies outside of what was measured"
+        return OUTSIDE, f"{EXTRAPOLATED}: {named} lies outside of what was measured"
     if spec.slug not in slugs:
         return UNKNOWN_GPU, f"{spec.name} was not measured, {', '.join(slugs)} of its architecture were"
     if spec.slug not in alike:

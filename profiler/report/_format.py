@@ -49,6 +49,56 @@ def headline(run: Run) -> Headline:
     return Headline(attainable, ideal, of_roof, len(unpriced), share)
 
 
+class Good(NamedTuple):
+    """What good library kernels take for the layers that have an expectation, and how much of the time those are.
+
+    The band is that of a sum whose terms err the same way: no band of errors that partly cancel is wider.
+    """
+
+    expected_ns: int
+    p10_ns: int
+    p90_ns: int
+    measured_ns: int
+    """What these layers took."""
+    share: float
+    """That over the time of all layers."""
+    praised: int
+    """Layers that are faster than nine of ten library kernels."""
+
+
+def good_kernels(run: Run) -> Good | None:
+    """Add up the firm expectations of the layers that do the model's work; None where there is none."""
+    working = [layer for layer in run.layers if layer.role in ("compute", "control")]
+    known = [layer for layer in working if layer.firm]
+    if not known:
+        return None
+    measured = sum(layer.measured_ns for layer in known)
+    layers_ns = sum(layer.measured_ns for layer in run.layers)
+    return Good(
+        expected_ns=sum(layer.expected_ns or 0 for layer in known),
+        p10_ns=sum(layer.expected_p10_ns or 0 for layer in known),
+        p90_ns=sum(layer.expected_p90_ns or 0 for layer in known),
+        measured_ns=measured,
+        share=measured / layers_ns if layers_ns else 1.0,
+        # Faster than its ideal a layer is counted wrong, which is no merit.
+        praised=sum(max(layer.ideal_ns or 0, 1) <= layer.measured_ns < (layer.expected_p10_ns or 0) for layer in known),
+    )
+
+
+def good_text(run: Run) -> str:
+    """The same in words; empty where there is none."""
+    good = good_kernels(run)
+    if good is None:
+        return ""
+    band = units.format_band(good.expected_ns, good.p10_ns, good.p90_ns)
+    text = (
+        f"good kernels: {band} for {100 * good.share:.0f} % of the time, which took {units.format_ns(good.measured_ns)}"
+    )
+    if good.praised:
+        text += f"; {count(good.praised, 'layer')} faster than nine of ten library kernels"
+    return text
+
+
 def time_of(run: Run) -> str:
     """What it is whose time was measured: kernels, or the layers of a TensorRT engine."""
     return "layer" if run.plan is not None else "kernel"

@@ -26,6 +26,7 @@ from profiler.base.records import (
     Machine,
     OpSweep,
     PlanTensor,
+    PredictedWhy,
     Prediction,
     Record,
     RuleListing,
@@ -200,10 +201,29 @@ def _of_work(path: str, *, sums: bool = False) -> Iterator[_Field]:
         yield _count(each, "estimate", meaning, "B" if each.startswith("bytes") else "FLOP", f"{path}.{each}")
 
 
+def _expectation() -> tuple[_Field, ...]:
+    return (
+        _ns("expected_ns", "estimate", "what good library kernels take: half of them less"),
+        _ns("expected_p10_ns", "estimate", "the same: a tenth of them less"),
+        _ns("expected_p90_ns", "estimate", "the same: nine tenths of them less"),
+        _text("expected_reason", "why there is no expectation, or why its band is wider", "estimate"),
+    )
+
+
 def _exactness(path: str, bound: str = "or a bound") -> tuple[_Field, ...]:
     return (
         _text("work_bound", f"whether the work is exact, {bound}", of=f"{path}.bound"),
         _text("work_note", "why it is a bound", of=f"{path}.note"),
+    )
+
+
+def _expected() -> tuple[_Field, ...]:
+    """What good library kernels take; unknown where nothing like it was measured."""
+    return (
+        _ns("expected_ns", "estimate", "what good library kernels take, in the median, by measurements of others"),
+        _ns("expected_p10_ns", "estimate", "what the fastest tenth of them take: 80 % lie between it and p90"),
+        _ns("expected_p90_ns", "estimate", "what all but the slowest tenth of them take"),
+        _text("expected_reason", "why there is no expectation, or why its band is wider"),
     )
 
 
@@ -245,6 +265,7 @@ _table(
                of=lambda layer: sum(match.count for match in layer.kernels)),
         *_of_work("work"),
         *_exactness("work", "or an upper or lower bound"),
+        *_expected(),
     ),
 )  # fmt: skip
 
@@ -556,8 +577,46 @@ _table(
         _text("kind", "of a built engine: what it calls the layer"),
         _text("role", "of a built engine: compute, layout, control, ..."),
         _text("match", "of a built engine: how surely it was led to its nodes"),
+        *_expectation(),
     ),
     record=Prediction,
+)
+_table(
+    "gpus",
+    "a GPU",
+    lambda found: found.gpus,
+    _text("gpu", "its slug"),
+    _text("name", "in words"),
+    _ns("time_ns", "estimate", "least time of all layers that have a price: a bound"),
+    *_expectation(),
+    _ns("refused_ns", "estimate", "the part of the bound that is of layers without an expectation"),
+    _count("refused_layers", "estimate", "layers without an expectation",
+           of=lambda gpu: sum(gpu.refused_layers.values())),
+    _count("wider_layers", "estimate", "layers with the band of what was not measured itself",
+           of=lambda gpu: sum(gpu.wider_layers.values())),
+    _list("refused_reasons", "why, the most frequent first", "estimate", of=lambda gpu: tuple(gpu.refused_layers)),
+    _number("joules", "estimate", "the bound at the power limit", "J"),
+    record=Prediction,
+)  # fmt: skip
+_table(
+    "nearest",
+    "a measurement by others that is like the layer, on a GPU, the most like first",
+    lambda found: ((gpu, row) for gpu in found.gpus for row in gpu.nearest),
+    *_part(
+        0,
+        _text("gpu", "that was asked for"),
+        _text("layer", "its name", of="layer.name"),
+        *(_Field(field.column, _of(f"layer.{field.column.name}")) for field in _expectation()),
+    ),
+    *_part(
+        1,
+        _text("source", "whose measurement it is"),
+        _text("measured_on", "GPU", of="gpu"),
+        _text("dtype", "of what was measured"),
+        _text("shape", "as its source writes it"),
+        _ns("measured_ns", "fact", "by its source", of="ns"),
+    ),
+    record=PredictedWhy,
 )
 
 
@@ -702,6 +761,10 @@ def _gpu(sheet: GpuSheet) -> dict[str, str | int | float | None]:
         "product_class": spec.product_class,
         **{name: _exact(one.value) for name, one in numbers.items()},
         **{f"ridge_{dtype}": _exact(float(f"{value:.6g}")) for dtype, value in sheet.ridge.items()},
+        "measured": ";".join(
+            f"{one.words} in {one.dtypes}: {f'{one.rows} rows' if one.rows else 'others of its architecture'}"
+            for one in sheet.measured
+        ),
         "weak": ";".join(name for name, figure in numbers.items() if figure.kind == "weak"),
         "derived": ";".join(name for name, figure in numbers.items() if figure.kind == "derived"),
         "note": spec.note,

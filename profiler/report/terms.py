@@ -75,6 +75,27 @@ TERMS: dict[str, Term] = {
         "the last-level cache is charged at its bandwidth, and no layer takes less than an empty kernel. An estimate.",
         ("roof", "roofs", "allowed time"),
     ),
+    "expected": Term(
+        "Expected: what good kernels take",
+        "What good library kernels (cuBLAS, cuDNN, CUTLASS, FlashAttention) take for this op, these shapes, this type "
+        "and this GPU, learned from measurements by others: the median, and the band that holds 80 % of such kernels, "
+        "from p10 to p90. No bound: a tenth of them is faster than p10. Bands of layers add up as if all erred the "
+        "same way. Nothing is expected where nothing like it was measured; what is extrapolated is shown, and no "
+        "verdict, sum or step of the ledger rests on it. An estimate.",
+        ("good kernels", "expectation", "p10", "p90", "library kernels", "band"),
+    ),
+    "of-expected": Term(
+        "Of what is expected",
+        "Expected time over measured time: 100 % is as fast as good library kernels are in the median, more is faster "
+        "than they are.",
+        ("of expected",),
+    ),
+    "unreached": Term(
+        "What good kernels do not reach either",
+        "The part of the time lost that good library kernels are expected to lose too: expected less allowed time. "
+        "What is left is slower than good kernels. Only layers with an expectation are split so. An estimate.",
+        ("what good kernels do not reach either", "slower than good kernels", "kernel inefficiency"),
+    ),
     "of-roof": Term(
         "Of the roofline",
         "Allowed time over measured time: 100 % is as fast as the ceilings allow.",
@@ -111,8 +132,9 @@ TERMS: dict[str, Term] = {
     ),
     "net": Term(
         "Net gain of a hand-written kernel",
-        "Measured time less what kernels of the same class reach on this device, less what it costs to cut the layer "
-        "out of its fusion. An estimate, with its interval.",
+        "Measured time less what kernels of the same class reach on this device, or the fastest tenth of library "
+        "kernels where those were measured, less what it costs to cut the layer out of its fusion. An estimate, with "
+        "its interval.",
         ("kernel", "hand-written", "plugin"),
     ),
     "counters": Term(

@@ -32,7 +32,7 @@ from profiler.expected.model import PRODUCTS, class_of
 from profiler.hardware import gpus
 
 MOST = {
-    "product": 6000,
+    "product": 12000,
     "attention": 4000,
     "convolution": 3000,
     "softmax": 1800,
@@ -41,19 +41,21 @@ MOST = {
 }
 """Rows of a GPU and dtype that are learned from, drawn at random."""
 QUANTILES = (0.1, 0.5, 0.9)
-TREES = {0.1: 120, 0.5: 400, 0.9: 120}
+TREES = {0.1: 120, 0.5: 450, 0.9: 120}
 FOLDED = 2000
 """Rows of a GPU and dtype in what is learned without a GPU."""
 SLACK = 0.97
 CORRUPT = 3.0
 
 
-def parameters(quantile: float) -> dict[str, Any]:
+def parameters(quantile: float, rows: int) -> dict[str, Any]:
+    """Of what is learned from many rows, larger trees."""
     goal = {"objective": "l1"} if quantile == 0.5 else {"objective": "quantile", "alpha": quantile}
+    many = rows > 100_000
     return goal | {
-        "learning_rate": 0.06 if quantile == 0.5 else 0.1, "num_leaves": 47, "min_data_in_leaf": 40,
-        "feature_fraction": 0.6, "bagging_fraction": 0.7, "bagging_freq": 1, "lambda_l2": 1.0,
-        "num_threads": 2, "seed": 1, "deterministic": True, "force_row_wise": True, "verbose": -1,
+        "learning_rate": 0.1 if many or quantile != 0.5 else 0.06, "num_leaves": 127 if many else 47,
+        "min_data_in_leaf": 20 if many else 40, "feature_fraction": 0.6, "bagging_fraction": 0.7, "bagging_freq": 1,
+        "lambda_l2": 1.0, "num_threads": 2, "seed": 1, "deterministic": True, "force_row_wise": True, "verbose": -1,
     }  # fmt: skip
 
 
@@ -131,7 +133,7 @@ class Fit(NamedTuple):
 
 def fit(x: pd.DataFrame, y: np.ndarray, quantiles: tuple[float, ...] = QUANTILES, share: float = 1.0) -> Fit:
     return Fit({
-        quantile: lightgbm.train(parameters(quantile), lightgbm.Dataset(x, y), round(TREES[quantile] * share))
+        quantile: lightgbm.train(parameters(quantile, len(y)), lightgbm.Dataset(x, y), round(TREES[quantile] * share))
         for quantile in quantiles
     })  # fmt: skip
 

@@ -71,7 +71,7 @@ def bands(name: str, some: pd.DataFrame, x: pd.DataFrame, base: np.ndarray) -> d
     """
     y = np.log(some["ns"].to_numpy() / base)
     new = unseen(some)
-    ratios = fit(x[~new], y[~new], share=0.7).ratios(x[new])
+    ratios = fit(x[~new], y[~new]).ratios(x[new])
     report(
         name, "new shapes on known GPUs", some[new].assign(expected=np.exp(ratios[:, 1]) * base[new], base=base[new])
     )

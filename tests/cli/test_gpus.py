@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +245,31 @@ def test_doctor_names_the_gpus_or_says_why_there_are_none(monkeypatch: pytest.Mo
         "gpu 0        NVIDIA ada, compute capability 8.9, 128 SMs, driver 580.95.05, CUDA 13.0",
         "gpu          GPU 1 cannot be read: GPU is lost",
     ]
+
+
+def test_what_others_measured_is_a_column_a_line_and_in_the_documents() -> None:
+    lines = trtprof("gpus", COLUMNS="80").stdout.splitlines()
+    at = lines[0].split().index("known")
+    assert {line.split()[0]: line.split()[at] for line in lines[2:5]} == {
+        "center": "mcasnp", "ada": "m-asnp", "ampere": "mcasnp",
+    }  # fmt: skip
+    assert "Matrix products, Convolutions, Attention" in " ".join(" ".join(lines).split())
+    compared = trtprof("gpus", "l40s", "jetson-agx-orin-64gb", COLUMNS="120").stdout.splitlines()
+    real = next(line for line in compared if line.startswith("known "))
+    assert real.split() == ["known", "M-Asnp", "mcasnp"]
+    sheet = " ".join(trtprof("gpus", "l40s", COLUMNS="80").stdout.split())
+    assert re.search(r"matrix products: 16 bits \([\d,]+ rows\), fp32 \(on l4\), fp8 \([\d,]+ rows\)", sheet)
+    document = json.loads(trtprof("gpus", "l40s", "--format", "json").stdout)
+    measured = {(one["kind"], one["dtypes"]): one for one in document["gpus"][0]["measured"]}
+    assert measured["product", "fp32"]["rows"] == 0
+    assert measured["product", "fp32"]["others"] == ["l4"]
+    assert measured["product", "16 bits"]["measured"] == ["bf16"]
+    rows = list(csv.DictReader(io.StringIO(trtprof("gpus", "l40s", "--format", "csv").stdout)))
+    assert "attention in fp8: " in rows[0]["measured"]
+
+
+def test_an_architecture_that_nobody_measured_has_no_expectations(monkeypatch: pytest.MonkeyPatch) -> None:
+    kepler = msgspec.structs.replace(ADA, architecture="Kepler", slug="kepler")
+    monkeypatch.setattr(gpus, "specs", lambda: {"kepler": kepler})
+    lines = trtprof("gpus", COLUMNS="80").stdout.splitlines()
+    assert lines[2].split()[lines[0].split().index("known")] == "-"

@@ -18,7 +18,7 @@ GEMV, RESNET = str(SAMPLES / "gemv.onnx"), str(SAMPLES / "resnet_tiny.onnx")
 def test_the_story_in_one_line() -> None:
     done = trtprof("predict", GEMV, "--gpu", "rtx-4090", "--ceiling", "dram=0.92TB/s", "--ceiling", "fp32=78.65TFLOP/s")
     assert done.exit_code == 0, done.output
-    assert "memory 273 us, next L2 " in done.stdout
+    assert "memory >= 273 us, L2 >= " in done.stdout
     assert "groups are estimated: no engine was built" in done.stdout
     assert "next: " in done.stderr
 
@@ -111,3 +111,42 @@ def test_help_imports_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == ""
+
+
+def test_why_shows_bound_expectation_basis_and_the_nearest_measurements() -> None:
+    block = str(SAMPLES / "transformer_block.onnx")
+    asked = ("predict", block, "--gpu", "rtx-4090", "--dtype", "fp16", "--why", "layer0/attention/query/MatMul")
+    done = trtprof(*asked)
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.stdout.split())
+    assert "bound >= 940 ns: launch >= 940 ns, L2 >= " in words
+    assert "expected ~" in words
+    assert ", 80 %)" in words
+    assert "basis RTX 4090 was not measured, l40s of its architecture were" in words
+    assert words.count(" l40s bf16 ") == 3
+    assert "aiconfigurator: https://github.com/ai-dynamo/aiconfigurator at " in words
+    assert ", Apache-2.0" in words
+    found = json.loads(trtprof(*asked, "--format", "json").stdout)
+    assert len(found["gpus"][0]["nearest"]) == 3
+    assert found["gpus"][0]["layer"]["expected_ns"] > 0
+    rows = trtprof(*asked, "--format", "csv").stdout.splitlines()
+    assert len(rows) == 4
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_why_fits_and_says_why_nothing_is_expected(columns: str) -> None:
+    block = str(SAMPLES / "transformer_block.onnx")
+    done = trtprof("predict", block, "--gpu", "t4", "--dtype", "bf16", "--why", "layer0/attention/query/MatMul",
+                   COLUMNS=columns)  # fmt: skip
+    assert max(map(len, done.stdout.splitlines())) <= int(columns)
+    assert "no expectation: no matrix products in bf16 were measured on Turing" in " ".join(done.stdout.split())
+
+
+def test_why_of_an_unknown_layer_suggests_others() -> None:
+    done = trtprof("predict", RESNET, "--gpu", "l4", "--why", "/stem/conv/Convx")
+    assert done.exit_code == 2
+    assert "no layer is called '/stem/conv/Convx'" in done.stderr
+    assert "/stem/conv/Conv +2" in done.stderr
+    refused = trtprof("predict", RESNET, "--gpu", "l4", "--why", "fc", "-o", "r.svg")
+    assert refused.exit_code == 2
+    assert "known suffixes" in refused.stderr

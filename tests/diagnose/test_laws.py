@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from profiler.base.records import Finding, Match
 from profiler.diagnose import RULES, THRESHOLDS, Case, Claim
 from profiler.diagnose.ledger import OUTSIDE
+from profiler.diagnose.plugin import candidates
 from profiler.diagnose.rank import diagnose
 from tests.fakes.cases import Timed, engine_case, relu
 from tests.fakes.generated_cases import GPU, HELPERS, MEASURED, NAMES, cases, gaps
@@ -102,11 +103,43 @@ def no_finding_is_under_its_floor(case: Case, _: Claims, findings: Findings) -> 
         assert finding.try_
 
 
+BESIDE_LIBRARIES = {"RL101", "RL102", "KN701", "KN702", "KN703", "KN704", "KN705"}
+"""Rules that call a kernel slow, and not for work that need not be done."""
+
+
+def nothing_is_claimed_of_what_libraries_do_no_better(case: Case, claimed: Claims, _: Findings) -> None:
+    """Neither of a layer within their band, nor beyond what the fastest tenth of them leave."""
+    results = {result.name: result for result in case.layers}
+    for code, claim in claimed:
+        for name, ns in claim.layers.items() if code in BESIDE_LIBRARIES else ():
+            result = results[name]
+            if not result.firm or result.expected_p10_ns is None or result.expected_p90_ns is None:
+                continue
+            assert result.measured_ns > result.expected_p90_ns, f"{code} claims {name}"
+            assert ns <= result.measured_ns - result.expected_p10_ns, f"{code} claims {ns} of {name}"
+
+
+def a_kernel_by_hand_is_promised_no_more_than_the_fastest_tenth_of_libraries(
+    case: Case, _: Claims, _findings: Findings
+) -> None:
+    results = {result.name: result for result in case.layers}
+    for one in candidates(case):
+        result = results[one.layer]
+        if not result.firm or result.expected_p10_ns is None or result.expected_p90_ns is None:
+            continue
+        assert result.measured_ns > result.expected_p90_ns
+        assert one.recoverable_ns <= result.measured_ns - result.expected_p10_ns
+        assert one.reachable_ns >= result.expected_p10_ns
+        assert "library kernels" in one.basis
+
+
 LAWS = (
     no_rule_claims_more_of_a_layer_than_it_lost,
     a_layer_without_a_price_is_not_said_to_take_too_long,
     no_nanosecond_is_claimed_twice_and_none_that_was_not_lost,
     no_finding_is_under_its_floor,
+    nothing_is_claimed_of_what_libraries_do_no_better,
+    a_kernel_by_hand_is_promised_no_more_than_the_fastest_tenth_of_libraries,
 )
 
 

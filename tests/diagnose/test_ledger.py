@@ -25,9 +25,11 @@ from profiler.diagnose.ledger import (
     LAYOUT,
     OUTSIDE,
     OVERLAP,
+    SLOWER,
     TO_DEVICE,
     UNEXPLAINED,
     UNPRICED,
+    UNREACHED,
     WAITING,
     Overheads,
     build_ledger,
@@ -35,15 +37,16 @@ from profiler.diagnose.ledger import (
 from tests.fakes.cases import CEILINGS
 
 ORDER = (
-    IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, INEFFICIENCY, UNPRICED, ADDING, HOST, TO_DEVICE, FROM_DEVICE, COPIES, OVERLAP,
-    GAPS_INSIDE, GAPS_BETWEEN, WAITING, UNEXPLAINED,
+    IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, UNREACHED, SLOWER, INEFFICIENCY, UNPRICED, ADDING, HOST, TO_DEVICE,
+    FROM_DEVICE, COPIES, OVERLAP, GAPS_INSIDE, GAPS_BETWEEN, WAITING, UNEXPLAINED,
 )  # fmt: skip
 
 
-def timed(name: str, measured_ns: int, role: str = "compute") -> LayerResult:
+def timed(name: str, measured_ns: int, role: str = "compute", expected_ns: int | None = None) -> LayerResult:
     return LayerResult(
         name=name, op_type="Relu", role=role, nodes=(), kernels=(), measured_ns=measured_ns, ideal_ns=None,
         attainable_ns=None, lost_ns=None, bound="unknown", flops=None, bytes=None,
+        expected_ns=expected_ns, expected_p10_ns=expected_ns, expected_p90_ns=expected_ns,
     )  # fmt: skip
 
 
@@ -170,6 +173,50 @@ def test_that_medians_of_layers_do_not_add_up_is_a_fact_of_its_own_and_no_gap() 
     assert row.cause == "medians not adding up"
 
 
+def test_what_was_lost_is_split_where_there_is_an_expectation() -> None:
+    layers = [
+        # Good kernels take 700 of the 1000, where 500 are attainable.
+        timed("slow", 1000, expected_ns=700),
+        # Faster than good kernels: all that it lost nobody else wins either.
+        timed("good", 600, expected_ns=800),
+        # They are expected to beat what is attainable here: it is slower by all that it lost.
+        timed("odd", 900, expected_ns=300),
+        # Faster than attainable: no loss to split.
+        timed("fast", 450, expected_ns=700),
+        timed("alone", 2000),
+    ]
+    rows = ledger(layers, {one.name: priced(500, 500, 500) for one in layers}, 5000)
+    found = amounts(rows)
+    assert found[UNREACHED] == (700 - 500) + (600 - 500) + 0
+    assert found[SLOWER] == (1000 - 700) + 0 + (900 - 500)
+    assert found[INEFFICIENCY] == (450 - 500) + (2000 - 500)
+    assert sum(found.values()) == 5000
+    kinds = {row.cause: row.kind for row in rows}
+    assert kinds[UNREACHED] == kinds[SLOWER] == "estimate"
+    # 2950 of 4950.
+    (meaning,) = [row.meaning for row in rows if row.cause == UNREACHED]
+    assert meaning.endswith("of the layers with an expectation, 59.6 % of the time")
+
+
+def test_nothing_is_split_by_an_extrapolation() -> None:
+    layer = msgspec.structs.replace(
+        timed("far", 1000, expected_ns=7000), expected_reason="extrapolated: n lies outside"
+    )
+    found = amounts(ledger([layer], {"far": priced(500, 500, 500)}, 1000))
+    assert found == {IDEAL: 500, INEFFICIENCY: 500, UNEXPLAINED: 0}
+
+
+def test_nothing_is_split_without_an_expectation_nor_of_a_layer_known_in_part() -> None:
+    layers = [timed("slow", 1000), timed("part", 1000, expected_ns=700), timed("move", 70, "layout", 50)]
+    estimates = {one.name: priced(500, 500, 500) for one in layers}
+    rows = ledger(layers, estimates, 3000, partial=["part"])
+    found = amounts(rows)
+    assert UNREACHED not in found
+    assert SLOWER not in found
+    assert (found[INEFFICIENCY], found[UNPRICED], found[LAYOUT]) == (500, 500, 70)
+    assert [row.meaning for row in rows if row.cause == INEFFICIENCY] == ["kernels measured, less what is attainable"]
+
+
 QUIET = settings(deadline=None)  # a busy machine is no failure
 NS = st.integers(0, 10**12)
 ROWS = st.lists(
@@ -177,6 +224,7 @@ ROWS = st.lists(
         NS,
         st.sampled_from(["compute", "layout", "control", "sync", "shape", "idle"]),
         st.none() | st.builds(priced, NS, NS, NS),
+        st.none() | NS,
     ),
     max_size=12,
 )  # fmt: skip
@@ -193,7 +241,7 @@ ROWS = st.lists(
     st.integers(-(10**12), 10**12),
 )
 def test_the_ledger_closes(
-    rows: list[tuple[int, str, Estimate | None]],
+    rows: list[tuple[int, str, Estimate | None, int | None]],
     median_ns: int,
     call_ns: float,
     unattributed_ns: int,
@@ -202,8 +250,8 @@ def test_the_ledger_closes(
     adding_ns: int,
 ) -> None:
     """Whatever was measured, with ceilings that contradict each other too."""
-    layers = [timed(f"layer{i}", measured_ns, role) for i, (measured_ns, role, _) in enumerate(rows)]
-    estimates = {f"layer{i}": estimate for i, (_, _, estimate) in enumerate(rows)}
+    layers = [timed(f"layer{i}", ns, role, expected_ns) for i, (ns, role, _, expected_ns) in enumerate(rows)]
+    estimates = {f"layer{i}": estimate for i, (_, _, estimate, _) in enumerate(rows)}
     found = ledger(layers, estimates, median_ns, call_ns, unattributed_ns, overheads, ["layer0"] * partial, adding_ns)
     assert sum(row.ns for row in found) == median_ns
     causes = [row.cause for row in found]
@@ -222,3 +270,6 @@ def test_the_ledger_closes(
         )
         assert all(by_cause.get(cause, 0) == ns for cause, ns in outside)
     assert 0 <= by_cause.get(HOST, 0) <= median_ns
+    # Good kernels are slower than attainable and the layers slower than they are, or nothing is said of them.
+    assert by_cause.get(UNREACHED, 0) >= 0
+    assert by_cause.get(SLOWER, 0) >= 0

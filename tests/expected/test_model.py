@@ -47,6 +47,7 @@ def one(asked: Work | None, gpu: str, *, tf32: bool = True) -> Expectation:
         (work("product", "fp32"), "h100-sxm5", "no matrix products in tf32 were measured"),
         (work("product", "bf16"), "t4", "no matrix products in bf16 were measured on Turing"),
         (work("convolution", "fp16"), "h100-sxm5", "no convolutions in fp16 were measured (there are: fp32)"),
+        (work("product", batch=64), "h100-sxm5", "products like it were measured: batch is 64, and was 1 to 1"),
         (work("product", "fp8e4m3fn"), "a100-sxm4-80gb", "no matrix products in fp8e4m3fn were measured on Ampere"),
     ],
 )
@@ -67,7 +68,7 @@ def test_without_tf32_the_cuda_cores_are_meant() -> None:
         (work("product", "fp16"), "h200", ""),
         (work("product", "fp16"), "rtx-4090", "RTX 4090 was not measured, l40s of its architecture were"),
         (work("pointwise", "fp16", m=4096, n=4096), "t4", "pointwise ops in fp16 were not measured on T4, others were"),
-        (work("product", "bf16", m=1 << 22), "h100-sxm5", "extrapolated: m lies outside of what was measured"),
+        (work("product", "bf16", m=1 << 16), "h100-sxm5", "extrapolated: m lies outside of what was measured"),
     ],
 )
 def test_what_is_near_to_what_was_measured_says_how(asked: Work, gpu: str, why: str) -> None:

@@ -177,6 +177,18 @@ def result(timed: Timed, work: Work | None, estimate: Estimate | None) -> LayerR
     )
 
 
+def expecting(case: Case, **bands: tuple[float, float, float]) -> Case:
+    """The case with expectations of layers by name: p10, p50 and p90, each over what the layer took."""
+    return case._replace(layers=tuple(_expecting(one, bands.get(one.name)) for one in case.layers))
+
+
+def _expecting(one: LayerResult, band: tuple[float, float, float] | None) -> LayerResult:
+    if band is None:
+        return msgspec.structs.replace(one, expected_reason="nothing like it was measured")
+    p10, p50, p90 = (round(one.measured_ns * share) for share in band)
+    return msgspec.structs.replace(one, expected_ns=p50, expected_p10_ns=p10, expected_p90_ns=p90)
+
+
 def with_match(one: Layer, match: MatchConfidence) -> Layer:
     return msgspec.structs.replace(one, match=match)
 

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from profiler.base.records import (
+    EXTRAPOLATED,
     Attribute,
     Ceilings,
     Layer,
@@ -23,7 +24,7 @@ from profiler.base.records import (
 from profiler.diagnose import Case
 from profiler.diagnose.ledger import Overheads
 from profiler.hardware.gpus import ceilings, find
-from tests.fakes.cases import CEILINGS, Timed, engine_case, layer, tensor
+from tests.fakes.cases import CEILINGS, Timed, engine_case, expecting, layer, tensor
 from tests.fakes.support import one_unit
 
 NAMES = (
@@ -91,6 +92,10 @@ launch = st.fixed_dictionaries(
         "shared_bytes": st.sampled_from([0, 1024, 48 * 1024, 99 * 1024, 1_000_000]),
     }
 )
+
+
+bands = st.tuples(*[st.floats(0.01, 2.0)] * 3).map(lambda band: tuple(sorted(band)))
+"""p10, p50 and p90 of an expectation, over what a layer took."""
 
 
 @st.composite
@@ -172,8 +177,18 @@ def cases(
         cv=draw(st.sampled_from([0.01, 0.5])),
         partial=frozenset() if healthy else frozenset(draw(st.sets(st.sampled_from([one.name for one in layers])))),
     )
-    return case._replace(
+    case = case._replace(
         layers=tuple(msgspec.structs.replace(result, kernels=draw(kernels(result, names))) for result in case.layers)
+    )
+    # What good library kernels take has little to do with either: faster than the roof, or slower than the layer.
+    known = {one.name: draw(st.none() | bands) for one in case.layers if one.name not in case.partial and one.work}
+    case = expecting(case, **{name: band for name, band in known.items() if band is not None})
+    far = draw(st.sets(st.sampled_from([one.name for one in layers])))
+    return case._replace(
+        layers=tuple(
+            msgspec.structs.replace(one, expected_reason=f"{EXTRAPOLATED}: by a test") if one.name in far else one
+            for one in case.layers
+        )
     )
 
 

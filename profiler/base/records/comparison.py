@@ -6,6 +6,7 @@ from typing import Literal
 
 from profiler.base.records.capture import Latency
 from profiler.base.records.common import Fraction, NonNegative, Record
+from profiler.base.records.estimate import Expectation
 from profiler.base.records.findings import Finding
 
 ChangeCause = Literal[
@@ -134,6 +135,10 @@ class RegionChange(Record, frozen=True, kw_only=True):
     difference_ns: int = 0
     attainable_before_ns: NonNegative | None = None
     attainable_after_ns: NonNegative | None = None
+    expected_before: Expectation | None = None
+    expected_after: Expectation | None = None
+    """What good library kernels take for its layers, with a band as if all erred the same way; None where one of them
+    has no expectation."""
     parts: dict[str, int] = {}
     """`ChangeCause` -> ns."""
     interval_ns: Interval | None = None

@@ -180,6 +180,10 @@ class Estimate(Record, frozen=True, kw_only=True):
     """Bytes that the cache model finds in the last-level cache; the rest is ``dram_bytes``."""
 
 
+EXTRAPOLATED = "extrapolated"
+"""How the reason of an expectation begins that lies outside of the shapes that were measured."""
+
+
 class Expectation(Record, frozen=True, kw_only=True):
     """What good library kernels take for one layer, learned from measurements by others (`profiler.expected`).
 
@@ -192,6 +196,15 @@ class Expectation(Record, frozen=True, kw_only=True):
     expected_p90_ns: NonNegative | None = None
     expected_reason: Prose = ""
     """In words, why there is none, or why the band is that of what was not measured itself."""
+
+    @property
+    def firm(self) -> bool:
+        """Whether there is one that a verdict may rest on: one outside of the shapes that were measured is shown only.
+
+        Trees know no more there than of the nearest shape that was measured, and how far they are off grows with the
+        distance.
+        """
+        return self.expected_ns is not None and not self.expected_reason.startswith(EXTRAPOLATED)
 
 
 class MeasuredRow(Record, frozen=True, kw_only=True):

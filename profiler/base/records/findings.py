@@ -22,16 +22,18 @@ from profiler.base.records.common import (
     Safe,
 )
 from profiler.base.records.engine import MatchConfidence
-from profiler.base.records.estimate import Bound
+from profiler.base.records.estimate import Bound, Expectation
 from profiler.base.records.model import Work
 
 
-class LayerResult(Record, frozen=True, kw_only=True):
+class LayerResult(Expectation, frozen=True, kw_only=True):
     """A layer with its measured and its predicted time: a row of the report.
 
     ``measured_ns`` is the median over iterations, less the profiler's own time inside each event
     (`Ceilings.profiler_ns`); the kernels' own times are as captured. ``lost_ns`` is measured less
-    attainable; it is negative when the layer ran faster than the ceilings of this device allow.
+    attainable; it is negative when the layer ran faster than the ceilings of this device allow. What good
+    library kernels take is an estimate of another kind, with a band (`records.Expectation`). All times are of all
+    the runs of the layer in one inference.
     """
 
     name: LayerName

@@ -53,6 +53,23 @@ class LiveGpu(Record, frozen=True, kw_only=True):
     """The newest CUDA that the driver runs."""
 
 
+class MeasuredWorks(Record, frozen=True, kw_only=True):
+    """Measurements by others of one kind of work, which expectations on a GPU are learned from."""
+
+    kind: str
+    """A key of `expected.KIND_WORDS`: ``product``."""
+    words: str
+    """That in words: ``matrix products``."""
+    dtypes: str
+    """Dtypes that kernels take alike: ``16 bits``, ``fp8``, ``floats``."""
+    measured: tuple[str, ...]
+    """Those of them that were measured: ``bf16``."""
+    rows: NonNegative
+    """Measured on this GPU itself; 0 where its architecture alone was measured."""
+    others: tuple[str, ...] = ()
+    """Other GPUs of its architecture that were measured, by their slugs."""
+
+
 class GpuSheet(Record, frozen=True, kw_only=True):
     """A datasheet and what follows from it."""
 
@@ -63,6 +80,8 @@ class GpuSheet(Record, frozen=True, kw_only=True):
     """FLOP per byte of DRAM traffic where the roofline of a dtype bends."""
     relative: dict[str, float] = {}
     """Its figures (`GpuSpec.figures`) over those of the first GPU, where several are compared."""
+    measured: tuple[MeasuredWorks, ...] = ()
+    """For which works there are expectations on it; for all others they are refused."""
 
 
 class LiveSheet(Record, frozen=True, kw_only=True):

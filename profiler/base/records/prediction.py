@@ -6,13 +6,17 @@ from typing import Literal
 
 from profiler.base.records.common import Fraction, NonNegative, Prose, Record
 from profiler.base.records.engine import EngineFacts, MatchConfidence, NodeFate, PlanRole, PlanSummary
-from profiler.base.records.estimate import Ceilings, Estimate
+from profiler.base.records.estimate import Ceilings, Estimate, Expectation, MeasuredRow
 from profiler.base.records.findings import Unsupported
 from profiler.base.records.model import ModelInfo, Work
 
 
-class PredictedLayer(Record, frozen=True, kw_only=True):
-    """A layer as an engine might run it: one node, or nodes that are taken to be fused."""
+class PredictedLayer(Expectation, frozen=True, kw_only=True):
+    """A layer as an engine might run it: one node, or nodes that are taken to be fused.
+
+    Its ``estimate`` is a bound, its expectation (``expected_ns``) what good library kernels take; both are of one of
+    its runs.
+    """
 
     name: str
     """Of the node with most arithmetic, and how many others it computes: ``conv1 +2``."""
@@ -36,8 +40,13 @@ class PredictedLayer(Record, frozen=True, kw_only=True):
     """Of a layer of a built engine: how surely it was led back to its nodes."""
 
 
-class GpuPrediction(Record, frozen=True, kw_only=True):
-    """A model on one GPU."""
+class GpuPrediction(Expectation, frozen=True, kw_only=True):
+    """A model on one GPU: what bounds its time, and what to expect of good library kernels.
+
+    ``expected_ns`` and its band are sums over the runs of the layers that have an expectation: the band adds up the
+    tenth percentiles and the ninetieth, as if all layers erred the same way. None where the layers without an
+    expectation are more than half of ``time_ns``, and ``expected_reason`` says so.
+    """
 
     gpu: str
     """Its slug."""
@@ -50,8 +59,14 @@ class GpuPrediction(Record, frozen=True, kw_only=True):
     """Sum over the layers of what is attainable, as far as they are priced; None where there are layers and none is."""
     ideal_ns: NonNegative | None
     """The same without the floor of a launch."""
+    refused_ns: NonNegative = 0
+    """The part of ``time_ns`` that is of layers without an expectation: they take no less, and are in no forecast."""
+    refused_layers: dict[str, int] = {}
+    """How many layers have no expectation, by reason, the most frequent first."""
+    wider_layers: dict[str, int] = {}
+    """How many layers have the wider band of what was not measured itself, by reason, likewise."""
     joules: float | None
-    """``time_ns`` at the board's power limit: an upper estimate of what one inference takes."""
+    """``time_ns`` at the board's power limit."""
     ridge: dict[str, float]
     """FLOP per byte of DRAM traffic where the roofline of a dtype bends."""
     ns_by_bound: dict[str, int]
@@ -79,8 +94,11 @@ class Prediction(Record, frozen=True, kw_only=True):
     gpus: tuple[GpuPrediction, ...]
     """In the order asked for."""
     fastest: str
+    """Slug of the GPU that needs least time; empty where nothing is priced."""
+    fastest_by: Literal["expectation", "bound", ""] = ""
+    """What tells it: expectations where each of the GPUs has them for the same layers, else bounds."""
     most_efficient: str
-    """Slug of the GPU that needs least time, and of that which needs least energy; empty where nothing is priced."""
+    """Slug of the GPU that needs least energy at its power limit, by the bound; empty where nothing is priced."""
     unsupported: tuple[Unsupported, ...]
     unpriced: Prose = ""
     """Where nothing is priced, why, and what would price it; empty where anything is."""
@@ -89,6 +107,41 @@ class Prediction(Record, frozen=True, kw_only=True):
     fates: tuple[NodeFate, ...] = ()
     """Where ``level`` is ``layers``: what became of every ONNX node in the engine."""
     assumptions: tuple[str, ...] = ()
+
+
+class LayerOnGpu(Record, frozen=True, kw_only=True):
+    """A predicted layer on one GPU, and what was measured that is most like it."""
+
+    gpu: str
+    """Its slug."""
+    name: str
+    layer: PredictedLayer
+    nearest: tuple[MeasuredRow, ...] = ()
+    """Measurements by others, the most like first; not those alone that the expectation is made of."""
+
+
+class MeasuredSource(Record, frozen=True, kw_only=True):
+    """A public collection of measurements that expectations were learned from."""
+
+    name: str
+    repository: str
+    commit: str
+    licence: str
+
+
+class PredictedWhy(Record, frozen=True, kw_only=True):
+    """Why a layer is predicted so: the document of `trtprof predict --why LAYER --format json`."""
+
+    schema_version: int
+    model: str
+    layer: str
+    """Its name."""
+    covered: float
+    """Share of measurements that lie between ``expected_p10_ns`` and ``expected_p90_ns`` where they were held out."""
+    gpus: tuple[LayerOnGpu, ...]
+    """In the order asked for."""
+    sources: tuple[MeasuredSource, ...] = ()
+    """Of the rows that are shown."""
 
 
 class OpSweepDim(Record, frozen=True, kw_only=True):

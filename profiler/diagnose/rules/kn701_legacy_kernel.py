@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.libraries import down_to, winnable_ns
 from profiler.diagnose.products import (
     MainKernel,
     aligned,
@@ -35,7 +36,7 @@ from profiler.diagnose.products import (
     tensor_peak,
     too_little,
 )
-from profiler.diagnose.reasons import near_roof
+from profiler.diagnose.reasons import not_slow
 from profiler.diagnose.remedies import half_precision, more_kernels, pad, thin
 
 
@@ -47,7 +48,7 @@ from profiler.diagnose.remedies import half_precision, more_kernels, pad, thin
 )
 def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A product far from its roofline in a kernel far older than the GPU and on a slower unit."""
-    if why := no_product(case, layer) or near_roof(case, layer):
+    if why := no_product(case, layer) or not_slow(case, layer):
         return why
     if case.architecture is None:
         return "the architecture of the GPU is not known"
@@ -66,10 +67,10 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     if not explains(case, layer, ns):
         return too_little(case, layer, ns)
     return Loss(
-        ns,
+        min(ns, winnable_ns(layer)),
         f"{shown(kernel.match.kernel)} is written for sm{kernel.name.arch} and runs on sm{case.architecture}; "
         f"it multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), where the tensor cores take "
-        f"{dtype}{' as TF32' if dtype == 'fp32' else ''}; {beside_roof(case, layer)}",
+        f"{dtype}{' as TF32' if dtype == 'fp32' else ''}; {beside_roof(case, layer)}{down_to(layer)}",
         _remedy(case, layer, kernel),
         0.9,
     )

@@ -22,6 +22,7 @@ from __future__ import annotations
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent, format_rate
 from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.libraries import as_fast, down_to, winnable_ns
 from profiler.diagnose.products import (
     aligned,
     beside_roof,
@@ -45,7 +46,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A product on the CUDA cores whose time is over that of the tensor cores' roofline."""
     if case.gpu and layer.role == "compute" and layer.work is None:
         return _by_name(case, layer)
-    if why := no_product(case, layer):
+    if why := no_product(case, layer) or as_fast(layer):
         return why
     measured, dtype, kernel = layer.measured_ns, product_dtype(layer), main_kernel(case, layer)
     if not tensor_peak(case, dtype):
@@ -67,11 +68,11 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     if not explains(case, layer, ns):
         return too_little(case, layer, ns)
     return Loss(
-        ns,
+        min(ns, winnable_ns(layer)),
         f"{shown(kernel.match.kernel)} multiplies on the CUDA cores ('{kernel.name.evidence}' in its name), "
         f"which take {format_ns(scalar_ns)} at their peak; with tensor cores {format_ns(attainable)} are attainable "
         f"({format_rate(tensor_peak(case, dtype), 'FLOP/s')} of {dtype}); {beside_roof(case, layer)}; "
-        f"{_why(layer)}",
+        f"{_why(layer)}{down_to(layer)}",
         _remedy(case, layer),
         0.85,
     )

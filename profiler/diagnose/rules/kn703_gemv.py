@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.libraries import down_to, winnable_ns
 from profiler.diagnose.products import Product, beside_roof, no_product, product_of, shown
-from profiler.diagnose.reasons import bound_otherwise, near_roof
+from profiler.diagnose.reasons import bound_otherwise, not_slow
 from profiler.diagnose.remedies import thin
 from profiler.kernel_names.parse import KernelName
 
@@ -39,7 +40,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         return why
     if not _by_bytes(case, layer):
         return bound_otherwise(case, layer, "dram", "l2")
-    if why := near_roof(case, layer):
+    if why := not_slow(case, layer):
         return why
     product = product_of(layer)
     if product is not None and product.thin > case.thresholds.skinny:
@@ -58,8 +59,8 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
 
 
 def _loss(case: Case, layer: LayerResult, words: str) -> Loss:
-    evidence = f"{words}; {beside_roof(case, layer)}"
-    return Loss(layer.lost_ns or 0, evidence, thin(case, layer, product_of(layer)), 0.85)
+    evidence = f"{words}; {beside_roof(case, layer)}{down_to(layer)}"
+    return Loss(winnable_ns(layer), evidence, thin(case, layer, product_of(layer)), 0.85)
 
 
 def _by_bytes(case: Case, layer: LayerResult) -> bool:

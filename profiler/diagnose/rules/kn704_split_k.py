@@ -19,6 +19,7 @@ from __future__ import annotations
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.libraries import as_fast, down_to, winnable_ns
 from profiler.diagnose.products import PRODUCT_OPS, explains, no_product, product_of, shown, too_little
 from profiler.diagnose.remedies import more_kernels
 
@@ -26,7 +27,7 @@ from profiler.diagnose.remedies import more_kernels
 @layer_rule("KN704", "split-K or reduction overhead", order=27, thresholds=("explains", "helper_share"))
 def judge(case: Case, layer: LayerResult) -> Loss | str:
     """Kernels that add up the parts of a product and take a share of the layer that is worth speaking of."""
-    if why := no_product(case, layer):
+    if why := no_product(case, layer) or as_fast(layer):
         return why
     kernels = case.kernel_names(layer)
     multiply = any(name.op in PRODUCT_OPS for _, name in kernels)
@@ -47,10 +48,10 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         return too_little(case, layer, ns)
     product = product_of(layer)
     return Loss(
-        ns,
+        min(ns, winnable_ns(layer)),
         f"{shown(helpers[0].kernel)} only adds up the parts{f' of {product.words}' if product is not None else ''}: "
         f"{format_ns(spent)}, {format_percent(spent / layer.measured_ns)} of the layer's "
-        f"{format_ns(layer.measured_ns)}",
+        f"{format_ns(layer.measured_ns)}{down_to(layer)}",
         f"raise the batch, or merge products that share an input, so that no split is needed; {more_kernels(case)}",
         0.75,
     )

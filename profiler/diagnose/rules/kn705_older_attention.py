@@ -21,8 +21,9 @@ from __future__ import annotations
 from profiler.base.records import LayerResult, Match
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.libraries import down_to, winnable_ns
 from profiler.diagnose.products import explains, shown, too_little
-from profiler.diagnose.reasons import near_roof, no_work
+from profiler.diagnose.reasons import no_work, not_slow
 from profiler.kernel_names.parse import KernelName
 from profiler.kernel_names.record import FP16_OR_BF16
 
@@ -45,7 +46,7 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     """Fused attention written for an earlier GPU than this, where this one has its own."""
     if not case.gpu:
         return "the layer did not run on a GPU"
-    if why := no_work(case, layer) or near_roof(case, layer):
+    if why := no_work(case, layer) or not_slow(case, layer):
         return why
     newer = _NEWER.get(case.architecture or 0)
     if newer is None:
@@ -60,10 +61,12 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         won = min(won, layer.lost_ns)
         if not explains(case, layer, won):
             return too_little(case, layer, won)
+        won = min(won, winnable_ns(layer))
     return Loss(
         won,
         f"{shown(match.kernel)} is written for sm{name.arch} and runs on sm{case.architecture}: {format_ns(ns)}, "
-        f"{format_percent(ns / layer.measured_ns)} of the layer; those for it are {gain:g} times as fast at least",
+        f"{format_percent(ns / layer.measured_ns)} of the layer; those for it are {gain:g} times as fast at least"
+        f"{down_to(layer)}",
         _remedy(case, newer),
         0.6,
     )

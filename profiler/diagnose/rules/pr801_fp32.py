@@ -102,7 +102,7 @@ def _saving(layer: LayerResult, peak: float, *, bytes_share: float) -> int:
 
 def _by_tf32(case: Case, layers: list[LayerResult]) -> str:
     """What TF32 alone would give, where it is off."""
-    if not tf32_off(case) or case.spec is None:
+    if not tf32_off(case.spec, case.ceilings) or case.spec is None:
         return ""
     figures = case.spec.tensor_flops_per_s["tf32"].values()
     peak = case.ceilings.attainable.tensor_flops_per_s.get("tf32") or max(figure.value for figure in figures)
@@ -112,6 +112,6 @@ def _by_tf32(case: Case, layers: list[LayerResult]) -> str:
 
 
 def _remedy(case: Case) -> str:
-    tf32 = "allow TF32 (without --noTF32), or " if tf32_off(case) else ""
+    tf32 = "allow TF32 (without --noTF32), or " if tf32_off(case.spec, case.ceilings) else ""
     build = "trtprof run MODEL --fp16" if case.tensorrt else "trtprof run MODEL --backend tensorrt --fp16"
     return f"{tf32}build in fp16 ({build}), and compare the outputs with those of fp32"

@@ -436,12 +436,15 @@ def _shapes(kind: _Kind) -> str:
 def _on_gpu(plan: _Plan, spec: GpuSpec, how: Settings) -> GpuPrediction:
     ceilings = ceilings_of(spec, how, how.precision)
     estimates = _estimates(plan, ceilings, how.precision)
+    works = plan.works(how.precision)
+    by_kind = list(map(msgspec.structs.asdict, on_gpus.expectations(works, spec, how, ceilings)))
     layers = tuple(
         msgspec.structs.replace(
             layer.shown,
-            work=plan.works(how.precision)[layer.kind],
+            work=works[layer.kind],
             estimate=found,
             reason=plan.reasons.get(layer.kind, ""),
+            **by_kind[layer.kind],
         )
         for layer, found in zip(plan.layers, estimates, strict=True)
     )

@@ -6,6 +6,7 @@ engine; both give `records.Prediction`, made here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -17,6 +18,7 @@ from profiler.base.records import (
     Accumulate,
     Ceilings,
     EngineFacts,
+    Expectation,
     GpuPrediction,
     GpuSpec,
     NodeFate,
@@ -25,10 +27,12 @@ from profiler.base.records import (
     Prediction,
     Source,
     Unsupported,
+    Work,
 )
-from profiler.base.units import format_bytes
+from profiler.base.units import format_bytes, format_ns, format_percent
 from profiler.cost.recast import NARROW, PRECISIONS
 from profiler.estimate.cache import Access
+from profiler.expected import expect
 from profiler.hardware import gpus
 
 Level = Literal["auto", "layers", "groups", "nodes"]
@@ -95,6 +99,13 @@ def ceilings_of(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:
     return msgspec.structs.replace(found, cache_bytes=0) if how.cold else found
 
 
+def expectations(
+    works: Sequence[Work | None], spec: GpuSpec, how: Settings, ceilings: Ceilings
+) -> tuple[Expectation, ...]:
+    """What good library kernels take for each work, as it is asked for; see `expected.expect`."""
+    return expect(works, spec, ceilings, tf32=how.precision != "fp32")
+
+
 def has_unit(spec: GpuSpec, precision: str) -> bool:
     """Whether the GPU has a unit for a precision: of 8 bits and TF32 only tensor cores count."""
     if precision in ("model", "fp32"):
@@ -138,6 +149,51 @@ def live_bytes(accesses: Sequence[Access], weights: Collection[str], kept: Colle
     return most
 
 
+FORECAST_SHARE = 0.5
+"""Share of the bound time that layers with an expectation must have, or there is no forecast of all."""
+
+
+def forecast(layers: Sequence[PredictedLayer]) -> Expectation:
+    """The sum of the expectations of layers, as far as there are any.
+
+    All erring the same way, the sum of the tenth percentiles is the tenth percentile of the sum; the errors of one
+    model on one GPU have much in common, so that a narrower band would promise too much.
+    """
+    bound_ns = sum(_bound_ns(layer) for layer in layers)
+    known = [layer for layer in layers if layer.expected_ns is not None]
+    known_ns = sum(_bound_ns(layer) for layer in known)
+    if not known:
+        return Expectation(expected_reason="no layer has an expectation" if layers else "there are no layers")
+    if known_ns < FORECAST_SHARE * bound_ns:
+        share = format_percent(known_ns / bound_ns)
+        return Expectation(expected_reason=f"only layers of {share} of the bound time have an expectation")
+    return Expectation(
+        expected_ns=sum((layer.expected_ns or 0) * layer.repeats for layer in known),
+        expected_p10_ns=sum((layer.expected_p10_ns or 0) * layer.repeats for layer in known),
+        expected_p90_ns=sum((layer.expected_p90_ns or 0) * layer.repeats for layer in known),
+    )
+
+
+def held_to_bound(layer: PredictedLayer) -> PredictedLayer:
+    """The layer with nothing expected below its bound, which no correct kernel beats; what was, is said."""
+    low, middle, high = layer.expected_p10_ns, layer.expected_ns, layer.expected_p90_ns
+    bound = 0 if layer.estimate is None else layer.estimate.attainable_ns
+    if low is None or middle is None or high is None or low >= bound:
+        return layer
+    raised = f"kernels of libraries are expected at {format_ns(middle)}, below the bound" if middle < bound else ""
+    return msgspec.structs.replace(
+        layer,
+        expected_p10_ns=bound,
+        expected_ns=max(middle, bound),
+        expected_p90_ns=max(high, bound),
+        expected_reason="; ".join(filter(None, (layer.expected_reason, raised))),
+    )
+
+
+def _bound_ns(layer: PredictedLayer) -> int:
+    return 0 if layer.estimate is None else layer.estimate.attainable_ns * layer.repeats
+
+
 def gpu_prediction(
     spec: GpuSpec,
     how: Settings,
@@ -148,6 +204,7 @@ def gpu_prediction(
     plan: PlanSummary | None = None,
 ) -> GpuPrediction:
     """The layers of a model on one GPU, with their sums and what is to be said about it."""
+    layers = tuple(map(held_to_bound, layers))
     by_bound: dict[str, int] = {}
     for layer in layers:
         if layer.estimate is not None:
@@ -158,6 +215,9 @@ def gpu_prediction(
     priced = not layers or unpriced < len(layers)
     time_ns = sum(by_bound.values())
     ideal_ns = sum(layer.estimate.roofline_ns * layer.repeats for layer in layers if layer.estimate is not None)
+    refused = [layer for layer in layers if layer.expected_ns is None]
+    wider = Counter(layer.expected_reason for layer in layers if layer.expected_ns is not None)
+    wider.pop("", None)
     return GpuPrediction(
         gpu=spec.slug,
         name=spec.name,
@@ -167,6 +227,10 @@ def gpu_prediction(
         memory_bytes=int(spec.memory_bytes.value),
         time_ns=time_ns if priced else None,
         ideal_ns=ideal_ns if priced else None,
+        **msgspec.structs.asdict(forecast(layers)),
+        refused_ns=sum(map(_bound_ns, refused)),
+        refused_layers=dict(Counter(layer.expected_reason for layer in refused).most_common()),
+        wider_layers=dict(wider.most_common()),
         joules=time_ns / 1e9 * spec.tdp_w.value if priced else None,
         ridge=gpus.ridge_points(ceilings.attainable),
         ns_by_bound=dict(sorted(by_bound.items(), key=lambda item: -item[1])),
@@ -211,6 +275,7 @@ def prediction(
     timed = [gpu for gpu in found if gpu.time_ns is not None]
     why = would_price or "; ".join(f"{one.count:,} x {one.op_type}: {one.reason}" for one in unsupported[:2])
     unpriced = "" if timed else f"nothing is priced, the work of no layer is known: {why}"
+    by = _compared_by(timed)
     return Prediction(
         schema_version=SCHEMA_VERSION,
         model=source.model,
@@ -218,7 +283,10 @@ def prediction(
         precision=how.precision,
         memory_bytes=memory_bytes,
         gpus=found,
-        fastest=min(timed, key=lambda gpu: gpu.time_ns or 0).gpu if timed else "",
+        fastest=min(timed, key=lambda gpu: (gpu.expected_ns if by == "expectation" else gpu.time_ns) or 0).gpu
+        if timed
+        else "",
+        fastest_by=by,
         # A board whose limit is not known cannot be compared.
         most_efficient=min(timed, key=lambda gpu: (not gpu.tdp_w, gpu.joules or 0)).gpu if timed else "",
         unsupported=unsupported,
@@ -229,9 +297,21 @@ def prediction(
     )
 
 
+def _compared_by(timed: Sequence[GpuPrediction]) -> Literal["expectation", "bound", ""]:
+    """What GPUs are ranked by: expectations where each has those of the same layers, which alone are alike."""
+    having = {tuple(layer.expected_ns is not None for layer in gpu.layers) for gpu in timed}
+    if len(having) == 1 and all(gpu.expected_ns is not None for gpu in timed):
+        return "expectation"
+    return "bound" if timed else ""
+
+
 def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
     """What is taken for granted at every level; ``tf32``: whether fp32 products may run as TF32."""
-    yield "the ceilings of a datasheet are not reached: these times are lower bounds, and a good engine takes longer"
+    yield "the ceilings of a datasheet are not reached: times with >= are lower bounds, and a good engine takes longer"
+    yield (
+        "times with ~ are what good library kernels take, with the band that four fifths of them lie in; of all layers "
+        "it is the sum of their bands, as if all erred the same way"
+    )
     if tf32:
         yield "fp32 products run as TF32 where a GPU has it, as TensorRT lets them by default"
     if how.cold:
@@ -239,5 +319,5 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
     else:
         yield "inferences follow one another: the last-level cache holds what the one before left there"
     yield "convolutions may leave out products as Winograd does, so that none is faster than its time"
-    yield "energy is time at the power limit of the board, an upper estimate"
+    yield "energy is the bound at the power limit of the board"
     yield "memory is the weights and the most that lives between layers, without what the runtime itself takes"

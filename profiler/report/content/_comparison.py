@@ -17,7 +17,7 @@ from profiler.base.records import (
     Significance,
     cause_name,
 )
-from profiler.base.units import format_ns, format_percent
+from profiler.base.units import format_band, format_ns, format_percent
 
 MARKS = {"fact": "", "estimate": "~", "remainder": "="}
 """Before a number: of what kind it is."""
@@ -208,6 +208,19 @@ def dtypes(part: RegionChange) -> str:
     if part.dtype_before == part.dtype_after or part.match in ("only before", "only after"):
         return ""
     return f"{part.dtype_before or 'unknown'} {ARROW} {part.dtype_after or 'unknown'}"
+
+
+def expected(part: RegionChange) -> str:
+    """What good library kernels take before and after, once where that is the same; empty unless both are known."""
+    sides = [
+        format_band(side.expected_ns, side.expected_p10_ns, side.expected_p90_ns)
+        for side in (part.expected_before, part.expected_after)
+        if side is not None
+        and side.expected_ns is not None
+        and side.expected_p10_ns is not None
+        and side.expected_p90_ns is not None
+    ]
+    return f" {ARROW} ".join(dict.fromkeys(sides)) if len(sides) == 2 else ""
 
 
 def finding_mark(finding: Finding) -> str:

@@ -15,6 +15,7 @@ from profiler.report._format import (
     clock_text,
     count,
     doubts,
+    good_text,
     headline,
     mode_text,
     perturbation,
@@ -106,6 +107,8 @@ def numbers(run: Run) -> Iterator[Pair]:
         if words:
             yield Pair(label, words, None, "critical" if "WRONG" in words else "strong")
     yield Pair("ESTIMATE", Span(" ".join(_estimate(run)), "estimate"), None, "estimate")
+    if good := good_text(run):
+        yield Pair("", Span(good, "estimate"), None, "estimate")
 
 
 def _trust(run: Run) -> Pair:

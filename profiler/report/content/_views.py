@@ -20,6 +20,14 @@ K = TypeVar("K", bound=Hashable)
 By = Literal["layer", "node", "type", "kernel", "module"]
 
 
+class Band(NamedTuple):
+    """What good library kernels take: in the median, at the fastest tenth, at the slowest."""
+
+    p50: int
+    p10: int
+    p90: int
+
+
 class Row(NamedTuple):
     """What one row of a view sums up.
 
@@ -31,6 +39,8 @@ class Row(NamedTuple):
         attainable_ns: What the roofline allows those of its layers that are priced; None where none is.
         priced_ns: Measured time of those.
         lost_ns: Sum over the layers whose loss is known; None where none is.
+        expected_ns: Sum of what good library kernels take, with its band as if all erred the same way; None where
+            a layer has no expectation.
         bound: What bounds most of its time.
         layers: How many layers it sums up; of a kernel, how many it runs in.
         unpriced: How many of them lack a loss.
@@ -50,6 +60,7 @@ class Row(NamedTuple):
     attainable_ns: int | None = None
     priced_ns: int = 0
     lost_ns: int | None = None
+    expected_ns: Band | None = None
     bound: str = ""
     layers: int = 0
     unpriced: int = 0
@@ -66,6 +77,11 @@ class Row(NamedTuple):
     def of_roof(self) -> float | None:
         """Attainable over measured time of its priced layers; None without one."""
         return self.attainable_ns / self.priced_ns if self.attainable_ns is not None and self.priced_ns else None
+
+    @property
+    def of_expected(self) -> float | None:
+        """What good library kernels take over measured time; None without an expectation of all its layers."""
+        return self.expected_ns.p50 / self.measured_ns if self.expected_ns is not None and self.measured_ns else None
 
 
 class View(NamedTuple):
@@ -146,6 +162,7 @@ def _sum(name: str, rows: Sequence[Row]) -> Row:
         attainable_ns=sum(allowed) if allowed else None,
         priced_ns=sum(row.priced_ns for row in rows),
         lost_ns=sum(lost) if lost else None,
+        expected_ns=_added(row.expected_ns for row in rows),
         layers=sum(row.layers for row in rows),
         unpriced=sum(row.unpriced for row in rows),
         launches=sum(row.launches for row in rows),
@@ -172,11 +189,27 @@ def _row(name: str, layers: Sequence[LayerResult], what: str = "") -> Row:
         attainable_ns=sum(layer.attainable_ns or 0 for layer in priced) if priced else None,
         priced_ns=sum(layer.measured_ns for layer in priced),
         lost_ns=sum(lost) if lost else None,
+        expected_ns=_added(map(_band, layers)),
         bound=max(time, key=lambda bound: (time[bound], bound)) if time else "",
         layers=len(layers),
         unpriced=len(layers) - len(lost),
         members=tuple(layer.name for layer in layers),
     )
+
+
+def _band(layer: LayerResult) -> Band | None:
+    p50, p10, p90 = layer.expected_ns, layer.expected_p10_ns, layer.expected_p90_ns
+    return None if p50 is None or p10 is None or p90 is None else Band(p50, p10, p90)
+
+
+def _added(bands: Iterable[Band | None]) -> Band | None:
+    """Their sum, as if all erred the same way; None where one of them is not known."""
+    total = Band(0, 0, 0)
+    for one in bands:
+        if one is None:
+            return None
+        total = Band(*(first + second for first, second in zip(total, one, strict=True)))
+    return total
 
 
 def _groups(layers: Iterable[LayerResult], key: Callable[[LayerResult], K]) -> dict[K, list[LayerResult]]:

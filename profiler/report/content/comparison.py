@@ -247,7 +247,8 @@ def _part(part: RegionChange, kinds: Mapping[str, str]) -> Row:
     causes = words.causes(part, kinds)
     why = ", ".join(f"{cause} {time}" for cause, time in causes) if len(causes) > 1 else ""
     why = why or "".join(cause for cause, _ in causes)
-    said = [words.answer_words(part.answer), why, words.dtypes(part)]
+    good = words.expected(part)
+    said = [words.answer_words(part.answer), why, words.dtypes(part), f"good kernels {good}" if good else ""]
     under = [Under(Span("; ".join(filter(None, said)), "faint"), lines=2, indent=14)]
     if words.kernels(part):
         ends = [Span(", ".join(names) or "none", "faint", "middle", 0.45, name=True)

@@ -18,6 +18,12 @@ _LEGEND = (
     "dense TFLOP/s (int8: TOP/s): fp32 on CUDA cores, the rest on tensor cores with fp32 sums where there is a choice; "
     "ridge: FLOP per byte of DRAM traffic where the fp32 roofline bends"
 )
+_KINDS = {"product": "M", "convolution": "C", "attention": "A", "softmax": "S", "normalisation": "N", "pointwise": "P"}
+"""A letter for each kind of work that others measured."""
+_KNOWN_LEGEND = (
+    "known: what others measured, so that `predict` expects a time: Matrix products, Convolutions, Attention, Softmax, "
+    "Norms, Pointwise ops; small: on its architecture alone (`trtprof gpus NAME`: in which dtypes)"
+)
 _WEAK_LEGEND = "? weak: one source that quotes nobody, or sources that disagree"
 
 
@@ -63,6 +69,17 @@ def _vector(spec: GpuSpec, dtype: str) -> Figure | None:
     return spec.vector_flops_per_s.get(dtype)
 
 
+def _known(sheet: GpuSheet) -> str:
+    """A letter for each kind of work with an expectation, small where it is by others of the architecture."""
+    if not sheet.measured:
+        return "-"
+    here = {one.kind for one in sheet.measured if one.rows}
+    there = {one.kind for one in sheet.measured}
+    return "".join(
+        letter if kind in here else letter.lower() if kind in there else "-" for kind, letter in _KINDS.items()
+    )
+
+
 _COLUMNS = (
     _Shown("gpu", "", lambda s: s.spec.slug, 0),
     _Shown("name", "", lambda s: s.spec.name, 99),
@@ -79,6 +96,7 @@ _COLUMNS = (
     _Shown("fp16", "T/s", lambda s: _peak(_tensor(s.spec, "fp16")), 3),
     _Shown("int8", "T/s", lambda s: _peak(_tensor(s.spec, "int8")), 5),
     _Shown("fp8", "T/s", lambda s: _peak(_tensor(s.spec, "fp8e4m3fn")), 9),
+    _Shown("known", "", lambda s: _known(s) + " ", 4),
     _Shown("ridge", "FLOP/B", lambda s: f"{s.ridge['fp32']:.1f} " if "fp32" in s.ridge else "- ", 6),
 )
 
@@ -99,7 +117,7 @@ def _listed(sheets: Sequence[GpuSheet]) -> Iterator[list[Block]]:
                 Column(f"{each.head} ", right=True, gap=1, least=least, drop=each.priority, unit=f"{each.unit} ")
             )
     yield [Table(columns=tuple(columns), rows=rows, hidden="not shown: {} (--format csv has all)")]
-    yield [Notes((_LEGEND, *([_WEAK_LEGEND] if weak else [])), hang=0)]
+    yield [Notes((_LEGEND, _KNOWN_LEGEND, *([_WEAK_LEGEND] if weak else [])), hang=0)]
 
 
 _LEFT = ("gpu", "name", "arch")
@@ -127,9 +145,24 @@ def _sheet(sheets: Sequence[GpuSheet]) -> Iterator[list[Block]]:
     notes.append("  " + ", ".join(f"{dtype} {value:.1f}" for dtype, value in _ridges(sheet)))
     if sheet.roof.special_per_s:
         notes += ["special functions, a second:", "  " + ", ".join(_specials(sheet))]
+    notes += list(_expectations(sheet))
     notes += ["sources:", *(f"  [{number}] {text}" for text, number in sources.items())]
     notes += ["note:", f"  {spec.note}"] if spec.note else []
     yield [Notes(tuple(notes), hang=0)]
+
+
+def _expectations(sheet: GpuSheet) -> Iterator[str]:
+    """For which works there is an expectation on it, a line a kind."""
+    if not sheet.measured:
+        yield f"expectations: none, for nothing was measured on {sheet.spec.architecture}"
+        return
+    yield "expectations (measured by others on it, or on others of its architecture; none for all else):"
+    kinds: dict[str, list[str]] = {}
+    for one in sheet.measured:
+        where = f"{one.rows:,} rows" if one.rows else f"on {', '.join(one.others)}"
+        kinds.setdefault(one.words, []).append(f"{one.dtypes} ({where})")
+    for words, parts in kinds.items():
+        yield f"  {words}: {', '.join(parts)}"
 
 
 def _described(spec: GpuSpec) -> str:
@@ -193,7 +226,7 @@ def _compared(sheets: Sequence[GpuSheet]) -> Iterator[list[Block]]:
     yield [Table(columns=columns, rows=[Row(tuple(row)) for row in rows], stack=True)]
     weak = any(_WEAK in cell for row in rows for cell in row)
     legend = f"x: times that of {sheets[0].spec.slug}; ridge: FLOP per byte of DRAM traffic"
-    yield [Notes((legend + (f"; {_WEAK_LEGEND}" if weak else ""),), hang=0)]
+    yield [Notes((legend + (f"; {_WEAK_LEGEND}" if weak else ""), _KNOWN_LEGEND), hang=0)]
 
 
 def _compared_rows(sheets: Sequence[GpuSheet]) -> list[list[str]]:
@@ -205,6 +238,7 @@ def _compared_rows(sheets: Sequence[GpuSheet]) -> list[list[str]]:
             [label, *(_ratio(sheet, name, index == 0) for index, sheet in enumerate(sheets))]
             for label, name in _labels(sheets)
         ),
+        ["known", *(_known(sheet) for sheet in sheets)],
         *(
             [f"{dtype} ridge", *(f"{ridge[dtype]:.1f}" if dtype in ridge else "-" for ridge in ridges)]
             for dtype in dict.fromkeys(dtype for ridge in ridges for dtype in ridge)

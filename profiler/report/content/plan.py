@@ -27,6 +27,7 @@ from profiler.base.records import (
 )
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent
 from profiler.report import ReportOptions, content_of
+from profiler.report._estimates import at_least
 from profiler.report._format import BOUND_MARKS, count, dims_text, without_unit
 from profiler.report.document import (
     Bar,
@@ -443,7 +444,7 @@ def _reformats(
     ranked = sorted(groups.items(), key=lambda item: (*(-number for number in size(item[1])), item[0]))
     for origin, group in ranked[:most]:
         ns, moved = size(group)
-        time = format_ns(ns) if any(one.ns is not None for one in group) else "-"
+        time = _timed(ns, measured=measured) if any(one.ns is not None for one in group) else "-"
         largest = sorted(group, key=lambda one: (-(one.ns or 0), -(one.bytes or 0)))[:PLACES]
         under = tuple(
             Under((Span(one.change, cut="middle", least=0.6), " for ",
@@ -467,6 +468,11 @@ def _reformats(
 
 def _time_title(measured: bool) -> str:
     return "measured" if measured else "allows"
+
+
+def _timed(ns: int, *, measured: bool) -> str:
+    """A measured time, or one that is no more than a bound."""
+    return format_ns(ns) if measured else at_least(ns)
 
 
 def _lints(lints: Sequence[PlanLint], most: int, names: Mapping[str, str] | None) -> Table:
@@ -512,7 +518,7 @@ def _shares(summary: PlanSummary, *, measured: bool) -> Table:
     for title, shares in groups.items():
         if shares and title != "by kind":
             rows.append(Row(across=title))
-        rows += [_share(share, timed=timed) for share in shares[:NAMED]]
+        rows += [_share(share, timed=timed, measured=measured) for share in shares[:NAMED]]
         if len(shares) > NAMED:
             rows.append(Row(across=f"  {len(shares) - NAMED:,} more"))
     return Table(
@@ -520,7 +526,7 @@ def _shares(summary: PlanSummary, *, measured: bool) -> Table:
             Column("by kind", least=20, most=20),
             Column("layers", right=True, gap=1, least=7),
             Column("bytes", right=True, gap=1, least=8),
-            *([Column(_time_title(measured), right=True, gap=1, least=9)] if timed else []),
+            *([Column(_time_title(measured), right=True, gap=1, least=10)] if timed else []),
             Column(f"of {_whole(summary)}", right=True, gap=1, least=8),
             Column(most=20, where="screen"),
         ),
@@ -529,8 +535,8 @@ def _shares(summary: PlanSummary, *, measured: bool) -> Table:
     )
 
 
-def _share(share: PlanShare, *, timed: bool) -> Row:
-    time = [format_ns(share.ns) if share.ns else "-"] if timed else []
+def _share(share: PlanShare, *, timed: bool, measured: bool) -> Row:
+    time = [_timed(share.ns, measured=measured) if share.ns else "-"] if timed else []
     return Row((
         ("  ", name(share.what or "unknown")), f"{share.layers:,}", _bytes(share.bytes), *time,
         format_percent(share.fraction), Bar(0, share.fraction),

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from profiler.base.records import BOUND_WORDS, GpuPrediction, PredictedLayer, Prediction, bound_name
+import msgspec
+
+from profiler.base.records import (
+    BOUND_WORDS,
+    GpuPrediction,
+    LayerOnGpu,
+    PredictedLayer,
+    PredictedWhy,
+    Prediction,
+    bound_name,
+)
 from profiler.base.units import format_bytes, format_flops, format_ns, format_percent
 from profiler.report import ReportOptions, _roofline, content_of
+from profiler.report._estimates import BAND, WIDER, about, at_least, band, with_band
 from profiler.report._format import count, input_text
 from profiler.report.content.inspection import unpriced
 from profiler.report.content.plan import (
@@ -34,6 +45,7 @@ from profiler.report.document import (
     Picture,
     Row,
     Section,
+    Span,
     Table,
     Under,
     name,
@@ -47,6 +59,8 @@ LAYERS_OF_MANY = 3
 """The same where there are several GPUs."""
 PICTURES = 3
 """Rooflines in a report."""
+REASONS = 3
+"""Reasons why layers have no expectation, or a wider band, that are told; the JSON and the page have all."""
 
 
 @content_of(Prediction)
@@ -119,35 +133,79 @@ def _summary(gpu: GpuPrediction, found: Prediction) -> Iterator[Pair]:
     lacking = f"; {len(gpu.layers) - priced:,} of {count(len(gpu.layers), 'layer')} unpriced"
     partly = lacking if priced < len(gpu.layers) else ""
     of = "of what is priced, " if partly else ""
-    floor = "" if gpu.ideal_ns is None else f"; without their floor {format_ns(gpu.ideal_ns)}"
-    time = f"{_time(gpu)}   {_rate(gpu)} /s   {_energy(gpu)}{partly}"
+    floor = "" if gpu.ideal_ns is None else f"; without their floor {at_least(gpu.ideal_ns)}"
+    time = f"{_time(gpu)} (bound), {_rate(gpu)} /s, {_energy(gpu)} at {gpu.tdp_w:g} W{partly}"
     fits = "fits" if found.memory_bytes <= gpu.memory_bytes else "does not fit"
     memory = f"at least {format_bytes(found.memory_bytes)} of {format_bytes(gpu.memory_bytes)}"
+    yield Pair("time", prose(time if gpu.time_ns is not None else f"unknown{partly}"), None, "")
+    if gpu.time_ns is not None:
+        for label, words in _expected(gpu):
+            yield Pair(label, words, None, "")
     for label, text in (
-        ("time", time if gpu.time_ns is not None else f"unknown{partly}"),
         ("launches", f"{'at least ' if partly else ''}{launches:,}{floor}"),
         ("verdict", f"no verdict: {found.unpriced}" if gpu.time_ns is None else f"{of}{_class(gpu)}: {_bounds(gpu)}"),
         ("ridge", f"{_ridges(gpu)} FLOP/byte"),
         ("memory", f"{fits}: {memory}"),
     ):
-        yield Pair(label, prose(text), 1 if label in ("time", "launches", "memory") else None, "")
+        yield Pair(label, prose(text), 1 if label in ("launches", "memory") else None, "")
+
+
+def _expected(gpu: GpuPrediction) -> Iterator[tuple[str, Span | str]]:
+    """The forecast with its band, or why there is none; then of how many layers there is no expectation, and why."""
+    if gpu.expected_ns is None:
+        yield "expected", f"no forecast: {gpu.expected_reason}"
+    else:
+        forecast = f"{with_band(gpu)}{_wider(gpu)}, {_expected_rate(gpu)} /s"
+        yield "expected", Span(forecast, "estimate")
+    refused = sum(gpu.refused_layers.values())
+    if refused:
+        yield "", f"{refused:,} of {count(len(gpu.layers), 'layer')} without: {at_least(gpu.refused_ns)}"
+        yield from (("", f"  {text}") for text in _reasons(gpu.refused_layers))
+    if gpu.wider_layers:
+        yield "", f"{WIDER} of {count(sum(gpu.wider_layers.values()), 'layer')} the band of what was not measured:"
+        yield from (("", f"  {text}") for text in _reasons(gpu.wider_layers))
+
+
+def _reasons(layers: Mapping[str, int]) -> Iterator[str]:
+    for reason, number in list(layers.items())[:REASONS]:
+        yield f"{number:,} x {reason}"
+    if len(layers) > REASONS:
+        rest = list(layers.values())[REASONS:]
+        yield f"{sum(rest):,} more, for {count(len(rest), 'other reason')}"
+
+
+def _wider(one: GpuPrediction | PredictedLayer) -> str:
+    """The mark of an expectation that holds, or contains, what was not measured itself."""
+    wider = bool(one.wider_layers) if isinstance(one, GpuPrediction) else bool(one.expected_reason)
+    return WIDER if wider and one.expected_ns is not None else ""
 
 
 def _time(gpu: GpuPrediction) -> str:
-    return "unknown" if gpu.time_ns is None else format_ns(gpu.time_ns)
+    return "unknown" if gpu.time_ns is None else at_least(gpu.time_ns)
 
 
 def _rate(gpu: GpuPrediction) -> str:
-    """Inferences per second."""
-    rate = 1e9 / gpu.time_ns if gpu.time_ns else 0.0
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}" if rate else "-"
+    """Inferences per second, at most."""
+    return f"<= {_per_second(gpu.time_ns)}" if gpu.time_ns else "-"
+
+
+def _expected_rate(gpu: GpuPrediction) -> str:
+    """Inferences per second to be expected; where layers have no expectation, no more than that with their bound."""
+    if not gpu.expected_ns:
+        return "-"
+    return f"{'<= ' if gpu.refused_ns else ''}~{_per_second(gpu.expected_ns + gpu.refused_ns)}"
+
+
+def _per_second(ns: int) -> str:
+    rate = 1e9 / ns
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _energy(gpu: GpuPrediction) -> str:
-    """At most so much, because it is at the power limit."""
+    """Of the bound, at the power limit."""
     if not gpu.tdp_w or gpu.joules is None:
         return "-"
-    return f"<{gpu.joules * 1e3:.3g} mJ" if gpu.joules < 1 else f"<{gpu.joules:.3g} J"
+    return f"{gpu.joules * 1e3:.3g} mJ" if gpu.joules < 1 else f"{gpu.joules:.3g} J"
 
 
 def _bounds(gpu: GpuPrediction) -> str:
@@ -183,19 +241,61 @@ def _compared(found: Prediction) -> list[Block]:
         bound = bound_name(first) if first is not None else "-" if gpu.time_ns is not None else "no price"
         share = f" {gpu.ns_by_bound[first] / gpu.time_ns:.0%}" if first is not None and gpu.time_ns else ""
         used = f"{100 * found.memory_bytes / gpu.memory_bytes:.2g}%"
-        times = _time(gpu), "-" if gpu.ideal_ns is None else format_ns(gpu.ideal_ns)
-        rows.append(Row((gpu.gpu, *times, _rate(gpu), _energy(gpu), bound + share, used)))
-    heads = ("time", "no floor", "per s", "energy", "bound", "memory")
+        floor = "-" if gpu.ideal_ns is None else at_least(gpu.ideal_ns)
+        rate = _rate(gpu) if gpu.expected_ns is None else _expected_rate(gpu)
+        rest = at_least(gpu.refused_ns) if gpu.refused_ns else "-"
+        rows.append(Row((gpu.gpu, _time(gpu), *_forecast(gpu), rest, rate, bound + share, used, floor, _energy(gpu))))
+    heads = ("per s", "bound by", "memory", "no floor", "energy")
     by_slug = {gpu.gpu: gpu for gpu in found.gpus}
     fastest, frugal = by_slug.get(found.fastest), by_slug.get(found.most_efficient)
     verdict: tuple[str, ...] = (f"no verdict: {found.unpriced}",)
     if fastest is not None and frugal is not None:
         verdict = (
-            f"fastest: {fastest.name}, {_time(fastest)}",
-            f"most efficient per watt: {frugal.name}, {_energy(frugal)} an inference",
+            f"fastest by the {found.fastest_by}: {fastest.name}, {_best(fastest, found)}",
+            f"most efficient per watt by the bound: {frugal.name}, {_energy(frugal)} an inference at its power limit",
         )
-    columns = (Column("GPU", cut="end", least=8, key=True), *(Column(head, right=True) for head in heads))
-    return [Table(columns=columns, rows=rows, stack=True), Notes(verdict)]
+    columns = (
+        _key(found),
+        Column("bound", right=True),
+        Column("expected", right=True, kind="estimate"),
+        Column(BAND, right=True, kind="estimate"),
+        Column("the rest", right=True),
+        *(Column(head, right=True) for head in heads),
+    )
+    return [Table(columns=columns, rows=rows, stack=True), Notes((*verdict, *_forecast_notes(found)))]
+
+
+def _forecast(one: GpuPrediction | PredictedLayer) -> tuple[str, str]:
+    """What to expect and its band, for two columns."""
+    return f"{about(one)}{_wider(one)}", band(one)
+
+
+def _best(gpu: GpuPrediction, found: Prediction) -> str:
+    if found.fastest_by != "expectation" or gpu.expected_ns is None:
+        return f"{_time(gpu)} (not each GPU has expectations for the same layers)"
+    return f"{with_band(gpu)}{_wider(gpu)}"
+
+
+def _forecast_notes(found: Prediction) -> Iterator[str]:
+    """Of several GPUs: how many layers have no expectation and mostly why, and what the mark is; alike ones as one."""
+    alike: dict[str, list[str]] = {}
+    for gpu in found.gpus:
+        refused = sum(gpu.refused_layers.values())
+        if not refused or gpu.time_ns is None:
+            continue
+        mostly = next(_reasons(gpu.refused_layers))
+        text = f"{'' if gpu.expected_ns is not None else 'no forecast, '}{refused:,} of {len(gpu.layers):,} without"
+        alike.setdefault(f"{text}: {mostly}", []).append(gpu.gpu)
+    yield from (f"{', '.join(names)}: {text}" for text, names in alike.items())
+    if any(gpu.wider_layers for gpu in found.gpus if gpu.expected_ns is not None):
+        yield f"{WIDER} with the wider band of what was not measured itself"
+    if any(gpu.refused_ns for gpu in found.gpus):
+        yield "the rest: the bound of layers without an expectation; more than half of all, and there is no forecast"
+
+
+def _key(found: Prediction) -> Column:
+    """The column of slugs, of which those of datasheets stay whole."""
+    return Column("GPU", cut="end", least=min(24, max(len(gpu.gpu) for gpu in found.gpus)), key=True)
 
 
 def _precision_names(found: Prediction) -> list[str]:
@@ -205,29 +305,34 @@ def _precision_names(found: Prediction) -> list[str]:
 
 def _precisions(found: Prediction, names: Sequence[str]) -> Table:
     rows = [Row((gpu.gpu, *(_time_at(gpu, name) for name in names))) for gpu in found.gpus]
-    columns = (Column("GPU", cut="end", least=8, key=True), *(Column(name, right=True) for name in names))
-    marked = "; ~ of estimated groups, no engine" if any(gpu.estimated_precisions for gpu in found.gpus) else ""
-    return Table(columns=columns, rows=rows, stack=True, title=f"time by precision (here: {found.precision}{marked})")
+    columns = (_key(found), *(Column(name, right=True, gap=1) for name in names))
+    marked = "; ' of estimated groups, no engine" if any(gpu.estimated_precisions for gpu in found.gpus) else ""
+    return Table(columns=columns, rows=rows, stack=True, title=f"bound by precision (here: {found.precision}{marked})")
 
 
 def _time_at(gpu: GpuPrediction, precision: str) -> str:
     ns = gpu.by_precision.get(precision, 0)
     if ns is None:
         return "no unit"
-    return f"{'~' * (precision in gpu.estimated_precisions)}{format_ns(ns)}" if ns else "-"
+    return f"{at_least(ns)}{chr(39) * (precision in gpu.estimated_precisions)}" if ns else "-"
 
 
 def _layers(gpu: GpuPrediction, top: int, *, rest: bool) -> Table:
     ordered = longest(gpu)
+    marks = [f"{WIDER} with the wider band of what was not measured itself"]
     return Table(
         columns=(
-            Column("time", right=True, least=8),
+            Column("bound", right=True, least=9),
+            Column("expected", right=True, least=9, kind="estimate", where="screen"),
+            Column(BAND, right=True, least=12, kind="estimate", where="screen"),
+            # A phone has room for the layer behind it where the band may stand below.
+            Column("expected", kind="estimate", where="paper"),
             Column("share", right=True, least=6, drop=1),
-            Column("bound, and the next it beat", least=30),
             Column("layer", least=16, cut="start"),
         ),
         rows=[_layer(layer, gpu, rest=rest) for layer in ordered[:top]],
-        title=f"layers of {gpu.name}, longest first ({min(top, len(ordered))} of {len(ordered)})",
+        title=f"layers of {gpu.name}, longest bound first ({min(top, len(ordered))} of {len(ordered)})",
+        after=tuple(marks) if any(map(_wider, ordered[:top])) else (),
     )
 
 
@@ -235,32 +340,51 @@ def _layer(layer: PredictedLayer, gpu: GpuPrediction, *, rest: bool) -> Row:
     times = f"{layer.repeats} x " if layer.repeats != 1 else ""
     title = times, name(layer_title(layer.name, layer.nodes) if layer.kind else layer.name, "start")
     if layer.estimate is None:
-        return Row(("-", "-", "no price", title), (Under(prose(layer.reason), at=2),))
+        return Row(("no price", "-", "-", "-", "-", title), (Under(prose(layer.reason), indent=_INDENT),))
     share = format_percent(_ns(layer) / gpu.time_ns) if gpu.time_ns else "-"
     # The types of several nodes of an engine's layer stand before their names.
     kinds = layer.kind if layer.kind and len(layer.nodes) > 1 else _kinds(layer)
-    under = [Under(prose(f"{kinds}  {_work(layer)}  {layer.shapes}"), at=2)]
+    under = [Under(prose(f"{kinds}  {_work(layer)}  {layer.shapes}"), indent=_INDENT)]
     if layer.kind and len(layer.nodes) > 1:
-        under.append(Under(nodes_of(layer.nodes, before=f"{_few(op_runs(_types(layer)), 3)}:"), lines=2, at=2))
+        words = nodes_of(layer.nodes, before=f"{_few(op_runs(_types(layer)), 3)}:")
+        under.append(Under(words, lines=2, indent=_INDENT))
     if layer.match in ("inferred", "none"):
         sure = {"inferred": "nodes inferred", "none": "no node found"}[layer.match]
-        under.append(Under(prose(f"{sure}: {layer.reason}" if layer.reason else sure), at=2))
-    terms = sorted(layer.estimate.terms.items(), key=lambda item: -item[1])
-    others = [f"{bound_name(term)} {format_ns(ns)}" for term, ns in terms if ns]
-    if rest and others[2:]:
-        under.append(Under(f"then {', '.join(others[2:])}", at=2))
-    return Row((format_ns(_ns(layer)), share, _terms(layer), title), tuple(under))
+        under.append(Under(prose(f"{sure}: {layer.reason}" if layer.reason else sure), indent=_INDENT))
+    terms = _terms(layer, None if rest else 2)
+    under.append(Under(terms, lines=None, indent=_INDENT))
+    if layer.expected_reason:
+        why = layer.expected_reason if layer.expected_ns is not None else f"no expectation: {layer.expected_reason}"
+        under.append(Under(why, lines=None, indent=_INDENT, whole=True))
+    every = _all_runs(layer)
+    both = f"{with_band(every)}{_wider(layer)}" or "-"
+    cells = at_least(_ns(layer)), *_forecast(every), Span(both, "estimate"), share, title
+    return Row(cells, tuple(under))
 
 
-def _terms(layer: PredictedLayer) -> str:
-    """What binds and what it beat: ``memory 248 us, next L2 48.6 us``."""
+_INDENT = 11
+"""Columns before what stands below a layer."""
+
+
+def _all_runs(layer: PredictedLayer) -> PredictedLayer:
+    """The layer with what to expect of all its runs in an inference."""
+    if layer.repeats == 1 or layer.expected_ns is None:
+        return layer
+    return msgspec.structs.replace(
+        layer,
+        expected_ns=layer.expected_ns * layer.repeats,
+        expected_p10_ns=(layer.expected_p10_ns or 0) * layer.repeats,
+        expected_p90_ns=(layer.expected_p90_ns or 0) * layer.repeats,
+    )
+
+
+def _terms(layer: PredictedLayer, most: int | None) -> str:
+    """The time of each unit alone, the longest first: ``memory >= 248 us, L2 >= 48.6 us``."""
     estimate = layer.estimate
     if estimate is None:
-        return "no price"
-    text = f"{bound_name(estimate.bound)} {format_ns(estimate.terms.get(estimate.bound, estimate.attainable_ns))}"
-    if estimate.runner_up == "none":
-        return text
-    return f"{text}, next {bound_name(estimate.runner_up)} {format_ns(estimate.terms.get(estimate.runner_up, 0))}"
+        return ""
+    terms = sorted(((term, ns) for term, ns in estimate.terms.items() if ns), key=lambda item: -item[1])
+    return ", ".join(f"{bound_name(term)} {at_least(ns)}" for term, ns in terms[:most])
 
 
 def _work(layer: PredictedLayer) -> str:
@@ -287,3 +411,56 @@ def _kinds(layer: PredictedLayer) -> str:
         # A layer without nodes has its kind for a type.
         return layer.kind if words == [layer.kind] else f"{layer.kind}: {_few(words, 4)}"
     return _few(words, 4) if len(words) <= 4 else f"{layer.rule}: {_few(words, 4)}"
+
+
+# --- one layer --------------------------------------------------------------------------------
+
+
+@content_of(PredictedWhy)
+def why(found: PredictedWhy, options: ReportOptions) -> Document:  # noqa: ARG001 - there is nothing to choose
+    """The layer, then for each GPU its bound, its expectation, and the measurements that are most like it."""
+    layer = found.gpus[0].layer
+    sources = tuple(
+        f"{source.name}: {source.repository} at {source.commit}, {source.licence}" for source in found.sources
+    )
+    return Document(
+        title=(name(found.layer, "start"), f"  of {found.model}"),
+        sections=sections(
+            Section(blocks=(Notes((f"  {_kinds(layer)}  {_work(layer)}  {layer.shapes}",)),), tight=True),
+            *(_why_on(gpu, found.covered) for gpu in found.gpus),
+            [Notes(("measured by others:", *(f"  {source}" for source in sources)), hang=4)] if sources else None,
+        ),
+    )
+
+
+def _why_on(gpu: LayerOnGpu, covered: float) -> Section:
+    layer = gpu.layer
+    runs = f", {layer.repeats:,} times in an inference" if layer.repeats != 1 else ""
+    if layer.estimate is None:
+        bound = f"no price: {layer.reason}"
+    else:
+        bound = f"{at_least(layer.estimate.attainable_ns)}: {_terms(layer, None)}"
+    pairs = [Pair("bound", bound, None, "")]
+    if layer.expected_ns is None:
+        pairs.append(Pair("expected", f"no expectation: {layer.expected_reason}", None, ""))
+    else:
+        pairs.append(Pair("expected", Span(with_band(layer), "estimate"), None, ""))
+        basis = layer.expected_reason or "this GPU was measured, and shapes around this one"
+        held_out = f"{100 * covered:.0f} % of measurements that were held out lay in their band"
+        pairs.append(Pair("basis", f"{basis}; {held_out}", None, ""))
+    rows = [Row((row.gpu, row.dtype, format_ns(row.ns), row.source, prose(row.shape))) for row in gpu.nearest]
+    table = Table(
+        columns=(
+            Column("measured on"),
+            Column("dtype"),
+            Column("time", right=True, kind="fact"),
+            Column("by"),
+            Column("its shape", cut="wrap"),
+        ),
+        rows=rows,
+        title="most like it",
+    )
+    nothing = Notes(("nothing like it was measured",))
+    return Section(
+        title=gpu.name, blocks=(Heading(f"{gpu.name}{runs}"), Pairs(tuple(pairs)), table if rows else nothing)
+    )

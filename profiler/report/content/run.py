@@ -74,6 +74,8 @@ ITEMS = 20
 
 _LABEL = _screen.LABEL
 _MARKS = {"fact": "", "estimate": "~", "remainder": "="}
+_BESIDE_LIBRARIES = ("good kernels (80 %)", "of the roofline", "of expected")
+"""Heads of the columns for paper that say what good library kernels take; only where any layer is expected to."""
 _SAME = '"'
 """In place of a time that stands in the row above."""
 
@@ -106,6 +108,7 @@ class _Page:
         self.options = options
         self.width = max(options.width, 40)
         self.view = view_of(run, options.by)
+        self.expects = any(layer.expected_ns is not None for layer in run.layers)
 
     def fitted(self, measure: Measure) -> tuple[Sequence[Section], bool]:
         """As many rows as hold most of what is lost, where there is room for them."""
@@ -233,6 +236,10 @@ class _Page:
             Column("~floor", right=True, gap=1, least=6, kind="estimate", group="~ESTIMATE"),
             Column("limit", gap=2, least=7, kind="estimate", drop=1, group="~ESTIMATE"),
             Column("~lost", right=True, gap=1, least=6, kind="estimate", group="~ESTIMATE"),
+            *(
+                Column(head, right=True, kind="estimate", where="paper", group="~ESTIMATE")
+                for head in (_BESIDE_LIBRARIES if self.expects else ())
+            ),
         )
 
     def _row(self, row: ViewRow, place: str, factor: float) -> Row:
@@ -250,11 +257,15 @@ class _Page:
         if row.home is not None:
             # The time stands in the row of the node above, which it shares a layer with.
             same = Span(_SAME, "faint")
-            return Row((place, title, same, same, Span("|", "faint"), same, "", same))
+            return Row((place, title, same, same, Span("|", "faint"), same, "", same, *([same] * 3 * self.expects)))
         bound = "" if row.rest else bound_name(row.bound, self.run.device.kind)
         if row.layer is not None and row.layer.role not in ("compute", "control"):
             bound = row.layer.role
-        estimated = number(row.attainable_ns), bound, number(row.lost_ns)
+        estimated = [number(row.attainable_ns), bound, number(row.lost_ns)]
+        if self.expects:
+            band = row.expected_ns
+            estimated.append("-" if band is None else f"{number(band.p50)} ({number(band.p10)} .. {number(band.p90)})")
+            estimated += ["-" if part is None else f"{100 * part:.0f} %" for part in (row.of_roof, row.of_expected)]
         return Row((place, title, number(row.measured_ns), share, Span("|", "faint"), *estimated))
 
     def _name(self, row: ViewRow) -> Iterator[Span | str]:

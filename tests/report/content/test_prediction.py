@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -18,10 +19,12 @@ import profiler.report
 from profiler.analysis.plan import price_plan
 from profiler.base.errors import UsageError
 from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
+from profiler.base.units import format_band, format_ns
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.groups import Settings
 from profiler.flows.predict.layers import predict_plan
+from profiler.flows.predict.on_gpus import gpu_prediction
 from profiler.hardware import gpus
 from profiler.report import _roofline
 from profiler.report.content.prediction import longest
@@ -29,7 +32,7 @@ from profiler.report.tables import table_of
 from profiler.source.load import load_model, source_of
 from tests.fakes.engine_factory import write_engine
 from tests.fakes.estimates import predicted
-from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
+from tests.fakes.rendering import render_csv, render_html, render_image, render_json, render_markdown, render_text
 from tests.fakes.schemas import schema_text
 from tests.fakes.support import ROOT, SAMPLES, golden, known
 
@@ -85,14 +88,14 @@ def hostile(found: Prediction) -> Prediction:
 def test_one_gpu_is_shown_with_its_layers(one: Prediction) -> None:
     text = render_text(one)
     (gpu,) = one.gpus
-    for part in ("RTX 4090 at 2520 MHz, 450 W", "ridge ", "memory      fits", "time by precision", "bound by",
+    for part in ("RTX 4090 at 2520 MHz, 450 W", "ridge ", "memory      fits", "bound by precision", "bound by",
                  "groups are estimated: no engine was built", "weak figures of its datasheet"):  # fmt: skip
         assert part in text
     assert f"(10 of {len(gpu.layers)})" in text
     first = longest(gpu)[0]
     assert first.estimate is not None
-    assert f"{bound_name(first.estimate.bound)} " in text
-    assert f", next {first.estimate.runner_up} " in text
+    assert f"{bound_name(first.estimate.bound)} >= " in text
+    assert f", {bound_name(first.estimate.runner_up)} >= " in text
     assert "fastest" not in text
 
 
@@ -101,8 +104,8 @@ def test_several_gpus_are_compared_before_all_else(many: Prediction) -> None:
     lines = text.splitlines()
     table = next(at for at, line in enumerate(lines) if line.startswith("GPU "))
     assert [line.split()[0] for line in lines[table + 1 : table + 5]] == list(SLUGS)
-    assert lines[table + 5].startswith("fastest: ")
-    assert lines[table + 6].startswith("most efficient per watt: ")
+    assert "fastest by the bound: A100 80 GB SXM4, >= 29.3 us (not each GPU has expectations" in text
+    assert "most efficient per watt by the bound: " in text
     assert text.index("fastest") < text.index("layers of")
     # Four GPUs, three pictures.
     assert text.count("roofline of") == 3
@@ -139,6 +142,132 @@ def test_a_board_of_unknown_power_has_no_energy(one: Prediction) -> None:
     text = render_text(msgspec.structs.replace(one, gpus=(gpu,)))
     assert "power limit not known" in text
     assert "mJ" not in text
+
+
+# --- bounds and expectations ----------------------------------------------------------------
+
+
+def with_expectations(found: Prediction, *, of: int = 1, reason: str = "", scale: float = 2.0) -> Prediction:
+    """Every ``of``-th layer with an expectation of ``scale`` times its bound; the others are refused."""
+
+    def layer(at: int, one: PredictedLayer) -> PredictedLayer:
+        if at % of or one.estimate is None:
+            none = {"expected_ns": None, "expected_p10_ns": None, "expected_p90_ns": None}
+            return msgspec.structs.replace(one, **none, expected_reason="nothing like it was measured")
+        ns = round(one.estimate.attainable_ns * scale)
+        band = {"expected_ns": ns, "expected_p10_ns": round(ns * 0.9), "expected_p90_ns": round(ns * 1.5)}
+        return msgspec.structs.replace(one, **band, expected_reason=reason)
+
+    def on(gpu: GpuPrediction) -> GpuPrediction:
+        layers = tuple(layer(at, one) for at, one in enumerate(gpu.layers))
+        return gpu_prediction(gpus.find(gpu.gpu), Settings(), gpu.ceilings, layers, gpu.by_precision, 1)
+
+    return msgspec.structs.replace(found, gpus=tuple(map(on, found.gpus)))
+
+
+_DURATION = re.compile(r"(?<![\d.])\d[\d.,]* (?:ns|us|ms|s)\b")
+
+
+def bare_times(text: str) -> list[str]:
+    """Durations without what says that they are a bound, an expectation or the end of a band."""
+    flat = " ".join(text.replace("**", "").replace("`", "").replace("&#62;", ">").replace("&gt;", ">").split())
+    return [
+        flat[max(0, match.start() - 20) : match.end()]
+        for match in _DURATION.finditer(flat)
+        if not re.search(r"(>= |~|\.\. )$", flat[: match.start()])
+    ]
+
+
+@pytest.mark.parametrize("of", [1, 2, 99])
+def test_no_document_shows_a_bound_like_a_forecast(many: Prediction, engine: Prediction, of: int) -> None:
+    for found in (many, one_of(many), engine):
+        some = with_expectations(found, of=of)
+        for text in (render_text(some, 80, top=99), render_text(some, 60), render_markdown(some, top=99)):
+            # The legend of a drawing has none; rates and energies are no durations.
+            assert bare_times(text) == []
+        page = render_html(some)
+        assert bare_times(re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)) == []
+
+
+def test_a_bare_time_would_be_found() -> None:
+    text = "time 198 us, >= 3 us, ~4.20 ms (3.00 .. 5.00 ms) or 5 s"
+    assert [found.split()[-2:] for found in bare_times(text)] == [["198", "us"], ["5", "s"]]
+
+
+def one_of(found: Prediction) -> Prediction:
+    return msgspec.structs.replace(found, gpus=found.gpus[:1])
+
+
+def test_bound_and_expectation_stand_beside_one_another_with_the_level_of_the_band(many: Prediction) -> None:
+    some = with_expectations(one_of(many))
+    (gpu,) = some.gpus
+    assert gpu.expected_ns is not None
+    text = render_text(some)
+    assert f"time        >= {format_ns(gpu.time_ns or 0)} (bound), <= " in text
+    assert f"expected    {format_band(gpu.expected_ns, gpu.expected_p10_ns or 0, gpu.expected_p90_ns or 0)}, ~" in text
+    assert ", 80 %)" in text
+    assert "80 % band" in text  # the head of the column
+    first = longest(gpu)[0]
+    assert first.expected_ns is not None
+    row = next(line for line in text.splitlines() if line.startswith(f">= {format_ns(first.estimate.attainable_ns)}"))  # type: ignore[union-attr]
+    assert f"~{format_ns(first.expected_ns)} " in row
+    assert " .. " in row
+
+
+def test_layers_without_an_expectation_are_counted_with_their_bound_and_the_reason(many: Prediction) -> None:
+    some = with_expectations(one_of(many), of=2)
+    (gpu,) = some.gpus
+    refused = [layer for layer in gpu.layers if layer.expected_ns is None]
+    text = render_text(some)
+    assert f"{len(refused)} of {len(gpu.layers)} layers without: >= {format_ns(gpu.refused_ns)}" in text
+    assert f"{len(refused)} x nothing like it was measured" in text
+    if gpu.expected_ns is None:
+        assert "no forecast: only layers of " in text
+    else:
+        # Of what is not in the forecast the bound is in its rate.
+        assert f"<= ~{1e9 / (gpu.expected_ns + gpu.refused_ns):,.0f} /s" in text
+
+
+def test_without_half_of_the_bound_time_there_is_no_forecast_and_it_says_why(many: Prediction) -> None:
+    some = with_expectations(one_of(many), of=99)
+    (gpu,) = some.gpus
+    assert (gpu.expected_ns, gpu.expected_p10_ns, gpu.expected_p90_ns) == (None, None, None)
+    assert "expected    no forecast: only layers of " in render_text(some)
+    assert "% of the bound time have an expectation" in gpu.expected_reason
+
+
+def test_a_wider_band_is_marked_and_its_reason_told(many: Prediction) -> None:
+    some = with_expectations(one_of(many), reason="extrapolated: k lies outside of what was measured")
+    text = render_text(some)
+    (gpu,) = some.gpus
+    assert f"{len(gpu.layers)} x extrapolated: k lies outside of what was measured" in text
+    assert "* with the wider band of what was not measured itself" in text
+    assert f"~{format_ns(longest(gpu)[0].expected_ns or 0)}* " in text
+    assert "extrapolated: k lies outside" in render_html(some)
+    assert "*" not in render_text(with_expectations(one_of(many))).replace("**", "")
+
+
+def test_several_gpus_have_both_columns(many: Prediction) -> None:
+    some = with_expectations(many)
+    text = render_text(some, 100)
+    head = next(line for line in text.splitlines() if line.startswith("GPU "))
+    assert head.split()[:6] == ["GPU", "bound", "expected", "80", "%", "band"]
+    for gpu in some.gpus:
+        row = next(line for line in text.splitlines() if line.startswith(f"{gpu.gpu} "))
+        assert f">= {format_ns(gpu.time_ns or 0)} " in row
+        assert f"~{format_ns(gpu.expected_ns or 0)} " in row
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_expectations_fit_and_lose_nothing_that_counts(many: Prediction, width: int) -> None:
+    some = with_expectations(many, of=2, reason="extrapolated: k lies outside of what was measured")
+    text = render_text(some, width)
+    assert max(map(len, text.splitlines())) <= width
+    for gpu in some.gpus:
+        assert f">= {format_ns(gpu.time_ns or 0)}" in text
+        assert f">= {format_ns(gpu.refused_ns)}" in text
+        if gpu.expected_ns is not None:
+            assert f"~{format_ns(gpu.expected_ns)}*" in text
 
 
 # --- of a built engine ----------------------------------------------------------------------
@@ -190,24 +319,24 @@ def test_of_several_gpus_the_engine_is_summed_up_on_the_first() -> None:
     text = render_text(built("resnet_tiny", *SLUGS), 100)
     assert "the engine on RTX 4090" in text
     assert text.count("by kind") == 1
-    assert text.index("fastest: ") < text.index("layers of RTX 4090")
+    assert text.index("fastest by ") < text.index("layers of RTX 4090")
 
 
 def test_precisions_may_be_missing(engine: Prediction) -> None:
     (gpu,) = engine.gpus
     none = msgspec.structs.replace(engine, gpus=(msgspec.structs.replace(gpu, by_precision={}),))
-    assert "time by precision" not in render_text(none)
-    assert "time by precision" not in render_markdown(none)
+    assert "bound by precision" not in render_text(none)
+    assert "bound by precision" not in render_markdown(none)
     other = msgspec.structs.replace(gpu, gpu="other", by_precision={"tf32": None})
     both = msgspec.structs.replace(
         engine, gpus=(msgspec.structs.replace(gpu, by_precision={"fp32": 2000}), other), fastest=gpu.gpu,
         most_efficient=gpu.gpu,
     )  # fmt: skip
     lines = render_text(both, 120).splitlines()
-    at = next(index for index, line in enumerate(lines) if line.startswith("time by precision"))
+    at = next(index for index, line in enumerate(lines) if line.startswith("bound by precision"))
     assert [line.split() for line in lines[at + 1 : at + 4]] == [
         ["GPU", "fp32", "tf32"],
-        ["rtx-4090", "2.00", "us", "-"],
+        ["rtx-4090", ">=", "2.00", "us", "-"],
         ["other", "-", "no", "unit"],
     ]
 
@@ -222,7 +351,7 @@ def test_documents_of_an_engine(engine: Prediction) -> None:
         "- engine tensorrt-rtx 1.2.3",
         "the engine on RTX 4090",
         "| by kind |",
-        "| bound, and the next it beat |",
+        "| bound | expected | share | layer |",
     ):
         assert part in text
     assert render_image(engine, ".svg") == render_image(engine, ".svg")
@@ -416,7 +545,7 @@ def test_where_nothing_is_priced_that_is_the_verdict_in_every_format(slugs: list
 
 def test_the_time_of_a_part_is_not_told_as_that_of_the_whole(tmp_path: Path) -> None:
     text = render_text(of_regions(tmp_path, "rtx-4090", priced=True))
-    assert "; 2 of 3 layers unpriced" in text
+    assert "; 2 of 3 layers unpriced" in " ".join(text.split())
     assert "launches    at least 3; without" in text
     assert "verdict     of what is priced, compute-bound" in text
 

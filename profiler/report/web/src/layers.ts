@@ -1,11 +1,21 @@
 // The table of layers, and what unfolds under each.
 import { el, bdi, name } from "./dom";
 import { boundName, boundPhrase, type Kernel, type Layer, type Page } from "./page";
-import { digits, elided, formatBytes, formatFlops, formatNs, formatPercent, formatWhole, known, visible } from "./text";
+import { digits, elided, formatBand, formatBytes, formatFlops, formatNs, formatPercent, formatWhole, known, visible } from "./text";
 import { mountTable, type Table } from "./table";
 import type { Store } from "./store";
 
 export const efficiency = (layer: Layer): number | null => (layer.attainable_ns === null || !layer.measured_ns ? null : layer.attainable_ns / layer.measured_ns);
+
+/** Expected over measured time: over 1 the layer is faster than good library kernels are in the median. */
+export const ofExpected = (layer: Layer): number | null => (layer.expected_ns === null || !layer.measured_ns ? null : layer.expected_ns / layer.measured_ns);
+
+/** What good library kernels take, with its band; empty where nothing like it was measured. */
+export const expectedWords = (layer: Layer): string =>
+  layer.expected_ns === null || layer.expected_p10_ns === null || layer.expected_p90_ns === null ? "" : formatBand(layer.expected_ns, layer.expected_p10_ns, layer.expected_p90_ns);
+
+const praise = (layer: Layer): string =>
+  layer.expected_p10_ns !== null && !layer.expected_reason.startsWith("extrapolated") && layer.measured_ns < layer.expected_p10_ns && layer.measured_ns >= (layer.ideal_ns ?? 0) ? "faster than nine of ten library kernels" : "";
 
 export function bar(kind: string, share: number): HTMLElement {
   const node = el("span", { class: kind, "aria-hidden": "true" });
@@ -50,7 +60,8 @@ function detail(page: Page, layer: Layer): HTMLElement {
       nodes.length ? el("ul", null, nodes) : el("div", null, "none"),
       el("h3", null, `Match: ${layer.match}`), el("div", { class: "reason" }, bdi(layer.reason || "no reason was recorded"))),
     el("div", null, el("h3", null, "Times that competed", el("button", { type: "button", class: "q", popovertarget: "term-terms", "aria-label": "Definition: times that competed" }, "?")),
-      termTable(page, layer), facts([["ideal", known(layer.ideal_ns, formatNs, "~")], ["allowed", known(layer.attainable_ns, formatNs, "~")], ["lost", known(layer.lost_ns, formatNs, "~")]])),
+      termTable(page, layer), facts([["ideal", known(layer.ideal_ns, formatNs, "~")], ["allowed", known(layer.attainable_ns, formatNs, "~")], ["lost", known(layer.lost_ns, formatNs, "~")],
+        ...(page.device.kind === "gpu" ? [["good kernels", expectedWords(layer) || "unknown"], [expectedWords(layer) ? "note" : "because", [praise(layer), layer.expected_reason].filter(Boolean).join("; ")]] as [string, string][] : [])])),
     el("div", null, el("h3", null, "Work"), work ? facts([
       ["multiply-accumulates", formatFlops(work.tensor_flops)], ["other arithmetic", formatFlops(work.vector_flops)],
       ["special functions", Object.entries(work.special).map(([name, count]) => `${formatWhole(count)} ${name}`).join(", ")],
@@ -65,7 +76,7 @@ function together(layers: Layer[]): Layer {
   const sum = (of: (layer: Layer) => number | null): number | null => (layers.some((layer) => of(layer) === null) ? null : layers.reduce((all, layer) => all + of(layer)!, 0));
   return {
     ...layers[0]!, joined: layers, measured_ns: sum((layer) => layer.measured_ns)!, ideal_ns: sum((layer) => layer.ideal_ns), attainable_ns: sum((layer) => layer.attainable_ns),
-    lost_ns: sum((layer) => layer.lost_ns), flops: sum((layer) => layer.flops), bytes: sum((layer) => layer.bytes),
+    lost_ns: sum((layer) => layer.lost_ns), expected_ns: sum((layer) => layer.expected_ns), expected_p10_ns: sum((layer) => layer.expected_p10_ns), expected_p90_ns: sum((layer) => layer.expected_p90_ns), flops: sum((layer) => layer.flops), bytes: sum((layer) => layer.bytes),
   };
 }
 
@@ -98,6 +109,10 @@ export function mountLayers(root: HTMLElement, store: Store): Table {
       { id: "share", label: "Share", width: 78, num: true, term: "share", key: (layer) => layer.measured_ns / total, cell: (layer) => formatPercent(layer.measured_ns / total) },
       { id: "allowed", label: "Allowed", width: 98, num: true, term: "attainable", key: (layer) => layer.attainable_ns, css: () => "est", cell: (layer) => known(layer.attainable_ns, formatNs, "~") },
       { id: "roof", label: "Roofline", width: 96, num: true, term: "of-roof", key: efficiency, css: () => "est", cell: (layer) => known(efficiency(layer), (value) => `${(100 * value).toFixed(0)} %`, "~") },
+      ...(layers.some((layer) => layer.expected_ns !== null) ? [
+        { id: "expected", label: "Good kernels", width: 196, num: true, term: "expected", key: (layer: Layer) => layer.expected_ns, css: () => "est", cell: (layer: Layer) => el("span", { title: [praise(layer), layer.expected_reason].filter(Boolean).join("; ") || null }, expectedWords(layer)) },
+        { id: "of-expected", label: "Of expected", width: 108, num: true, term: "of-expected", key: ofExpected, css: () => "est", cell: (layer: Layer) => known(ofExpected(layer), (value) => `${(100 * value).toFixed(0)} %`, "~") },
+      ] : []),
       { id: "op", label: "Op", width: 132, key: (layer) => layer.op_type, cell: (layer) => bdi(elided(layer.op_type, 40)) },
       { id: "bound", label: "Bound", width: 96, term: "bound", key: (layer) => boundName(layer.bound, page), cell: (layer) => el("span", { class: `tag b-${layer.bound}`, title: meaning(layer) }, boundName(layer.bound, page)) },
       { id: "work", label: "Work", width: 106, num: true, term: "work", key: (layer) => layer.flops, css: () => "est", cell: (layer) => known(layer.flops, formatFlops) },

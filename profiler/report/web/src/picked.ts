@@ -1,7 +1,7 @@
 // The line at the foot of the window that names the selected layer, whatever panel is in sight.
 import { bdi, byId, el, name as cut } from "./dom";
 import { boundName } from "./page";
-import { efficiency } from "./layers";
+import { efficiency, expectedWords } from "./layers";
 import { elided, formatNs, known } from "./text";
 import type { Store } from "./store";
 
@@ -27,7 +27,7 @@ export function mountPicked(store: Store, step: (by: number) => void, show: (pla
     box.replaceChildren(
       el("span", { class: "rank" }, `#${place + 1}`), name, el("span", { class: "soft op" }, bdi(elided(layer.op_type, 40))),
       el("span", { class: "pairs-line" }, pair("measured", formatNs(layer.measured_ns)), pair("allowed", known(layer.attainable_ns, formatNs, "~"), "est"), pair("lost", known(layer.lost_ns, formatNs, "~"), "est"),
-        pair("roofline", known(efficiency(layer), (value) => `${(100 * value).toFixed(0)} %`, "~"), "est"), pair("bound", boundName(layer.bound, page)), pair("findings", codes.slice(0, 4).join(" "), "cause")),
+        pair("roofline", known(efficiency(layer), (value) => `${(100 * value).toFixed(0)} %`, "~"), "est"), pair("good kernels", expectedWords(layer), "est"), pair("bound", boundName(layer.bound, page)), pair("findings", codes.slice(0, 4).join(" "), "cause")),
       el("span", { class: "moves" }, button("Previous layer (k)", "\u2191", () => step(-1)), button("Next layer (j)", "\u2193", () => step(1)), button("Select nothing (Esc)", "\u2715", () => store.select(null, "picked"))),
     );
   }

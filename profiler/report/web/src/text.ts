@@ -17,6 +17,12 @@ const TIMES: Steps = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
 const si = (unit: string): Steps => [[1e12, `T${unit}`], [1e9, `G${unit}`], [1e6, `M${unit}`], [1e3, `k${unit}`], [1, unit]];
 
 export const formatNs = (ns: number): string => scaled(ns, TIMES);
+/** A duration that is expected, in the middle of its band, which always has its level: `~3.50 ms (3.00 .. 4.20, 80 %)`. */
+export function formatBand(ns: number, low: number, high: number): string {
+  const [factor, unit] = TIMES.find(([least]) => ns >= least) ?? TIMES[TIMES.length - 1]!;
+  const part = (of: number): string => (of / factor >= 1 || !of ? digits(of / factor) : of / factor < 0.001 ? "<0.001" : (of / factor).toFixed(3));
+  return `~${part(ns)} ${unit} (${part(low)} .. ${part(high)}, 80 %)`;
+}
 export const formatBytes = (count: number): string => scaled(count, si("B"));
 export const formatFlops = (count: number): string => scaled(count, si("FLOP"));
 /** A rate with an SI prefix: `formatRate(1e12, "B/s")` is `1.00 TB/s`. */

@@ -1,0 +1,159 @@
+"""What good library kernels take stands beside every layer of a run on a GPU, or why it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from profiler.analysis import run as tail
+from profiler.analysis.evidence import Evidence, Subject
+from profiler.analysis.plan import PricedPlan, price_plan
+from profiler.analysis.run import analyse
+from profiler.base.latency import latency_of_sum
+from profiler.base.records import Ceilings, Device, Expectation, GpuSpec, Run, Work
+from profiler.diagnose.ledger import INEFFICIENCY, SLOWER, UNREACHED
+from profiler.engine.inspector import read_layer_info
+from profiler.flows.analyze import analyze
+from profiler.flows.predict.on_gpus import Settings
+from profiler.hardware import gpus
+from profiler.source.load import load_model, source_of
+from tests.fakes.engine_factory import write_engine
+from tests.fakes.support import SAMPLES, fixed_ceilings
+
+LSTM = Path(__file__).parents[1] / "cost" / "data" / "rtx_lstm.txt"
+A100 = gpus.find("a100-pcie-80gb")
+BAND = Expectation(expected_ns=7000, expected_p10_ns=5000, expected_p90_ns=9000, expected_reason="invented by a test")
+
+
+class Asked:
+    """In place of the model: the same band for whatever work is known, and what was asked for."""
+
+    def __init__(self) -> None:
+        self.works: Sequence[Work | None] = ()
+        self.ceilings: Ceilings | None = None
+        self.tf32: bool | None = None
+
+    def __call__(
+        self, works: Sequence[Work | None], _: GpuSpec, ceilings: Ceilings, *, tf32: bool
+    ) -> tuple[Expectation, ...]:
+        self.works, self.ceilings, self.tf32 = works, ceilings, tf32
+        return tuple(Expectation(expected_reason="no work") if work is None else BAND for work in works)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    found = Asked()
+    monkeypatch.setattr(tail, "expect", found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def lstm() -> PricedPlan:
+    source = source_of(load_model(SAMPLES / "lstm.onnx"), {}, None, feed=False)
+    return price_plan(read_layer_info(LSTM), source)
+
+
+def run_of(engine: PricedPlan, subject: Subject, ns: int = 10_000_000) -> Run:
+    count = len(engine.costs)
+    whole = latency_of_sum(ns * count)
+    source = source_of(load_model(SAMPLES / "lstm.onnx"), {}, None, feed=False)
+    return analyse(Evidence(engine, [ns] * count, [()] * count, whole, whole), subject._replace(source=source))
+
+
+def on_a100(tf32: bool = True) -> Subject:
+    return Subject(ceilings=gpus.ceilings(A100, tf32=tf32), spec=A100, device=None)
+
+
+def test_an_expectation_is_of_all_rounds_of_a_loop_as_the_other_times_are(lstm: PricedPlan, asked: Asked) -> None:
+    run = run_of(lstm, on_a100())
+    runs = {matched.layer.name: cost.runs for matched, cost in zip(lstm.document.layers, lstm.costs, strict=True)}
+    known = [layer for layer in run.layers if layer.expected_ns is not None]
+    assert {runs[layer.name] for layer in known} >= {1, max(runs.values())}
+    for layer in known:
+        times = runs[layer.name]
+        assert (layer.expected_p10_ns, layer.expected_ns, layer.expected_p90_ns) == (
+            5000 * times,
+            7000 * times,
+            9000 * times,
+        )
+    assert {layer.expected_reason for layer in known} == {"invented by a test"}
+    # The work that it is told of is that of one round.
+    assert [work for work in asked.works if work is not None] == [
+        cost.work for cost, work in zip(lstm.costs, asked.works, strict=True) if work is not None
+    ]
+
+
+def test_what_is_not_known_of_a_layer_is_said(lstm: PricedPlan, asked: Asked) -> None:
+    run = run_of(lstm, on_a100())
+    silent = {layer.role: layer.expected_reason for layer in run.layers if layer.expected_ns is None}
+    assert "it launches no kernel" in silent.values()
+    assert all(silent.values())
+    partial = [cost._replace(reason="an op without a cost function") for cost in lstm.costs]
+    for layer in run_of(lstm._replace(costs=tuple(partial)), on_a100()).layers:
+        if layer.role == "compute" and layer.work is not None and not layer.work.tensor_flops:
+            assert (layer.expected_ns, layer.expected_reason) == (None, "only a part of its work is known")
+
+
+@pytest.mark.parametrize("tf32", [True, False])
+def test_the_model_is_asked_about_the_ceilings_and_the_tf32_of_the_run(
+    lstm: PricedPlan, asked: Asked, tf32: bool
+) -> None:
+    subject = on_a100(tf32)
+    run_of(lstm, subject)
+    assert asked.ceilings is subject.ceilings
+    assert asked.tf32 is tf32
+
+
+def test_of_a_gpu_that_no_datasheet_is_of_nothing_is_expected(lstm: PricedPlan, asked: Asked) -> None:
+    spec = msgspec.structs.replace(A100, origin="derived")
+    run = run_of(lstm, on_a100()._replace(spec=spec))
+    assert {layer.expected_ns for layer in run.layers} == {None}
+    assert all(layer.expected_reason.startswith("no datasheet is of this GPU") for layer in run.layers)
+
+
+def test_of_a_cpu_nothing_is_expected(lstm: PricedPlan, asked: Asked) -> None:
+    device = Device(name="a CPU", kind="cpu", cores=2)
+    run = run_of(lstm, Subject(ceilings=fixed_ceilings(), device=device))
+    assert {layer.expected_reason for layer in run.layers} == {"expectations are of GPUs: no CPU was measured"}
+    assert not {UNREACHED, SLOWER} & {row.cause for row in run.ledger}
+    assert asked.works == ()
+
+
+def test_the_ledger_splits_what_the_layers_lost(lstm: PricedPlan, asked: Asked) -> None:
+    run = run_of(lstm, on_a100())
+    rows = {row.cause: row.ns for row in run.ledger}
+    known = [layer for layer in run.layers if layer.expected_ns is not None and layer.role == "compute"]
+    beyond = [(layer, layer.expected_ns or 0, layer.attainable_ns or 0) for layer in known]
+    assert rows[UNREACHED] == sum(max(expected - attainable, 0) for _, expected, attainable in beyond)
+    assert rows[SLOWER] == sum(layer.measured_ns - max(expected, attainable) for layer, expected, attainable in beyond)
+    assert rows[SLOWER] + rows[UNREACHED] + rows[INEFFICIENCY] == sum(
+        layer.lost_ns or 0 for layer in run.layers if layer.role == "compute"
+    )
+    assert sum(rows.values()) == run.latency.median_ns
+
+
+def test_the_model_that_ships_expects_something_or_says_why_not(lstm: PricedPlan) -> None:
+    """In fp32 as it is: products in TF32 nobody measured."""
+    run = run_of(lstm, on_a100(tf32=False))
+    known = [layer for layer in run.layers if layer.expected_ns is not None]
+    assert known
+    for layer in run.layers:
+        times = layer.expected_p10_ns, layer.expected_ns, layer.expected_p90_ns
+        if layer.expected_ns is None:
+            assert times == (None, None, None)
+            assert layer.expected_reason
+        else:
+            assert 0 < (times[0] or 0) <= (times[1] or 0) <= (times[2] or 0)
+
+
+def test_an_engine_from_its_files_says_of_each_layer_why_nothing_is_expected_of_it(tmp_path: Path) -> None:
+    """Nobody measured convolutions in fp16 for it."""
+    run = analyze(write_engine(tmp_path, "fp16"), [A100], Settings())
+    assert isinstance(run, Run)
+    (conv,) = [layer for layer in run.layers if layer.name == "Conv_0 + Relu_1"]
+    assert conv.expected_ns is None
+    assert conv.expected_reason.startswith("no convolutions in fp16 were measured")
+    assert all(layer.expected_reason for layer in run.layers)

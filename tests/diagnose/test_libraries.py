@@ -1,0 +1,160 @@
+"""A layer beside what good library kernels take: it is not slow within their band, and may win down to their p10."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from profiler.base.units import format_ns
+from profiler.diagnose import RULES, Case, Claim, Rule
+from profiler.diagnose.libraries import as_fast, down_to, reachable_ns, winnable_ns
+from profiler.diagnose.plugin import candidates, no_candidates
+from profiler.diagnose.reached import reached
+from profiler.expected import expect
+from profiler.hardware import gpus
+from tests.diagnose.test_plugin import story
+from tests.fakes.cases import expecting
+from tests.fakes.kernel_rule_cases import POSITIVE as OF_KERNELS
+from tests.fakes.rule_cases import POSITIVE as OF_TIMES
+
+FOUND = {
+    code: {**OF_TIMES, **OF_KERNELS}[code]
+    for code in ("RL101", "RL102", "KN701", "KN702", "KN703", "KN704", "KN705")
+}  # fmt: skip
+"""A case of each rule that it finds."""
+
+
+def rule(code: str) -> Rule:
+    found = RULES.get(code)
+    assert found is not None
+    return found
+
+
+def claims(code: str, case: Case) -> list[Claim]:
+    return list(rule(code).check(case))
+
+
+def claimed(code: str, case: Case) -> str:
+    """The one layer that a rule claims."""
+    (claim,) = claims(code, case)
+    (name,) = claim.layers
+    return name
+
+
+@pytest.mark.parametrize("code", FOUND)
+@pytest.mark.parametrize("band", [(0.5, 0.8, 1.0), (0.9, 1.1, 1.3), (1.1, 1.2, 1.3)])
+def test_no_rule_calls_a_layer_slow_that_is_within_the_band_or_under_it(
+    code: str, band: tuple[float, float, float]
+) -> None:
+    case = FOUND[code]
+    name = claimed(code, case)
+    assert claims(code, expecting(case, **{name: band})) == []
+    reason = rule(code).reason
+    assert reason is not None
+    inside = expecting(case, **{name: band})
+    (layer,) = [one for one in inside.layers if one.name == name]
+    praised = "faster than nine of ten library kernels" in reason(inside, layer)
+    assert praised is (band[0] > 1)
+    assert praised or "as fast as good library kernels" in reason(inside, layer)
+
+
+@pytest.mark.parametrize("code", FOUND)
+def test_what_a_rule_claims_ends_at_the_fastest_tenth_of_library_kernels(code: str) -> None:
+    case = FOUND[code]
+    name = claimed(code, case)
+    (alone,) = claims(code, case)
+    found = expecting(case, **{name: (0.97, 0.98, 0.99)})
+    (layer,) = [one for one in found.layers if one.name == name]
+    (claim,) = claims(code, found)
+    assert layer.expected_p10_ns is not None
+    left = layer.measured_ns - layer.expected_p10_ns
+    assert claim.layers[name] == left < alone.layers[name]
+    assert f"claimed is what lies above {format_ns(layer.expected_p10_ns)}, which one in ten" in claim.evidence
+    assert ", 80 %)" in claim.evidence
+
+
+@pytest.mark.parametrize("code", FOUND)
+def test_a_rule_claims_as_much_as_ever_where_nothing_like_the_layer_was_measured(code: str) -> None:
+    (before,), (after,) = claims(code, FOUND[code]), claims(code, expecting(FOUND[code]))
+    assert before == after
+
+
+def test_one_may_hope_for_no_more_than_the_roofline() -> None:
+    case, _ = story(1_900_000)
+    (layer,) = expecting(case, gemv=(0.01, 0.02, 0.9)).layers
+    assert reachable_ns(layer) == layer.attainable_ns
+    assert winnable_ns(layer) == layer.lost_ns
+    assert "the roofline" in down_to(layer)
+    assert as_fast(layer) == ""
+
+
+def test_without_an_expectation_all_that_is_lost_counts_and_nothing_is_said() -> None:
+    (layer,) = story(1_900_000)[0].layers
+    assert winnable_ns(layer) == layer.lost_ns
+    assert (as_fast(layer), down_to(layer)) == ("", "")
+    assert winnable_ns(msgspec.structs.replace(layer, lost_ns=None)) == 0
+    assert winnable_ns(msgspec.structs.replace(layer, lost_ns=-5)) == 0
+
+
+# --- a kernel by hand ------------------------------------------------------------------------------
+
+
+def test_a_kernel_by_hand_may_hope_for_the_fastest_tenth_and_at_worst_for_the_slowest() -> None:
+    case, plan = story(1_900_000)
+    case = expecting(case, gemv=(0.2, 0.3, 0.5))._replace(plan={"gemv": plan})
+    (found,) = candidates(case, {"gemv": case.engine["gemv"].op})
+    assert found.reachable_ns == 380_000
+    assert found.recoverable_ns == 1_520_000
+    assert found.net_ns == 1_520_000 - 2000
+    assert found.net_low_ns == pytest.approx(1_900_000 - 19_000 - 950_000 - 2000, abs=1)
+    assert found.net_high_ns == pytest.approx(1_900_000 + 19_000 - 380_000 - 2000, abs=1)
+    assert found.verdict == "write it"
+    assert "could be won back, down to the fastest tenth of library kernels" in found.why
+    assert "~570 us (380 .. 950, 80 %)" in found.basis
+
+
+def test_no_kernel_is_to_be_written_for_a_layer_that_libraries_do_no_better() -> None:
+    case, plan = story(1_900_000)
+    case = expecting(case, gemv=(0.6, 0.9, 1.0))._replace(plan={"gemv": plan})
+    assert candidates(case) == ()
+    assert no_candidates(case).endswith("1 of those that lost as much is as fast as good library kernels")
+    alone = expecting(story(1_900_000)[0])
+    assert "library" not in no_candidates(alone)
+
+
+def test_what_libraries_reach_says_why_its_band_is_wide() -> None:
+    case, _ = story(1_900_000)
+    (layer,) = expecting(case, gemv=(0.2, 0.3, 0.5)).layers
+    wide = msgspec.structs.replace(layer, expected_reason="RTX 4090 was not measured, l40s of its architecture were")
+    assert reached(case, wide).basis.endswith("; RTX 4090 was not measured, l40s of its architecture were")
+
+
+# --- beyond what was measured ------------------------------------------------------------------------
+
+
+def extrapolated(case: Case) -> Case:
+    """The case with its expectations as those of shapes that nobody measured."""
+    why = "extrapolated: batch, m, n lies outside of what was measured"
+    return case._replace(layers=tuple(msgspec.structs.replace(one, expected_reason=why) for one in case.layers))
+
+
+@pytest.mark.parametrize("code", FOUND)
+@pytest.mark.parametrize("band", [(1.1, 4.0, 7.5), (0.9, 0.95, 0.99)])
+def test_no_verdict_rests_on_an_extrapolation(code: str, band: tuple[float, float, float]) -> None:
+    case = FOUND[code]
+    (before,) = claims(code, case)
+    (after,) = claims(code, extrapolated(expecting(case, **{claimed(code, case): band})))
+    assert before == after
+
+
+def test_the_story_is_worth_a_kernel_though_trees_that_know_no_gemv_call_it_fast() -> None:
+    """960,000 products of a vector by a vector: the ensemble, asked in fp32, says 7.6 ms where memory needs 0.27."""
+    case, plan = story(1_900_000)
+    (work,) = [layer.work for layer in case.layers]
+    spec = gpus.find("rtx-4090")
+    (found,) = expect([work], spec, gpus.ceilings(spec, tf32=False), tf32=False)
+    assert not found.firm
+    told = tuple(msgspec.structs.replace(one, **msgspec.structs.asdict(found)) for one in case.layers)
+    (candidate,) = candidates(case._replace(layers=told, plan={"gemv": plan}), {"gemv": case.engine["gemv"].op})
+    assert candidate.verdict == "write it"
+    assert as_fast(told[0]) == ""

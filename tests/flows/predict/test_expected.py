@@ -1,0 +1,193 @@
+"""What is expected of the layers of a prediction: their sum, what is refused, and the GPU that is fastest by it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from profiler.base.errors import UsageError
+from profiler.base.records import Ceilings, Expectation, GpuSpec, Prediction, Work
+from profiler.expected import expect
+from profiler.flows.predict import on_gpus
+from profiler.flows.predict.groups import Settings
+from profiler.flows.predict.why import why
+from profiler.hardware import gpus
+from tests.fakes.estimates import predicted
+from tests.report.content.test_prediction import built
+
+FP16 = Settings(precision="fp16")
+
+
+def twice_the_bound(
+    works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True
+) -> tuple[Expectation, ...]:
+    """In place of the trees: twice the time of the bytes and a launch; nothing where nothing is multiplied."""
+
+    def one(work: Work | None) -> Expectation:
+        if work is None or not work.tensor_flops:
+            return Expectation(expected_reason="it multiplies nothing")
+        ns = round(2 * (work.bytes / ceilings.attainable.dram_bytes_per_s * 1e9 + ceilings.launch_ns))
+        return Expectation(expected_ns=ns, expected_p10_ns=ns - ns // 10, expected_p90_ns=ns + ns // 5)
+
+    return tuple(map(one, works))
+
+
+def forecasts(found: Prediction) -> None:
+    for gpu in found.gpus:
+        known = [layer for layer in gpu.layers if layer.expected_ns is not None]
+        refused = [layer for layer in gpu.layers if layer.expected_ns is None]
+        bound = {id(one): one.estimate.attainable_ns * one.repeats if one.estimate else 0 for one in gpu.layers}
+        assert gpu.refused_ns == sum(bound[id(one)] for one in refused)
+        assert sum(gpu.refused_layers.values()) == len(refused)
+        assert all(one.expected_reason in gpu.refused_layers for one in refused)
+        assert "" not in gpu.refused_layers
+        assert sum(gpu.wider_layers.values()) == sum(bool(one.expected_reason) for one in known)
+        if not known or sum(bound[id(one)] for one in known) * 2 < (gpu.time_ns or 0):
+            assert (gpu.expected_ns, gpu.expected_p10_ns, gpu.expected_p90_ns) == (None, None, None)
+            assert gpu.expected_reason
+            continue
+        assert not gpu.expected_reason
+        for name in ("expected_ns", "expected_p10_ns", "expected_p90_ns"):
+            assert getattr(gpu, name) == sum(getattr(one, name) * one.repeats for one in known)
+        for one in known:
+            assert one.estimate is not None
+            assert one.estimate.attainable_ns <= (one.expected_p10_ns or 0) <= (one.expected_ns or 0)
+            assert (one.expected_ns or 0) <= (one.expected_p90_ns or 0)
+
+
+@pytest.mark.parametrize("model", ["gemv", "resnet_tiny", "transformer_block", "lstm", "qdq_cnn"])
+@pytest.mark.parametrize("precision", ["model", "fp32", "fp16", "fp8"])
+def test_the_sum_is_the_sum_of_the_layers(model: str, precision: str) -> None:
+    forecasts(predicted(model, "a100-sxm4-80gb", "rtx-4090", "t4", how=Settings(precision=precision)))
+
+
+def test_the_sum_of_an_engine_is_the_sum_of_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    forecasts(built("resnet_tiny", "rtx-4090", "t4"))
+    monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
+    found = built("resnet_tiny", "rtx-4090")
+    forecasts(found)
+    assert found.gpus[0].expected_ns is not None
+
+
+def test_layers_that_run_again_count_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
+    (gpu,) = predicted("resnet_tiny", "l4").gpus
+    again = tuple(msgspec.structs.replace(layer, repeats=3) for layer in gpu.layers)
+    thrice = on_gpus.forecast(again)
+    assert thrice.expected_ns == 3 * (gpu.expected_ns or 0) > 0
+    assert thrice.expected_p90_ns == 3 * (gpu.expected_p90_ns or 0)
+
+
+def test_layers_of_one_kind_are_expected_alike() -> None:
+    (gpu,) = predicted("transformer_block", "a100-sxm4-80gb", how=FP16).gpus
+    layers = {layer.name: layer for layer in gpu.layers}
+    first, second = (layers[f"/layer{n}/attention/query/MatMul +1"] for n in (0, 1))
+    assert first.expected_ns == second.expected_ns is not None
+    (expectation,) = expect([first.work], gpus.find("a100-sxm4-80gb"), gpu.ceilings)
+    assert expectation.expected_ns == first.expected_ns
+
+
+@pytest.mark.parametrize(
+    ("model", "slug", "precision", "words"),
+    [
+        ("transformer_block", "a100-sxm4-80gb", "fp8", "no matrix products in fp8e4m3fn were measured on Ampere"),
+        ("transformer_block", "t4", "bf16", "no matrix products in bf16 were measured on Turing"),
+        ("transformer_block", "jetson-agx-xavier", "fp16", "no matrix products in fp16 were measured on Volta"),
+        ("resnet_tiny", "rtx-4090", "fp16", "no convolutions in fp16 were measured"),
+    ],
+)
+def test_what_nobody_measured_is_refused_in_words(model: str, slug: str, precision: str, words: str) -> None:
+    (gpu,) = predicted(model, slug, how=Settings(precision=precision)).gpus
+    assert any(words in reason for reason in gpu.refused_layers)
+    refused = next(layer for layer in gpu.layers if words in layer.expected_reason)
+    assert (refused.expected_ns, refused.expected_p10_ns, refused.expected_p90_ns) == (None, None, None)
+    assert refused.estimate is not None
+
+
+def test_a_gpu_that_was_not_measured_says_which_of_its_architecture_were() -> None:
+    (gpu,) = predicted("transformer_block", "jetson-agx-orin-64gb", how=FP16).gpus
+    assert any("Jetson AGX Orin 64 GB was not measured" in reason for reason in gpu.wider_layers)
+
+
+def test_the_fastest_is_by_the_expectation_where_each_has_one_for_the_same_layers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
+    assert predicted("resnet_tiny", "rtx-4090", "t4").fastest_by == "expectation"
+
+    def slow_there(
+        works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool
+    ) -> tuple[Expectation, ...]:
+        scale = 1000 if spec.slug == "rtx-4090" else 1
+        return tuple(
+            msgspec.structs.replace(one, expected_ns=one.expected_ns * scale, expected_p90_ns=one.expected_ns * scale)
+            if one.expected_ns is not None
+            else one
+            for one in twice_the_bound(works, spec, ceilings)
+        )
+
+    monkeypatch.setattr(on_gpus, "expect", slow_there)
+    found = predicted("resnet_tiny", "rtx-4090", "t4")
+    assert (found.fastest, found.fastest_by) == ("t4", "expectation")
+
+    def not_there(
+        works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool
+    ) -> tuple[Expectation, ...]:
+        none = Expectation(expected_reason="not there")
+        return (none,) * len(works) if spec.slug == "t4" else slow_there(works, spec, ceilings, tf32=tf32)
+
+    monkeypatch.setattr(on_gpus, "expect", not_there)
+    found = predicted("resnet_tiny", "rtx-4090", "t4")
+    assert (found.fastest, found.fastest_by) == ("rtx-4090", "bound")
+
+
+def test_nothing_is_expected_below_the_bound_and_what_was_is_said() -> None:
+    (gpu,) = predicted("transformer_block", "l40s", how=FP16).gpus
+    layer = next(one for one in gpu.layers if one.estimate is not None)
+    assert layer.estimate is not None
+    bound = layer.estimate.attainable_ns
+    low = msgspec.structs.replace(
+        layer, expected_ns=bound - 2, expected_p10_ns=bound - 5, expected_p90_ns=bound - 1, expected_reason=""
+    )
+    held = on_gpus.held_to_bound(low)
+    assert (held.expected_p10_ns, held.expected_ns, held.expected_p90_ns) == (bound, bound, bound)
+    assert "below the bound" in held.expected_reason
+    around = msgspec.structs.replace(low, expected_ns=bound + 2, expected_p90_ns=bound + 9)
+    held = on_gpus.held_to_bound(around)
+    assert (held.expected_p10_ns, held.expected_ns, held.expected_reason) == (bound, bound + 2, "")
+
+
+def test_fp32_alone_forbids_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def noting(works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool) -> tuple[Expectation, ...]:
+        asked.append(tf32)
+        return twice_the_bound(works, spec, ceilings)
+
+    monkeypatch.setattr(on_gpus, "expect", noting)
+    for precision in ("fp32", "model"):
+        predicted("gemv", "l4", how=Settings(precision=precision))
+    assert asked == [False, True]
+
+
+def test_why_names_the_nearest_measurements_and_whose_they_are() -> None:
+    slugs = ("a100-sxm4-80gb", "rtx-4090")
+    found = predicted("transformer_block", *slugs, how=FP16)
+    told = why(found, [gpus.find(slug) for slug in slugs], FP16, "/layer0/attention/query/MatMul")
+    assert told.layer == "/layer0/attention/query/MatMul +1"
+    assert [gpu.gpu for gpu in told.gpus] == list(slugs)
+    for gpu, predicted_on in zip(told.gpus, found.gpus, strict=True):
+        assert gpu.layer in predicted_on.layers
+        assert len(gpu.nearest) == 3
+        assert all(row.ns > 0 and row.shape for row in gpu.nearest)
+    assert {row.gpu for row in told.gpus[0].nearest} == {"a100-sxm4-80gb"}
+    named = {source.name: source for source in told.sources}
+    assert {row.source.split()[0] for gpu in told.gpus for row in gpu.nearest} == set(named)
+    assert all(source.licence in ("MIT", "Apache-2.0") and source.commit for source in told.sources)
+
+
+def test_why_of_no_layer_suggests_others() -> None:
+    found = predicted("transformer_block", "l4")
+    with pytest.raises(UsageError, match="no layer is called") as refused:
+        why(found, [gpus.find("l4")], Settings(), "/layer0/norm1/LayerNormalisation")
+    assert "/layer0/norm1/LayerNormalization" in refused.value.why
