@@ -74,7 +74,7 @@ class Correction(NamedTuple):
         if known is None:
             return None
         across = _covariance(places, np.array(dtypes), known.places, known.dtypes)
-        explained = np.einsum("ij,jk,ik->i", across, known.inverse, across)
+        explained = (across @ known.inverse * across).sum(1)
         weight = np.clip(explained / known.told, 0, 1) * known.trust
         return Moves(across @ known.weights, known.low, known.high, weight)
 
