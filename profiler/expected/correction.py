@@ -74,7 +74,7 @@ class Correction(NamedTuple):
         if known is None:
             return None
         across = _covariance(places, np.array(dtypes), known.places, known.dtypes)
-        explained = np.einsum("ij,jk,ik->i", across, known.inverse, across)
+        explained = (across @ known.inverse * across).sum(1)
         weight = np.clip(explained / known.told, 0, 1) * known.trust
         return Moves(across @ known.weights, known.low, known.high, weight)
 
@@ -98,7 +98,7 @@ def fitted(places: Array, dtypes: npt.NDArray[np.str_], apart: Array) -> Fitted:
     others = apart - (kept - weights / alone)
     told = float(np.median(_SMOOTH + _DTYPE + _KIND + noise - 1 / alone))
     low, high = (float(np.quantile(others, share)) for share in (0.1, 0.9))
-    return Fitted(places, dtypes, inverse, weights, low, high, max(told, _NOISE))
+    return Fitted(places, dtypes, np.asarray(inverse), np.asarray(weights), low, high, max(told, _NOISE))
 
 
 def _covariance(a: Array, a_dtypes: npt.NDArray[np.str_], b: Array, b_dtypes: npt.NDArray[np.str_]) -> Array:

@@ -18,130 +18,29 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from profiler.base.records import Op, Tensor
+from profiler.base.records import Op
 from profiler.cost import work_of
 from profiler.estimate.cache import Traffic
 from profiler.estimate.roofline import estimate
 from profiler.hardware import gpus
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "expected"))
+
+import sources
+from sources import AICONFIGURATOR, ATTENTION, neusight_op, op_of, tensor
+
 SLACK = 0.97
 CORRUPT = 3.0
-NEUSIGHT = {
-    "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
-    "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
-    "NVIDIA H100 80GB HBM3": "h100-sxm5",
-    "NVIDIA L4": "l4",
-    "Tesla T4": "t4",
-    "Tesla V100-PCIE-32GB": "v100-pcie-32gb",
-}
-AICONFIGURATOR = {
-    "a100_sxm": "a100-sxm4-80gb",
-    "h100_sxm": "h100-sxm5",
-    "h200_sxm": "h200",
-    "b200_sxm": "b200",
-    "b300_sxm": "b300",
-    "gb200": "gb200",
-    "l40s": "l40s",
-    "rtx_pro_6000_server": "rtx-pro-6000-blackwell-server",
-}
-PRODUCTS = {
-    "bfloat16": ("bf16", "bf16", "bf16"),
-    "fp8": ("fp8e4m3fn", "fp8e4m3fn", "fp8e4m3fn"),
+PRODUCTS = sources.PRODUCTS | {
     "fp8_static": ("fp8e4m3fn", "fp8e4m3fn", "fp8e4m3fn"),
     "fp8_block": ("fp8e4m3fn", "fp8e4m3fn", "fp8e4m3fn"),
-    "nvfp4": ("fp4e2m1", "fp4e2m1", "fp4e2m1"),
     "int8_wo": ("bf16", "int8", "bf16"),
     "int4_wo": ("bf16", "int4", "bf16"),
-    "sq": ("int8", "int8", "int8"),
 }
 """What a quantisation reads of activations and weights, and what it multiplies."""
-ATTENTION = {"bfloat16": "bf16", "fp8": "fp8e4m3fn", "float16": "fp16"}
-
-
-def tensor(name: str, dtype: str, *dims: int, constant: bool = False) -> Tensor:
-    return Tensor(name=name, dtype=dtype, shape=tuple(int(dim) for dim in dims), constant=constant)
-
-
-def op_of(kind: str, inputs: list[Tensor], output: Tensor, **attributes: Any) -> Op:
-    return Op(op_type=kind, opset=24, attributes=attributes, inputs=tuple(inputs), outputs=(output,))
-
-
-# --- NeuSight ------------------------------------------------------------------------------------
-
-
-def neusight_op(name: str, s: tuple[int, ...]) -> Op:
-    """An op by its name and dimensions in the tables."""
-    single = {"tanh": "Tanh", "relu": "Relu", "gelu": "Gelu"}
-    pair = {"add": "Add", "mul": "Mul", "div": "Div", "pow": "Pow"}
-    if name == "bmm":
-        b, m, k, n = s
-        return op_of(
-            "MatMul", [tensor("a", "fp32", b, m, k), tensor("b", "fp32", b, k, n)], tensor("y", "fp32", b, m, n)
-        )
-    if name == "linear":
-        b, m, k, n = s
-        sides = [
-            tensor("x", "fp32", b * m, k),
-            tensor("w", "fp32", k, n, constant=True),
-            tensor("c", "fp32", n, constant=True),
-        ]
-        return op_of("Gemm", sides, tensor("y", "fp32", b * m, n))
-    if name == "conv":
-        batch, channels, filters, kernel, size, stride, pad = s
-        places = (size + 2 * pad - kernel) // stride + 1
-        sides = [
-            tensor("x", "fp32", batch, channels, size, size),
-            tensor("w", "fp32", filters, channels, kernel, kernel),
-        ]
-        made = tensor("y", "fp32", batch, filters, places, places)
-        return op_of("Conv", sides, made, kernel_shape=(kernel,) * 2, strides=(stride,) * 2, pads=(pad,) * 4)
-    x, y = tensor("x", "fp32", *s), tensor("y", "fp32", *s)
-    if name == "softmax":
-        return op_of("Softmax", [x], y, axis=-1)
-    if name == "ln":
-        return op_of("LayerNormalization", [x, tensor("g", "fp32", s[-1]), tensor("b", "fp32", s[-1])], y, axis=-1)
-    if name in single:
-        return op_of(single[name], [x], y)
-    if name in pair:
-        return op_of(pair[name], [x, tensor("z", "fp32", *s)], y)
-    return op_of(pair[name[:-1]], [x, tensor("z", "fp32")], y)
-
-
-def neusight(root: Path) -> Iterator[pd.DataFrame]:
-    """Tables with columns op, gpu, ns, key, corrupt."""
-    files = [
-        *sorted(root.glob("train/collect/*/*/*.csv")),
-        *(root / f"test/{name}.csv" for name in ("bmm", "linear", "elem", "ln", "softmax")),
-    ]
-    for file in files:
-        if not file.exists():
-            print(f"without {file}", file=sys.stderr)
-            continue
-        table = pd.read_csv(file, low_memory=False)
-        table = table[table["Device"].isin(NEUSIGHT)]
-        if table.empty:
-            continue
-        op = str(table["OPName"].iloc[0])
-        columns = ["B", "H"]
-        if op == "conv":
-            columns = ["B", "Input_Channel", "Output_Channel", "Kernel_Szie", "Input_Size", "Stride", "Padding"]
-        elif op in ("bmm", "linear"):
-            columns = ["B", "M", "N", "K"]
-        shapes = map(tuple, table[columns].astype(int).to_numpy().tolist())
-        ops = table["OPName"].astype(str)
-        yield pd.DataFrame(
-            {
-                "op": ops.where(~ops.isin(("bmm", "linear", "conv", "softmax", "ln")), ops),
-                "gpu": table["Device"].map(NEUSIGHT).to_numpy(),
-                "ns": table["Latency"].to_numpy() * 1e6,
-                "key": [(name, *shape) for name, shape in zip(ops, shapes, strict=True)],
-                "corrupt": "",
-            }
-        )
 
 
 # --- aiconfigurator --------------------------------------------------------------------------------
@@ -154,10 +53,9 @@ def product(kind: str, m: int, n: int, k: int) -> Op:
 
 def products(root: Path) -> Iterator[pd.DataFrame]:
     for file in sorted(root.glob("*/gemm/*/*/gemm_perf.parquet")):
-        gpu = AICONFIGURATOR.get(file.relative_to(root).parts[0])
         table = pd.read_parquet(file, columns=["device", "gemm_dtype", "m", "n", "k", "latency"])
-        # One folder of a B300 holds rows of a GB300: the column is right.
-        if gpu is None or "GB300" in str(table["device"].iloc[0]):
+        gpu = AICONFIGURATOR.get(str(table["device"].iloc[0]))
+        if gpu is None:
             continue
         table = table[table["gemm_dtype"].isin(PRODUCTS) & (table["latency"] > 0)]
         kinds = table["gemm_dtype"].astype(str)
@@ -181,9 +79,10 @@ def attention(kind: str, q: str, c: str, b: int, s: int, kv: int, h: int, hkv: i
 
 def attentions(root: Path, most: int) -> Iterator[pd.DataFrame]:
     for file in sorted(root.glob("*/*attention/*/*/*_attention_perf.parquet")):
-        gpu, kind = AICONFIGURATOR.get(file.relative_to(root).parts[0]), file.name.split("_")[0]
+        kind = file.name.split("_")[0]
         table = pd.read_parquet(file)
-        if gpu is None or kind not in ("context", "generation", "encoder") or "GB300" in str(table["device"].iloc[0]):
+        gpu = AICONFIGURATOR.get(str(table["device"].iloc[0]))
+        if gpu is None or kind not in ("context", "generation", "encoder"):
             continue
         table = table[table["latency"] > 0]
         if "window_size" in table:
@@ -236,7 +135,7 @@ def main() -> None:
     options = parser.parse_args()
     parts = []
     if options.neusight:
-        rows = pd.concat(neusight(options.neusight), ignore_index=True)
+        rows = pd.concat(sources.neusight_rows(options.neusight), ignore_index=True).assign(corrupt="")
         parts.append(with_ideal(rows, lambda name, *shape: neusight_op(name, shape), lambda *_: "", tf32=False))
     if options.aiconfigurator:
         rows = pd.concat(products(options.aiconfigurator), ignore_index=True)

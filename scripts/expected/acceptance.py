@@ -1,14 +1,15 @@
 """What the model of expected times errs by on what it never saw.
 
     python scripts/expected/acceptance.py --neusight scripts/asplos/data/dataset --published scripts/asplos
-        [--rows rows.parquet] --captures DIR --table table.parquet --without l40s --without a100-sxm4-80gb
+        --captures DIR --table table.parquet --without l40s --without a100-sxm4-80gb
 
 With ``--neusight`` a model is learned from NeuSight's ``train`` rows of T4, V100 and A100 40 GB alone, as ``train.py``
-does it, and meets NeuSight's own ``test`` rows: other shapes, on these GPUs and on GPUs that it never saw. With
-``--published`` too (``label`` and ``results`` of the same checkout) it meets the ops of whole networks, beside
-NeuSight's published predictions of the same rows. With ``--captures`` the model that is shipped meets layers of
-TensorRT engines that others timed (layer information and a profile), on which nothing was tuned. With ``--table`` and ``--without`` a GPU is left out
-of products on tensor cores, and 300 of its rows then correct what is expected of the others.
+does it, and meets NeuSight's own ``test`` rows: other shapes, on these GPUs and on GPUs that it never saw. Beside that,
+``--published`` (``label`` and ``results`` of the same checkout) has it meet the ops of whole networks, with NeuSight's
+published predictions of the same rows. With ``--captures`` the model that is shipped meets layers of TensorRT engines
+that others timed (layer information and a profile), on which nothing was tuned. With ``--table`` (which ``train.py
+--table`` keeps) and ``--without`` a GPU is left out of products on tensor cores, and 300 of its rows then correct what
+is expected of the others.
 
 Errors are means of |expected - measured| / measured, in percent. "bound" is the roofline with every byte from DRAM, at
 least a launch; "in band" the share of rows from p10 to p90, which is to be 80.
@@ -27,7 +28,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 from sources import NEUSIGHT, columns_of, neusight, neusight_core, neusight_op
-from train import Fit, classes, error, fit, inputs
+from train import FOLDED, Fit, classes, error, fit, inputs
 from write import bands
 
 from profiler.analysis.plan import price_plan
@@ -54,8 +55,6 @@ CAPTURED = {
 }
 """Engines of NVIDIA's trt-engine-explorer (Apache 2.0) and the GPU that ran them."""
 DIMS = ("batch", "m", "n", "k")
-HELD_OUT = 2500
-"""Rows of a GPU and dtype where GPUs are left out, drawn at random."""
 FOR_BANDS = 9000
 """Rows of a class from which the width of its bands is learned, drawn at random."""
 
@@ -270,11 +269,12 @@ def compare(works: Sequence[Work | None], times: Sequence[int | None], spec: Gpu
 
 def corrected(table: pd.DataFrame, slug: str, count: int) -> None:
     """Products on a GPU that was left out: before, and after ``count`` rows of it, drawn at random three times."""
-    parts = [some.sample(min(len(some), HELD_OUT), random_state=0) for _, some in table.groupby(["gpu", "dtype"])]
+    parts = [some.sample(min(len(some), FOLDED), random_state=0) for _, some in table.groupby(["gpu", "dtype"])]
     some = pd.concat(parts, ignore_index=True)
     x, base = inputs("product", some)
     out = (some["gpu"] == slug).to_numpy()
-    ratios = fit(x[~out], np.log(some["ns"].to_numpy() / base)[~out], (0.5,)).ratios(x[out])[:, 0]
+    learned_from = fit(x[~out], np.log(some["ns"].to_numpy() / base)[~out], (0.5,), 0.5)
+    ratios = np.asarray(learned_from.boosters[0.5].predict(x[out]))
     rows = some[out].assign(expected=np.exp(ratios) * base[out]).reset_index(drop=True)
     cores = rows[[name for name in Core.__struct_fields__ if name in rows]].to_dict("records")
     places = np.array(

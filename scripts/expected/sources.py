@@ -24,6 +24,7 @@ What cannot be the time of a kernel is left out, and counted by why:
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,9 @@ def neusight_rows(root: Path) -> Iterator[pd.DataFrame]:
         *(root / f"test/{name}.csv" for name in ("bmm", "linear", "elem", "ln", "softmax")),
     ]
     for file in files:
+        if not file.exists():
+            print(f"without {file}", file=sys.stderr)
+            continue
         table = pd.read_csv(file, low_memory=False)
         table = table[table["Device"].isin(NEUSIGHT)]
         if table.empty:
