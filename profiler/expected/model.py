@@ -83,7 +83,8 @@ def expect(
     found: list[Expectation] = []
     alike: dict[str, dict[tuple[Any, ...], tuple[Work, Core, list[int]]]] = {}
     """By kind, and by all that is looked at: layers of one work take the same."""
-    for place, work in enumerate(works):
+    asked = [_as_product(work, spec, tf32=tf32) for work in works]
+    for place, work in enumerate(asked):
         why = "its work is not known" if work is None else _refused(work, spec, tf32=tf32)
         found.append(_refusal(why))
         if work is not None and work.core is not None and not why:
@@ -93,8 +94,34 @@ def expect(
         priced = _priced(kind, [(work, core) for work, core, _ in some.values()], spec, ceilings, correction)
         for (*_, places), expectation in zip(some.values(), priced, strict=True):
             for place in places:
-                found[place] = expectation
+                changed = asked[place] is not works[place]
+                found[place] = _less_sure(expectation, asked[place]) if changed else expectation
     return tuple(found)
+
+
+def _as_product(work: Work | None, spec: GpuSpec, *, tf32: bool) -> Work | None:
+    """A convolution in 16 bits, of which none were measured, as the product of matrices that libraries make of it."""
+    core = None if work is None else work.core
+    if work is None or core is None or core.kind != "convolution" or core.batch != 1:
+        return work
+    group = _group(core.kind, dtype_on(work, spec, tf32=tf32))
+    if group != "16 bits" or group in _measured(core.kind):
+        return work
+    return msgspec.structs.replace(work, core=Core(kind="product", m=core.m, n=core.n, k=core.k), fast_flops=0)
+
+
+def _less_sure(expectation: Expectation, work: Work | None) -> Expectation:
+    """That of a convolution as a product: with the band of what lies outside of what was measured, and shown only."""
+    ns, low, high = expectation.expected_ns, expectation.expected_p10_ns, expectation.expected_p90_ns
+    if ns is None or low is None or high is None or work is None:
+        return expectation
+    below, above = document().classes["product"].bands[OUTSIDE]
+    return Expectation(
+        expected_ns=ns,
+        expected_p10_ns=min(low, round(ns * math.exp(below))),
+        expected_p90_ns=max(high, round(ns * math.exp(above))),
+        expected_reason=f"{EXTRAPOLATED}: no convolutions in {work.dtype} were measured; as the product that it is",
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -177,7 +204,7 @@ def _priced(
     rows = rows_of(works, device)
     if name in PRODUCTS:
         # What is done to a result on its way out costs next to nothing, and hardly any measured product had any.
-        rows = rows._replace(vector=np.zeros(rows.count), special=np.zeros(rows.count))
+        rows = rows._replace(vector=np.zeros(rows.rows), special=np.zeros(rows.rows))
     columns, base = features(rows, device, product=name in PRODUCTS)
     least = soonest(rows, device)
     x = np.stack([columns[feature] for feature in known.features], axis=1).astype(np.float32)

@@ -46,7 +46,8 @@ def one(asked: Work | None, gpu: str, *, tf32: bool = True) -> Expectation:
         (Work(bytes_read=8, bytes_written=8), "h100-sxm5", "no measured kernel computes its like"),
         (work("product", "fp32"), "h100-sxm5", "no matrix products in tf32 were measured"),
         (work("product", "bf16"), "t4", "no matrix products in bf16 were measured on Turing"),
-        (work("convolution", "fp16"), "h100-sxm5", "no convolutions in fp16 were measured (there are: fp32)"),
+        (work("convolution", "int8"), "h100-sxm5", "no convolutions in int8 were measured (there are: fp32)"),
+        (work("convolution", "fp16", batch=64), "h100-sxm5", "no convolutions in fp16 were measured"),
         (work("product", batch=64), "h100-sxm5", "products like it were measured: batch is 64, and was 1 to 1"),
         (work("product", "fp8e4m3fn"), "a100-sxm4-80gb", "no matrix products in fp8e4m3fn were measured on Ampere"),
     ],
@@ -125,6 +126,19 @@ def test_what_is_done_to_a_result_on_its_way_out_is_part_of_its_product() -> Non
     plain = work("product", m=4096, n=4096, k=4096)
     fused = msgspec.structs.replace(plain, vector_flops=3 * 4096 * 4096, special={"erf": 4096 * 4096})
     assert one(fused, "h100-sxm5") == one(plain, "h100-sxm5")
+
+
+def test_a_convolution_in_16_bits_is_shown_as_its_product_and_no_verdict_rests_on_it() -> None:
+    found, product = (
+        one(work(kind, "fp16", m=4096, n=256, k=1152), "h100-sxm5") for kind in ("convolution", "product")
+    )
+    assert found.expected_ns == product.expected_ns
+    assert found.expected_p10_ns is not None
+    assert product.expected_p10_ns is not None
+    assert found.expected_p10_ns < product.expected_p10_ns
+    assert "no convolutions in fp16 were measured" in found.expected_reason
+    assert product.firm
+    assert not found.firm
 
 
 def test_a_product_ten_times_as_deep_takes_longer() -> None:

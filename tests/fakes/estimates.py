@@ -6,12 +6,15 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import OpSweep, OpSweepDevice, Prediction
+from profiler.analysis.plan import price_plan
+from profiler.base.records import EngineFacts, OpSweep, OpSweepDevice, Prediction
+from profiler.engine.inspector import read_layer_info
 from profiler.flows.op_sweep import parse_options, sweep_op
 from profiler.flows.predict.groups import Settings, predict_source
+from profiler.flows.predict.layers import predict_plan
 from profiler.hardware import gpus
 from profiler.source.load import load_model, source_of
-from tests.fakes.support import SAMPLES, fixed_ceilings, one_unit
+from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, one_unit
 
 ROOF = one_unit({"fp32": 30e12, "fp16": 60e12}, dram=750e9, cache=3e12)
 CEILINGS = msgspec.structs.replace(
@@ -44,3 +47,20 @@ SWEEPS = {
 def predicted(name: str, *slugs: str, how: Settings | None = None, **shapes: tuple[int, ...]) -> Prediction:
     source = source_of(load_model(SAMPLES / f"{name}.onnx"), shapes, feed=False)
     return predict_source(source, [gpus.find(slug) for slug in slugs], how or Settings())
+
+
+FACTS = EngineFacts(
+    backend="tensorrt-rtx",
+    versions={"tensorrt-rtx": "1.2.3"},
+    device="no GPU",
+    precision="fp32, as in the file",
+    network_layers=80,
+)
+
+
+def built(name: str, *slugs: str) -> Prediction:
+    """Of the plan in a log of a real build."""
+    source = source_of(load_model(SAMPLES / f"{name}.onnx"), {}, feed=False)
+    log = ROOT / "tests/engine" / "data" / f"rtx_{name}.log"
+    priced = price_plan(read_layer_info(log), source, FACTS)
+    return predict_plan(priced, source, [gpus.find(slug) for slug in slugs], Settings(level="layers"))

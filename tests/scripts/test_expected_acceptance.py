@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "expected"
 @pytest.fixture(scope="module")
 def acceptance() -> Any:
     pytest.importorskip("lightgbm", reason="lightgbm learns the ensembles")
-    sys.path.insert(0, str(SCRIPTS))
-    import acceptance
-
-    sys.path.remove(str(SCRIPTS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPTS)
+        import acceptance
     return acceptance
 
 

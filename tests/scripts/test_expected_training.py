@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "expected"
 @pytest.fixture(scope="module")
 def modules() -> Any:
     pytest.importorskip("lightgbm", reason="lightgbm learns the ensembles")
-    sys.path.insert(0, str(SCRIPTS))
-    import sources
-    import train
-    import write
-
-    sys.path.remove(str(SCRIPTS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPTS)
+        import sources
+        import train
+        import write
     return sources, train, write
 
 

@@ -12,8 +12,7 @@ from profiler.flows.predict import on_gpus
 from profiler.flows.predict.groups import Settings
 from profiler.flows.predict.why import why
 from profiler.hardware import gpus
-from tests.fakes.estimates import predicted
-from tests.report.content.test_prediction import built
+from tests.fakes.estimates import built, predicted
 
 FP16 = Settings(precision="fp16")
 

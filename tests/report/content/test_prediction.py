@@ -16,25 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profiler.report
-from profiler.analysis.plan import price_plan
 from profiler.base.errors import UsageError
-from profiler.base.records import EngineFacts, GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
+from profiler.base.records import GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
 from profiler.base.units import format_band, format_ns
-from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.groups import Settings
-from profiler.flows.predict.layers import predict_plan
 from profiler.flows.predict.on_gpus import gpu_prediction
 from profiler.hardware import gpus
 from profiler.report import _roofline
 from profiler.report.content.prediction import longest
 from profiler.report.tables import table_of
-from profiler.source.load import load_model, source_of
 from tests.fakes.engine_factory import write_engine
-from tests.fakes.estimates import predicted
+from tests.fakes.estimates import built, predicted
 from tests.fakes.rendering import render_csv, render_html, render_image, render_json, render_markdown, render_text
 from tests.fakes.schemas import schema_text
-from tests.fakes.support import ROOT, SAMPLES, golden, known
+from tests.fakes.support import golden, known
 
 SCHEMA_FILE = Path(profiler.report.__file__).with_name("prediction.schema.json")
 COLUMNS = tuple(column.name for column in table_of("layers", Prediction).columns(None))
@@ -49,23 +45,6 @@ def one() -> Prediction:
 @pytest.fixture(scope="module")
 def many() -> Prediction:
     return predicted("resnet_tiny", *SLUGS, image=(64, 3, 64, 64))
-
-
-FACTS = EngineFacts(
-    backend="tensorrt-rtx",
-    versions={"tensorrt-rtx": "1.2.3"},
-    device="no GPU",
-    precision="fp32, as in the file",
-    network_layers=80,
-)
-
-
-def built(name: str, *slugs: str) -> Prediction:
-    """Of the plan in a log of a real build."""
-    source = source_of(load_model(SAMPLES / f"{name}.onnx"), {}, feed=False)
-    log = ROOT / "tests/engine" / "data" / f"rtx_{name}.log"
-    priced = price_plan(read_layer_info(log), source, FACTS)
-    return predict_plan(priced, source, [gpus.find(slug) for slug in slugs], Settings(level="layers"))
 
 
 @pytest.fixture(scope="module")
