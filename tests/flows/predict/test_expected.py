@@ -92,7 +92,7 @@ def test_layers_of_one_kind_are_expected_alike() -> None:
         ("transformer_block", "a100-sxm4-80gb", "fp8", "no matrix products in fp8e4m3fn were measured on Ampere"),
         ("transformer_block", "t4", "bf16", "no matrix products in bf16 were measured on Turing"),
         ("transformer_block", "jetson-agx-xavier", "fp16", "no matrix products in fp16 were measured on Volta"),
-        ("resnet_tiny", "rtx-4090", "fp16", "no convolutions in fp16 were measured"),
+        ("resnet_tiny", "rtx-4090", "int8", "no convolutions in int8 were measured"),
     ],
 )
 def test_what_nobody_measured_is_refused_in_words(model: str, slug: str, precision: str, words: str) -> None:
