@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -60,6 +61,15 @@ def predict(
         bool,
         typer.Option("--cold/--warm", help="Charge every byte to DRAM, or let the last-level cache keep what fits."),
     ] = False,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            "--measured",
+            metavar="FILE",
+            help="Kernels that you timed on the GPU, which correct what is expected there: a CSV with a head of kind, "
+            "dtype, m, n, k and ns (and batch, window, stride, shared, causal, read, written); with one --gpu.",
+        ),
+    ] = None,
     why: Annotated[
         str,
         typer.Option(
@@ -93,8 +103,15 @@ def predict(
         request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
+        if measured is not None and len(specs) != 1:
+            raise UsageError(
+                f"--measured {measured} is of which GPU?",
+                why=f"{len(specs)} are asked for, and what was timed on one says nothing of another",
+                fix="ask for the one that it was timed on: --gpu NAME",
+            )
 
         from profiler.flows import predict as flow
+        from profiler.expected import read_measured
         from profiler.flows.predict.on_gpus import Settings
 
         how = Settings(
@@ -105,6 +122,7 @@ def predict(
             clock_mhz=clock,
             overrides=overrides,
             cold=cold,
+            measured=() if measured is None else read_measured(measured),
         )
         with progress:
             found = flow.predict(request, specs, how, progress)

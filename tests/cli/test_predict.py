@@ -150,3 +150,32 @@ def test_why_of_an_unknown_layer_suggests_others() -> None:
     refused = trtprof("predict", RESNET, "--gpu", "l4", "--why", "fc", "-o", "r.svg")
     assert refused.exit_code == 2
     assert "known suffixes" in refused.stderr
+
+
+BLOCK = str(SAMPLES / "transformer_block.onnx")
+TIMED = "kind,dtype,m,n,k,ns\n" + "".join(f"product,fp16,{m},1024,1024,{m * 60}\n" for m in (512, 1024, 2048, 4096))
+
+
+def expected_ns(*more: str) -> int:
+    done = trtprof("predict", BLOCK, "--gpu", "rtx-4090", "--dtype", "fp16", "--format", "json", *more)
+    assert done.exit_code == 0, done.output
+    (gpu,) = json.loads(done.stdout)["gpus"]
+    return int(gpu["expected_ns"])
+
+
+def test_kernels_that_were_timed_correct_what_is_expected(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(TIMED)
+    assert expected_ns("--measured", str(rows)) > 1.1 * expected_ns()
+    shown = trtprof("predict", BLOCK, "--gpu", "rtx-4090", "--dtype", "fp16", "--measured", str(rows)).stdout
+    assert "corrected by 4 timed rows of matrix products" in " ".join(shown.split())
+
+
+def test_kernels_that_were_timed_are_of_one_gpu_and_of_its_like(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(TIMED)
+    two = trtprof("predict", BLOCK, "--gpu", "rtx-4090,l4", "--measured", str(rows))
+    assert (two.exit_code, "of which GPU?" in two.output) == (2, True)
+    rows.write_text(TIMED.replace(",30720", ",never"))
+    wrong = trtprof("predict", BLOCK, "--gpu", "rtx-4090", "--measured", str(rows))
+    assert (wrong.exit_code, "line 2 of" in wrong.output, "'never', no number" in wrong.output) == (2, True, True)

@@ -32,7 +32,7 @@ from profiler.base.records import (
 from profiler.base.units import format_bytes, format_ns, format_percent
 from profiler.cost.recast import NARROW, PRECISIONS
 from profiler.estimate.cache import Access
-from profiler.expected import expect
+from profiler.expected import TimedWork, expect, learn
 from profiler.hardware import gpus
 
 Level = Literal["auto", "layers", "groups", "nodes"]
@@ -53,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         clock_mhz: See `hardware.gpus.ceilings`.
         overrides: See `hardware.gpus.ceilings`.
         cold: Charge every byte to DRAM, as if the last-level cache kept nothing.
+        measured: Kernels that were timed on the one GPU that is asked for; they correct what is expected there.
     """
 
     level: Level = "groups"
@@ -62,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     clock_mhz: float | None = None
     overrides: dict[str, float] = {}
     cold: bool = False
+    measured: tuple[TimedWork, ...] = ()
 
 
 def check(how: Settings) -> None:
@@ -102,8 +104,14 @@ def ceilings_of(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:
 def expectations(
     works: Sequence[Work | None], spec: GpuSpec, how: Settings, ceilings: Ceilings
 ) -> tuple[Expectation, ...]:
-    """What good library kernels take for each work, as it is asked for; see `expected.expect`."""
-    return expect(works, spec, ceilings, tf32=how.precision != "fp32")
+    """What good library kernels take for each work, as it is asked for; see `expected.expect`.
+
+    Raises:
+        UsageError: A measured row corrects nothing, or cannot be right on this GPU; see `expected.learn`.
+    """
+    tf32 = how.precision != "fp32"
+    correction = learn(how.measured, spec, ceilings, tf32=tf32) if how.measured else None
+    return expect(works, spec, ceilings, tf32=tf32, correction=correction)
 
 
 def has_unit(spec: GpuSpec, precision: str) -> bool:
@@ -312,6 +320,8 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
         "times with ~ are what good library kernels take, with the band that four fifths of them lie in; of all layers "
         "it is the sum of their bands, as if all erred the same way"
     )
+    if how.measured:
+        yield f"expectations are corrected by {len(how.measured):,} kernels that were timed on the GPU (--measured)"
     if tf32:
         yield "fp32 products run as TF32 where a GPU has it, as TensorRT lets them by default"
     if how.cold:
