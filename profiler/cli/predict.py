@@ -110,8 +110,8 @@ def predict(
                 fix="ask for the one that it was timed on: --gpu NAME",
             )
 
-        from profiler.flows import predict as flow
         from profiler.expected import read_measured
+        from profiler.flows import predict as flow
         from profiler.flows.predict.on_gpus import Settings
 
         how = Settings(

@@ -18,7 +18,7 @@ FP16 = Settings(precision="fp16")
 
 
 def twice_the_bound(
-    works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True
+    works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True, correction: None = None
 ) -> tuple[Expectation, ...]:
     """In place of the trees: twice the time of the bytes and a launch; nothing where nothing is multiplied."""
 
@@ -167,7 +167,9 @@ def test_no_layer_of_a_prediction_is_expected_below_its_bound(monkeypatch: pytes
 def test_fp32_alone_forbids_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
-    def noting(works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool) -> tuple[Expectation, ...]:
+    def noting(
+        works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool, correction: None = None
+    ) -> tuple[Expectation, ...]:
         asked.append(tf32)
         return twice_the_bound(works, spec, ceilings)
 
