@@ -115,7 +115,7 @@ def test_the_fastest_is_by_the_expectation_where_each_has_one_for_the_same_layer
     assert predicted("resnet_tiny", "rtx-4090", "t4").fastest_by == "expectation"
 
     def slow_there(
-        works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool
+        works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool, correction: None = None
     ) -> tuple[Expectation, ...]:
         scale = 1000 if spec.slug == "rtx-4090" else 1
         return tuple(
@@ -130,7 +130,7 @@ def test_the_fastest_is_by_the_expectation_where_each_has_one_for_the_same_layer
     assert (found.fastest, found.fastest_by) == ("t4", "expectation")
 
     def not_there(
-        works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool
+        works: list[Work | None], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool, correction: None = None
     ) -> tuple[Expectation, ...]:
         none = Expectation(expected_reason="not there")
         return (none,) * len(works) if spec.slug == "t4" else slow_there(works, spec, ceilings, tf32=tf32)
