@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.base.records import GpuSpec, MeasuredWorks
-from profiler.expected.model import KIND_WORDS, _group, document
+from profiler.expected.model import KIND_WORDS, document, dtype_group
 
 
 def measured_on(spec: GpuSpec) -> tuple[MeasuredWorks, ...]:
@@ -16,7 +16,7 @@ def measured_on(spec: GpuSpec) -> tuple[MeasuredWorks, ...]:
         for dtype, by in known.measured.items():
             counts = by.get(spec.architecture)
             if counts is not None:
-                place = kind, _group(kind, dtype)
+                place = kind, dtype_group(kind, dtype)
                 rows[place] = rows.get(place, 0) + counts.get(spec.slug, 0)
                 others.setdefault(place, set()).update(counts.keys() - {spec.slug})
                 dtypes.setdefault(place, set()).add(dtype)

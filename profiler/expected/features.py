@@ -85,7 +85,7 @@ class Rows(NamedTuple):
     special_peak: Array
 
     @property
-    def rows(self) -> int:
+    def size(self) -> int:
         """How many there are."""
         return self.m.size
 
@@ -201,8 +201,8 @@ def _tiled(rows: Rows, device: Device, dram: Array) -> tuple[Array, dict[str, Ar
     Blocks run in waves over the multiprocessors, each as long as its own products take; every block reads its rows
     and columns from the L2; parts of a sum are added up once more.
     """
-    best = np.full(rows.rows, np.inf)
-    chosen = {name: np.zeros(rows.rows) for name in ("tile rows", "tile columns", "splits", "waves", "wave used")}
+    best = np.full(rows.size, np.inf)
+    chosen = {name: np.zeros(rows.size) for name in ("tile rows", "tile columns", "splits", "waves", "wave used")}
     a_unit = rows.peak / device.sms
     for height, width in TILES:
         reuse = min(1.0, 2 / (1 / height + 1 / width) / _REUSE)

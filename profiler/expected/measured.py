@@ -18,7 +18,7 @@ from profiler.base.records import Ceilings, Core, GpuSpec, Work
 from profiler.base.text_file import read_text_file
 from profiler.expected.correction import SIZES, Correction, Fitted, fitted, place_of
 from profiler.expected.features import device_of, rows_of, soonest
-from profiler.expected.model import class_of, dtype_on, expect
+from profiler.expected.model import as_measured, class_of, dtype_on, expect
 
 NEEDED = ("kind", "dtype", "m", "ns")
 OPTIONAL = ("batch", "n", "k", "window", "stride", "shared", "causal", "read", "written")
@@ -154,6 +154,7 @@ def learn(rows: Sequence[TimedWork], spec: GpuSpec, ceilings: Ceilings, *, tf32:
     """
     found: dict[str, list[tuple[TimedWork, Core, float]]] = {}
     device = device_of(spec, ceilings)
+    rows = [row._replace(work=as_measured(row.work, spec, tf32=tf32)) for row in rows]
     for row, one in zip(rows, expect([row.work for row in rows], spec, ceilings, tf32=tf32), strict=True):
         where = f"line {row.line} of the measured rows" if row.line else "a measured row"
         core = row.work.core

@@ -83,7 +83,7 @@ def expect(
     found: list[Expectation] = []
     alike: dict[str, dict[tuple[Any, ...], tuple[Work, Core, list[int]]]] = {}
     """By kind, and by all that is looked at: layers of one work take the same."""
-    asked = [_as_product(work, spec, tf32=tf32) for work in works]
+    asked = [None if work is None else as_measured(work, spec, tf32=tf32) for work in works]
     for place, work in enumerate(asked):
         why = "its work is not known" if work is None else _refused(work, spec, tf32=tf32)
         found.append(_refusal(why))
@@ -99,12 +99,12 @@ def expect(
     return tuple(found)
 
 
-def _as_product(work: Work | None, spec: GpuSpec, *, tf32: bool) -> Work | None:
-    """A convolution in 16 bits, of which none were measured, as the product of matrices that libraries make of it."""
-    core = None if work is None else work.core
-    if work is None or core is None or core.kind != "convolution" or core.batch != 1:
+def as_measured(work: Work, spec: GpuSpec, *, tf32: bool) -> Work:
+    """The work as what was measured of its like: a convolution in 16 bits as the product that libraries make of it."""
+    core = work.core
+    if core is None or core.kind != "convolution" or core.batch != 1:
         return work
-    group = _group(core.kind, dtype_on(work, spec, tf32=tf32))
+    group = dtype_group(core.kind, dtype_on(work, spec, tf32=tf32))
     if group != "16 bits" or group in _measured(core.kind):
         return work
     return msgspec.structs.replace(work, core=Core(kind="product", m=core.m, n=core.n, k=core.k), fast_flops=0)
@@ -116,11 +116,12 @@ def _less_sure(expectation: Expectation, work: Work | None) -> Expectation:
     if ns is None or low is None or high is None or work is None:
         return expectation
     below, above = document().classes["product"].bands[OUTSIDE]
+    why = f"{EXTRAPOLATED}: no convolutions in {work.dtype} were measured; as the product that it is"
     return Expectation(
         expected_ns=ns,
         expected_p10_ns=min(low, round(ns * math.exp(below))),
         expected_p90_ns=max(high, round(ns * math.exp(above))),
-        expected_reason=f"{EXTRAPOLATED}: no convolutions in {work.dtype} were measured; as the product that it is",
+        expected_reason="; ".join(filter(None, (why, expectation.expected_reason))),
     )
 
 
@@ -142,7 +143,7 @@ def _refused(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
     if core is None:
         return "no measured kernel computes its like: it is no product, attention, softmax, norm or pointwise op alone"
     dtype = dtype_on(work, spec, tf32=tf32)
-    group = _group(core.kind, dtype)
+    group = dtype_group(core.kind, dtype)
     words = KIND_WORDS[core.kind]
     there = _measured(core.kind)
     if group not in there:
@@ -165,7 +166,7 @@ def dtype_on(work: Work, spec: GpuSpec, *, tf32: bool) -> str:
     return "tf32" if dtype == "fp32" and tf32 and products and "tf32" in spec.tensor_flops_per_s else dtype
 
 
-def _group(kind: str, dtype: str) -> str:
+def dtype_group(kind: str, dtype: str) -> str:
     """What a dtype counts as: of ops that only move, any float does."""
     group = _ALIKE.get(dtype, dtype)
     return "floats" if kind in _BY_BYTES and group in _FLOATS else group
@@ -181,7 +182,7 @@ def _measured(kind: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     found: dict[str, dict[str, set[str]]] = {}
     for name, known in document().classes.items():
         for dtype, by in known.measured.items() if name.split()[0] == kind else ():
-            group = found.setdefault(_group(kind, dtype), {})
+            group = found.setdefault(dtype_group(kind, dtype), {})
             for architecture, counts in by.items():
                 group.setdefault(architecture, set()).update(counts)
     return {group: {name: tuple(sorted(slugs)) for name, slugs in by.items()} for group, by in found.items()}
@@ -204,7 +205,7 @@ def _priced(
     rows = rows_of(works, device)
     if name in PRODUCTS:
         # What is done to a result on its way out costs next to nothing, and hardly any measured product had any.
-        rows = rows._replace(vector=np.zeros(rows.rows), special=np.zeros(rows.rows))
+        rows = rows._replace(vector=np.zeros(rows.size), special=np.zeros(rows.size))
     columns, base = features(rows, device, product=name in PRODUCTS)
     least = soonest(rows, device)
     x = np.stack([columns[feature] for feature in known.features], axis=1).astype(np.float32)
@@ -251,7 +252,7 @@ def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tupl
         for dim, (low, high) in document().classes[name].range.items()
         if not low <= (roof if dim == "roof" else getattr(core, dim)) <= high
     ]
-    slugs = _measured(core.kind)[_group(core.kind, dtype)][spec.architecture]
+    slugs = _measured(core.kind)[dtype_group(core.kind, dtype)][spec.architecture]
     alike = {gpu for one, by in document().classes[name].measured.items() if _ALIKE.get(one) == _ALIKE.get(dtype)
              for gpu in by.get(spec.architecture, ())}  # fmt: skip
     if beyond:
@@ -275,12 +276,13 @@ def nearest(work: Work, spec: GpuSpec, *, tf32: bool = True, count: int = 3) -> 
 
     Those of the same GPU come before others of its architecture, and these before the rest.
     """
+    work = as_measured(work, spec, tf32=tf32)
     core = work.core
     if core is None:
         return ()
     rows = _rows()
-    group = _group(core.kind, dtype_on(work, spec, tf32=tf32))
-    dtypes = [dtype for dtype in rows["dtype"].cat.categories if _group(core.kind, dtype) == group]
+    group = dtype_group(core.kind, dtype_on(work, spec, tf32=tf32))
+    dtypes = [dtype for dtype in rows["dtype"].cat.categories if dtype_group(core.kind, dtype) == group]
     rows = rows[(rows["kind"] == core.kind) & rows["dtype"].isin(dtypes)]
     if rows.empty:
         return ()
@@ -313,8 +315,10 @@ __all__ = [
     "OUTSIDE",
     "PRODUCTS",
     "UNKNOWN_GPU",
+    "as_measured",
     "class_of",
     "document",
+    "dtype_group",
     "dtype_on",
     "expect",
     "nearest",

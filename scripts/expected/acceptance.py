@@ -27,14 +27,13 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pandas as pd
-from sources import NEUSIGHT, columns_of, neusight, neusight_core, neusight_op
+from sources import NEUSIGHT, neusight, neusight_columns
 from train import FOLDED, Fit, classes, error, fit, inputs
 from write import bands
 
 from profiler.analysis.plan import price_plan
 from profiler.analysis.profile import evidence_of_profile
 from profiler.base.records import Core, EngineFacts, GpuSpec, Work
-from profiler.cost import work_of
 from profiler.engine.inspector import read_layer_info, read_profile
 from profiler.estimate.cache import Traffic
 from profiler.estimate.roofline import estimate
@@ -195,9 +194,7 @@ def _key(kind: str, dims: tuple[int, ...]) -> tuple[Any, ...]:
 
 def networks(model: Model, root: Path) -> None:
     table = network_rows(root)
-    works = {key: columns_of(work_of(neusight_op(key[0], key[1:]), ""), neusight_core(key[0], key[1:]))
-             for key in dict.fromkeys(table["key"])}  # fmt: skip
-    table = table.join(pd.DataFrame([works[key] for key in table["key"]]))
+    table = table.join(neusight_columns(table["key"]))
     table = table.assign(dtype="fp32", shape=[" ".join(map(str, key)) for key in table["key"]])
     found = _marked(model.expect(table.drop(columns="key")))
     print("\nOps of whole networks")

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profiler.base.records import Core, Op, Tensor, Work
+from profiler.base.records import Op, Tensor, Work
 from profiler.cost import work_of
 
 NEUSIGHT = {
@@ -125,21 +125,6 @@ def neusight_op(name: str, s: tuple[int, ...]) -> Op:
     return op_of(_TWO[name[:-1]], [x, tensor("z", "fp32")], y)
 
 
-def neusight_core(name: str, s: tuple[int, ...]) -> Core:
-    if name == "bmm":
-        return Core(kind="product", batch=s[0], m=s[1], n=s[3], k=s[2])
-    if name == "linear":
-        return Core(kind="product", m=s[0] * s[1], n=s[3], k=s[2])
-    if name == "conv":
-        batch, channels, filters, kernel, size, stride, pad = s
-        places = ((size + 2 * pad - kernel) // stride + 1) ** 2
-        return Core(kind="convolution", m=batch * places, n=filters, k=channels * kernel**2, window=kernel**2,
-                    stride=stride**2)  # fmt: skip
-    if name in ("softmax", "ln"):
-        return Core(kind="softmax" if name == "softmax" else "normalisation", m=s[0], n=s[1])
-    return Core(kind="pointwise", m=s[0] * s[1])
-
-
 def neusight_rows(root: Path) -> Iterator[pd.DataFrame]:
     """Tables with columns op, gpu, ns, key and split; ``root`` is ``scripts/asplos/data/dataset`` of a checkout."""
     files = [
@@ -174,9 +159,7 @@ def neusight_rows(root: Path) -> Iterator[pd.DataFrame]:
 def neusight(root: Path, left_out: Counter[str]) -> pd.DataFrame:
     """NeuSight's rows. ``split`` is theirs: ``test`` has other shapes, and GPUs that ``train`` has not."""
     table = pd.concat(neusight_rows(root), ignore_index=True)
-    works = {key: columns_of(work_of(neusight_op(key[0], key[1:]), ""), neusight_core(key[0], key[1:]))
-             for key in dict.fromkeys(table["key"])}  # fmt: skip
-    table = table.join(pd.DataFrame([works[key] for key in table["key"]]))
+    table = table.join(neusight_columns(table["key"]))
     table["source"] = "NeuSight"
     table["dtype"] = "fp32"
     table["shape"] = [" ".join(map(str, key)) for key in table["key"]]
@@ -207,9 +190,16 @@ def time_at_nothing(moved: np.ndarray, ns: np.ndarray) -> float:
     return float(np.median(y - slope * x))
 
 
-def columns_of(work: Work | None, core: Core) -> dict[str, Any]:
-    if work is None:
-        raise ValueError(f"no cost of {core}")
+def neusight_columns(keys: pd.Series[Any]) -> pd.DataFrame:
+    """Cores and works of ops by their names and dimensions in the tables; like ones are priced once."""
+    known = {key: _columns(work_of(neusight_op(key[0], key[1:]))) for key in dict.fromkeys(keys)}
+    return pd.DataFrame([known[key] for key in keys], index=keys.index)
+
+
+def _columns(work: Work | None) -> dict[str, Any]:
+    if work is None or work.core is None:
+        raise ValueError(f"{work} has no core")
+    core = work.core
     return {
         "kind": core.kind, "batch": core.batch, "m": core.m, "n": core.n, "k": core.k, "window": core.window,
         "stride": core.stride, "shared": core.shared, "causal": core.causal,

@@ -129,8 +129,7 @@ class Fit(NamedTuple):
 
     def ratios(self, x: pd.DataFrame) -> np.ndarray:
         """log(expected / base) by row and quantile, in order."""
-        found = np.stack([np.asarray(self.boosters[quantile].predict(x)) for quantile in QUANTILES], axis=1)
-        return np.sort(found, axis=1) if found.shape[1] == len(QUANTILES) else found
+        return np.sort([np.asarray(self.boosters[quantile].predict(x)) for quantile in QUANTILES], axis=0).T
 
 
 def fit(x: pd.DataFrame, y: np.ndarray, quantiles: tuple[float, ...] = QUANTILES, share: float = 1.0) -> Fit:

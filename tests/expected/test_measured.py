@@ -49,6 +49,26 @@ def test_a_device_that_is_slower_throughout_is_told_by_its_rows() -> None:
     assert why in new_why
 
 
+def test_timed_convolutions_in_16_bits_correct_those_and_products_but_no_verdict_rests_on_them() -> None:
+    conv, alike = (work_at(Core(kind=kind, m=4096, n=256, k=1152), "fp16") for kind in ("convolution", "product"))
+    plain = [expect([each], SPEC, CEILINGS)[0] for each in (conv, alike)]
+    rows = [
+        TimedWork(work_at(Core(kind="convolution", m=2048 * m, n=128 * n, k=1152), "fp16"), 0.0)
+        for m in (1, 2, 4)
+        for n in (1, 2, 4)
+    ]
+    times = expect([row.work for row in rows], SPEC, CEILINGS)
+    timed = [row._replace(ns=1.5 * (one.expected_ns or 0)) for row, one in zip(rows, times, strict=True)]
+    told = learn(timed, SPEC, CEILINGS)
+    corrected = [expect([each], SPEC, CEILINGS, correction=told)[0] for each in (conv, alike)]
+    for before, after in zip(plain, corrected, strict=True):
+        assert before.expected_ns
+        assert after.expected_ns
+        assert after.expected_ns > 1.15 * before.expected_ns
+        assert "corrected by 9 timed rows of matrix products" in after.expected_reason
+    assert [one.firm for one in corrected] == [False, True]
+
+
 def test_few_rows_change_little_and_the_band_less() -> None:
     asked = product(512, 2048, 2048)
     low, middle, high, _ = one(asked)

@@ -139,6 +139,8 @@ def test_a_convolution_in_16_bits_is_shown_as_its_product_and_no_verdict_rests_o
     assert "no convolutions in fp16 were measured" in found.expected_reason
     assert product.firm
     assert not found.firm
+    rows = nearest(work("convolution", "fp16", m=4096, n=256, k=1152), gpus.find("h100-sxm5"))
+    assert rows == nearest(work("product", "fp16", m=4096, n=256, k=1152), gpus.find("h100-sxm5")) != ()
 
 
 def test_a_product_ten_times_as_deep_takes_longer() -> None:

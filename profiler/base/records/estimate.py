@@ -204,7 +204,7 @@ class Expectation(Record, frozen=True, kw_only=True):
         Trees know no more there than of the nearest shape that was measured, and how far they are off grows with the
         distance.
         """
-        return self.expected_ns is not None and not self.expected_reason.startswith(EXTRAPOLATED)
+        return self.expected_ns is not None and EXTRAPOLATED not in self.expected_reason
 
 
 class MeasuredRow(Record, frozen=True, kw_only=True):
