@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from profiler.base.records import (
     EngineFacts,
     EnginePlan,
     Estimate,
+    Expectation,
     InputTensor,
     Layer,
     MatchedLayer,
@@ -338,6 +339,30 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
             known[place] = estimate(work, moved, ceilings)
         estimates.append(None if _bounds_nothing(matched, cost, known[place]) else known[place])
     return tuple(estimates)
+
+
+def expectations_of(
+    priced: PricedPlan, ask: Callable[[Sequence[Work | None]], Sequence[Expectation]]
+) -> tuple[Expectation, ...]:
+    """What good library kernels take for one run of every layer.
+
+    Args:
+        priced: The plan.
+        ask: `expected.expect` for a device. It is asked of no layer whose work is not that of a kernel: of one that
+            launches nothing, or of which only a part is known.
+    """
+    told = [
+        cost.work if matched.role in LAUNCHING and not unknown_work(matched, cost) else None
+        for matched, cost in zip(priced.document.layers, priced.costs, strict=True)
+    ]
+    return tuple(
+        one if work is not None or cost.work is None else _PARTLY if matched.role in LAUNCHING else _NO_KERNEL
+        for one, work, matched, cost in zip(ask(told), told, priced.document.layers, priced.costs, strict=True)
+    )
+
+
+_PARTLY = Expectation(expected_reason="only a part of its work is known")
+_NO_KERNEL = Expectation(expected_reason="it launches no kernel")
 
 
 def on_device(

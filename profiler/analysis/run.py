@@ -17,6 +17,7 @@ from profiler.analysis.graph import graph_of_plan
 from profiler.analysis.memory import memory_of_plan
 from profiler.analysis.plan import (
     backend_of,
+    expectations_of,
     layer_names,
     model_of_plan,
     not_told,
@@ -227,30 +228,17 @@ def _held(run: Run, counters: Counters, order: Sequence[str], judge: Judge) -> R
 
 def _expectations(evidence: Evidence, subject: Subject) -> tuple[Expectation, ...]:
     """What good library kernels take for all the runs of each layer in one inference, at the ceilings of the run."""
-    document, costs = evidence.engine.document, evidence.engine.costs
-    spec = subject.spec
+    costs, spec = evidence.engine.costs, subject.spec
     if spec is None or spec.origin == "derived":
         why = _ON_A_CPU if spec is None else _UNLISTED
         return (Expectation(expected_reason=why),) * len(costs)
-    told = [
-        cost.work if matched.role in LAUNCHING and not unknown_work(matched, cost) else None
-        for matched, cost in zip(document.layers, costs, strict=True)
-    ]
-    found = expect(told, spec, subject.ceilings, tf32=not tf32_off(spec, subject.ceilings))
-    return tuple(
-        _all_runs(one, cost.runs) if work is not None or cost.work is None else _untold(matched)
-        for one, work, matched, cost in zip(found, told, document.layers, costs, strict=True)
-    )
+    tf32 = not tf32_off(spec, subject.ceilings)
+    once = expectations_of(evidence.engine, lambda works: expect(works, spec, subject.ceilings, tf32=tf32))
+    return tuple(_all_runs(one, cost.runs) for one, cost in zip(once, costs, strict=True))
 
 
 _ON_A_CPU = "expectations are of GPUs: no CPU was measured"
 _UNLISTED = "no datasheet is of this GPU: what is derived of one says nothing of how fast libraries are on it"
-
-
-def _untold(matched: MatchedLayer) -> Expectation:
-    """None for a layer whose work is known, but not as that of a kernel."""
-    launches = matched.role in LAUNCHING
-    return Expectation(expected_reason="only a part of its work is known" if launches else "it launches no kernel")
 
 
 def _all_runs(one: Expectation, runs: int) -> Expectation:

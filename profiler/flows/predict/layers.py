@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from profiler.analysis.plan import PricedPlan, estimates_of, on_device, traffic_of, unknown_work, would_price
+from profiler.analysis.plan import PricedPlan, estimates_of, expectations_of, on_device, traffic_of, would_price
 from profiler.base.plan_words import LAUNCHING
 from profiler.base.records import (
     EngineFacts,
-    Expectation,
     GpuPrediction,
     GpuSpec,
     MatchedLayer,
@@ -36,8 +35,6 @@ _OTHER_FLOATS = {
     "bf16": frozenset({"fp16"}),
 }
 """Precision asked for -> dtypes that an engine of that precision does not compute with."""
-
-_PARTLY = Expectation(expected_reason="only a part of its work is known")
 
 _TITLES = {"tensorrt": "TensorRT", "tensorrt-rtx": "TensorRT-RTX"}
 
@@ -158,15 +155,7 @@ def _on_gpu(
     size = ceilings.cache_bytes
     traffic = known[size] if size in known else known.setdefault(size, traffic_of(priced, size))
     found = on_device(priced, ceilings, traffic=traffic)
-    partly = [
-        cost.work is not None and bool(unknown_work(matched, cost))
-        for matched, cost in zip(priced.document.layers, priced.costs, strict=True)
-    ]
-    told = [None if only else cost.work for only, cost in zip(partly, priced.costs, strict=True)]
-    expected = [
-        _PARTLY if only else each
-        for only, each in zip(partly, on_gpus.expectations(told, spec, how, ceilings), strict=True)
-    ]
+    expected = expectations_of(priced, lambda works: on_gpus.expectations(works, spec, how, ceilings))
     layers = tuple(
         msgspec.structs.replace(
             layer,
