@@ -17,7 +17,9 @@ What cannot be the time of a kernel is left out, and counted by why:
   than the GPU. Of the others of pointwise ops, softmax and normalisations, what the measurement itself adds is taken
   off: the time at no bytes of the line through the rows (Theil and Sen), at most that of the smallest ones;
 * of vidur, rows under 10 us: its times are whole microseconds;
-* of products and attention that several frameworks ran, all but the fastest: what good kernels reach is asked for;
+* of products and attention, rows that are faster than DRAM: run again and again, they found their operands in an L2 of
+  tens of MB, where a network's next layer finds others;
+* of what is left of them and several frameworks ran, all but the fastest: what good kernels reach is asked for;
 * of attention, sources (a GPU, framework, version and kernel) of which some rows are three times as fast as the board.
 """
 
@@ -35,6 +37,7 @@ import pandas as pd
 
 from profiler.base.records import Op, Tensor, Work
 from profiler.cost import work_of
+from profiler.hardware import gpus
 
 NEUSIGHT = {
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
@@ -74,6 +77,8 @@ COLUMNS = (
 """Of the table: where a row is from and what was asked, the dimensions of its core, and its work."""
 
 _HOST = 1.25
+_STREAMED = 0.94
+"""Share of its datasheet's bandwidth that DRAM reaches at most, by kernels that only read and write."""
 _ONE = {"tanh": "Tanh", "relu": "Relu", "gelu": "Gelu"}
 _TWO = {"add": "Add", "mul": "Mul", "div": "Div", "pow": "Pow"}
 
@@ -302,16 +307,25 @@ def attention(root: Path, left_out: Counter[str]) -> pd.DataFrame:
 
 
 def _fastest(left_out: Counter[str], table: pd.DataFrame, same: list[str], columns: dict[str, Any]) -> pd.DataFrame:
-    """The table with all `COLUMNS`, and of rows that are alike the fastest one."""
+    """The table with all `COLUMNS`, and of rows that are alike the fastest one that had its operands from DRAM."""
     plain = {"split": "", "batch": 1, "window": 1, "stride": 1, "shared": 1, "causal": False, "saved": 0, "vector": 0,
              "special": 0}  # fmt: skip
     keys = table[same].reset_index(drop=True)
     whole = table.assign(**dict[str, Any](plain | columns))[[*COLUMNS, *({"kernel"} & set(table))]].reset_index(
         drop=True
     )
+    from_cache = whole["ns"] * _STREAMED < in_dram_ns(whole)
+    left_out["aiconfigurator: operands were in the cache"] += int(from_cache.sum())
+    whole, keys = whole[~from_cache], keys[~from_cache]
     best = whole["ns"].groupby([keys[name] for name in same], observed=True).idxmin()
     left_out["aiconfigurator: another framework is faster"] += len(whole) - len(best)
     return whole.loc[np.sort(best.to_numpy())].reset_index(drop=True)
+
+
+def in_dram_ns(table: pd.DataFrame) -> pd.Series[float]:
+    """How long the datasheet's DRAM takes for the bytes of rows, in ns."""
+    rates = table["gpu"].map({gpu: gpus.find(gpu).dram_bytes_per_s.value for gpu in set(table["gpu"])})
+    return (table["read"] + table["written"]) / rates * 1e9
 
 
 # --- vidur -----------------------------------------------------------------------------------------

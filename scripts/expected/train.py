@@ -56,7 +56,7 @@ def parameters(quantile: float, rows: int) -> dict[str, Any]:
     return goal | {
         "learning_rate": 0.1 if many or quantile != 0.5 else 0.06, "num_leaves": 127 if many else 47,
         "min_data_in_leaf": 20 if many else 40, "feature_fraction": 0.6, "bagging_fraction": 0.7, "bagging_freq": 1,
-        "lambda_l2": 1.0, "num_threads": 2, "seed": 1, "deterministic": True, "force_row_wise": True, "verbose": -1,
+        "lambda_l2": 1.0, "num_threads": 1, "seed": 1, "deterministic": True, "force_row_wise": True, "verbose": -1,
     }  # fmt: skip
 
 

@@ -63,3 +63,20 @@ def test_what_the_measurement_adds_is_the_time_at_no_bytes(modules: Any) -> None
     sources, _, _ = modules
     moved = np.linspace(1e5, 4e6, 200)
     assert sources.time_at_nothing(moved, 20_000 + moved * 0.01) == pytest.approx(20_000, rel=0.01)
+
+
+def test_rows_that_are_faster_than_dram_are_left_out(modules: Any, tmp_path: Path) -> None:
+    sources, _, _ = modules
+    # 35 MB, which an L40S reads in 40 us, and has room for in its L2.
+    for framework, shapes in (
+        ("one", [(64, 4096, 4096, 0.025), (32, 4096, 4096, 0.025)]),
+        ("other", [(64, 4096, 4096, 0.05)]),
+    ):
+        file = tmp_path / f"l40s/gemm/{framework}/1.0.0/gemm_perf.parquet"
+        file.parent.mkdir(parents=True)
+        found = pd.DataFrame(shapes, columns=["m", "n", "k", "latency"])
+        found.assign(device="NVIDIA L40S", gemm_dtype="bfloat16").to_parquet(file)
+    left_out: Counter[str] = Counter()
+    kept = sources.products(tmp_path, left_out)
+    assert kept[["m", "ns"]].to_numpy().tolist() == [[64, 50_000]]
+    assert left_out["aiconfigurator: operands were in the cache"] == 2
