@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -61,3 +62,19 @@ def test_errors_and_what_lies_in_the_band_are_printed(acceptance: Any, capsys: A
     head, line = capsys.readouterr().out.splitlines()
     assert head.split() == ["rows", "bound", "ours", "median", "other", "in", "band"]
     assert line.split() == ["bmm", "2.0", "50.0", "10.0", "10.0", "0.0", "50.0"]
+
+
+def test_what_no_size_tells_is_told_of_each_gpu(acceptance: Any, capsys: Any) -> None:
+    random = np.random.default_rng(0)
+    side = 2048
+    scattered = np.arange(400) % 2 == 0
+    rows = pd.DataFrame({
+        "split": "test", "kind": "product", "dtype": "fp32", "gpu": np.where(scattered, "l4", "h100-sxm5"), "batch": 1,
+        "m": side, "n": side, "k": side, "window": 1, "stride": 1, "shared": 1, "causal": False, "tensor": 2 * side**3,
+        "saved": 0, "vector": 0, "special": 0, "read": 8 * side**2, "written": 4 * side**2,
+        "ns": 1e5 * np.where(scattered, random.choice([1.0, 1.5], 400), 1.0),
+    })  # fmt: skip
+    acceptance.from_itself(rows)
+    exact, loose = (float(line.split("err by ")[1].split(" %")[0]) for line in capsys.readouterr().out.splitlines())
+    assert exact < 1
+    assert loose > 15
