@@ -13,6 +13,7 @@ from profiler.base.records import Core, Expectation, Work
 from profiler.estimate.cache import Traffic
 from profiler.estimate.roofline import estimate
 from profiler.expected import document, expect, nearest
+from profiler.expected.features import device_of, features, rows_of
 from profiler.hardware import gpus
 
 WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8e4m3fn": 1}
@@ -148,6 +149,21 @@ def test_a_product_ten_times_as_deep_takes_longer() -> None:
     assert shallow is not None
     assert deep is not None
     assert deep > 4 * shallow
+
+
+def test_a_board_that_is_short_of_power_takes_longer_for_products_on_cuda_cores() -> None:
+    spec = gpus.find("t4")
+    device = device_of(spec, gpus.ceilings(spec, tf32=False))
+
+    def start(dtype: str, watts: float) -> float:
+        asked = work("product", dtype, 4096, 4096, 4096)
+        assert asked.core is not None
+        return float(features(rows_of([(asked, asked.core)], device), device._replace(watts=watts), product=True)[1][0])
+
+    assert start("fp32", 35) == pytest.approx(2 * start("fp32", 70), rel=0.01)
+    assert start("fp32", 70) > 1.5 * start("fp32", 300)
+    assert start("fp32", 300) == start("fp32", 0), "power that is not known holds nothing down"
+    assert start("fp16", 35) == start("fp16", 300)
 
 
 def test_the_nearest_rows_are_of_its_kind_and_of_this_gpu_first() -> None:
