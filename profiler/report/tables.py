@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from profiler.base.errors import UsageError
 from profiler.base.plan_words import precision
 from profiler.base.records import (
+    EXPECTED_BASES,
     CeilingsDocument,
     Comparisons,
     EnginePlan,
@@ -206,6 +207,7 @@ def _expectation() -> tuple[_Field, ...]:
         _ns("expected_ns", "estimate", "what good library kernels take: half of them less"),
         _ns("expected_p10_ns", "estimate", "the same: a tenth of them less"),
         _ns("expected_p90_ns", "estimate", "the same: nine tenths of them less"),
+        _text("expected_basis", f"what that rests on: {', '.join(EXPECTED_BASES)}", "estimate"),
         _text("expected_reason", "why there is no expectation, or why its band is wider", "estimate"),
     )
 

@@ -25,7 +25,10 @@ from tests.fakes.support import SAMPLES, fixed_ceilings
 
 LSTM = Path(__file__).parents[1] / "cost" / "data" / "rtx_lstm.txt"
 A100 = gpus.find("a100-pcie-80gb")
-BAND = Expectation(expected_ns=7000, expected_p10_ns=5000, expected_p90_ns=9000, expected_reason="invented by a test")
+BAND = Expectation(
+    expected_ns=7000, expected_p10_ns=5000, expected_p90_ns=9000, expected_basis="measured",
+    expected_reason="invented by a test",
+)  # fmt: skip
 
 
 class Asked:
@@ -107,11 +110,19 @@ def test_the_model_is_asked_about_the_ceilings_and_the_tf32_of_the_run(
     assert asked.tf32 is tf32
 
 
-def test_of_a_gpu_that_no_datasheet_is_of_nothing_is_expected(lstm: PricedPlan, asked: Asked) -> None:
+def test_of_a_gpu_whose_datasheet_is_derived_as_much_is_expected_as_predictions_do(lstm: PricedPlan) -> None:
+    """As of any GPU that was not measured itself: with the wider band, and saying so."""
+    listed = on_a100(tf32=False)
     spec = msgspec.structs.replace(A100, origin="derived")
-    run = run_of(lstm, on_a100()._replace(spec=spec))
-    assert {layer.expected_ns for layer in run.layers} == {None}
-    assert all(layer.expected_reason.startswith("no datasheet is of this GPU") for layer in run.layers)
+    known = [layer for layer in run_of(lstm, listed._replace(spec=spec)).layers if layer.expected_ns is not None]
+    assert known
+    assert {layer.expected_basis for layer in known} <= {"architecture", "extrapolated"}
+    own = {layer.name: layer for layer in run_of(lstm, listed).layers}
+    for layer in known:
+        assert layer.expected_ns == own[layer.name].expected_ns
+        if layer.expected_basis == "architecture":
+            assert "is derived from its own properties: it was not measured, " in layer.expected_reason
+            assert (layer.expected_p10_ns or 0) <= (own[layer.name].expected_p10_ns or 0)
 
 
 def test_of_a_cpu_nothing_is_expected(lstm: PricedPlan, asked: Asked) -> None:
@@ -156,6 +167,7 @@ def test_an_engine_from_its_files_says_of_each_layer_why_nothing_is_expected_for
     (conv,) = [layer for layer in run.layers if layer.name == "Conv_0 + Relu_1"]
     assert conv.expected_ns is not None
     assert "no convolutions in fp16 were measured" in conv.expected_reason
+    assert conv.expected_basis == "product"
     assert not conv.firm
     assert not any(row.cause == "slower than good kernels" for row in run.ledger)
     assert all(layer.expected_reason for layer in run.layers)

@@ -66,6 +66,7 @@ def test_timed_convolutions_in_16_bits_correct_those_and_products_but_no_verdict
         assert after.expected_ns
         assert after.expected_ns > 1.15 * before.expected_ns
         assert "corrected by 9 timed rows of matrix products" in after.expected_reason
+    assert [one.expected_basis for one in corrected] == ["product", "corrected"]
     assert [one.firm for one in corrected] == [False, True]
 
 

@@ -15,6 +15,7 @@ import msgspec
 from profiler.base.errors import UsageError
 from profiler.base.records import (
     SCHEMA_VERSION,
+    WIDER_BASES,
     Accumulate,
     Ceilings,
     EngineFacts,
@@ -28,6 +29,7 @@ from profiler.base.records import (
     Source,
     Unsupported,
     Work,
+    least_sure,
 )
 from profiler.base.units import format_bytes, format_ns, format_percent
 from profiler.cost.recast import NARROW, PRECISIONS
@@ -179,6 +181,7 @@ def forecast(layers: Sequence[PredictedLayer]) -> Expectation:
         expected_ns=sum((layer.expected_ns or 0) * layer.repeats for layer in known),
         expected_p10_ns=sum((layer.expected_p10_ns or 0) * layer.repeats for layer in known),
         expected_p90_ns=sum((layer.expected_p90_ns or 0) * layer.repeats for layer in known),
+        expected_basis=least_sure(known),
     )
 
 
@@ -212,7 +215,7 @@ def gpu_prediction(
     plan: PlanSummary | None = None,
 ) -> GpuPrediction:
     """The layers of a model on one GPU, with their sums and what is to be said about it."""
-    layers = tuple(map(held_to_bound, layers))
+    asked, layers = layers, tuple(map(held_to_bound, layers))
     by_bound: dict[str, int] = {}
     for layer in layers:
         if layer.estimate is not None:
@@ -224,8 +227,8 @@ def gpu_prediction(
     time_ns = sum(by_bound.values())
     ideal_ns = sum(layer.estimate.roofline_ns * layer.repeats for layer in layers if layer.estimate is not None)
     refused = [layer for layer in layers if layer.expected_ns is None]
-    wider = Counter(layer.expected_reason for layer in layers if layer.expected_ns is not None)
-    wider.pop("", None)
+    wider = Counter(layer.expected_reason for layer in asked if layer.expected_basis in WIDER_BASES)
+    raised = sum(one.expected_reason != layer.expected_reason for one, layer in zip(asked, layers, strict=True))
     return GpuPrediction(
         gpu=spec.slug,
         name=spec.name,
@@ -245,13 +248,15 @@ def gpu_prediction(
         by_precision=dict(by_precision) if priced else {},
         layers=layers,
         plan=plan,
-        notes=tuple(_notes(spec, how, memory_bytes, unpriced)),
+        notes=tuple(_notes(spec, how, memory_bytes, unpriced, raised)),
     )
 
 
-def _notes(spec: GpuSpec, how: Settings, needed: int, unpriced: int) -> Iterator[str]:
+def _notes(spec: GpuSpec, how: Settings, needed: int, unpriced: int, raised: int) -> Iterator[str]:
     if unpriced:
         yield f"layers without a price, which are not in the time: {unpriced}"
+    if raised:
+        yield f"layers of which less than the bound would be expected, so that they count with it: {raised}"
     there = int(spec.memory_bytes.value)
     if needed > there:
         yield f"does not fit: at least {format_bytes(needed)} of {format_bytes(there)} of memory"

@@ -8,6 +8,7 @@ import msgspec
 
 from profiler.base.records import (
     BOUND_WORDS,
+    WIDER_BASES,
     GpuPrediction,
     LayerOnGpu,
     PredictedLayer,
@@ -176,8 +177,7 @@ def _reasons(layers: Mapping[str, int]) -> Iterator[str]:
 
 def _wider(one: GpuPrediction | PredictedLayer) -> str:
     """The mark of an expectation that holds, or contains, what was not measured itself."""
-    wider = bool(one.wider_layers) if isinstance(one, GpuPrediction) else bool(one.expected_reason)
-    return WIDER if wider and one.expected_ns is not None else ""
+    return WIDER if one.expected_basis in WIDER_BASES else ""
 
 
 def _time(gpu: GpuPrediction) -> str:

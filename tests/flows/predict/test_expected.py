@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from profiler.base.errors import UsageError
-from profiler.base.records import Ceilings, Expectation, GpuSpec, Prediction, Work
+from profiler.base.records import WIDER_BASES, Ceilings, Expectation, GpuSpec, Prediction, Work
 from profiler.expected import expect
 from profiler.flows.predict import on_gpus
 from profiler.flows.predict.groups import Settings
@@ -26,7 +26,9 @@ def twice_the_bound(
         if work is None or not work.tensor_flops:
             return Expectation(expected_reason="it multiplies nothing")
         ns = round(2 * (work.bytes / ceilings.attainable.dram_bytes_per_s * 1e9 + ceilings.launch_ns))
-        return Expectation(expected_ns=ns, expected_p10_ns=ns - ns // 10, expected_p90_ns=ns + ns // 5)
+        return Expectation(
+            expected_ns=ns, expected_p10_ns=ns - ns // 10, expected_p90_ns=ns + ns // 5, expected_basis="measured"
+        )
 
     return tuple(map(one, works))
 
@@ -40,7 +42,7 @@ def forecasts(found: Prediction) -> None:
         assert sum(gpu.refused_layers.values()) == len(refused)
         assert all(one.expected_reason in gpu.refused_layers for one in refused)
         assert "" not in gpu.refused_layers
-        assert sum(gpu.wider_layers.values()) == sum(bool(one.expected_reason) for one in known)
+        assert sum(gpu.wider_layers.values()) == sum(one.expected_basis in WIDER_BASES for one in known)
         if not known or sum(bound[id(one)] for one in known) * 2 < (gpu.time_ns or 0):
             assert (gpu.expected_ns, gpu.expected_p10_ns, gpu.expected_p90_ns) == (None, None, None)
             assert gpu.expected_reason
@@ -157,11 +159,16 @@ def test_nothing_is_expected_below_the_bound_and_what_was_is_said() -> None:
 
 
 def test_no_layer_of_a_prediction_is_expected_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Expectation(expected_ns=1, expected_p10_ns=1, expected_p90_ns=1)
+    one = Expectation(expected_ns=1, expected_p10_ns=1, expected_p90_ns=1, expected_basis="measured")
     monkeypatch.setattr(on_gpus, "expect", lambda works, *_, **__: (one,) * len(works))
     (gpu,) = predicted("resnet_tiny", "l4").gpus
     assert gpu.expected_ns == gpu.expected_p10_ns == gpu.time_ns
-    assert list(gpu.wider_layers) == ["kernels of libraries are expected at 1.00 ns, below the bound"]
+    assert {layer.expected_reason for layer in gpu.layers} == {
+        "kernels of libraries are expected at 1.00 ns, below the bound"
+    }
+    # Nothing is wrong with the band of what was measured: that the bound counts is told once.
+    assert gpu.wider_layers == {}
+    assert f"so that they count with it: {len(gpu.layers)}" in " ".join(gpu.notes)
 
 
 def test_fp32_alone_forbids_tf32(monkeypatch: pytest.MonkeyPatch) -> None:

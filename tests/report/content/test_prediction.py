@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import profiler.report
 from profiler.base.errors import UsageError
-from profiler.base.records import GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
+from profiler.base.records import ExpectedBasis, GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
 from profiler.base.units import format_band, format_ns
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.groups import Settings
@@ -127,15 +127,19 @@ def test_a_board_of_unknown_power_has_no_energy(one: Prediction) -> None:
 
 
 def with_expectations(found: Prediction, *, of: int = 1, reason: str = "", scale: float = 2.0) -> Prediction:
-    """Every ``of``-th layer with an expectation of ``scale`` times its bound; the others are refused."""
+    """Every ``of``-th layer with an expectation of ``scale`` times its bound; the others are refused.
+
+    With a ``reason`` they are extrapolations, for it.
+    """
+    basis: ExpectedBasis = "extrapolated" if reason else "measured"
 
     def layer(at: int, one: PredictedLayer) -> PredictedLayer:
         if at % of or one.estimate is None:
-            none = {"expected_ns": None, "expected_p10_ns": None, "expected_p90_ns": None}
+            none = {"expected_ns": None, "expected_p10_ns": None, "expected_p90_ns": None, "expected_basis": "none"}
             return msgspec.structs.replace(one, **none, expected_reason="nothing like it was measured")
         ns = round(one.estimate.attainable_ns * scale)
         band = {"expected_ns": ns, "expected_p10_ns": round(ns * 0.9), "expected_p90_ns": round(ns * 1.5)}
-        return msgspec.structs.replace(one, **band, expected_reason=reason)
+        return msgspec.structs.replace(one, **band, expected_basis=basis, expected_reason=reason)
 
     def on(gpu: GpuPrediction) -> GpuPrediction:
         layers = tuple(layer(at, one) for at, one in enumerate(gpu.layers))
