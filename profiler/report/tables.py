@@ -19,8 +19,10 @@ from profiler.base.records import (
     CeilingsDocument,
     Comparisons,
     EnginePlan,
+    ExpectedBasis,
     Explanation,
     GpuListing,
+    GpuPrediction,
     GpuSheet,
     Inspection,
     KernelListing,
@@ -210,6 +212,10 @@ def _expectation() -> tuple[_Field, ...]:
         _text("expected_basis", f"what that rests on: {', '.join(EXPECTED_BASES)}", "estimate"),
         _text("expected_reason", "why there is no expectation, or why its band is wider", "estimate"),
     )
+
+
+def _by_basis(basis: ExpectedBasis) -> Callable[[GpuPrediction], int | None]:
+    return lambda gpu: gpu.expected_ns_by_basis.get(basis)
 
 
 def _exactness(path: str, bound: str = "or a bound") -> tuple[_Field, ...]:
@@ -581,6 +587,10 @@ _table(
     _text("name", "in words"),
     _ns("time_ns", "estimate", "least time of all layers that have a price: a bound"),
     *_expectation(),
+    *(
+        _ns(f"expected_{basis}_ns", "estimate", "the part of expected_ns with that basis", _by_basis(basis))
+        for basis in EXPECTED_BASES[:-1]
+    ),
     _ns("refused_ns", "estimate", "the part of the bound that is of layers without an expectation"),
     _count("refused_layers", "estimate", "layers without an expectation",
            of=lambda gpu: sum(gpu.refused_layers.values())),
@@ -588,6 +598,7 @@ _table(
            of=lambda gpu: sum(gpu.wider_layers.values())),
     _list("refused_reasons", "why, the most frequent first", "estimate", of=lambda gpu: tuple(gpu.refused_layers)),
     _number("joules", "estimate", "the bound at the power limit", "J"),
+    _number("expected_joules", "estimate", "what is expected at the power limit, the rest at its bound", "J"),
     record=Prediction,
 )  # fmt: skip
 _table(

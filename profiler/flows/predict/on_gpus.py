@@ -14,12 +14,14 @@ import msgspec
 
 from profiler.base.errors import UsageError
 from profiler.base.records import (
+    EXPECTED_BASES,
     SCHEMA_VERSION,
     WIDER_BASES,
     Accumulate,
     Ceilings,
     EngineFacts,
     Expectation,
+    ExpectedBasis,
     GpuPrediction,
     GpuSpec,
     NodeFate,
@@ -185,6 +187,13 @@ def forecast(layers: Sequence[PredictedLayer]) -> Expectation:
     )
 
 
+def _by_basis(layers: Sequence[PredictedLayer]) -> dict[ExpectedBasis, int]:
+    found: Counter[ExpectedBasis] = Counter()
+    for layer in layers:
+        found[layer.expected_basis] += (layer.expected_ns or 0) * layer.repeats
+    return {basis: found[basis] for basis in EXPECTED_BASES if found[basis]}
+
+
 def held_to_bound(layer: PredictedLayer) -> PredictedLayer:
     """The layer with nothing expected below its bound, which no correct kernel beats; what was, is said."""
     low, middle, high = layer.expected_p10_ns, layer.expected_ns, layer.expected_p90_ns
@@ -229,6 +238,8 @@ def gpu_prediction(
     refused = [layer for layer in layers if layer.expected_ns is None]
     wider = Counter(layer.expected_reason for layer in asked if layer.expected_basis in WIDER_BASES)
     raised = sum(one.expected_reason != layer.expected_reason for one, layer in zip(asked, layers, strict=True))
+    whole = forecast(layers)
+    refused_ns = sum(map(_bound_ns, refused))
     return GpuPrediction(
         gpu=spec.slug,
         name=spec.name,
@@ -238,11 +249,15 @@ def gpu_prediction(
         memory_bytes=int(spec.memory_bytes.value),
         time_ns=time_ns if priced else None,
         ideal_ns=ideal_ns if priced else None,
-        **msgspec.structs.asdict(forecast(layers)),
-        refused_ns=sum(map(_bound_ns, refused)),
+        **msgspec.structs.asdict(whole),
+        expected_ns_by_basis={} if whole.expected_ns is None else _by_basis(layers),
+        refused_ns=refused_ns,
         refused_layers=dict(Counter(layer.expected_reason for layer in refused).most_common()),
         wider_layers=dict(wider.most_common()),
         joules=time_ns / 1e9 * spec.tdp_w.value if priced else None,
+        expected_joules=None
+        if whole.expected_ns is None
+        else (whole.expected_ns + refused_ns) / 1e9 * spec.tdp_w.value,
         ridge=gpus.ridge_points(ceilings.attainable),
         ns_by_bound=dict(sorted(by_bound.items(), key=lambda item: -item[1])),
         by_precision=dict(by_precision) if priced else {},
@@ -289,6 +304,13 @@ def prediction(
     why = would_price or "; ".join(f"{one.count:,} x {one.op_type}: {one.reason}" for one in unsupported[:2])
     unpriced = "" if timed else f"nothing is priced, the work of no layer is known: {why}"
     by = _compared_by(timed)
+
+    def ns(gpu: GpuPrediction) -> int:
+        return (gpu.forecast_ns if by == "expectation" else gpu.time_ns) or 0
+
+    def joules(gpu: GpuPrediction) -> float:
+        return (gpu.expected_joules if by == "expectation" else gpu.joules) or 0
+
     return Prediction(
         schema_version=SCHEMA_VERSION,
         model=source.model,
@@ -296,12 +318,10 @@ def prediction(
         precision=how.precision,
         memory_bytes=memory_bytes,
         gpus=found,
-        fastest=min(timed, key=lambda gpu: (gpu.expected_ns if by == "expectation" else gpu.time_ns) or 0).gpu
-        if timed
-        else "",
+        fastest=min(timed, key=ns).gpu if timed else "",
         fastest_by=by,
         # A board whose limit is not known cannot be compared.
-        most_efficient=min(timed, key=lambda gpu: (not gpu.tdp_w, gpu.joules or 0)).gpu if timed else "",
+        most_efficient=min(timed, key=lambda gpu: (not gpu.tdp_w, joules(gpu))).gpu if timed else "",
         unsupported=unsupported,
         unpriced=unpriced,
         engine=engine,
@@ -323,7 +343,8 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
     yield "the ceilings of a datasheet are not reached: times with >= are lower bounds, and a good engine takes longer"
     yield (
         "times with ~ are what good library kernels take, with the band that four fifths of them lie in; of all layers "
-        "it is the sum of their bands, as if all erred the same way"
+        "it is the sum of their bands, as if all erred the same way, and no band of a sum is wider; what is "
+        "extrapolated, or taken for a product, is in it with its own wider one"
     )
     if how.measured:
         yield f"expectations are corrected by {len(how.measured):,} kernels that were timed on the GPU (--measured)"
@@ -334,5 +355,5 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
     else:
         yield "inferences follow one another: the last-level cache holds what the one before left there"
     yield "convolutions may leave out products as Winograd does, so that none is faster than its time"
-    yield "energy is the bound at the power limit of the board"
+    yield "energy is the bound, or what is expected, at the power limit of the board"
     yield "memory is the weights and the most that lives between layers, without what the runtime itself takes"

@@ -6,15 +6,21 @@ import msgspec
 import pytest
 
 from profiler.base.errors import UsageError
-from profiler.base.records import WIDER_BASES, Ceilings, Expectation, GpuSpec, Prediction, Work
+from profiler.base.records import EXPECTED_BASES, WIDER_BASES, Ceilings, Expectation, GpuSpec, Prediction, Source, Work
 from profiler.expected import expect
 from profiler.flows.predict import on_gpus
 from profiler.flows.predict.groups import Settings
 from profiler.flows.predict.why import why
 from profiler.hardware import gpus
+from profiler.source.load import load_model, source_of
 from tests.fakes.estimates import built, predicted
+from tests.fakes.support import SAMPLES
 
 FP16 = Settings(precision="fp16")
+
+
+def source_of_gemv() -> Source:
+    return source_of(load_model(SAMPLES / "gemv.onnx"), {}, None, feed=False)
 
 
 def twice_the_bound(
@@ -48,6 +54,12 @@ def forecasts(found: Prediction) -> None:
             assert gpu.expected_reason
             continue
         assert not gpu.expected_reason
+        by_basis = {
+            basis: sum((one.expected_ns or 0) * one.repeats for one in known if one.expected_basis == basis)
+            for basis in EXPECTED_BASES
+        }
+        assert gpu.expected_ns_by_basis == {basis: ns for basis, ns in by_basis.items() if ns}
+        assert gpu.expected_basis == list(gpu.expected_ns_by_basis)[-1]
         for name in ("expected_ns", "expected_p10_ns", "expected_p90_ns"):
             assert getattr(gpu, name) == sum(getattr(one, name) * one.repeats for one in known)
         for one in known:
@@ -140,6 +152,21 @@ def test_the_fastest_is_by_the_expectation_where_each_has_one_for_the_same_layer
     monkeypatch.setattr(on_gpus, "expect", not_there)
     found = predicted("resnet_tiny", "rtx-4090", "t4")
     assert (found.fastest, found.fastest_by) == ("rtx-4090", "bound")
+
+
+def test_the_bound_of_what_is_refused_counts_where_gpus_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does in the rate that stands beside them; what needs least energy is told by the same."""
+    monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
+    found = predicted("resnet_tiny", "rtx-4090", "t4")
+    assert found.fastest_by == "expectation"
+    for key, best in (("forecast_ns", found.fastest), ("expected_joules", found.most_efficient)):
+        assert best == min(found.gpus, key=lambda gpu, key=key: getattr(gpu, key)).gpu  # type: ignore[misc]
+    first, second = found.gpus
+    # The second is faster where libraries were measured, and slower in all.
+    first = msgspec.structs.replace(first, expected_ns=1000, refused_ns=100)
+    second = msgspec.structs.replace(second, expected_ns=900, refused_ns=800, expected_joules=1e9)
+    again = on_gpus.prediction(source_of_gemv(), "groups", Settings(), 1, (first, second), (), ())
+    assert (again.fastest, again.most_efficient, again.fastest_by) == ("rtx-4090", "rtx-4090", "expectation")
 
 
 def test_nothing_is_expected_below_the_bound_and_what_was_is_said() -> None:
