@@ -306,7 +306,7 @@ def _forecast(one: GpuPrediction | PredictedLayer) -> tuple[str, str]:
 
 def _best(gpu: GpuPrediction, found: Prediction) -> str:
     if found.fastest_by != "expectation" or gpu.expected_ns is None:
-        return f"{_time(gpu)} (not each GPU has a forecast, of the same layers)"
+        return f"{_time(gpu)} (not each GPU has a forecast of the same layers)"
     rest = f" and {at_least(gpu.refused_ns)} for the rest" if gpu.refused_ns else ""
     return f"{with_band(gpu)}{_wider(gpu)}{rest}"
 

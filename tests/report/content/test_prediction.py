@@ -83,7 +83,7 @@ def test_several_gpus_are_compared_before_all_else(many: Prediction) -> None:
     lines = text.splitlines()
     table = next(at for at, line in enumerate(lines) if line.startswith("GPU "))
     assert [line.split()[0] for line in lines[table + 1 : table + 5]] == list(SLUGS)
-    assert "fastest by the bound: A100 80 GB SXM4, >= 29.3 us (not each GPU has a forecast, of the same layers)" in text
+    assert "fastest by the bound: A100 80 GB SXM4, >= 29.3 us (not each GPU has a forecast of the same layers)" in text
     assert "most efficient per watt by the bound: " in text
     assert text.index("fastest") < text.index("layers of")
     # Four GPUs, three pictures.
