@@ -60,7 +60,7 @@ class GpuPrediction(Expectation, frozen=True, kw_only=True):
     ideal_ns: NonNegative | None
     """The same without the floor of a launch."""
     expected_ns_by_basis: dict[ExpectedBasis, int] = {}
-    """Parts of ``expected_ns`` by what they rest on, the surest first: no verdict rests on what is not firm."""
+    """Parts of ``expected_ns`` by what they rest on: no verdict rests on those that are not firm."""
     refused_ns: NonNegative = 0
     """The part of ``time_ns`` that is of layers without an expectation: they take no less, and are in no forecast."""
     refused_layers: dict[str, int] = {}
