@@ -15,7 +15,18 @@ from __future__ import annotations
 
 from profiler.expected.correction import Correction
 from profiler.expected.coverage import measured_on
-from profiler.expected.measured import TimedWork, learn, read_measured
+from profiler.expected.measured import NONE, Measured, TimedWork, learn, read_measured
 from profiler.expected.model import document, expect, nearest
 
-__all__ = ["Correction", "TimedWork", "document", "expect", "learn", "measured_on", "nearest", "read_measured"]
+__all__ = [
+    "NONE",
+    "Correction",
+    "Measured",
+    "TimedWork",
+    "document",
+    "expect",
+    "learn",
+    "measured_on",
+    "nearest",
+    "read_measured",
+]

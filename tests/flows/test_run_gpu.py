@@ -122,6 +122,39 @@ def test_the_result_follows_from_the_folder_alone(tmp_path: Path) -> None:
     assert render(again, "json").encode() == report
 
 
+def timed_rows(folder: Path, ns: float = 40_000) -> Path:
+    """A table of kernels as a person has it."""
+    path = folder / "rows.csv"
+    path.write_text("kind,dtype,m,ns\n" + "".join(f"pointwise,fp32,{1 << n},{ns}\n" for n in range(8, 16)))
+    return path
+
+
+def test_timed_kernels_are_kept_in_the_folder_and_correct_the_run_when_it_is_opened_again(tmp_path: Path) -> None:
+    rows = timed_rows(tmp_path)
+    plain = execute(options(tmp_path / "plain", "ort-cuda", build=BuildOptions(tf32=False))).report()
+    folder = execute(options(tmp_path / "run", "ort-cuda", build=BuildOptions(tf32=False), measured=str(rows)))
+    run = folder.report()
+    assert plain.corrected is None
+    assert run.corrected is not None
+    assert (run.corrected.rows, run.corrected.source) == (8, "rows.csv")
+    rows.unlink()
+    assert render(analysed(folder), "json").encode() == folder.file(run_folder.REPORT).read_bytes()
+    with pytest.raises(UsageError, match="begun with other settings"):
+        execute(msgspec.structs.replace(options(folder.path, "ort-cuda", build=BuildOptions(tf32=False)), resume=True))
+
+
+def test_timed_kernels_that_cannot_be_right_end_a_run_before_anything_is_captured(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="line 2 of the measured rows cannot be right"):
+        execute(options(tmp_path / "run", "ort-cuda", measured=str(timed_rows(tmp_path, 0.001))))
+    assert not RunFolder(tmp_path / "run").has(run_folder.CAPTURE)
+
+
+def test_a_run_on_the_cpu_takes_no_timed_kernels(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is of no use with the backend ort-cpu") as error:
+        execute(options(tmp_path / "run", "ort-cpu", measured="rows.csv"))
+    assert "leave --collector and --measured away" in refused(error.value)
+
+
 def test_a_run_with_tensorrt_is_of_its_plan(tmp_path: Path, engine: list[BuildOptions]) -> None:
     how = BuildOptions(fp16=True, tf32=False)
     folder = execute(options(tmp_path / "run", "tensorrt-rtx", build=how))

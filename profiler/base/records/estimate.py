@@ -207,6 +207,34 @@ class Expectation(Record, frozen=True, kw_only=True):
         return self.expected_ns is not None and EXTRAPOLATED not in self.expected_reason
 
 
+class Corrected(Record, frozen=True, kw_only=True):
+    """What corrects the expectations on a GPU: kernels that were timed on it (`profiler.expected.measured`)."""
+
+    rows: NonNegative
+    """So many of them."""
+    left_out: NonNegative = 0
+    """Others that say nothing: nothing is expected of their like, or the GPU cannot be that fast."""
+    source: Prose
+    """Name of the file that they are from."""
+    gpu: Safe = ""
+    """Where `trtprof calibrate` timed them: what the driver calls the GPU."""
+    timed_at: Safe = ""
+    """And when."""
+
+    @property
+    def brief(self) -> str:
+        """In a few words."""
+        counted = f"corrected by {self.rows:,} row{'s' * (self.rows != 1)} timed on"
+        return f"{counted} this GPU on {self.timed_at[:10]}" if self.timed_at else f"{counted} the GPU ({self.source})"
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        how = [f"the {self.gpu}, by `trtprof calibrate`; --measured none leaves them out"] if self.timed_at else []
+        how += [f"{self.left_out:,} more said nothing of it"] if self.left_out else []
+        return f"expectations are {self.brief}" + (f" ({'; '.join(how)})" if how else "")
+
+
 class MeasuredRow(Record, frozen=True, kw_only=True):
     """One measurement by others, to be shown beside an expectation."""
 
