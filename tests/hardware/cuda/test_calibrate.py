@@ -29,6 +29,7 @@ from profiler.hardware import gpus, nvml, store
 from profiler.hardware._fit import Reading
 from profiler.hardware.calibration import result_of
 from profiler.hardware.cuda import _cublas, _driver, _kernels, _measure, _workloads, calibrate, selfcheck
+from profiler.hardware.cuda._cublas import Extent
 from profiler.hardware.cuda._driver import Argument, Properties
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
 from profiler.hardware.cuda._kernels import TILE
@@ -176,18 +177,20 @@ class FakeProducts:
         self.gpu, self.wrong, self.refused = gpu, wrong, refused
         self.runs: list[tuple[str, int, int]] = []
 
-    def algorithms(self, product: _cublas.Product, size: int, address: int) -> list[Run]:
+    def algorithms(self, product: _cublas.Product, extent: Extent, address: int) -> list[Run]:
         if product.dtype == self.refused:
             raise _cublas.UnsupportedError("no algorithm")
-        return [functools.partial(self.run, product, size, address, which) for which in range(2)]
+        return [functools.partial(self.run, product, extent, address, which) for which in range(2)]
 
-    def run(self, product: _cublas.Product, size: int, address: int, which: int) -> None:
-        self.runs.append((product.part, size, which))
-        self.gpu.now += _cublas.flops(size) / (200 if which else 100)
-        a, b, c, _ = _cublas.layout(product, size)
-        operand = size * size * _cublas.element_bytes(product.data)
+    def run(self, product: _cublas.Product, extent: Extent, address: int, which: int) -> None:
+        self.runs.append((product.part, extent.rows, which))
+        self.gpu.now += _cublas.flops(extent) / (200 if which else 100)
+        a, b, c, _ = _cublas.layout(product, extent)
         left, right = (
-            _cublas.values(product.data, self.gpu.read(address + at, operand)).reshape(size, size) for at in (a, b)
+            _cublas.values(
+                product.data, self.gpu.read(address + at, size * extent.depth * _cublas.element_bytes(product.data))
+            ).reshape(size, extent.depth)
+            for at, size in ((a, extent.rows), (b, extent.columns))
         )
         found = (right @ left.T).ravel()  # column by column
         if product.dtype == self.wrong:
@@ -260,7 +263,7 @@ def test_working_sets_of_the_l2_fit_into_half_of_it(l2: int) -> None:
 @pytest.mark.parametrize("product", _cublas.PRODUCTS, ids=lambda product: product.part)
 def test_operands_and_result_of_a_product_do_not_overlap(product: _cublas.Product) -> None:
     for size in (100, 2048, 8192):
-        a, b, c, total = _cublas.layout(product, size)
+        a, b, c, total = _cublas.layout(product, _cublas.square(size))
         operand = size * size * _cublas.element_bytes(product.data)
         assert a + operand <= b <= c - operand
         assert c + size * size * _cublas.element_bytes(product.out) == total
@@ -759,6 +762,7 @@ def test_the_library_of_products_has_the_names_that_are_used() -> None:
         assert {f"CUDA_{name}" for name in (product.data, product.out, product.scale)} <= set(
             nvmath.CudaDataType.__members__
         )
+    assert {"BATCH_COUNT", "STRIDED_BATCH_OFFSET"} <= set(lt.MatrixLayoutAttribute.__members__)
     # cublasLtMatmulHeuristicResult_t: an algorithm of eight words, a size, a status, a float, four reserved ints.
     assert lt.matmul_heuristic_result_dtype.itemsize == 8 * 8 + 8 + 4 + 4 + 4 * 4
     assert np.dtype(lt.get_matmul_desc_attribute_dtype(lt.MatmulDescAttribute.TRANSA)).itemsize == 4
