@@ -240,7 +240,7 @@ def _asked(
         accumulate=parse_accumulate(accumulate),
         clock_mhz=clock,
         overrides=parse_ceilings(ceiling),
-        measured=timed_on(measured, [target.spec for target in targets]),
+        measured=timed_on(measured, [target.spec for target in targets], say=say),
     )
     return [target.spec for target in targets], how
 

@@ -107,7 +107,7 @@ def predict(
             clock_mhz=clock,
             overrides=overrides,
             cold=cold,
-            measured=timed_on(measured, specs),
+            measured=timed_on(measured, specs, say=say),
         )
         with progress:
             found = flow.predict(request, specs, how, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -156,6 +157,29 @@ def _parsed(text: str, path: str) -> tuple[TimedWork, ...]:
     if not found:
         raise UsageError(f"{path} has no measured rows", why="there is nothing below its head", fix=_FIX)
     return tuple(found)
+
+
+def measured_text(rows: Sequence[TimedWork], gpu: str, slug: str, timed_at: str, remarks: Sequence[str] = ()) -> str:
+    """The table of kernels that `trtprof calibrate` timed, as `read_measured` reads it.
+
+    Args:
+        rows: Works of `work_at`.
+        gpu: What the driver calls the GPU.
+        slug: Its datasheet.
+        timed_at: When.
+        remarks: What else is to be said, a line each.
+    """
+    file = io.StringIO()
+    told = {"gpu": gpu, "datasheet": slug, "timed": timed_at}
+    for line in (*(f"{name}: {value}" for name, value in told.items()), *remarks):
+        file.write(f"# {' '.join(line.split())}\n")
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(("kind", "dtype", "batch", "m", "n", "k", "ns"))
+    for row in rows:
+        core = row.work.core
+        assert core is not None  # noqa: S101 - works of `work_at` have one
+        table.writerow([core.kind, row.work.dtype, core.batch, core.m, core.n, core.k, round(row.ns, 1)])
+    return file.getvalue()
 
 
 def _number(name: str, text: str) -> float:

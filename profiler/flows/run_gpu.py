@@ -76,7 +76,7 @@ def run_on_gpu(job: Job) -> Captured:
     tool = ncu.require() if options.confirm else None
     gpu = _gpu(options.device)
     spec, reason = nvml.spec_of(gpu)
-    measured = timed_on(options.measured, [spec]).get(spec.slug)
+    measured = timed_on(options.measured, [spec], live=gpu, say=say.detail).get(spec.slug)
     say.detail(f"GPU {gpu.index}: {gpu.name} ({reason})")
     if not folder.has(run_folder.GPU):
         folder.write(run_folder.DEVICE, nvml.as_device(gpu))

@@ -19,9 +19,6 @@ from profiler.hardware.cuda._exchange import KernelShape, KernelsMeasured, Kerne
 
 Measure = Callable[[KernelsRequest], KernelsMeasured]
 
-SECONDS = 2 * calibrate.SECONDS
-"""Time for the kernels; compiling and warming up take a few seconds on top."""
-
 
 class KernelTimes(NamedTuple):
     """What was timed.
@@ -42,7 +39,7 @@ def time_kernels(
     shapes: Sequence[KernelShape],
     *,
     progress: Progress | None = None,
-    seconds: float = SECONDS,
+    seconds: float,
     measure: Measure | None = None,
 ) -> KernelTimes:
     """Time kernels on a GPU, one after the other, until the time is up.
