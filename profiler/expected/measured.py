@@ -178,7 +178,7 @@ def measured_text(rows: Sequence[TimedWork], gpu: str, slug: str, timed_at: str,
     for row in rows:
         core = row.work.core
         assert core is not None  # noqa: S101 - works of `work_at` have one
-        table.writerow([core.kind, row.work.dtype, core.batch, core.m, core.n, core.k, round(row.ns, 1)])
+        table.writerow([core.kind, row.work.dtype, core.batch, core.m, core.n, core.k, f"{row.ns:.6g}"])
     return file.getvalue()
 
 
