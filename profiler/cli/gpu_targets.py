@@ -59,6 +59,7 @@ MeasuredOption = Annotated[
         help="Kernels that you timed on the GPU, which correct what is expected there: a CSV with a head of kind, "
         "dtype, m, n, k and ns (and batch, window, stride, shared, causal, read, written); of one GPU. Default: those "
         "that `trtprof calibrate` timed on it; none: no correction.",
+        rich_help_panel="Device",
     ),
 ]
 
