@@ -6,6 +6,7 @@
       engine.json       the engine's layers (`records.Engine`); engine.onnx is its graph
       ceilings.json     the roofs of the device, device.json the device
       gpu.json          of a run on a GPU: its datasheet
+      measured.json     where kernels that were timed on it correct what is expected: these (`expected.Measured`)
       plan.json         with TensorRT: how the engine came about; layers.* is what the library says of its layers
       latency.parquet   raw latency samples in ns, without the profiler
       kernels.parquet   one row a kernel launch (`records.KERNEL_COLUMNS`)
@@ -50,6 +51,7 @@ _KERNEL_NAMES = 5
 _BASES = 8
 """The first schema version in which an expectation tells its basis."""
 GPU = "gpu.json"
+MEASURED = "measured.json"
 PLAN = "plan.json"
 CAPTURE = "capture.json"
 LATENCY = "latency.parquet"

@@ -113,6 +113,34 @@ class Ceilings(Record, frozen=True, kw_only=True):
         return self.others_cpus is not None and self.others_cpus > BUSY_SHARE * self.cpus
 
 
+class Corrected(Record, frozen=True, kw_only=True):
+    """What corrects the expectations on a GPU: kernels that were timed on it (`profiler.expected.measured`)."""
+
+    rows: NonNegative
+    """So many of them."""
+    left_out: NonNegative = 0
+    """Others that say nothing: nothing is expected of their like, or the GPU cannot be that fast."""
+    source: Prose
+    """Name of the file that they are from."""
+    gpu: Safe = ""
+    """Where `trtprof calibrate` timed them: what the driver calls the GPU."""
+    timed_at: Safe = ""
+    """And when."""
+
+    @property
+    def brief(self) -> str:
+        """In a few words."""
+        counted = f"corrected by {self.rows:,} row{'s' * (self.rows != 1)} timed on"
+        return f"{counted} this GPU on {self.timed_at[:10]}" if self.timed_at else f"{counted} the GPU ({self.source})"
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        how = [f"the {self.gpu}, by `trtprof calibrate`; --measured none leaves them out"] if self.timed_at else []
+        how += [f"{self.left_out:,} more said nothing of it"] if self.left_out else []
+        return f"expectations are {self.brief}" + (f" ({'; '.join(how)})" if how else "")
+
+
 class CeilingsDocument(Record, frozen=True, kw_only=True):
     """The document of `trtprof calibrate --format json`."""
 
@@ -124,6 +152,12 @@ class CeilingsDocument(Record, frozen=True, kw_only=True):
     """The file that keeps them; empty where none could be written."""
     age_days: NonNegative | None = None
     """Whole days since they were measured, of kept ones."""
+    kernels: Corrected | None = None
+    """On a GPU, the kernels that were timed, which correct what is expected there; None where none say anything."""
+    kernels_kept_in: str = ""
+    """The file that keeps them; empty where there is none."""
+    kernels_notes: tuple[Prose, ...] = ()
+    """What else is to be said of them."""
 
 
 Bound = Literal["tensor", "vector", "sfu", "dram", "l2", "launch", "none", "unknown"]

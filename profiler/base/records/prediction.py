@@ -6,7 +6,7 @@ from typing import Literal
 
 from profiler.base.records.common import Fraction, NonNegative, Prose, Record
 from profiler.base.records.engine import EngineFacts, MatchConfidence, NodeFate, PlanRole, PlanSummary
-from profiler.base.records.estimate import Ceilings, Estimate, Expectation, ExpectedBasis, MeasuredRow
+from profiler.base.records.estimate import Ceilings, Corrected, Estimate, Expectation, ExpectedBasis, MeasuredRow
 from profiler.base.records.findings import Unsupported
 from profiler.base.records.model import ModelInfo, Work
 
@@ -82,6 +82,8 @@ class GpuPrediction(Expectation, frozen=True, kw_only=True):
     """Those of ``by_precision`` that the engine does not tell: their times are of groups that an engine may make."""
     plan: PlanSummary | None = None
     """Of a built engine, with the times attainable on this GPU."""
+    corrected: Corrected | None = None
+    """What its expectations are corrected by; None where they are those of others alone."""
     notes: tuple[str, ...] = ()
 
     @property

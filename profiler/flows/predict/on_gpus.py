@@ -19,6 +19,7 @@ from profiler.base.records import (
     WIDER_BASES,
     Accumulate,
     Ceilings,
+    Corrected,
     EngineFacts,
     Expectation,
     ExpectedBasis,
@@ -36,7 +37,7 @@ from profiler.base.records import (
 from profiler.base.units import format_bytes, format_ns, format_percent
 from profiler.cost.recast import NARROW, PRECISIONS
 from profiler.estimate.cache import Access
-from profiler.expected import TimedWork, expect, learn
+from profiler.expected import Correction, Measured, expect
 from profiler.hardware import gpus
 
 Level = Literal["auto", "layers", "groups", "nodes"]
@@ -57,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         clock_mhz: See `hardware.gpus.ceilings`.
         overrides: See `hardware.gpus.ceilings`.
         cold: Charge every byte to DRAM, as if the last-level cache kept nothing.
-        measured: Kernels that were timed on the one GPU that is asked for; they correct what is expected there.
+        measured: By slug, kernels that were timed on a GPU; they correct what is expected there.
     """
 
     level: Level = "groups"
@@ -67,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     clock_mhz: float | None = None
     overrides: dict[str, float] = {}
     cold: bool = False
-    measured: tuple[TimedWork, ...] = ()
+    measured: dict[str, Measured] = {}
 
 
 def check(how: Settings) -> None:
@@ -106,16 +107,24 @@ def ceilings_of(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:
 
 
 def expectations(
-    works: Sequence[Work | None], spec: GpuSpec, how: Settings, ceilings: Ceilings
+    works: Sequence[Work | None], spec: GpuSpec, how: Settings, ceilings: Ceilings, correction: Correction | None
 ) -> tuple[Expectation, ...]:
-    """What good library kernels take for each work, as it is asked for; see `expected.expect`.
+    """What good library kernels take for each work, as it is asked for; see `expected.expect` and `correction`."""
+    return expect(works, spec, ceilings, tf32=how.precision != "fp32", correction=correction)
+
+
+def correction(spec: GpuSpec, how: Settings, ceilings: Ceilings) -> tuple[Correction | None, Corrected | None]:
+    """What corrects the expectations on a GPU, and in a record what that is.
 
     Raises:
-        UsageError: A measured row corrects nothing, or cannot be right on this GPU; see `expected.learn`.
+        UsageError: A row of a person corrects nothing, or cannot be right on this GPU; see `expected.learn`.
     """
+    measured = how.measured.get(spec.slug)
+    if measured is None:
+        return None, None
     tf32 = how.precision != "fp32"
-    correction = learn(how.measured, spec, ceilings, tf32=tf32) if how.measured else None
-    return expect(works, spec, ceilings, tf32=tf32, correction=correction)
+    measured.check(spec, ceilings, tf32=tf32)
+    return measured.learn(spec, ceilings, tf32=tf32)
 
 
 def has_unit(spec: GpuSpec, precision: str) -> bool:
@@ -222,6 +231,7 @@ def gpu_prediction(
     by_precision: Mapping[str, int | None],
     memory_bytes: int,
     plan: PlanSummary | None = None,
+    corrected: Corrected | None = None,
 ) -> GpuPrediction:
     """The layers of a model on one GPU, with their sums and what is to be said about it."""
     asked, layers = layers, tuple(map(held_to_bound, layers))
@@ -263,11 +273,16 @@ def gpu_prediction(
         by_precision=dict(by_precision) if priced else {},
         layers=layers,
         plan=plan,
-        notes=tuple(_notes(spec, how, memory_bytes, unpriced, raised)),
+        corrected=corrected,
+        notes=tuple(_notes(spec, how, memory_bytes, unpriced, raised, corrected)),
     )
 
 
-def _notes(spec: GpuSpec, how: Settings, needed: int, unpriced: int, raised: int) -> Iterator[str]:
+def _notes(
+    spec: GpuSpec, how: Settings, needed: int, unpriced: int, raised: int, corrected: Corrected | None
+) -> Iterator[str]:
+    if corrected is not None:
+        yield corrected.words
     if unpriced:
         yield f"layers without a price, which are not in the time: {unpriced}"
     if raised:
@@ -346,8 +361,6 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
         "it is the sum of their bands, as if all erred the same way, and no band of a sum is wider; what is "
         "extrapolated, or taken for a product, is in it with its own wider one"
     )
-    if how.measured:
-        yield f"expectations are corrected by {len(how.measured):,} kernels that were timed on the GPU (--measured)"
     if tf32:
         yield "fp32 products run as TF32 where a GPU has it, as TensorRT lets them by default"
     if how.cold:
