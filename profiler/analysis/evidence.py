@@ -35,6 +35,7 @@ from profiler.base.records import (
 )
 from profiler.base.trace import Transfer
 from profiler.diagnose.ledger import Overheads
+from profiler.expected import Measured
 
 Lack = tuple[str, str]
 """What makes a result less sure: in a few words for the verdict, and in a sentence."""
@@ -123,6 +124,7 @@ class Subject(NamedTuple):
         modes: Times of a run on a GPU without and with a CUDA graph.
         checks: Its outputs held against those of ONNX Runtime.
         counters: Hardware counters of its kernels, or why there are none; None where nobody asked for them.
+        measured: Kernels that were timed on the GPU, which correct what is expected there; None for none.
     """
 
     ceilings: Ceilings
@@ -139,6 +141,7 @@ class Subject(NamedTuple):
     modes: tuple[ModeTimes, ...] = ()
     checks: tuple[TensorCheck, ...] = ()
     counters: Counters | None = None
+    measured: Measured | None = None
 
 
 def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason: str, producer: Producer) -> PricedPlan:

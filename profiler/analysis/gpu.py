@@ -28,6 +28,7 @@ from profiler.base.trace_file import load_trace
 from profiler.base.units import format_names, format_ns
 from profiler.capture.gpu_record import NODE_EVENTS_FILE, GpuArtefact, GpuCapture, PlanArtefact
 from profiler.engine.inspector import read_layer_info
+from profiler.expected import Measured
 from profiler.hardware.clocked import at_clock, sm_clock_mhz
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def evidence_of_gpu(folder: RunFolder) -> tuple[Evidence, Subject]:
         modes=capture.clean.modes,
         checks=capture.clean.checks,
         counters=folder.read(COUNTERS_FILE, Counters) if folder.has(COUNTERS_FILE) else None,
+        measured=folder.read(run_folder.MEASURED, Measured) if folder.has(run_folder.MEASURED) else None,
     )
 
 

@@ -35,6 +35,7 @@ from profiler.base.records import (
     Attribute,
     Backend,
     Ceilings,
+    Corrected,
     Coverage,
     Device,
     Estimate,
@@ -97,7 +98,8 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     document = engine.document
     backend = subject.backend or Backend(name=backend_of(document.facts), reason=_read(subject.files))
     priced = on_device(engine, ceilings, evidence.layers_ns)
-    rows = _rows(evidence, priced.estimates, _expectations(evidence, subject), source)
+    expectations, corrected = _expectations(evidence, subject)
+    rows = _rows(evidence, priced.estimates, expectations, source)
     results = [row.result for row in rows]
     names = [result.name for result in results]
     partial = frozenset(row.result.name for row in rows if row.unknown and row.estimate is not None)
@@ -198,11 +200,13 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
             *_counted(spec, ceilings),
             *(not_told(engine, ceilings) if spec is not None else ()),
             *(sentence for _, sentence in lacking),
+            *((corrected.words,) if corrected is not None else ()),
             *evidence.notes,
             *document.facts.notes,
             *judge.notes,
         ),
         lacking=tuple(short for short, _ in lacking),
+        corrected=corrected,
         created=subject.created,
         command=subject.command,
         clocks=evidence.clocks,
@@ -226,30 +230,36 @@ def _held(run: Run, counters: Counters, order: Sequence[str], judge: Judge) -> R
 # --- layers -----------------------------------------------------------------------------------
 
 
-def _expectations(evidence: Evidence, subject: Subject) -> tuple[Expectation, ...]:
-    """What good library kernels take for all the runs of each layer in one inference, at the ceilings of the run."""
+def _expectations(evidence: Evidence, subject: Subject) -> tuple[tuple[Expectation, ...], Corrected | None]:
+    """What good library kernels take for all the runs of each layer in one inference, at the ceilings of the run.
+
+    Beside it what corrects them; None where nothing does.
+    """
     costs, spec = evidence.engine.costs, subject.spec
-    if spec is None or spec.origin == "derived":
-        why = _ON_A_CPU if spec is None else _UNLISTED
-        return (Expectation(expected_reason=why),) * len(costs)
+    if spec is None:
+        return (Expectation(expected_reason=_ON_A_CPU),) * len(costs), None
     tf32 = not tf32_off(spec, subject.ceilings)
-    once = expectations_of(evidence.engine, lambda works: expect(works, spec, subject.ceilings, tf32=tf32))
-    return tuple(_all_runs(one, cost.runs) for one, cost in zip(once, costs, strict=True))
+    correction, corrected = None, None
+    if subject.measured is not None:
+        correction, corrected = subject.measured.learn(spec, subject.ceilings, tf32=tf32)
+    once = expectations_of(
+        evidence.engine, lambda works: expect(works, spec, subject.ceilings, tf32=tf32, correction=correction)
+    )
+    return tuple(_all_runs(one, cost.runs) for one, cost in zip(once, costs, strict=True)), corrected
 
 
 _ON_A_CPU = "expectations are of GPUs: no CPU was measured"
-_UNLISTED = "no datasheet is of this GPU: what is derived of one says nothing of how fast libraries are on it"
 
 
 def _all_runs(one: Expectation, runs: int) -> Expectation:
     def times(ns: int | None) -> int | None:
         return None if ns is None else ns * runs
 
-    return Expectation(
+    return msgspec.structs.replace(
+        one,
         expected_ns=times(one.expected_ns),
         expected_p10_ns=times(one.expected_p10_ns),
         expected_p90_ns=times(one.expected_p90_ns),
-        expected_reason=one.expected_reason,
     )
 
 

@@ -6,6 +6,7 @@
       engine.json       the engine's layers (`records.Engine`); engine.onnx is its graph
       ceilings.json     the roofs of the device, device.json the device
       gpu.json          of a run on a GPU: its datasheet
+      measured.json     where kernels that were timed on it correct what is expected: these (`expected.Measured`)
       plan.json         with TensorRT: how the engine came about; layers.* is what the library says of its layers
       latency.parquet   raw latency samples in ns, without the profiler
       kernels.parquet   one row a kernel launch (`records.KERNEL_COLUMNS`)
@@ -35,7 +36,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import SCHEMA_VERSION, Run
+from profiler.base.records import SCHEMA_VERSION, ExpectedBasis, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,10 @@ CEILINGS = "ceilings.json"
 DEVICE = "device.json"
 _KERNEL_NAMES = 5
 """The first schema version that calls a kernel by its ``name``."""
+_BASES = 8
+"""The first schema version in which an expectation tells its basis."""
 GPU = "gpu.json"
+MEASURED = "measured.json"
 PLAN = "plan.json"
 CAPTURE = "capture.json"
 LATENCY = "latency.parquet"
@@ -147,8 +151,8 @@ class RunFolder:
             raise MissingError(f"{path} cannot be read", why=str(error), fix="check its permissions") from None
         found = _schema_version(data)
         try:
-            if kind is Run and found is not None and found < _KERNEL_NAMES:
-                data = _renewed(data)
+            if kind is Run and found is not None and found < _BASES:
+                data = _renewed(data, found)
             return msgspec.json.decode(data, type=kind)
         except msgspec.DecodeError as error:
             if found is not None and found != SCHEMA_VERSION:
@@ -269,15 +273,30 @@ def newest(reports: Path) -> RunFolder:
     return RunFolder(max(found)[2])
 
 
-def _renewed(data: bytes) -> bytes:
-    """A report from before a kernel was called by its ``name``, with that word."""
+def _renewed(data: bytes, written: int) -> bytes:
+    """A report of an older schema with what today's records call otherwise, or tell in a field of its own."""
     document = msgspec.json.decode(data, type=dict[str, Any])
     layers = [layer for layer in document.get("layers") or () if isinstance(layer, dict)]
-    for holder, key in (*((layer, "kernels") for layer in layers), (document, "kernels_unattributed")):
-        for kernel in holder.get(key) or ():
-            if isinstance(kernel, dict) and "kernel" in kernel:
-                kernel["name"] = kernel.pop("kernel")
+    if written < _KERNEL_NAMES:
+        for holder, key in (*((layer, "kernels") for layer in layers), (document, "kernels_unattributed")):
+            for kernel in holder.get(key) or ():
+                if isinstance(kernel, dict) and "kernel" in kernel:
+                    kernel["name"] = kernel.pop("kernel")
+    for layer in layers:
+        if layer.get("expected_ns") is not None:
+            layer.setdefault("expected_basis", _basis(str(layer.get("expected_reason", ""))))
     return msgspec.json.encode(document)
+
+
+def _basis(reason: str) -> ExpectedBasis:
+    """What an expectation rests on, by the sentence that alone told it before there was a field for it."""
+    told: dict[str, ExpectedBasis] = {
+        "as the product that it is": "product",
+        "extrapolated": "extrapolated",
+        "corrected by": "corrected",
+        "not measured": "architecture",
+    }
+    return next((basis for words, basis in told.items() if words in reason), "measured")
 
 
 def _schema_version(data: bytes) -> int | None:

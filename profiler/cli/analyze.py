@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli.gpu_targets import AccumulateOption, CeilingOption, ClockOption, GpuOption, Tf32Option
+from profiler.cli.gpu_targets import (
+    AccumulateOption,
+    CeilingOption,
+    ClockOption,
+    GpuOption,
+    MeasuredOption,
+    Tf32Option,
+)
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, Shapes, TopOption, command, model_request
 from profiler.cli.output import View, errors_shown, refuse_binary, say, whole
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
@@ -99,6 +106,7 @@ def analyze(
     clock: ClockOption = None,
     accumulate: AccumulateOption = "auto",
     tf32: Tf32Option = True,
+    measured: MeasuredOption = None,
     output: OutputsOption = None,
     force: ForceOption = False,
     format_name: FormatOption = "text",
@@ -129,12 +137,12 @@ def analyze(
         asked = failing.criteria(fail_on)
         files = analyze_files.sort_files(given or (), analyze_files.Files(layers, profile, times, onnx, nsys, ncu))
         files = analyze_files.exported(files, say)
-        measured = files.profile is not None or files.nsys is not None
+        timed = files.profile is not None or files.nsys is not None
         view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)
-        if not measured:
+        if not timed:
             _refuse_unmeasured(fail_on, explain, redact=redact)
-        paths = _checked(format_name, output, measured=measured, explain=explain, force=force)
-        specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, tf32=tf32)
+        paths = _checked(format_name, output, measured=timed, explain=explain, force=force)
+        specs, how = _asked(files, device, gpu, ceiling, clock, accumulate, measured, tf32=tf32)
         cases: list[Case] = []
         judge = Judge(config.load().thresholds, cases.append)
         found = analyze_files.analyze(files, specs, how, model_request("", shapes), device, inferences, judge)
@@ -148,7 +156,7 @@ def analyze(
             for assumed in found.model.assumptions:
                 say(whole(f"assumed: {assumed}", sys.stderr))
         if not paths and explain is None:
-            say(f"next: the same command with -o {'report.html' if measured else 'roofline.svg'}")
+            say(f"next: the same command with -o {'report.html' if timed else 'roofline.svg'}")
         if isinstance(found, Run):
             failing.check(found.findings, asked)
 
@@ -200,6 +208,7 @@ def _asked(
     ceiling: list[str] | None,
     clock: float | None,
     accumulate: str,
+    measured: str | None,
     *,
     tf32: bool,
 ) -> tuple[list[GpuSpec], Settings]:
@@ -222,6 +231,8 @@ def _asked(
             )
         say(f"--gpu {told}: as the {where} says")
         gpu = [told]
+    from profiler.flows.timed_rows import timed_on
+
     targets = ceilings_for(gpu, tf32=tf32, accumulate=accumulate, clock_mhz=clock, ceiling=ceiling)
     how = Settings(
         level="layers",
@@ -229,6 +240,7 @@ def _asked(
         accumulate=parse_accumulate(accumulate),
         clock_mhz=clock,
         overrides=parse_ceilings(ceiling),
+        measured=timed_on(measured, [target.spec for target in targets], say=say),
     )
     return [target.spec for target in targets], how
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from profiler.cli.output_files import FormatOption, OutputsOption, check_report,
 
 if TYPE_CHECKING:
     from profiler.base.records import Ceilings
+    from profiler.flows import timed_rows
     from profiler.hardware.store import Shelf
 
 _GPU = re.compile(r"gpu(?::(\d+))?")
@@ -29,7 +30,10 @@ def calibrate(
     seconds: Annotated[
         float | None,
         typer.Option(
-            "--seconds", metavar="S", min=0, help="Time for the ceilings of each thread count, or of the GPU."
+            "--seconds",
+            metavar="S",
+            min=0,
+            help="Time for the ceilings of each thread count, or of the GPU, whose kernels take twice as long.",
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Measure nothing: print what is kept.")] = False,
@@ -41,7 +45,8 @@ def calibrate(
 
     Arithmetic by dtype and size, special functions, DRAM and cache by pattern, the floors of a
     kernel and a call; each with the spread of its repeats and what reached it. It always measures
-    and replaces what is kept; a run takes the kept ceilings.
+    and replaces what is kept; a run takes the kept ceilings. On a GPU some 300 kernels are timed, too:
+    they correct what run, predict and analyze expect of library kernels there.
     """
     progress = StageLines()
     with errors_shown(progress):
@@ -55,7 +60,7 @@ def calibrate(
             say("device auto: the CPU (--device gpu:0 measures a GPU)")
         if show and seconds is not None:
             raise UsageError("--show and --seconds", why="what is kept is not measured again", fix="leave one away")
-        found, shelf = (
+        found, shelf, kernels = (
             _of_cpu(threads, seconds, show, progress) if gpu is None else _of_gpu(gpu, seconds, show, progress)
         )
         document = CeilingsDocument(
@@ -64,6 +69,7 @@ def calibrate(
             ridge_flop_per_byte=ridge_points(found.attainable),
             kept_in=str(shelf.path) if shelf.path.is_file() else "",
             age_days=_age_days(found.measured_at) if show else None,
+            **kernels,
         )
         deliver(document, format_name, paths)
 
@@ -84,7 +90,9 @@ def _gpu_index(device: str) -> int | None:
     return int(found[1] or 0)
 
 
-def _of_cpu(threads: int, seconds: float | None, show: bool, progress: StageLines) -> tuple[Ceilings, Shelf]:
+def _of_cpu(
+    threads: int, seconds: float | None, show: bool, progress: StageLines
+) -> tuple[Ceilings, Shelf, dict[str, Any]]:
     from profiler.hardware import store
     from profiler.hardware.calibrate import calibrate as measured
     from profiler.hardware.device import host_cpu
@@ -93,7 +101,7 @@ def _of_cpu(threads: int, seconds: float | None, show: bool, progress: StageLine
     shelf = store.of_host(threads, device=host)
     if show:
         count = shelf.key["threads"]
-        return _kept(shelf, f"{host.name} at {count} thread{'s' * (count != '1')}", f"--threads {count}"), shelf
+        return _kept(shelf, f"{host.name} at {count} thread{'s' * (count != '1')}", f"--threads {count}"), shelf, {}
     with progress:
         progress.stage("ceilings")
         found = store.load_or_calibrate(
@@ -103,10 +111,14 @@ def _of_cpu(threads: int, seconds: float | None, show: bool, progress: StageLine
             device=host,
             measure=lambda count: measured(count, progress=progress.detail, seconds=seconds, device=host),
         )
-    return found, shelf
+    return found, shelf, {}
 
 
-def _of_gpu(index: int, seconds: float | None, show: bool, progress: StageLines) -> tuple[Ceilings, Shelf]:
+def _of_gpu(
+    index: int, seconds: float | None, show: bool, progress: StageLines
+) -> tuple[Ceilings, Shelf, dict[str, Any]]:
+    """The ceilings, where they are kept, and what `CeilingsDocument` has of kernels."""
+    from profiler.flows import timed_rows
     from profiler.hardware import nvml, store
 
     gpus, why = nvml.gpus()
@@ -120,7 +132,7 @@ def _of_gpu(index: int, seconds: float | None, show: bool, progress: StageLines)
         )
     shelf = store.of_gpu(gpu)
     if show:
-        return _kept(shelf, gpu.name, f"--device gpu:{index}"), shelf
+        return _kept(shelf, gpu.name, f"--device gpu:{index}"), shelf, _kernels(timed_rows.kept_of(gpu, say=say))
     from profiler.hardware.cuda.calibrate import SECONDS, calibrate_gpu
 
     with progress:
@@ -128,7 +140,17 @@ def _of_gpu(index: int, seconds: float | None, show: bool, progress: StageLines)
         budget = SECONDS if seconds is None else seconds
         found = calibrate_gpu(index, progress=progress.detail, seconds=budget)
         shelf.write(found, progress.detail)
-    return found, shelf
+        progress.stage("kernels")
+        kernels = timed_rows.time_kernels(gpu, progress=progress.detail, seconds=2 * budget)
+        for note in kernels.notes:
+            progress.detail(note)
+    return found, shelf, _kernels(kernels)
+
+
+def _kernels(kept: timed_rows.Kept) -> dict[str, Any]:
+    """What `CeilingsDocument` has of kernels."""
+    path = "" if kept.path is None else str(kept.path)
+    return {"kernels": kept.corrected, "kernels_kept_in": path, "kernels_notes": kept.notes}
 
 
 def _kept(shelf: Shelf, what: str, options: str) -> Ceilings:

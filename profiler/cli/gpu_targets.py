@@ -51,6 +51,17 @@ CeilingOption = Annotated[
         "fp32=78.65TFLOP/s; may be repeated.",
     ),
 ]
+MeasuredOption = Annotated[
+    str | None,
+    typer.Option(
+        "--measured",
+        metavar="FILE",
+        help="Kernels that you timed on the GPU, which correct what is expected there: a CSV with a head of kind, "
+        "dtype, m, n, k and ns (and batch, window, stride, shared, causal, read, written); of one GPU. Default: those "
+        "that `trtprof calibrate` timed on it; none: no correction.",
+        rich_help_panel="Device",
+    ),
+]
 
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -15,6 +14,7 @@ from profiler.cli.gpu_targets import (
     CeilingOption,
     ClockOption,
     GpuOption,
+    MeasuredOption,
     names,
     parse_accumulate,
     parse_ceilings,
@@ -61,15 +61,7 @@ def predict(
         bool,
         typer.Option("--cold/--warm", help="Charge every byte to DRAM, or let the last-level cache keep what fits."),
     ] = False,
-    measured: Annotated[
-        Path | None,
-        typer.Option(
-            "--measured",
-            metavar="FILE",
-            help="Kernels that you timed on the GPU, which correct what is expected there: a CSV with a head of kind, "
-            "dtype, m, n, k and ns (and batch, window, stride, shared, causal, read, written); with one --gpu.",
-        ),
-    ] = None,
+    measured: MeasuredOption = None,
     why: Annotated[
         str,
         typer.Option(
@@ -103,16 +95,9 @@ def predict(
         request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
         specs = _specs(gpu)
-        if measured is not None and len(specs) != 1:
-            raise UsageError(
-                f"--measured {measured} is of which GPU?",
-                why=f"{len(specs)} are asked for, and what was timed on one says nothing of another",
-                fix="ask for the one that it was timed on: --gpu NAME",
-            )
-
-        from profiler.expected import read_measured
         from profiler.flows import predict as flow
         from profiler.flows.predict.on_gpus import Settings
+        from profiler.flows.timed_rows import timed_on
 
         how = Settings(
             level=cast("Level", level),
@@ -122,7 +107,7 @@ def predict(
             clock_mhz=clock,
             overrides=overrides,
             cold=cold,
-            measured=() if measured is None else read_measured(measured),
+            measured=timed_on(measured, specs, say=say),
         )
         with progress:
             found = flow.predict(request, specs, how, progress)

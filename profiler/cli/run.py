@@ -27,6 +27,7 @@ from profiler.cli.engine_options import (
     VerboseOption,
     build_options,
 )
+from profiler.cli.gpu_targets import MeasuredOption
 from profiler.cli.options import (
     Export,
     FailOnOption,
@@ -174,6 +175,7 @@ def run(
             rich_help_panel="Device",
         ),
     ] = 0,
+    measured: MeasuredOption = None,
     types: Types,
     best: BestOption = False,
     ranges: Ranges,
@@ -275,6 +277,7 @@ def run(
                     save_engine=save_engine,
                     rebuild=rebuild,
                     confirm=confirm,
+                    measured=measured,
                 ),
                 thresholds=config.load().thresholds,
                 output=kept_in,

@@ -24,6 +24,7 @@ from profiler.base.records import (
     Expectation,
     LayerResult,
     RegionChange,
+    least_sure,
 )
 from profiler.base.run_folder import RunFolder
 from profiler.compare import gates as gating
@@ -154,6 +155,7 @@ def _expected(layers: Sequence[LayerResult]) -> Expectation | None:
         expected_ns=sum(layer.expected_ns or 0 for layer in layers),
         expected_p10_ns=sum(layer.expected_p10_ns or 0 for layer in layers),
         expected_p90_ns=sum(layer.expected_p90_ns or 0 for layer in layers),
+        expected_basis=least_sure(layers),
     )
 
 

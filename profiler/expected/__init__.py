@@ -15,7 +15,24 @@ from __future__ import annotations
 
 from profiler.expected.correction import Correction
 from profiler.expected.coverage import measured_on
-from profiler.expected.measured import TimedWork, learn, read_measured
+from profiler.expected.measured import NONE, Measured, TimedWork, learn, measured_text, read_measured, work_at
 from profiler.expected.model import document, expect, nearest
+from profiler.expected.sweep import HeldOut, held_out, works_to_time
 
-__all__ = ["Correction", "TimedWork", "document", "expect", "learn", "measured_on", "nearest", "read_measured"]
+__all__ = [
+    "NONE",
+    "Correction",
+    "HeldOut",
+    "Measured",
+    "TimedWork",
+    "document",
+    "expect",
+    "held_out",
+    "learn",
+    "measured_on",
+    "measured_text",
+    "nearest",
+    "read_measured",
+    "work_at",
+    "works_to_time",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 
 from profiler.base import units
 from profiler.base.errors import UsageError
-from profiler.base.records import Ceilings, Core, GpuSpec, Work
+from profiler.base.records import Ceilings, Core, Corrected, GpuSpec, Work
 from profiler.base.text_file import read_text_file
 from profiler.expected.correction import SIZES, Correction, Fitted, fitted, place_of
 from profiler.expected.features import device_of, rows_of, soonest
@@ -30,6 +31,62 @@ _FASTER = 0.97
 """A row may be as much faster than the datasheet allows: clocks and clocks' ticks differ."""
 
 
+NONE = "none"
+"""What ``--measured`` says where expectations are to stay those of others."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernels that were timed on a GPU, as a table has them; a run folder keeps it.
+
+    Attributes:
+        text: The table; see `read_measured`.
+        source: Name of its file.
+        gpu: What the driver calls the GPU, where `trtprof calibrate` timed them.
+        slug: And its datasheet.
+        timed_at: And when.
+    """
+
+    text: str
+    source: str
+    gpu: str = ""
+    slug: str = ""
+    timed_at: str = ""
+
+    def rows(self) -> tuple[TimedWork, ...]:
+        """The rows.
+
+        Raises:
+            UsageError: It is no such table; the line is named.
+        """
+        return _parsed(self.text, self.source)
+
+    def multiplies_tf32(self, tf32: bool) -> bool:
+        """Whether fp32 in it was multiplied as TF32: as a run is asked to, unless `trtprof calibrate` says which."""
+        return tf32 and not self.timed_at
+
+    def check(self, spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True) -> None:
+        """Refuse rows of a person that say nothing of a device; those of `trtprof calibrate` are left out (`learn`).
+
+        Raises:
+            UsageError: It is no such table, nothing is expected of a row, or it is faster than the device can be.
+        """
+        rows = self.rows()
+        if not self.timed_at:
+            learn(rows, spec, ceilings, tf32=tf32)
+
+    def learn(
+        self, spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True
+    ) -> tuple[Correction | None, Corrected | None]:
+        """What it says of a device, and of what that was learned; None where no row says anything of it."""
+        rows = self.rows()
+        found = learn(rows, spec, ceilings, tf32=self.multiplies_tf32(tf32), strict=False)
+        used = sum(found.counts.values())
+        if not used:
+            return None, None
+        told = Corrected(rows=used, left_out=len(rows) - used, source=self.source, gpu=self.gpu, timed_at=self.timed_at)
+        return found, told
+
+
 class TimedWork(NamedTuple):
     """A work and how long a kernel took for it; ``line`` is where the file tells it."""
 
@@ -38,18 +95,45 @@ class TimedWork(NamedTuple):
     line: int = 0
 
 
-def read_measured(path: Path) -> tuple[TimedWork, ...]:
-    """The rows of a CSV with a head, one timed kernel each.
+def read_measured(path: Path) -> Measured:
+    """A CSV with a head, one timed kernel a row, as a person or `trtprof calibrate` wrote it.
 
     Columns are ``kind`` (one of `KINDS`), ``dtype`` of what is multiplied or computed with (a key of
     `units.DTYPE_BITS`), the dimensions of `Core` and ``ns``, the time of the kernel. ``causal`` is 0 or 1. ``read`` and
-    ``written``, in bytes, are for kernels that move other than each operand once: a pointwise op of two inputs.
+    ``written``, in bytes, are for kernels that move other than each operand once: a pointwise op of two inputs. A line
+    that begins with ``#`` is a remark; ``# gpu: NAME``, ``# datasheet: SLUG`` and ``# timed: WHEN`` say what
+    `trtprof calibrate` timed.
 
     Raises:
         MissingError: The file cannot be read.
         UsageError: It is no such table; the line is named.
     """
-    reader = csv.DictReader(io.StringIO(read_text_file(path, what="measured rows", fix=_FIX), newline=""))
+    text = read_text_file(path, what="measured rows", fix=_FIX)
+    found = Measured(text=text, source=path.name, **_remarks(text))
+    _parsed(text, str(path))
+    return found
+
+
+_REMARKS = {"gpu": "gpu", "datasheet": "slug", "timed": "timed_at"}
+
+
+def _remarks(text: str) -> dict[str, str]:
+    """What the lines before the head say, by field of `Measured`."""
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        name, _, value = line[1:].partition(":")
+        if field := _REMARKS.get(name.strip()):
+            found[field] = value.strip()
+    return found if len(found) == len(_REMARKS) else {}
+
+
+def _parsed(text: str, path: str) -> tuple[TimedWork, ...]:
+    # An empty line in the place of a remark, so that lines are counted as they are in the file.
+    lines = ["\n" if line.startswith("#") else line for line in text.splitlines(keepends=True)]
+    before = sum(1 for _ in itertools.takewhile(lambda line: not line.strip(), lines))
+    reader = csv.DictReader(lines[before:])
     head = [name.strip().lower() for name in reader.fieldnames or ()]
     reader.fieldnames = head
     missing = [name for name in NEEDED if name not in head]
@@ -65,12 +149,37 @@ def read_measured(path: Path) -> tuple[TimedWork, ...]:
         try:
             if None in row:
                 raise ValueError(f"it has more than {len(head)} values")
-            found.append(TimedWork(_work(values), _number("ns", values["ns"]), reader.line_num))
+            found.append(TimedWork(_work(values), _number("ns", values["ns"]), before + reader.line_num))
         except ValueError as error:
-            raise UsageError(f"line {reader.line_num} of {path} is no measured row", why=str(error), fix=_FIX) from None
+            raise UsageError(
+                f"line {before + reader.line_num} of {path} is no measured row", why=str(error), fix=_FIX
+            ) from None
     if not found:
         raise UsageError(f"{path} has no measured rows", why="there is nothing below its head", fix=_FIX)
     return tuple(found)
+
+
+def measured_text(rows: Sequence[TimedWork], gpu: str, slug: str, timed_at: str, remarks: Sequence[str] = ()) -> str:
+    """The table of kernels that `trtprof calibrate` timed, as `read_measured` reads it.
+
+    Args:
+        rows: Works of `work_at`.
+        gpu: What the driver calls the GPU.
+        slug: Its datasheet.
+        timed_at: When.
+        remarks: What else is to be said, a line each.
+    """
+    file = io.StringIO()
+    told = {"gpu": gpu, "datasheet": slug, "timed": timed_at}
+    for line in (*(f"{name}: {value}" for name, value in told.items()), *remarks):
+        file.write(f"# {' '.join(line.split())}\n")
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(("kind", "dtype", "batch", "m", "n", "k", "ns"))
+    for row in rows:
+        core = row.work.core
+        assert core is not None  # noqa: S101 - works of `work_at` have one
+        table.writerow([core.kind, row.work.dtype, core.batch, core.m, core.n, core.k, f"{row.ns:.6g}"])
+    return file.getvalue()
 
 
 def _number(name: str, text: str) -> float:
@@ -140,7 +249,9 @@ def work_at(core: Core, dtype: str, read: int | None = None, written: int | None
 # --- what they say ---------------------------------------------------------------------------------
 
 
-def learn(rows: Sequence[TimedWork], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True) -> Correction:
+def learn(
+    rows: Sequence[TimedWork], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True, strict: bool = True
+) -> Correction:
     """What rows that were timed on a device say of it.
 
     Args:
@@ -148,17 +259,21 @@ def learn(rows: Sequence[TimedWork], spec: GpuSpec, ceilings: Ceilings, *, tf32:
         spec: The device.
         ceilings: The same that layers will be set against.
         tf32: Whether fp32 was multiplied as TF32.
+        strict: Whether rows that say nothing are an error; else they are left out.
 
     Raises:
         UsageError: Nothing is expected of a row, or it is faster than the device can be.
     """
     found: dict[str, list[tuple[TimedWork, Core, float]]] = {}
-    device = device_of(spec, ceilings)
+    # No kernel is faster than the best ceilings; it may be faster than those that others were seen to reach.
+    device = device_of(spec, msgspec.structs.replace(ceilings, attainable=ceilings.best))
     rows = [row._replace(work=as_measured(row.work, spec, tf32=tf32)) for row in rows]
     for row, one in zip(rows, expect([row.work for row in rows], spec, ceilings, tf32=tf32), strict=True):
         where = f"line {row.line} of the measured rows" if row.line else "a measured row"
         core = row.work.core
         if core is None or not one.expected_ns:
+            if not strict:
+                continue
             raise UsageError(
                 f"{where} corrects nothing",
                 why=one.expected_reason,
@@ -166,6 +281,8 @@ def learn(rows: Sequence[TimedWork], spec: GpuSpec, ceilings: Ceilings, *, tf32:
             )
         least = float(soonest(rows_of([(row.work, core)], device), device)[0])
         if row.ns < _FASTER * least:
+            if not strict:
+                continue
             raise UsageError(
                 f"{where} cannot be right: {row.ns:g} ns",
                 why=f"{spec.name} takes at least {least:.0f} ns for it by its datasheet",

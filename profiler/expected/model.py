@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from profiler.base.records import EXTRAPOLATED, Ceilings, Core, Expectation, GpuSpec, MeasuredRow, Work
+from profiler.base.records import FIRM, Ceilings, Core, Expectation, ExpectedBasis, GpuSpec, MeasuredRow, Work
 from profiler.expected.correction import Correction, place_of
 from profiler.expected.features import device_of, features, rows_of, soonest
 from profiler.runtime.ort_session import SessionRequest, make_session
@@ -116,11 +116,12 @@ def _less_sure(expectation: Expectation, work: Work | None) -> Expectation:
     if ns is None or low is None or high is None or work is None:
         return expectation
     below, above = document().classes["product"].bands[OUTSIDE]
-    why = f"{EXTRAPOLATED}: no convolutions in {work.dtype} were measured; as the product that it is"
+    why = f"extrapolated: no convolutions in {work.dtype} were measured; as the product that it is"
     return Expectation(
         expected_ns=ns,
         expected_p10_ns=min(low, round(ns * math.exp(below))),
         expected_p90_ns=max(high, round(ns * math.exp(above))),
+        expected_basis="product",
         expected_reason="; ".join(filter(None, (why, expectation.expected_reason))),
     )
 
@@ -217,7 +218,7 @@ def _priced(
         measured = correction.at(name, places, [work.dtype for work, _ in works])
     found = []
     for place, ((work, core), row) in enumerate(zip(works, ratios, strict=True)):
-        band, why = _band(name, core, work.dtype or "fp32", float(columns["roof"][place]), spec)
+        band, basis, why = _band(name, core, work.dtype or "fp32", float(columns["roof"][place]), spec)
         low, high = known.bands[band]
         if band == KNOWN:
             low, high = row[0] - row[1] + low, row[2] - row[1] + high
@@ -225,6 +226,7 @@ def _priced(
         if correction is not None and measured is not None:
             move, weight = float(measured.middle[place]), float(measured.weight[place])
             low, high = low + weight * (measured.low - low), high + weight * (measured.high - high)
+            basis = "corrected" if basis in FIRM else basis
             why = f"corrected by {correction.counts[name]} timed rows of {KIND_WORDS[core.kind]}" + (
                 f"; {why}" if why else ""
             )
@@ -235,6 +237,7 @@ def _priced(
                 expected_ns=round(times[1]),
                 expected_p10_ns=round(times[0]),
                 expected_p90_ns=round(times[2]),
+                expected_basis=basis,
                 expected_reason=why,
             )
         )
@@ -245,8 +248,12 @@ KNOWN, UNKNOWN_GPU, OUTSIDE = "known", "unknown GPU", "outside"
 """Bands: how far log(p10) and log(p90) lie from log(p50); of what is known, from the deciles of the trees."""
 
 
-def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tuple[str, str]:
-    """Which band holds, and why it is not that of a GPU and a range that were measured."""
+def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tuple[str, ExpectedBasis, str]:
+    """Which band holds, on what basis, and why it is not that of a GPU and a range that were measured.
+
+    A GPU whose datasheet is derived from its own properties (one that is in no list, a MIG slice) was never measured,
+    whatever it is called.
+    """
     beyond = [
         dim
         for dim, (low, high) in document().classes[name].range.items()
@@ -257,12 +264,17 @@ def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tupl
              for gpu in by.get(spec.architecture, ())}  # fmt: skip
     if beyond:
         named = "its size" if beyond == ["roof"] else ", ".join(dim for dim in beyond if dim != "roof")
-        return OUTSIDE, f"{EXTRAPOLATED}: {named} lies outside of what was measured"
+        return OUTSIDE, "extrapolated", f"extrapolated: {named} lies outside of what was measured"
+    if spec.origin == "derived":
+        others = f"it was not measured, {', '.join(slugs)} of its architecture were"
+        return UNKNOWN_GPU, "architecture", f"the datasheet of {spec.name} is derived from its own properties: {others}"
     if spec.slug not in slugs:
-        return UNKNOWN_GPU, f"{spec.name} was not measured, {', '.join(slugs)} of its architecture were"
+        others = f"{', '.join(slugs)} of its architecture were"
+        return UNKNOWN_GPU, "architecture", f"{spec.name} was not measured, {others}"
     if spec.slug not in alike:
-        return UNKNOWN_GPU, f"{KIND_WORDS[core.kind]} in {dtype} were not measured on {spec.name}, others were"
-    return KNOWN, ""
+        words = f"{KIND_WORDS[core.kind]} in {dtype} were not measured on {spec.name}, others were"
+        return UNKNOWN_GPU, "architecture", words
+    return KNOWN, "measured", ""
 
 
 @functools.cache

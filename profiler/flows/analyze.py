@@ -342,6 +342,9 @@ def analyze(
         spec = _one(specs)
         ceilings = ceilings_of(spec, how, how.precision)
         evidence, engine, _ = _as_far_as_shaped(measured, ceilings)
+        corrects = how.measured.get(spec.slug)
+        if corrects is not None:
+            corrects.check(spec, ceilings, tf32=how.precision != "fp32")
         subject = Subject(
             ceilings=ceilings,
             spec=spec,
@@ -350,6 +353,7 @@ def analyze(
             files={role: path.name for role, path in files.named().items() if role != "ncu"},
             clock_mhz=how.clock_mhz,
             counters=counters,
+            measured=corrects,
         )
         return analyse(evidence, subject, judge)
 

@@ -639,7 +639,7 @@ def _line_shows(
     for index, device in enumerate(devices):
         own = [crossing for crossing in crossings if crossing.device == device.slug]
         times = [point.times[index].estimate.attainable_ns for point in line]
-        yield f"{device.slug}: time {_trend(times, dim, at, units.format_ns)}"
+        yield f"{device.slug}: time {_trend(times, dim, at, lambda ns: f'>= {units.format_ns(ns)}')}"
         runs = [
             (bound, [point.at[dim] for point in run])
             for bound, run in itertools.groupby(line, key=lambda point: _bound(point, index))

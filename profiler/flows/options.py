@@ -31,6 +31,7 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
         save_engine: Where to put a copy of the engine; empty for nowhere.
         rebuild: Build even if the same engine is kept.
         confirm: How many kernels to measure with hardware counters, too; 0 for none.
+        measured: A file of kernels that were timed on the GPU, or `expected.NONE`; None where nobody said.
     """
 
     device: int | None = None
@@ -43,6 +44,7 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     save_engine: str = ""
     rebuild: bool = False
     confirm: int = 0
+    measured: str | None = None
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +75,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 _OPTIONS = {
     "device": "--device", "collector": "--collector", "cold_l2": "--cold-l2", "cuda_graph": "--cuda-graph",
     "verify": "--verify", "load_engine": "--loadEngine", "rebuild": "--rebuild",
-    "confirm": "--confirm", "save_engine": "--saveEngine",
+    "confirm": "--confirm", "save_engine": "--saveEngine", "measured": "--measured",
 }  # fmt: skip
 _BUILD_OPTIONS = {
     "fp16": "--fp16", "bf16": "--bf16", "int8": "--int8", "fp8": "--fp8", "tf32": "--noTF32",

@@ -226,7 +226,8 @@ def _open(options: RunOptions, name: str, request: Request, reports: Path) -> _P
 
 def _resumed(folder: RunFolder, request: Request) -> RunFolder:
     before = folder.read(run_folder.REQUEST, Request)
-    changed = [name for name, value in request.options.items() if before.options.get(name) != value]
+    names = dict.fromkeys((*request.options, *before.options))
+    changed = [name for name in names if before.options.get(name) != request.options.get(name)]
     if before.sha256 != request.sha256:
         changed.insert(0, "model")
     if before.version != request.version:

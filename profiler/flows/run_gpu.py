@@ -24,9 +24,11 @@ from profiler.capture.launch import worker_command, worker_error
 from profiler.capture.ncu import record as ncu
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
 from profiler.engine.tensorrt import BuildOptions
+from profiler.expected import Measured
 from profiler.flows.build import EngineBuild, copy_engine, engine_from, engine_of, static_shapes
 from profiler.flows.job import Job
 from profiler.flows.options import GpuOptions
+from profiler.flows.timed_rows import timed_on
 from profiler.hardware import gpus, nvml, store
 from profiler.hardware.cuda.calibrate import calibrate_gpu, find
 from profiler.runtime.ort_session import CudaOptions, SessionRequest
@@ -74,6 +76,7 @@ def run_on_gpu(job: Job) -> Captured:
     tool = ncu.require() if options.confirm else None
     gpu = _gpu(options.device)
     spec, reason = nvml.spec_of(gpu)
+    measured = timed_on(options.measured, [spec], live=gpu, say=say.detail).get(spec.slug)
     say.detail(f"GPU {gpu.index}: {gpu.name} ({reason})")
     if not folder.has(run_folder.GPU):
         folder.write(run_folder.DEVICE, nvml.as_device(gpu))
@@ -82,6 +85,7 @@ def run_on_gpu(job: Job) -> Captured:
         say.stage("engine")
         layers = _ort(job) if job.backend.name == "ort-cuda" else _tensorrt(job)
         _ceilings(job, gpu, spec)
+        _corrects(job, measured, spec)
         say.stage("capture")
         request = _request(job, layers, gpu.l2_bytes or int(spec.l2_bytes.value))
         if folder.has(run_folder.CAPTURE):
@@ -233,6 +237,18 @@ def _ceilings(job: Job, gpu: LiveGpu, spec: GpuSpec) -> None:
             say.detail(f"the datasheet's, since none were measured: {error.what} ({error.why})")
             found = gpus.ceilings(spec)
     folder.write(run_folder.CEILINGS, found if job.options.gpu.build.tf32 else _without_tf32(found))
+
+
+def _corrects(job: Job, measured: Measured | None, spec: GpuSpec) -> None:
+    """Keep the kernels that were timed on the GPU, which correct what is expected there.
+
+    Raises:
+        UsageError: A row of a person says nothing of the GPU, or cannot be right there.
+    """
+    if measured is None or job.folder.has(run_folder.MEASURED):
+        return
+    measured.check(spec, job.folder.read(run_folder.CEILINGS, Ceilings), tf32=job.options.gpu.build.tf32)
+    job.folder.write(run_folder.MEASURED, measured)
 
 
 def _without_tf32(ceilings: Ceilings) -> Ceilings:

@@ -157,6 +157,39 @@ def of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Shelf:
     return Shelf((cache_dir or default_cache_dir()) / _file_name(gpu.name, "gpu", key), key)
 
 
+def kernels_of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Path:
+    """Where the kernels that were timed on a GPU are kept: beside its ceilings, a table with the same key."""
+    path = of_gpu(gpu, cache_dir=cache_dir).path
+    return path.with_name(f"{_KERNELS}{path.stem.removeprefix('ceilings-')}.csv")
+
+
+def kept_kernels(*, cache_dir: Path | None = None) -> list[Path]:
+    """The tables of kernels that were timed on any GPU, by name."""
+    return sorted((cache_dir or default_cache_dir()).glob(f"{_KERNELS}*.csv"))
+
+
+_KERNELS = "kernels-"
+
+
+def keep(path: Path, data: bytes, say: Progress, what: str) -> bool:
+    """Write a file of the cache, whole or not at all; that it cannot be written is said, and False."""
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside and renamed, so that another process never reads half a file.
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(data)
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        why = error.strerror or error
+        say(f"{what} not kept: cannot write {path} ({why}); TRTPROF_CACHE_DIR names another folder")
+        return False
+    return True
+
+
 def default_cache_dir() -> Path:
     """``TRTPROF_CACHE_DIR``, else the folder that the platform keeps for the user's caches."""
     given = os.environ.get("TRTPROF_CACHE_DIR")
@@ -240,16 +273,4 @@ def _read(path: Path, host: dict[str, str], say: Progress) -> Ceilings | None:
 
 def _write(path: Path, host: dict[str, str], ceilings: Ceilings, say: Progress) -> None:
     content = _File(schema_version=SCHEMA_VERSION, method_version=METHOD_VERSION, host=host, ceilings=ceilings)
-    temporary: Path | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside and renamed, so that another process never reads half a file.
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(msgspec.json.format(msgspec.json.encode(content), indent=1))
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        why = error.strerror or error
-        say(f"ceilings not kept: cannot write {path} ({why}); TRTPROF_CACHE_DIR names another folder")
+    keep(path, msgspec.json.format(msgspec.json.encode(content), indent=1), say, "ceilings")

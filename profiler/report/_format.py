@@ -96,6 +96,8 @@ def good_text(run: Run) -> str:
     )
     if good.praised:
         text += f"; {count(good.praised, 'layer')} faster than nine of ten library kernels"
+    if run.corrected is not None:
+        text += f"; {run.corrected.brief}"
     return text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.resources
+import re
 from typing import TYPE_CHECKING
 
 from profiler.base.errors import TrtprofError
@@ -12,6 +13,7 @@ from profiler.report._format import visible
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
 
 
 def environment() -> jinja2.Environment:
@@ -29,8 +31,24 @@ def environment() -> jinja2.Environment:
         # Escaping leaves control and bidirectional characters alone: those are made visible here.
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
+    made.filters["sentence"] = sentence
     made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return made
+
+
+_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z](?:[\w.=:,/-]{0,30}\w)?(?![\w-])")
+"""An option of a command line with its value, as far as a narrow page has room for it in one piece."""
+
+
+def sentence(text: str) -> Markup:
+    """A sentence as HTML in which no line ends inside an option of a command line: browsers break behind ``--``."""
+    from markupsafe import Markup, escape
+
+    shown, parts, end = visible(text), [], 0
+    for found in _OPTION.finditer(shown):
+        parts += [escape(shown[end : found.start()]), Markup('<span class="nw">{}</span>').format(found[0])]
+        end = found.end()
+    return Markup("").join([*parts, escape(shown[end:])])
 
 
 def asset(name: str) -> str:

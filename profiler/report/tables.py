@@ -15,11 +15,14 @@ from typing import Any, Literal, NamedTuple
 from profiler.base.errors import UsageError
 from profiler.base.plan_words import precision
 from profiler.base.records import (
+    EXPECTED_BASES,
     CeilingsDocument,
     Comparisons,
     EnginePlan,
+    ExpectedBasis,
     Explanation,
     GpuListing,
+    GpuPrediction,
     GpuSheet,
     Inspection,
     KernelListing,
@@ -206,8 +209,13 @@ def _expectation() -> tuple[_Field, ...]:
         _ns("expected_ns", "estimate", "what good library kernels take: half of them less"),
         _ns("expected_p10_ns", "estimate", "the same: a tenth of them less"),
         _ns("expected_p90_ns", "estimate", "the same: nine tenths of them less"),
+        _text("expected_basis", f"what that rests on: {', '.join(EXPECTED_BASES)}", "estimate"),
         _text("expected_reason", "why there is no expectation, or why its band is wider", "estimate"),
     )
+
+
+def _by_basis(basis: ExpectedBasis) -> Callable[[GpuPrediction], int | None]:
+    return lambda gpu: gpu.expected_ns_by_basis.get(basis)
 
 
 def _exactness(path: str, bound: str = "or a bound") -> tuple[_Field, ...]:
@@ -579,6 +587,10 @@ _table(
     _text("name", "in words"),
     _ns("time_ns", "estimate", "least time of all layers that have a price: a bound"),
     *_expectation(),
+    *(
+        _ns(f"expected_{basis}_ns", "estimate", "the part of expected_ns with that basis", _by_basis(basis))
+        for basis in EXPECTED_BASES[:-1]
+    ),
     _ns("refused_ns", "estimate", "the part of the bound that is of layers without an expectation"),
     _count("refused_layers", "estimate", "layers without an expectation",
            of=lambda gpu: sum(gpu.refused_layers.values())),
@@ -586,6 +598,7 @@ _table(
            of=lambda gpu: sum(gpu.wider_layers.values())),
     _list("refused_reasons", "why, the most frequent first", "estimate", of=lambda gpu: tuple(gpu.refused_layers)),
     _number("joules", "estimate", "the bound at the power limit", "J"),
+    _number("expected_joules", "estimate", "what is expected at the power limit, the rest at its bound", "J"),
     record=Prediction,
 )  # fmt: skip
 _table(

@@ -13,19 +13,25 @@ from profiler.analysis.evidence import Evidence, Subject
 from profiler.analysis.plan import PricedPlan, price_plan
 from profiler.analysis.run import analyse
 from profiler.base.latency import latency_of_sum
-from profiler.base.records import Ceilings, Device, Expectation, GpuSpec, Run, Work
+from profiler.base.records import Ceilings, Core, Device, Expectation, GpuSpec, Run, Work
 from profiler.diagnose.ledger import INEFFICIENCY, SLOWER, UNREACHED
 from profiler.engine.inspector import read_layer_info
+from profiler.expected import Measured
+from profiler.expected.measured import work_at
 from profiler.flows.analyze import analyze
 from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
+from profiler.report._format import good_text
 from profiler.source.load import load_model, source_of
 from tests.fakes.engine_factory import write_engine
 from tests.fakes.support import SAMPLES, fixed_ceilings
 
 LSTM = Path(__file__).parents[1] / "cost" / "data" / "rtx_lstm.txt"
 A100 = gpus.find("a100-pcie-80gb")
-BAND = Expectation(expected_ns=7000, expected_p10_ns=5000, expected_p90_ns=9000, expected_reason="invented by a test")
+BAND = Expectation(
+    expected_ns=7000, expected_p10_ns=5000, expected_p90_ns=9000, expected_basis="measured",
+    expected_reason="invented by a test",
+)  # fmt: skip
 
 
 class Asked:
@@ -37,8 +43,9 @@ class Asked:
         self.tf32: bool | None = None
 
     def __call__(
-        self, works: Sequence[Work | None], _: GpuSpec, ceilings: Ceilings, *, tf32: bool
+        self, works: Sequence[Work | None], _: GpuSpec, ceilings: Ceilings, *, tf32: bool, correction: object
     ) -> tuple[Expectation, ...]:
+        assert correction is None
         self.works, self.ceilings, self.tf32 = works, ceilings, tf32
         return tuple(Expectation(expected_reason="no work") if work is None else BAND for work in works)
 
@@ -107,11 +114,19 @@ def test_the_model_is_asked_about_the_ceilings_and_the_tf32_of_the_run(
     assert asked.tf32 is tf32
 
 
-def test_of_a_gpu_that_no_datasheet_is_of_nothing_is_expected(lstm: PricedPlan, asked: Asked) -> None:
+def test_of_a_gpu_whose_datasheet_is_derived_as_much_is_expected_as_predictions_do(lstm: PricedPlan) -> None:
+    """As of any GPU that was not measured itself: with the wider band, and saying so."""
+    listed = on_a100(tf32=False)
     spec = msgspec.structs.replace(A100, origin="derived")
-    run = run_of(lstm, on_a100()._replace(spec=spec))
-    assert {layer.expected_ns for layer in run.layers} == {None}
-    assert all(layer.expected_reason.startswith("no datasheet is of this GPU") for layer in run.layers)
+    known = [layer for layer in run_of(lstm, listed._replace(spec=spec)).layers if layer.expected_ns is not None]
+    assert known
+    assert {layer.expected_basis for layer in known} <= {"architecture", "extrapolated"}
+    own = {layer.name: layer for layer in run_of(lstm, listed).layers}
+    for layer in known:
+        assert layer.expected_ns == own[layer.name].expected_ns
+        if layer.expected_basis == "architecture":
+            assert "is derived from its own properties: it was not measured, " in layer.expected_reason
+            assert (layer.expected_p10_ns or 0) <= (own[layer.name].expected_p10_ns or 0)
 
 
 def test_of_a_cpu_nothing_is_expected(lstm: PricedPlan, asked: Asked) -> None:
@@ -149,6 +164,31 @@ def test_the_model_that_ships_expects_something_or_says_why_not(lstm: PricedPlan
             assert 0 < (times[0] or 0) <= (times[1] or 0) <= (times[2] or 0)
 
 
+def test_kernels_that_were_timed_correct_what_is_expected_of_a_run_and_its_ledger(lstm: PricedPlan) -> None:
+    """Twice as long as expected: as much of what a layer lost no library reaches either."""
+    work = work_at(Core(kind="product", m=512, n=512, k=512), "fp32")
+    costs = [cost._replace(work=work, runs=1) if cost.work and cost.work.tensor_flops else cost for cost in lstm.costs]
+    engine, subject = lstm._replace(costs=tuple(costs)), on_a100(tf32=False)
+    plain = run_of(engine, subject)
+    (each_ns,) = {layer.expected_ns for layer in plain.layers if layer.expected_ns}
+    assert plain.corrected is None
+    assert not any("corrected" in text for text in plain.assumptions)
+    rows = 30 * f"product,fp32,512,512,512,{2 * each_ns}\n"
+    measured = Measured(text=f"kind,dtype,m,n,k,ns\n{rows}", source="rows.csv")
+    run = run_of(engine, subject._replace(measured=measured))
+    assert run.corrected is not None
+    assert (run.corrected.rows, run.corrected.source) == (30, "rows.csv")
+    assert run.corrected.words == "expectations are corrected by 30 rows timed on the GPU (rows.csv)"
+    assert good_text(run).endswith("; corrected by 30 rows timed on the GPU (rows.csv)")
+    assert run.corrected.words in run.assumptions
+    (layer,) = {(layer.expected_ns, layer.expected_reason) for layer in run.layers if layer.expected_ns}
+    assert (layer[0] or 0) == pytest.approx(2 * each_ns, rel=0.15)
+    assert layer[1].startswith("corrected by 30 timed rows of matrix products")
+    before, after = ({row.cause: row.ns for row in each.ledger} for each in (plain, run))
+    assert after[UNREACHED] > before[UNREACHED]
+    assert sum(after.values()) == sum(before.values())
+
+
 def test_an_engine_from_its_files_says_of_each_layer_why_nothing_is_expected_for_sure(tmp_path: Path) -> None:
     """Nobody measured convolutions in fp16 for it: what is shown of one is its product, and nothing rests on it."""
     run = analyze(write_engine(tmp_path, "fp16"), [A100], Settings())
@@ -156,6 +196,7 @@ def test_an_engine_from_its_files_says_of_each_layer_why_nothing_is_expected_for
     (conv,) = [layer for layer in run.layers if layer.name == "Conv_0 + Relu_1"]
     assert conv.expected_ns is not None
     assert "no convolutions in fp16 were measured" in conv.expected_reason
+    assert conv.expected_basis == "product"
     assert not conv.firm
     assert not any(row.cause == "slower than good kernels" for row in run.ledger)
     assert all(layer.expected_reason for layer in run.layers)

@@ -72,6 +72,24 @@ def test_an_engine_of_a_file_a_kind(engine: str, measured: str, given: str, tmp_
     assert given in done.stdout
 
 
+def test_kernels_that_were_timed_correct_what_is_expected_with_and_without_times(profile: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("kind,dtype,m,n,k,ns\n" + "product,fp16,4096,32,288,90000\n" * 4)
+    asked = (LOG, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090", "--measured", str(rows))
+    for more in ((profile,), ()):
+        done = trtprof(*asked, *more, "--format", "json")
+        assert done.exit_code == 0, done.output
+        document = json.loads(done.stdout)
+        corrected = document["corrected"] if more else document["gpus"][0]["corrected"]
+        assert (corrected["rows"], corrected["source"]) == (4, "rows.csv")
+        shown = " ".join(trtprof(*asked, *more, "--format", "markdown").stdout.split())
+        assert "expectations are corrected by 4 rows timed on the GPU (rows.csv)" in shown.replace("\\", "")
+    rows.write_text("kind,dtype,m,n,k,ns\nproduct,fp16,4096,4096,4096,1\n")
+    for more in ((profile,), ()):
+        wrong = trtprof(*asked, *more)
+        assert (wrong.exit_code, "line 2 of the measured rows cannot be right" in wrong.stderr) == (2, True)
+
+
 def test_without_times_it_is_said_to_be_a_sum(profile: str) -> None:
     done = trtprof(LOG, profile, "--onnx", RESNET_TINY, "--batch", "2", "--gpu", "rtx-4090", "--ledger")
     assert "580 us in layers: their sum, not an end-to-end latency" in done.stdout

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
-from profiler.base.records import SCHEMA_VERSION, Ceilings, CeilingsDocument, LiveGpu, Measurement
-from profiler.hardware import calibrate, nvml, store
+from profiler.base.records import SCHEMA_VERSION, Ceilings, CeilingsDocument, Core, LiveGpu, Measurement
+from profiler.expected import expect, work_at
+from profiler.hardware import calibrate, gpus, nvml, store
+from profiler.hardware.cuda import calibrate as cuda_calibrate
+from profiler.hardware.cuda import kernel_times
+from profiler.hardware.cuda._exchange import KernelShape
+from profiler.hardware.cuda.kernel_times import KernelTimes
 from profiler.report import render
 from tests.fakes.command_line import trtprof
 from tests.fakes.measured import measured
-from tests.fakes.support import fixed_ceilings
+from tests.fakes.support import SAMPLES, fixed_ceilings
 
 FIXED = msgspec.structs.replace(
     fixed_ceilings(),
@@ -160,11 +166,55 @@ def test_a_gpu_is_measured_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     done = trtprof("calibrate", "--device", "gpu:0", "--seconds", "2")
     assert done.exit_code == 0, done.output
     assert asked == [(0, {"seconds": 2.0})]
-    assert done.stderr.split() == ["ceilings", "0.0", "s", "measuring", "a", "fake"]
+    first, second = done.stderr.splitlines()[:2]
+    assert first.split() == ["ceilings", "0.0", "s", "measuring", "a", "fake"]
+    assert "no kernels were timed: no datasheet is of NVIDIA Fake 4090" in second
+    assert "no kernels were timed" in " ".join(done.stdout.split())
     assert str(store.of_gpu(GPU).path) in done.stdout
     assert trtprof("calibrate", "--device", "gpu:0", "--show").exit_code == 0
     trtprof("calibrate", "--device", "gpu:0")
     assert asked[1:] == [(0, {"seconds": 20.0})]
+
+
+def test_the_kernels_of_a_gpu_are_timed_kept_shown_and_used_by_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for the GPU, whose kernels take twice what is expected of them."""
+    gpu = LiveGpu(index=0, uuid="GPU-1", name="NVIDIA L4", driver="580.0", memory_bytes=24_152_899_584)
+    ceilings = gpus.ceilings(gpus.find("l4"), tf32=False)
+    kept = msgspec.structs.replace(ceilings, origin="measured", measured_at="2026-11-23T00:00:00+00:00")
+    asked: list[float] = []
+
+    def time_kernels(gpu: LiveGpu, shapes: Sequence[KernelShape], *, seconds: float, **_: object) -> KernelTimes:
+        asked.append(seconds)
+        works = [work_at(Core(kind=one.kind, batch=one.batch, m=one.m, n=one.n, k=one.k), one.dtype) for one in shapes]
+        found = expect(works, gpus.find("l4"), ceilings, tf32=False)
+        return KernelTimes({at: 2.0 * (one.expected_ns or 0) for at, one in enumerate(found)}, None)
+
+    monkeypatch.setattr(nvml, "gpus", lambda: ((gpu,), ""))
+    monkeypatch.setattr(cuda_calibrate, "calibrate_gpu", lambda *_, **__: kept)
+    monkeypatch.setattr(kernel_times, "time_kernels", time_kernels)
+    plain = predicted()
+    done = trtprof("calibrate", "--device", "gpu:0", "--seconds", "2", "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert asked == [4.0]
+    found = json.loads(done.stdout)
+    assert found["kernels"]["rows"] > 290
+    assert Path(found["kernels_kept_in"]).is_file()
+    shown = " ".join(trtprof("calibrate", "--device", "gpu:0", "--show").stdout.split())
+    assert f"from now on expectations are corrected by {found['kernels']['rows']} rows timed on this GPU on 20" in shown
+    corrected = predicted()
+    assert corrected["corrected"]["rows"] == found["kernels"]["rows"]
+    assert corrected["expected_ns"] > 1.5 * plain["expected_ns"]
+    assert any("timed on this GPU on" in note for note in corrected["notes"])
+    assert predicted("--measured", "none") == plain
+
+
+def predicted(*more: str) -> Any:
+    """What is expected of a transformer's block on the L4."""
+    block = str(SAMPLES / "transformer_block.onnx")
+    done = trtprof("predict", block, "--gpu", "l4", "--dtype", "fp16", "--format", "json", *more)
+    assert done.exit_code == 0, done.output
+    (gpu,) = json.loads(done.stdout)["gpus"]
+    return gpu
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

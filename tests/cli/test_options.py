@@ -108,6 +108,7 @@ def test_a_flag_says_the_same_in_every_verb() -> None:
         ("--fp16", {"run", "build", "predict", "inspect", "export"}),
         ("--bf16", {"run", "build", "predict", "inspect", "export"}),
         ("--engine", {"predict", "inspect"}),
+        ("--measured", {"run", "analyze", "predict"}),
         ("--builderOptimizationLevel", {"run", "build"}),
         ("--quiet", {"run", "build", "export"}),
         ("--loadEngine", {"run", "build"}),

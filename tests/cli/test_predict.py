@@ -168,7 +168,10 @@ def test_kernels_that_were_timed_correct_what_is_expected(tmp_path: Path) -> Non
     rows.write_text(TIMED)
     assert expected_ns("--measured", str(rows)) > 1.1 * expected_ns()
     shown = trtprof("predict", BLOCK, "--gpu", "rtx-4090", "--dtype", "fp16", "--measured", str(rows)).stdout
-    assert "corrected by 4 timed rows of matrix products" in " ".join(shown.split())
+    assert "% corrected by kernels that were timed on this GPU" in " ".join(shown.split())
+    one = ("--why", "/layer0/attention/query/MatMul")
+    why = trtprof("predict", BLOCK, "--gpu", "rtx-4090", "--dtype", "fp16", "--measured", str(rows), *one).stdout
+    assert "corrected by 4 timed rows of matrix products" in " ".join(why.split())
 
 
 def test_kernels_that_were_timed_are_of_one_gpu_and_of_its_like(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def timed(name: str, measured_ns: int, role: str = "compute", expected_ns: int |
         name=name, op_type="Relu", role=role, nodes=(), kernels=(), measured_ns=measured_ns, ideal_ns=None,
         attainable_ns=None, lost_ns=None, bound="unknown", flops=None, bytes=None,
         expected_ns=expected_ns, expected_p10_ns=expected_ns, expected_p90_ns=expected_ns,
+        expected_basis="none" if expected_ns is None else "measured",
     )  # fmt: skip
 
 
@@ -199,9 +200,7 @@ def test_what_was_lost_is_split_where_there_is_an_expectation() -> None:
 
 
 def test_nothing_is_split_by_an_extrapolation() -> None:
-    layer = msgspec.structs.replace(
-        timed("far", 1000, expected_ns=7000), expected_reason="extrapolated: n lies outside"
-    )
+    layer = msgspec.structs.replace(timed("far", 1000, expected_ns=7000), expected_basis="extrapolated")
     found = amounts(ledger([layer], {"far": priced(500, 500, 500)}, 1000))
     assert found == {IDEAL: 500, INEFFICIENCY: 500, UNEXPLAINED: 0}
 

@@ -14,11 +14,12 @@ from profiler.expected import expect
 from profiler.hardware import gpus
 from tests.fakes.cases import RTX_4090, Timed, engine_case, expecting, gemv
 from tests.fakes.kernel_rule_cases import POSITIVE as OF_KERNELS
+from tests.fakes.plan_rule_cases import POSITIVE as OF_LAUNCHES
 from tests.fakes.rule_cases import POSITIVE as OF_TIMES
 
 FOUND = {
-    code: {**OF_TIMES, **OF_KERNELS}[code]
-    for code in ("RL101", "RL102", "KN701", "KN702", "KN703", "KN704", "KN705")
+    code: {**OF_TIMES, **OF_KERNELS, **OF_LAUNCHES}[code]
+    for code in ("RL101", "RL102", "KN701", "KN702", "KN703", "KN704", "KN705", "WV706", "OC707", "DW805", "AL802")
 }  # fmt: skip
 """A case of each rule that it finds."""
 
@@ -100,6 +101,32 @@ def test_without_an_expectation_all_that_is_lost_counts_and_nothing_is_said() ->
     assert winnable_ns(msgspec.structs.replace(layer, lost_ns=-5)) == 0
 
 
+def test_a_chain_that_could_be_one_kernel_is_claimed_down_to_what_libraries_take_for_its_parts() -> None:
+    case = OF_TIMES["FU301"]
+    (before,) = claims("FU301", case)
+    (after,) = claims("FU301", expecting(case, **dict.fromkeys(before.layers, (0.9, 1.1, 1.2))))
+    took = {layer.name: layer.measured_ns for layer in case.layers}
+    assert after.layers == {name: pytest.approx(0.1 * took[name], abs=1) for name in before.layers}
+    assert all(after.layers[name] < ns for name, ns in before.layers.items())
+
+
+def test_a_gpu_is_not_called_slow_where_good_kernels_of_the_same_shapes_reach_no_more() -> None:
+    case = OF_TIMES["TR907"]
+    assert claims("TR907", case)
+    name = case.layers[0].name
+    assert claims("TR907", expecting(case, **{name: (0.6, 0.9, 1.1)})) == []
+    (layer,) = [one for one in expecting(case, **{name: (0.6, 0.9, 1.1)}).layers if one.name == name]
+    reason = rule("TR907").reason
+    assert reason is not None
+    assert "not all are slow, for the layer is as fast as good library kernels" in reason(
+        expecting(case, **{name: (0.6, 0.9, 1.1)}), layer
+    )
+    # Slower than nine of ten, and near to what the fastest tenth take: the roofline is far, not the GPU slow.
+    assert claims("TR907", expecting(case, **{one.name: (0.9, 0.95, 0.99) for one in case.layers})) == []
+    assert claims("TR907", expecting(case, **{one.name: (0.3, 0.4, 0.5) for one in case.layers}))
+    assert claims("TR907", extrapolated(expecting(case, **{name: (0.6, 0.9, 1.1)})))
+
+
 # --- a kernel by hand ------------------------------------------------------------------------------
 
 
@@ -138,8 +165,13 @@ def test_what_libraries_reach_says_why_its_band_is_wide() -> None:
 
 def extrapolated(case: Case) -> Case:
     """The case with its expectations as those of shapes that nobody measured."""
-    why = "extrapolated: batch, m, n lies outside of what was measured"
-    return case._replace(layers=tuple(msgspec.structs.replace(one, expected_reason=why) for one in case.layers))
+    known = [one.expected_ns is not None for one in case.layers]
+    return case._replace(
+        layers=tuple(
+            msgspec.structs.replace(one, expected_basis="extrapolated") if there else one
+            for one, there in zip(case.layers, known, strict=True)
+        )
+    )
 
 
 @pytest.mark.parametrize("code", FOUND)

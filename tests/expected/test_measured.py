@@ -6,12 +6,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Core, Expectation, Op, Tensor, Work
 from profiler.cost import work_of
-from profiler.expected import Correction, expect, learn, read_measured
+from profiler.expected import Correction, Measured, expect, learn, read_measured
 from profiler.expected.measured import TimedWork, work_at
 from profiler.hardware import gpus
 
@@ -66,6 +67,7 @@ def test_timed_convolutions_in_16_bits_correct_those_and_products_but_no_verdict
         assert after.expected_ns
         assert after.expected_ns > 1.15 * before.expected_ns
         assert "corrected by 9 timed rows of matrix products" in after.expected_reason
+    assert [one.expected_basis for one in corrected] == ["product", "corrected"]
     assert [one.firm for one in corrected] == [False, True]
 
 
@@ -111,9 +113,45 @@ def test_no_correction_promises_what_no_kernel_can() -> None:
 def test_rows_are_read_with_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("kind,dtype,m,n,k,ns,read\nproduct,bf16,64,128,256,5000,\npointwise,fp16,1024,,,900.5,4096\n")
-    first, second = read_measured(file)
+    first, second = read_measured(file).rows()
     assert (first.ns, first.line, first.work) == (5000, 2, product(64, 128, 256))
     assert (second.ns, second.work.bytes_read, second.work.core) == (900.5, 4096, Core(kind="pointwise", m=1024))
+
+
+def test_remarks_say_what_calibrate_timed_and_count_as_lines(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.csv"
+    table = "kind,dtype,m,n,k,ns\n# in between\nproduct,bf16,64,128,256,5000\n"
+    file.write_text(f"# gpu: NVIDIA L40S\n# datasheet: l40s\n# timed: 2026-11-23T01:02:03+00:00\n{table}")
+    found = read_measured(file)
+    assert (found.gpu, found.slug, found.timed_at, found.source) == (
+        "NVIDIA L40S", "l40s", "2026-11-23T01:02:03+00:00", "kernels.csv"
+    )  # fmt: skip
+    assert [row.line for row in found.rows()] == [6]
+    file.write_text(f"# gpu: NVIDIA L40S\n{table}")
+    assert (read_measured(file).gpu, read_measured(file).timed_at) == ("", ""), "a person may remark anything"
+
+
+def test_rows_of_a_calibration_that_say_nothing_are_left_out_and_counted() -> None:
+    work = product(4096, 4096, 4096)
+    rows = [f"product,bf16,4096,4096,4096,{one(work)[1]}", "product,bf16,4096,4096,4096,100", "product,int8,1,1,1,5"]
+    text = "kind,dtype,m,n,k,ns\n" + "\n".join(rows)
+    timed = Measured(text=text, source="kernels.csv", gpu="NVIDIA L40S", slug="l40s", timed_at="2026-11-23T01:02:03")
+    timed.check(SPEC, CEILINGS)
+    _, told = timed.learn(SPEC, CEILINGS)
+    assert told is not None
+    assert (told.rows, told.left_out) == (1, 2)
+    assert told.brief == "corrected by 1 row timed on this GPU on 2026-11-23"
+    assert told.words.endswith("--measured none leaves them out; 2 more said nothing of it)")
+    with pytest.raises(UsageError, match="line 3 of the measured rows cannot be right"):
+        Measured(text=text, source="mine.csv").check(SPEC, CEILINGS)
+
+
+def test_a_row_may_be_faster_than_the_ceilings_that_were_measured() -> None:
+    """It is the datasheet that no kernel beats."""
+    slow = msgspec.structs.replace(CEILINGS.attainable, tensor_flops_per_s={
+        name: rate / 3 for name, rate in CEILINGS.attainable.tensor_flops_per_s.items()})  # fmt: skip
+    rows = [TimedWork(product(4096, 4096, 4096), one(product(4096, 4096, 4096))[1])]
+    learn(rows, SPEC, msgspec.structs.replace(CEILINGS, attainable=slow))
 
 
 @pytest.mark.parametrize(

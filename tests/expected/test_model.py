@@ -56,6 +56,7 @@ def one(asked: Work | None, gpu: str, *, tf32: bool = True) -> Expectation:
 def test_what_nobody_measured_is_refused(asked: Work | None, gpu: str, why: str) -> None:
     found = one(asked, gpu)
     assert (found.expected_ns, found.expected_p10_ns, found.expected_p90_ns) == (None, None, None)
+    assert (found.expected_basis, found.firm) == ("none", False)
     assert why in found.expected_reason
 
 
@@ -64,19 +65,49 @@ def test_without_tf32_the_cuda_cores_are_meant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpu", "why"),
+    ("asked", "gpu", "basis", "why"),
     [
-        (work("product", "bf16"), "h100-sxm5", ""),
-        (work("product", "fp16"), "h200", ""),
-        (work("product", "fp16"), "rtx-4090", "RTX 4090 was not measured, l40s of its architecture were"),
-        (work("pointwise", "fp16", m=4096, n=4096), "t4", "pointwise ops in fp16 were not measured on T4, others were"),
-        (work("product", "bf16", m=1 << 16), "h100-sxm5", "extrapolated: m lies outside of what was measured"),
+        (work("product", "bf16"), "h100-sxm5", "measured", ""),
+        (work("product", "fp16"), "h200", "measured", ""),
+        (
+            work("product", "fp16"),
+            "rtx-4090",
+            "architecture",
+            "RTX 4090 was not measured, l40s of its architecture were",
+        ),
+        (
+            work("pointwise", "fp16", m=4096, n=4096),
+            "t4",
+            "architecture",
+            "pointwise ops in fp16 were not measured on T4, others were",
+        ),
+        (
+            work("product", "bf16", m=1 << 16),
+            "h100-sxm5",
+            "extrapolated",
+            "extrapolated: m lies outside of what was measured",
+        ),
     ],
 )
-def test_what_is_near_to_what_was_measured_says_how(asked: Work, gpu: str, why: str) -> None:
+def test_what_is_near_to_what_was_measured_says_how(asked: Work, gpu: str, basis: str, why: str) -> None:
     found = one(asked, gpu)
     assert found.expected_ns is not None
-    assert found.expected_reason == why
+    assert (found.expected_basis, found.expected_reason) == (basis, why)
+    assert found.firm is (basis != "extrapolated")
+
+
+def test_a_gpu_whose_datasheet_is_derived_was_not_measured_whatever_it_is_called() -> None:
+    spec = gpus.find("l40s")
+    asked = work("product", "bf16", m=2048, n=4096, k=4096)
+    own, derived = (
+        expect([asked], each, gpus.ceilings(each))[0]
+        for each in (spec, msgspec.structs.replace(spec, origin="derived"))
+    )
+    assert (own.expected_basis, derived.expected_basis) == ("measured", "architecture")
+    assert own.expected_ns == derived.expected_ns
+    assert (derived.expected_p10_ns or 0) < (own.expected_p10_ns or 0)
+    assert (derived.expected_p90_ns or 0) > (own.expected_p90_ns or 0)
+    assert "is derived from its own properties: it was not measured, " in derived.expected_reason
 
 
 def test_a_gpu_that_was_not_measured_has_a_wider_band() -> None:

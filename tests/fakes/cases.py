@@ -186,7 +186,9 @@ def _expecting(one: LayerResult, band: tuple[float, float, float] | None) -> Lay
     if band is None:
         return msgspec.structs.replace(one, expected_reason="nothing like it was measured")
     p10, p50, p90 = (round(one.measured_ns * share) for share in band)
-    return msgspec.structs.replace(one, expected_ns=p50, expected_p10_ns=p10, expected_p90_ns=p90)
+    return msgspec.structs.replace(
+        one, expected_ns=p50, expected_p10_ns=p10, expected_p90_ns=p90, expected_basis="measured"
+    )
 
 
 def with_match(one: Layer, match: MatchConfidence) -> Layer:

@@ -9,7 +9,6 @@ import msgspec
 from hypothesis import strategies as st
 
 from profiler.base.records import (
-    EXTRAPOLATED,
     Attribute,
     Ceilings,
     Layer,
@@ -186,7 +185,9 @@ def cases(
     far = draw(st.sets(st.sampled_from([one.name for one in layers])))
     return case._replace(
         layers=tuple(
-            msgspec.structs.replace(one, expected_reason=f"{EXTRAPOLATED}: by a test") if one.name in far else one
+            msgspec.structs.replace(one, expected_basis="extrapolated")
+            if one.name in far and one.expected_ns is not None
+            else one
             for one in case.layers
         )
     )

@@ -467,7 +467,9 @@ def beside_libraries(one: LayerResult) -> LayerResult:
     if one.op_type not in bands:
         return msgspec.structs.replace(one, expected_reason="no measured kernel computes its like")
     p50, p10, p90 = (round(one.measured_ns * part) for part in bands[one.op_type])
-    return msgspec.structs.replace(one, expected_ns=p50, expected_p10_ns=p10, expected_p90_ns=p90)
+    return msgspec.structs.replace(
+        one, expected_ns=p50, expected_p10_ns=p10, expected_p90_ns=p90, expected_basis="measured"
+    )
 
 
 def on_gpu() -> Run:

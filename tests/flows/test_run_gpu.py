@@ -29,7 +29,7 @@ from profiler.flows.build import EngineBuild
 from profiler.flows.options import GpuOptions, RunOptions, changed_options
 from profiler.flows.report import analysed, case_of
 from profiler.flows.run import choose_backend, execute
-from profiler.hardware import gpus, nvml
+from profiler.hardware import gpus, nvml, store
 from profiler.report import render
 from profiler.source.request import ModelRequest
 from tests.fakes.seeming_gpu import H100, NO_CUDA, seem
@@ -120,6 +120,54 @@ def test_the_result_follows_from_the_folder_alone(tmp_path: Path) -> None:
     folder.path.rename(moved)
     again = analysed(RunFolder(moved))
     assert render(again, "json").encode() == report
+
+
+def timed_rows(folder: Path, ns: float = 40_000) -> Path:
+    """A table of kernels as a person has it."""
+    path = folder / "rows.csv"
+    path.write_text("kind,dtype,m,ns\n" + "".join(f"pointwise,fp32,{1 << n},{ns}\n" for n in range(8, 16)))
+    return path
+
+
+def test_timed_kernels_are_kept_in_the_folder_and_correct_the_run_when_it_is_opened_again(tmp_path: Path) -> None:
+    rows = timed_rows(tmp_path)
+    plain = execute(options(tmp_path / "plain", "ort-cuda", build=BuildOptions(tf32=False))).report()
+    folder = execute(options(tmp_path / "run", "ort-cuda", build=BuildOptions(tf32=False), measured=str(rows)))
+    run = folder.report()
+    assert plain.corrected is None
+    assert run.corrected is not None
+    assert (run.corrected.rows, run.corrected.source) == (8, "rows.csv")
+    rows.unlink()
+    assert render(analysed(folder), "json").encode() == folder.file(run_folder.REPORT).read_bytes()
+    with pytest.raises(UsageError, match="begun with other settings"):
+        execute(msgspec.structs.replace(options(folder.path, "ort-cuda", build=BuildOptions(tf32=False)), resume=True))
+
+
+def test_kernels_that_calibrate_timed_on_this_very_gpu_correct_a_run_without_being_asked_for(tmp_path: Path) -> None:
+    remarks = "# gpu: NVIDIA H100 80GB HBM3\n# datasheet: h100-sxm5\n# timed: 2026-11-23T01:02:03+00:00\n"
+    kept = store.kernels_of_gpu(H100)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(remarks + timed_rows(tmp_path).read_text() + "pointwise,fp32,1048576,1\n")
+    folder = execute(options(tmp_path / "run", "ort-cuda"))
+    corrected = folder.report().corrected
+    assert corrected is not None
+    assert (corrected.rows, corrected.left_out, corrected.source) == (8, 1, kept.name)
+    assert corrected.brief == "corrected by 8 rows timed on this GPU on 2026-11-23"
+    kept.unlink()
+    assert analysed(folder).corrected == corrected
+    assert execute(options(tmp_path / "another", "ort-cuda", measured="none")).report().corrected is None
+
+
+def test_timed_kernels_that_cannot_be_right_end_a_run_before_anything_is_captured(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="line 2 of the measured rows cannot be right"):
+        execute(options(tmp_path / "run", "ort-cuda", measured=str(timed_rows(tmp_path, 0.001))))
+    assert not RunFolder(tmp_path / "run").has(run_folder.CAPTURE)
+
+
+def test_a_run_on_the_cpu_takes_no_timed_kernels(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is of no use with the backend ort-cpu") as error:
+        execute(options(tmp_path / "run", "ort-cpu", measured="rows.csv"))
+    assert "leave --collector and --measured away" in refused(error.value)
 
 
 def test_a_run_with_tensorrt_is_of_its_plan(tmp_path: Path, engine: list[BuildOptions]) -> None:

@@ -60,7 +60,7 @@ def test_what_is_faster_than_its_ideal_is_not_praised() -> None:
 
 def test_what_is_extrapolated_is_shown_and_in_no_sum() -> None:
     run = on_gpu()
-    far = tuple(msgspec.structs.replace(one, expected_reason="extrapolated: n lies outside") for one in run.layers)
+    far = tuple(msgspec.structs.replace(one, expected_basis="extrapolated") for one in run.layers)
     found = msgspec.structs.replace(run, layers=far)
     assert good_kernels(found) is None
     assert HEADS[0] in render(found, "markdown")
@@ -127,8 +127,8 @@ def test_a_run_of_an_older_schema_says_nothing_of_them() -> None:
 
 def test_a_comparison_says_what_good_kernels_take_where_both_sides_know_it() -> None:
     one = region("conv", 900_000, 800_000, "kernel changed")
-    slow = Expectation(expected_ns=700_000, expected_p10_ns=500_000, expected_p90_ns=850_000)
-    fast = Expectation(expected_ns=350_000, expected_p10_ns=250_000, expected_p90_ns=425_000)
+    slow = Expectation(expected_ns=700_000, expected_p10_ns=500_000, expected_p90_ns=850_000, expected_basis="measured")
+    fast = Expectation(expected_ns=350_000, expected_p10_ns=250_000, expected_p90_ns=425_000, expected_basis="measured")
     both = msgspec.structs.replace(one, expected_before=slow, expected_after=fast)
     assert expected(both) == "~700 us (500 .. 850, 80 %) -> ~350 us (250 .. 425, 80 %)"
     assert expected(msgspec.structs.replace(both, expected_after=slow)) == "~700 us (500 .. 850, 80 %)"
@@ -139,7 +139,7 @@ def test_a_comparison_says_what_good_kernels_take_where_both_sides_know_it() -> 
 @pytest.mark.parametrize("format_", ["text", "markdown", "html"])
 def test_a_document_of_a_comparison_has_it(format_: str) -> None:
     found = CASES["typical"]()
-    band = Expectation(expected_ns=700_000, expected_p10_ns=500_000, expected_p90_ns=850_000)
+    band = Expectation(expected_ns=700_000, expected_p10_ns=500_000, expected_p90_ns=850_000, expected_basis="measured")
     (first, *others) = found.comparisons
     parts = tuple(msgspec.structs.replace(part, expected_before=band, expected_after=band) for part in first.regions)
     told = msgspec.structs.replace(found, comparisons=(msgspec.structs.replace(first, regions=parts), *others))
@@ -150,7 +150,7 @@ def test_a_document_of_a_comparison_has_it(format_: str) -> None:
 def test_two_runs_are_compared_part_by_part_with_what_good_kernels_take(tmp_path: Path) -> None:
     names = chain("Conv", "Conv")
     run = compare_run(names, [L(name, (name,), 1000) for name, _ in names])
-    band = Expectation(expected_ns=700, expected_p10_ns=500, expected_p90_ns=900)
+    band = Expectation(expected_ns=700, expected_p10_ns=500, expected_p90_ns=900, expected_basis="measured")
     known = [msgspec.structs.replace(one, **msgspec.structs.asdict(band)) for one in run.layers]
     folders = [
         [save(tmp_path / name, msgspec.structs.replace(run, layers=layers))]

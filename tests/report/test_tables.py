@@ -109,7 +109,7 @@ def test_the_columns_of_layers_are_those_that_others_read() -> None:
         "rank,name,op_type,role,nodes,measured_ns,ideal_ns,attainable_ns,lost_ns,bound,runner_up,flops,bytes,dtype,"
         "shapes,match,reason,constant,kernels,launches,tensor_flops,vector_flops,special_flops,bytes_read,"
         "bytes_written,bytes_parameters,work_bound,work_note,"
-        "expected_ns,expected_p10_ns,expected_p90_ns,expected_reason"
+        "expected_ns,expected_p10_ns,expected_p90_ns,expected_basis,expected_reason"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Version of every JSON file and document that trtprof writes."""
 
 

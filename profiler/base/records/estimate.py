@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, get_args
 
 from profiler.base.records.common import NonNegative, Prose, Record, Safe
 
@@ -112,6 +113,34 @@ class Ceilings(Record, frozen=True, kw_only=True):
         return self.others_cpus is not None and self.others_cpus > BUSY_SHARE * self.cpus
 
 
+class Corrected(Record, frozen=True, kw_only=True):
+    """What corrects the expectations on a GPU: kernels that were timed on it (`profiler.expected.measured`)."""
+
+    rows: NonNegative
+    """So many of them."""
+    left_out: NonNegative = 0
+    """Others that say nothing: nothing is expected of their like, or the GPU cannot be that fast."""
+    source: Prose
+    """Name of the file that they are from."""
+    gpu: Safe = ""
+    """Where `trtprof calibrate` timed them: what the driver calls the GPU."""
+    timed_at: Safe = ""
+    """And when."""
+
+    @property
+    def brief(self) -> str:
+        """In a few words."""
+        counted = f"corrected by {self.rows:,} row{'s' * (self.rows != 1)} timed on"
+        return f"{counted} this GPU on {self.timed_at[:10]}" if self.timed_at else f"{counted} the GPU ({self.source})"
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        how = [f"the {self.gpu}, by `trtprof calibrate`; --measured none leaves them out"] if self.timed_at else []
+        how += [f"{self.left_out:,} more said nothing of it"] if self.left_out else []
+        return f"expectations are {self.brief}" + (f" ({'; '.join(how)})" if how else "")
+
+
 class CeilingsDocument(Record, frozen=True, kw_only=True):
     """The document of `trtprof calibrate --format json`."""
 
@@ -123,6 +152,12 @@ class CeilingsDocument(Record, frozen=True, kw_only=True):
     """The file that keeps them; empty where none could be written."""
     age_days: NonNegative | None = None
     """Whole days since they were measured, of kept ones."""
+    kernels: Corrected | None = None
+    """On a GPU, the kernels that were timed, which correct what is expected there; None where none say anything."""
+    kernels_kept_in: str = ""
+    """The file that keeps them; empty where there is none."""
+    kernels_notes: tuple[Prose, ...] = ()
+    """What else is to be said of them."""
 
 
 Bound = Literal["tensor", "vector", "sfu", "dram", "l2", "launch", "none", "unknown"]
@@ -180,8 +215,27 @@ class Estimate(Record, frozen=True, kw_only=True):
     """Bytes that the cache model finds in the last-level cache; the rest is ``dram_bytes``."""
 
 
-EXTRAPOLATED = "extrapolated"
-"""How the reason of an expectation begins that lies outside of the shapes that were measured."""
+ExpectedBasis = Literal["measured", "corrected", "architecture", "extrapolated", "product", "none"]
+"""What an expectation rests on, the surest first.
+
+``measured``: measurements on this GPU, of shapes around this one. ``corrected``: kernels that were timed on this GPU
+move what is expected there. ``architecture``: measurements on other GPUs of its architecture, or on it in another dtype
+that kernels take alike. ``extrapolated``: the shape lies outside of those that were measured, corrected or not.
+``product``: a convolution of which nothing like it was measured, as the matrix product that it is. ``none``: there is
+no expectation.
+"""
+
+EXPECTED_BASES: tuple[ExpectedBasis, ...] = get_args(ExpectedBasis)
+
+FIRM: frozenset[ExpectedBasis] = frozenset({"measured", "corrected", "architecture"})
+"""Bases that a verdict may rest on.
+
+Outside of the shapes that were measured trees know no more than of the nearest one, and how far they are off grows with
+the distance; so what rests on another basis is shown only.
+"""
+
+WIDER_BASES: frozenset[ExpectedBasis] = frozenset({"architecture", "extrapolated", "product"})
+"""Bases whose band is the wider one of what was not measured itself."""
 
 
 class Expectation(Record, frozen=True, kw_only=True):
@@ -194,17 +248,21 @@ class Expectation(Record, frozen=True, kw_only=True):
     expected_ns: NonNegative | None = None
     expected_p10_ns: NonNegative | None = None
     expected_p90_ns: NonNegative | None = None
+    expected_basis: ExpectedBasis = "none"
+    """What it rests on; of a sum the least sure basis in it."""
     expected_reason: Prose = ""
     """In words, why there is none, or why the band is that of what was not measured itself."""
 
     @property
     def firm(self) -> bool:
-        """Whether there is one that a verdict may rest on: one outside of the shapes that were measured is shown only.
+        """Whether there is one that a verdict may rest on; see `FIRM`."""
+        return self.expected_basis in FIRM
 
-        Trees know no more there than of the nearest shape that was measured, and how far they are off grows with the
-        distance.
-        """
-        return self.expected_ns is not None and EXTRAPOLATED not in self.expected_reason
+
+def least_sure(expectations: Iterable[Expectation]) -> ExpectedBasis:
+    """The least sure basis of some expectations, as that of their sum; those that there are not do not count."""
+    bases = [one.expected_basis for one in expectations if one.expected_ns is not None]
+    return max(bases, key=EXPECTED_BASES.index, default="none")
 
 
 class MeasuredRow(Record, frozen=True, kw_only=True):

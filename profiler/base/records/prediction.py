@@ -6,7 +6,7 @@ from typing import Literal
 
 from profiler.base.records.common import Fraction, NonNegative, Prose, Record
 from profiler.base.records.engine import EngineFacts, MatchConfidence, NodeFate, PlanRole, PlanSummary
-from profiler.base.records.estimate import Ceilings, Estimate, Expectation, MeasuredRow
+from profiler.base.records.estimate import Ceilings, Corrected, Estimate, Expectation, ExpectedBasis, MeasuredRow
 from profiler.base.records.findings import Unsupported
 from profiler.base.records.model import ModelInfo, Work
 
@@ -59,6 +59,8 @@ class GpuPrediction(Expectation, frozen=True, kw_only=True):
     """Sum over the layers of what is attainable, as far as they are priced; None where there are layers and none is."""
     ideal_ns: NonNegative | None
     """The same without the floor of a launch."""
+    expected_ns_by_basis: dict[ExpectedBasis, int] = {}
+    """Parts of ``expected_ns`` by what they rest on: no verdict rests on those that are not firm."""
     refused_ns: NonNegative = 0
     """The part of ``time_ns`` that is of layers without an expectation: they take no less, and are in no forecast."""
     refused_layers: dict[str, int] = {}
@@ -67,6 +69,8 @@ class GpuPrediction(Expectation, frozen=True, kw_only=True):
     """How many layers have the wider band of what was not measured itself, by reason, likewise."""
     joules: float | None
     """``time_ns`` at the board's power limit."""
+    expected_joules: float | None = None
+    """``forecast_ns`` at the board's power limit."""
     ridge: dict[str, float]
     """FLOP per byte of DRAM traffic where the roofline of a dtype bends."""
     ns_by_bound: dict[str, int]
@@ -78,7 +82,14 @@ class GpuPrediction(Expectation, frozen=True, kw_only=True):
     """Those of ``by_precision`` that the engine does not tell: their times are of groups that an engine may make."""
     plan: PlanSummary | None = None
     """Of a built engine, with the times attainable on this GPU."""
+    corrected: Corrected | None = None
+    """What its expectations are corrected by; None where they are those of others alone."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def forecast_ns(self) -> int | None:
+        """What is expected of all layers, those without an expectation at their bound; None without a forecast."""
+        return None if self.expected_ns is None else self.expected_ns + self.refused_ns
 
 
 class Prediction(Record, frozen=True, kw_only=True):
@@ -94,11 +105,12 @@ class Prediction(Record, frozen=True, kw_only=True):
     gpus: tuple[GpuPrediction, ...]
     """In the order asked for."""
     fastest: str
-    """Slug of the GPU that needs least time; empty where nothing is priced."""
+    """Slug of the GPU that needs least time, by ``forecast_ns`` or ``time_ns``; empty where nothing is priced."""
     fastest_by: Literal["expectation", "bound", ""] = ""
-    """What tells it: expectations where each of the GPUs has them for the same layers, else bounds."""
+    """What tells it, and ``most_efficient``: expectations where each of the GPUs has them for the same layers, else
+    bounds."""
     most_efficient: str
-    """Slug of the GPU that needs least energy at its power limit, by the bound; empty where nothing is priced."""
+    """Slug of the GPU that needs least energy at its power limit, told by the same; empty where nothing is priced."""
     unsupported: tuple[Unsupported, ...]
     unpriced: Prose = ""
     """Where nothing is priced, why, and what would price it; empty where anything is."""

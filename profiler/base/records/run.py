@@ -20,7 +20,7 @@ from profiler.base.records.common import (
     TensorName,
 )
 from profiler.base.records.engine import Backend, EngineFacts, PlanSummary
-from profiler.base.records.estimate import Ceilings
+from profiler.base.records.estimate import Ceilings, Corrected
 from profiler.base.records.findings import Confirmation, Finding, LayerResult, LedgerRow, PluginCandidate, Unsupported
 from profiler.base.records.model import ModelInfo
 
@@ -160,6 +160,8 @@ class Run(Record, frozen=True, kw_only=True):
     assumptions: tuple[Prose, ...] = ()
     lacking: tuple[Prose, ...] = ()
     """What makes the result less sure, each in a few words."""
+    corrected: Corrected | None = None
+    """What its expectations are corrected by; None where they are those of others alone."""
     created: Safe = ""
     command: Command = ""
     """What runs the same again; empty where nobody typed it."""

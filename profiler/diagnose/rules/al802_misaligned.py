@@ -21,6 +21,7 @@ from __future__ import annotations
 from profiler.base.records import LayerResult
 from profiler.base.units import format_ns
 from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.libraries import as_fast, down_to, winnable_ns
 from profiler.diagnose.products import (
     aligned,
     beside_roof,
@@ -44,7 +45,7 @@ from profiler.diagnose.remedies import pad, unquantised
 @layer_rule("AL802", "misaligned dimensions", order=29, thresholds=("of_datasheet", "explains", "healthy"))
 def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A product that would take far less time with padded dimensions, at the least multiple that gives it."""
-    if why := no_product(case, layer) or bound_otherwise(case, layer, "tensor", "dram", "l2"):
+    if why := no_product(case, layer) or bound_otherwise(case, layer, "tensor", "dram", "l2") or as_fast(layer):
         return why
     dtype, product, kernel = product_dtype(layer), product_of(layer), main_kernel(case, layer)
     if not tensor_peak(case, dtype):
@@ -69,9 +70,9 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         named = " and ".join(f"{name} = {size:,}" for name, size in misfits)
         padded = " and ".join(f"{-(-size // step) * step:,}" for _, size in misfits)
         return Loss(
-            gained,
+            min(gained, winnable_ns(layer)),
             f"{named}: no multiple of {step} ({dtype}); padded to {padded}, the roofline allows {format_ns(ns)}; "
-            f"{beside_roof(case, layer)}" + (f"; in {shown(kernel.match.kernel)}" if kernel else ""),
+            f"{beside_roof(case, layer)}" + (f"; in {shown(kernel.match.kernel)}" if kernel else "") + down_to(layer),
             unquantised(product, dtype) or f"{pad(product, step)} with zeros in the model, and measure both",
             # That pieces of 16 bytes are not filled is felt by every kernel; that 128 are not, by some.
             0.65 if step == aligned(dtype) else 0.5,

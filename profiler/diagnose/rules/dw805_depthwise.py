@@ -2,7 +2,9 @@
 
 What:
     Each output channel of the convolution reads one input channel (as many groups as channels), and the layer is far
-    from its roofline. Its tensors lie channel by channel (NCHW), or its kernel is one for other convolutions.
+    from its roofline, and slower than nine of ten library kernels that do the same where those were measured: what is
+    claimed is then what lies above the fastest tenth of them. Its tensors lie channel by channel (NCHW), or its kernel
+    is one for other convolutions.
 
 Why:
     There is nothing to sum over but the window, so bandwidth bounds it and matrix units have nothing to do: an
@@ -20,8 +22,9 @@ from __future__ import annotations
 from profiler.base.plan_words import layout, main_tensors
 from profiler.base.records import LayerResult
 from profiler.diagnose import Case, Loss, layer_rule
+from profiler.diagnose.libraries import down_to, winnable_ns
 from profiler.diagnose.products import UNIT_WORDS, Product, beside_roof, main_kernel, no_product, product_of, shown
-from profiler.diagnose.reasons import near_roof
+from profiler.diagnose.reasons import not_slow
 from profiler.diagnose.remedies import half_precision
 
 
@@ -33,7 +36,7 @@ from profiler.diagnose.remedies import half_precision
 )
 def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A depthwise convolution far from its roofline with a layout or kernel to blame."""
-    if why := no_product(case, layer) or near_roof(case, layer):
+    if why := no_product(case, layer) or not_slow(case, layer):
         return why
     product = product_of(layer)
     if product is None or not product.depthwise:
@@ -52,8 +55,9 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     if not reasons:
         return "neither its layout nor its kernel is known to be a bad one"
     evidence = f"{product.batch:,} groups of one channel; {' and '.join(reasons)}; {beside_roof(case, layer)}"
+    evidence += down_to(layer)
     last = tensors is not None and layout(tensors[0]).startswith(("NHWC", "NDHWC"))
-    return Loss(layer.lost_ns or 0, evidence, _remedy(layer, product, channels_last=last), 0.7)
+    return Loss(winnable_ns(layer), evidence, _remedy(layer, product, channels_last=last), 0.7)
 
 
 def _remedy(layer: LayerResult, product: Product, *, channels_last: bool) -> str:

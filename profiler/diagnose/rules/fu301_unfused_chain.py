@@ -25,6 +25,7 @@ from profiler.base.op_kinds import POINTWISE
 from profiler.base.records import Layer, LayerResult, Op, PlanEdge
 from profiler.base.units import format_bytes, format_ns
 from profiler.diagnose import Case, Claim, rule
+from profiler.diagnose.libraries import winnable_ns
 
 _ABSORBED = {"epilogue": "reader", "prologue": "maker", "pointwise": "reader"}
 """Which of the two layers of an edge the other one would compute on the way, by kind of edge."""
@@ -69,7 +70,7 @@ def check(case: Case) -> Iterator[Claim]:
     results = {layer.name: layer for layer in case.layers}
     for chain in _chains([case.engine[layer.name] for layer in case.layers], case.claimed):
         found = [results[layer.name] for layer in chain]
-        claims = {layer.name: _lost(layer) for layer in found}
+        claims = {layer.name: winnable_ns(layer) for layer in found}
         between = sum(tensor.nbytes or 0 for layer in chain[:-1] for tensor in layer.op.outputs[:1] if tensor)
         if sum(claims.values()) <= case.clock_resolution_ns or between == 0:
             continue
@@ -89,7 +90,7 @@ def check(case: Case) -> Iterator[Claim]:
 def _edges(case: Case) -> Iterator[Claim]:
     """One claim for each kind of fusion that engines do as a rule and this one did not.
 
-    It claims the layer that would be absorbed: what it lost, and what the tensor between costs.
+    It claims of the layer that would be absorbed what could be won of it, and what the tensor between costs.
     """
     results = {layer.name: layer for layer in case.layers}
     groups: dict[str, list[PlanEdge]] = defaultdict(list)
@@ -102,7 +103,7 @@ def _edges(case: Case) -> Iterator[Claim]:
             for name in [edge.maker] if _ABSORBED[kind] == "maker" else edge.readers[:1]:
                 layer = results.get(name)
                 if layer is not None and name not in case.claimed:
-                    claims.setdefault(name, min(_lost(layer) + (edge.saved_ns or 0), layer.measured_ns))
+                    claims.setdefault(name, min(winnable_ns(layer) + (edge.saved_ns or 0), layer.measured_ns))
         if sum(claims.values()) <= case.clock_resolution_ns:
             continue
         worst = max(edges, key=lambda edge: (edge.saved_ns or 0, edge.tensor))
@@ -113,17 +114,13 @@ def _edges(case: Case) -> Iterator[Claim]:
             evidence=(
                 f"{format_bytes(sum(edge.bytes for edge in edges))} between layers are written and read back; "
                 f"fused, they would take {format_ns(saved)} less by the roofline; what would be absorbed takes "
-                f"{format_ns(sum(results[name].measured_ns for name in claims))} and lost "
-                f"{format_ns(sum(_lost(results[name]) for name in claims))}"
+                f"{format_ns(sum(results[name].measured_ns for name in claims))}, of which "
+                f"{format_ns(sum(winnable_ns(results[name]) for name in claims))} could be won as it is"
             ),
             remedy="write the pattern in the form that TensorRT fuses, drop outputs between them, or write one kernel",
             layers=claims,
             confidence=0.6,
         )
-
-
-def _lost(layer: LayerResult) -> int:
-    return max(layer.lost_ns or 0, 0)
 
 
 def _short(name: str) -> str:

@@ -2,7 +2,8 @@
 
 What:
     The kernel has fewer blocks than the GPU has SMs, or its registers, its shared memory or the size of its blocks
-    leave room for few warps on each SM, and the layer is far from its roofline.
+    leave room for few warps on each SM, and the layer is far from its roofline, and slower than nine of ten library
+    kernels of the same shape where those were measured. What is claimed ends at the fastest tenth of them.
 
 Why:
     An SM without a block does nothing. Loads from memory take hundreds of cycles, in which other warps must keep
@@ -24,8 +25,9 @@ from profiler.base.records import LayerResult
 from profiler.base.units import format_bytes, format_ns, format_percent
 from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.launches import Launch, excess_ns, launches
+from profiler.diagnose.libraries import down_to, winnable_ns
 from profiler.diagnose.products import explains
-from profiler.diagnose.reasons import near_roof, no_work, unpriced
+from profiler.diagnose.reasons import no_work, not_slow, unpriced
 from profiler.diagnose.remedies import more_blocks
 
 _REMEDIES = {
@@ -63,7 +65,7 @@ def _price(case: Case, layer: LayerResult) -> _Price | None:
 @layer_rule("OC707", "low occupancy", order=52, thresholds=("efficiency", "of_datasheet", "explains", "occupancy"))
 def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A layer far from its roofline whose loss is mostly explained by missing warps."""
-    if why := no_work(case, layer) or unpriced(case, layer) or near_roof(case, layer):
+    if why := no_work(case, layer) or unpriced(case, layer) or not_slow(case, layer):
         return why
     if layer.bound == "launch":
         return "the layer's work takes less time than an empty kernel: it has few blocks by its nature"
@@ -78,10 +80,10 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
         )
     evidence = (
         f"{_words(price.launch)}, limited by {_limit(price)}; it takes {format_ns(layer.measured_ns)} where "
-        f"{format_ns(layer.attainable_ns or 0)} are attainable"
+        f"{format_ns(layer.attainable_ns or 0)} are attainable{down_to(layer)}"
     )
     remedy = more_blocks(case, layer) if price.limit == "grid" else _REMEDIES[price.limit]
-    return Loss(min(price.ns, excess_ns(case, layer)), evidence, remedy, 0.6)
+    return Loss(min(price.ns, excess_ns(case, layer), winnable_ns(layer)), evidence, remedy, 0.6)
 
 
 def _words(launch: Launch) -> str:

@@ -2,7 +2,8 @@
 
 What:
     The blocks of a launch do not fill the SMs evenly: in the last round only some SMs have one, and the others
-    wait for them.
+    wait for them. What good library kernels of the same shape pay too, where those were measured, is not claimed: a
+    layer that is no slower than nine of ten of them is passed by, and what lies under their fastest tenth is left out.
 
 Why:
     A product is cut into tiles of one size, one block a tile, and each SM works on its blocks at one speed. A few
@@ -21,6 +22,7 @@ from profiler.base.records import LayerResult
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import Case, Loss, layer_rule
 from profiler.diagnose.launches import Launch, excess_ns, launches
+from profiler.diagnose.libraries import as_fast, down_to, winnable_ns
 from profiler.diagnose.products import explains, least_healthy, multiplies
 from profiler.diagnose.reasons import no_work, unpriced
 from profiler.diagnose.remedies import is_split
@@ -47,7 +49,7 @@ def _price(case: Case, layer: LayerResult) -> tuple[int, Launch | None]:
 )
 def judge(case: Case, layer: LayerResult) -> Loss | str:
     """A layer whose loss is mostly the tail of its kernels."""
-    if why := no_work(case, layer) or unpriced(case, layer):
+    if why := no_work(case, layer) or unpriced(case, layer) or as_fast(layer):
         return why
     tail, worst = _price(case, layer)
     if worst is None:
@@ -73,9 +75,9 @@ def judge(case: Case, layer: LayerResult) -> Loss | str:
     evidence = (
         f"{worst.words}, {worst.resident.blocks_per_sm} at once on each: {_busy(worst)} in the last of "
         f"{worst.rounds} rounds, {format_percent(float(1 - worst.grid.sm_efficiency))} of the SMs' time is "
-        f"idle, {format_ns(tail)} of {format_ns(layer.measured_ns)}"
+        f"idle, {format_ns(tail)} of {format_ns(layer.measured_ns)}{down_to(layer)}"
     )
-    return Loss(tail, evidence, _remedy(case, layer), 0.7 if by_arithmetic else 0.5)
+    return Loss(min(tail, winnable_ns(layer)), evidence, _remedy(case, layer), 0.7 if by_arithmetic else 0.5)
 
 
 def _busy(launch: Launch) -> str:

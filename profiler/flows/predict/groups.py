@@ -437,7 +437,8 @@ def _on_gpu(plan: _Plan, spec: GpuSpec, how: Settings) -> GpuPrediction:
     ceilings = ceilings_of(spec, how, how.precision)
     estimates = _estimates(plan, ceilings, how.precision)
     works = plan.works(how.precision)
-    by_kind = list(map(msgspec.structs.asdict, on_gpus.expectations(works, spec, how, ceilings)))
+    correction, corrected = on_gpus.correction(spec, how, ceilings)
+    by_kind = list(map(msgspec.structs.asdict, on_gpus.expectations(works, spec, how, ceilings, correction)))
     layers = tuple(
         msgspec.structs.replace(
             layer.shown,
@@ -449,7 +450,8 @@ def _on_gpu(plan: _Plan, spec: GpuSpec, how: Settings) -> GpuPrediction:
         for layer, found in zip(plan.layers, estimates, strict=True)
     )
     by_precision = _by_precision(plan, spec, how)
-    return on_gpus.gpu_prediction(spec, how, ceilings, layers, by_precision, plan.moves(how.precision).memory_bytes)
+    memory_bytes = plan.moves(how.precision).memory_bytes
+    return on_gpus.gpu_prediction(spec, how, ceilings, layers, by_precision, memory_bytes, corrected=corrected)
 
 
 def _by_precision(plan: _Plan, spec: GpuSpec, how: Settings) -> dict[str, int | None]:

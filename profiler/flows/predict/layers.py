@@ -155,7 +155,8 @@ def _on_gpu(
     size = ceilings.cache_bytes
     traffic = known[size] if size in known else known.setdefault(size, traffic_of(priced, size))
     found = on_device(priced, ceilings, traffic=traffic)
-    expected = expectations_of(priced, lambda works: on_gpus.expectations(works, spec, how, ceilings))
+    correction, corrected = on_gpus.correction(spec, how, ceilings)
+    expected = expectations_of(priced, lambda works: on_gpus.expectations(works, spec, how, ceilings, correction))
     layers = tuple(
         msgspec.structs.replace(
             layer,
@@ -178,7 +179,9 @@ def _on_gpu(
             if each is not None
         )
         by_precision[precision] = ns if has_unit(spec, precision) else None
-    return on_gpus.gpu_prediction(spec, how, ceilings, layers, by_precision, memory_bytes, plan=found.summary)
+    return on_gpus.gpu_prediction(
+        spec, how, ceilings, layers, by_precision, memory_bytes, plan=found.summary, corrected=corrected
+    )
 
 
 def _answered(priced: PricedPlan, how: Settings) -> tuple[str, ...]:

@@ -14,11 +14,15 @@ import msgspec
 
 from profiler.base.errors import UsageError
 from profiler.base.records import (
+    EXPECTED_BASES,
     SCHEMA_VERSION,
+    WIDER_BASES,
     Accumulate,
     Ceilings,
+    Corrected,
     EngineFacts,
     Expectation,
+    ExpectedBasis,
     GpuPrediction,
     GpuSpec,
     NodeFate,
@@ -28,11 +32,12 @@ from profiler.base.records import (
     Source,
     Unsupported,
     Work,
+    least_sure,
 )
 from profiler.base.units import format_bytes, format_ns, format_percent
 from profiler.cost.recast import NARROW, PRECISIONS
 from profiler.estimate.cache import Access
-from profiler.expected import TimedWork, expect, learn
+from profiler.expected import Correction, Measured, expect
 from profiler.hardware import gpus
 
 Level = Literal["auto", "layers", "groups", "nodes"]
@@ -53,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         clock_mhz: See `hardware.gpus.ceilings`.
         overrides: See `hardware.gpus.ceilings`.
         cold: Charge every byte to DRAM, as if the last-level cache kept nothing.
-        measured: Kernels that were timed on the one GPU that is asked for; they correct what is expected there.
+        measured: By slug, kernels that were timed on a GPU; they correct what is expected there.
     """
 
     level: Level = "groups"
@@ -63,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     clock_mhz: float | None = None
     overrides: dict[str, float] = {}
     cold: bool = False
-    measured: tuple[TimedWork, ...] = ()
+    measured: dict[str, Measured] = {}
 
 
 def check(how: Settings) -> None:
@@ -102,16 +107,24 @@ def ceilings_of(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:
 
 
 def expectations(
-    works: Sequence[Work | None], spec: GpuSpec, how: Settings, ceilings: Ceilings
+    works: Sequence[Work | None], spec: GpuSpec, how: Settings, ceilings: Ceilings, correction: Correction | None
 ) -> tuple[Expectation, ...]:
-    """What good library kernels take for each work, as it is asked for; see `expected.expect`.
+    """What good library kernels take for each work, as it is asked for; see `expected.expect` and `correction`."""
+    return expect(works, spec, ceilings, tf32=how.precision != "fp32", correction=correction)
+
+
+def correction(spec: GpuSpec, how: Settings, ceilings: Ceilings) -> tuple[Correction | None, Corrected | None]:
+    """What corrects the expectations on a GPU, and in a record what that is.
 
     Raises:
-        UsageError: A measured row corrects nothing, or cannot be right on this GPU; see `expected.learn`.
+        UsageError: A row of a person corrects nothing, or cannot be right on this GPU; see `expected.learn`.
     """
+    measured = how.measured.get(spec.slug)
+    if measured is None:
+        return None, None
     tf32 = how.precision != "fp32"
-    correction = learn(how.measured, spec, ceilings, tf32=tf32) if how.measured else None
-    return expect(works, spec, ceilings, tf32=tf32, correction=correction)
+    measured.check(spec, ceilings, tf32=tf32)
+    return measured.learn(spec, ceilings, tf32=tf32)
 
 
 def has_unit(spec: GpuSpec, precision: str) -> bool:
@@ -179,7 +192,15 @@ def forecast(layers: Sequence[PredictedLayer]) -> Expectation:
         expected_ns=sum((layer.expected_ns or 0) * layer.repeats for layer in known),
         expected_p10_ns=sum((layer.expected_p10_ns or 0) * layer.repeats for layer in known),
         expected_p90_ns=sum((layer.expected_p90_ns or 0) * layer.repeats for layer in known),
+        expected_basis=least_sure(known),
     )
+
+
+def _by_basis(layers: Sequence[PredictedLayer]) -> dict[ExpectedBasis, int]:
+    found: Counter[ExpectedBasis] = Counter()
+    for layer in layers:
+        found[layer.expected_basis] += (layer.expected_ns or 0) * layer.repeats
+    return {basis: found[basis] for basis in EXPECTED_BASES if found[basis]}
 
 
 def held_to_bound(layer: PredictedLayer) -> PredictedLayer:
@@ -210,9 +231,10 @@ def gpu_prediction(
     by_precision: Mapping[str, int | None],
     memory_bytes: int,
     plan: PlanSummary | None = None,
+    corrected: Corrected | None = None,
 ) -> GpuPrediction:
     """The layers of a model on one GPU, with their sums and what is to be said about it."""
-    layers = tuple(map(held_to_bound, layers))
+    asked, layers = layers, tuple(map(held_to_bound, layers))
     by_bound: dict[str, int] = {}
     for layer in layers:
         if layer.estimate is not None:
@@ -224,8 +246,10 @@ def gpu_prediction(
     time_ns = sum(by_bound.values())
     ideal_ns = sum(layer.estimate.roofline_ns * layer.repeats for layer in layers if layer.estimate is not None)
     refused = [layer for layer in layers if layer.expected_ns is None]
-    wider = Counter(layer.expected_reason for layer in layers if layer.expected_ns is not None)
-    wider.pop("", None)
+    wider = Counter(layer.expected_reason for layer in asked if layer.expected_basis in WIDER_BASES)
+    raised = sum(one.expected_reason != layer.expected_reason for one, layer in zip(asked, layers, strict=True))
+    whole = forecast(layers)
+    refused_ns = sum(map(_bound_ns, refused))
     return GpuPrediction(
         gpu=spec.slug,
         name=spec.name,
@@ -235,23 +259,34 @@ def gpu_prediction(
         memory_bytes=int(spec.memory_bytes.value),
         time_ns=time_ns if priced else None,
         ideal_ns=ideal_ns if priced else None,
-        **msgspec.structs.asdict(forecast(layers)),
-        refused_ns=sum(map(_bound_ns, refused)),
+        **msgspec.structs.asdict(whole),
+        expected_ns_by_basis={} if whole.expected_ns is None else _by_basis(layers),
+        refused_ns=refused_ns,
         refused_layers=dict(Counter(layer.expected_reason for layer in refused).most_common()),
         wider_layers=dict(wider.most_common()),
         joules=time_ns / 1e9 * spec.tdp_w.value if priced else None,
+        expected_joules=None
+        if whole.expected_ns is None
+        else (whole.expected_ns + refused_ns) / 1e9 * spec.tdp_w.value,
         ridge=gpus.ridge_points(ceilings.attainable),
         ns_by_bound=dict(sorted(by_bound.items(), key=lambda item: -item[1])),
         by_precision=dict(by_precision) if priced else {},
         layers=layers,
         plan=plan,
-        notes=tuple(_notes(spec, how, memory_bytes, unpriced)),
+        corrected=corrected,
+        notes=tuple(_notes(spec, how, memory_bytes, unpriced, raised, corrected)),
     )
 
 
-def _notes(spec: GpuSpec, how: Settings, needed: int, unpriced: int) -> Iterator[str]:
+def _notes(
+    spec: GpuSpec, how: Settings, needed: int, unpriced: int, raised: int, corrected: Corrected | None
+) -> Iterator[str]:
+    if corrected is not None:
+        yield corrected.words
     if unpriced:
         yield f"layers without a price, which are not in the time: {unpriced}"
+    if raised:
+        yield f"layers of which less than the bound would be expected, so that they count with it: {raised}"
     there = int(spec.memory_bytes.value)
     if needed > there:
         yield f"does not fit: at least {format_bytes(needed)} of {format_bytes(there)} of memory"
@@ -284,6 +319,13 @@ def prediction(
     why = would_price or "; ".join(f"{one.count:,} x {one.op_type}: {one.reason}" for one in unsupported[:2])
     unpriced = "" if timed else f"nothing is priced, the work of no layer is known: {why}"
     by = _compared_by(timed)
+
+    def ns(gpu: GpuPrediction) -> int:
+        return (gpu.forecast_ns if by == "expectation" else gpu.time_ns) or 0
+
+    def joules(gpu: GpuPrediction) -> float:
+        return (gpu.expected_joules if by == "expectation" else gpu.joules) or 0
+
     return Prediction(
         schema_version=SCHEMA_VERSION,
         model=source.model,
@@ -291,12 +333,10 @@ def prediction(
         precision=how.precision,
         memory_bytes=memory_bytes,
         gpus=found,
-        fastest=min(timed, key=lambda gpu: (gpu.expected_ns if by == "expectation" else gpu.time_ns) or 0).gpu
-        if timed
-        else "",
+        fastest=min(timed, key=ns).gpu if timed else "",
         fastest_by=by,
         # A board whose limit is not known cannot be compared.
-        most_efficient=min(timed, key=lambda gpu: (not gpu.tdp_w, gpu.joules or 0)).gpu if timed else "",
+        most_efficient=min(timed, key=lambda gpu: (not gpu.tdp_w, joules(gpu))).gpu if timed else "",
         unsupported=unsupported,
         unpriced=unpriced,
         engine=engine,
@@ -318,10 +358,9 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
     yield "the ceilings of a datasheet are not reached: times with >= are lower bounds, and a good engine takes longer"
     yield (
         "times with ~ are what good library kernels take, with the band that four fifths of them lie in; of all layers "
-        "it is the sum of their bands, as if all erred the same way"
+        "it is the sum of their bands, as if all erred the same way, and no band of a sum is wider; what is "
+        "extrapolated, or taken for a product, is in it with its own wider one"
     )
-    if how.measured:
-        yield f"expectations are corrected by {len(how.measured):,} kernels that were timed on the GPU (--measured)"
     if tf32:
         yield "fp32 products run as TF32 where a GPU has it, as TensorRT lets them by default"
     if how.cold:
@@ -329,5 +368,5 @@ def assumptions(how: Settings, *, tf32: bool) -> Iterator[str]:
     else:
         yield "inferences follow one another: the last-level cache holds what the one before left there"
     yield "convolutions may leave out products as Winograd does, so that none is faster than its time"
-    yield "energy is the bound at the power limit of the board"
+    yield "energy is the bound, or what is expected, at the power limit of the board"
     yield "memory is the weights and the most that lives between layers, without what the runtime itself takes"

@@ -85,15 +85,31 @@ _BYTES = {"R_64F": 8, "R_32F": 4, "R_32I": 4, "R_16F": 2, "R_16BF": 2, "R_8I": 1
 _NUMPY = {"R_64F": "f8", "R_32F": "f4", "R_32I": "i4", "R_16F": "f2", "R_16BF": "u2", "R_8I": "i1", "R_8F_E4M3": "u1"}
 
 
-def flops(size: int) -> int:
-    """FLOP of the product of two square matrices."""
-    return FLOP_PER_MAC * size**3
+class Extent(NamedTuple):
+    """How large a product is: the rows of A, the columns of B, what is summed up, and how many such products."""
+
+    rows: int
+    columns: int
+    depth: int
+    batch: int = 1
 
 
-def layout(product: Product, size: int) -> tuple[int, int, int, int]:
+def square(size: int) -> Extent:
+    """The product of two square matrices."""
+    return Extent(size, size, size)
+
+
+def flops(extent: Extent) -> int:
+    """FLOP of a product."""
+    return FLOP_PER_MAC * extent.rows * extent.columns * extent.depth * extent.batch
+
+
+def layout(product: Product, extent: Extent) -> tuple[int, int, int, int]:
     """Where A, B and the result of a product lie behind each other, and how many bytes they take together."""
-    operand = -(-size * size * _BYTES[product.data] // 256) * 256
-    return 0, operand, 2 * operand, 2 * operand + size * size * _BYTES[product.out]
+    rows, columns, depth, batch = extent
+    width = _BYTES[product.data]
+    a, b = (-(-batch * lines * depth * width // 256) * 256 for lines in (rows, columns))
+    return 0, a, a + b, a + b + batch * rows * columns * _BYTES[product.out]
 
 
 def element_bytes(name: str) -> int:
@@ -154,16 +170,16 @@ class Library:
             version = lt.get_version()
         self.version = f"{version // 10000}.{version % 10000 // 100}.{version % 100}"
 
-    def algorithms(self, product: Product, size: int, address: int) -> list[Callable[[], None]]:
+    def algorithms(self, product: Product, extent: Extent, address: int) -> list[Callable[[], None]]:
         """What puts a product on the stream, one for each algorithm, the one that should be fastest first.
 
         A is given transposed, so that both operands lie along the direction of the sum, as products of fp8
-        and int8 need them: an element of row i of A is at ``i * size + k``, one of column j of B at
-        ``j * size + k``, and the entry of both in the result at ``j * size + i``.
+        and int8 need them: an element of row i of A is at ``i * depth + k``, one of column j of B at
+        ``j * depth + k``, and the entry of both in the result at ``j * rows + i``.
 
         Args:
             product: What is multiplied.
-            size: Rows and columns of both matrices.
+            extent: How large it is; products of a batch lie behind each other.
             address: Where `layout` begins.
 
         Raises:
@@ -178,8 +194,10 @@ class Library:
             if product.fast:
                 self._set(operation, lt.MatmulDescAttribute.FAST_ACCUM, 1)
             data, out = self._types[f"CUDA_{product.data}"], self._types[f"CUDA_{product.out}"]
-            operands = lt.matrix_layout_create(data, size, size, size)
-            result = lt.matrix_layout_create(out, size, size, size)
+            rows, columns, depth, batch = extent
+            left = self._matrix(data, depth, rows, batch)
+            right = self._matrix(data, depth, columns, batch)
+            result = self._matrix(out, rows, columns, batch)
             preference = lt.matmul_preference_create()
             limit = np.array([WORKSPACE], dtype=np.uint64)
             attribute = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
@@ -187,14 +205,14 @@ class Library:
             found = np.zeros(ALGORITHMS, dtype=lt.matmul_heuristic_result_dtype)
             count = np.zeros(1, dtype=np.int32)
             lt.matmul_algo_get_heuristic(
-                self._handle, operation, operands, operands, result, result, preference, ALGORITHMS,
+                self._handle, operation, left, right, result, result, preference, ALGORITHMS,
                 found.ctypes.data, count.ctypes.data,
             )  # fmt: skip
             lt.matmul_preference_destroy(preference)
         usable = [index for index in range(int(count[0])) if found["state"][index] == 0]
         if not usable:
             raise UnsupportedError(f"cuBLASLt has no algorithm for {product.part}")
-        a, b, c, _ = layout(product, size)
+        a, b, c, _ = layout(product, extent)
         factors = np.array([1, 0], dtype=_NUMPY[product.scale])
 
         def runner(algorithm: npt.NDArray[Any]) -> Callable[[], None]:
@@ -202,7 +220,7 @@ class Library:
                 one = factors.ctypes.data
                 try:
                     lt.matmul(
-                        self._handle, operation, one, address + a, operands, address + b, operands,
+                        self._handle, operation, one, address + a, left, address + b, right,
                         one + factors.itemsize, address + c, result, address + c, result, algorithm.ctypes.data,
                         self._workspace, WORKSPACE, self._stream,
                     )  # fmt: skip
@@ -219,6 +237,18 @@ class Library:
             yield
         except self._errors as error:
             raise UnsupportedError(f"cuBLASLt: {error}") from None
+
+    def _matrix(self, kind: Any, rows: int, columns: int, batch: int) -> int:
+        """The layout of matrices that lie behind each other, column by column."""
+        lt = self._lt
+        found: int = lt.matrix_layout_create(kind, rows, columns, rows)
+        attributes = lt.MatrixLayoutAttribute
+        for attribute, value in (
+            ((attributes.BATCH_COUNT, batch), (attributes.STRIDED_BATCH_OFFSET, rows * columns)) if batch > 1 else ()
+        ):
+            buffer = np.array([value], dtype=lt.get_matrix_layout_attribute_dtype(attribute))
+            lt.matrix_layout_set_attribute(found, attribute, buffer.ctypes.data, buffer.nbytes)
+        return found
 
     def _set(self, operation: int, attribute: Any, value: int) -> None:
         dtype = self._lt.get_matmul_desc_attribute_dtype(attribute)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from profiler.hardware._fit import Reading
@@ -23,8 +25,8 @@ class GpuRequest(msgspec.Struct, frozen=True, kw_only=True):
     nvml_index: int = 0
 
 
-class GpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
-    """The readings of a GPU.
+class GpuSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """What a GPU is measured with.
 
     Attributes:
         name: What the driver calls it.
@@ -33,12 +35,6 @@ class GpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
         cublas: Version of cuBLASLt, empty where there is none.
         l2_bytes: Size of the L2, 0 when the driver does not tell.
         pool_bytes: Memory that the working sets were taken from.
-        readings: By the name of the ceiling, part or floor.
-        errors: Relative error of the product behind each kind of GEMM, the largest of its sizes.
-        clocks_mhz: SM clock ``before``, ``during`` and ``after``, and that of the ``memory``, where NVML tells them.
-        held_down: By reason, the share of the samples in which the clock was held down.
-        notes: What could not be measured, and why.
-        seconds: How long all took.
     """
 
     name: str
@@ -47,9 +43,60 @@ class GpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
     cublas: str
     l2_bytes: int
     pool_bytes: int
+
+
+class GpuMeasured(GpuSetting, frozen=True, kw_only=True):
+    """The readings of a GPU.
+
+    Attributes:
+        readings: By the name of the ceiling, part or floor.
+        errors: Relative error of the product behind each kind of GEMM, the largest of its sizes.
+        clocks_mhz: SM clock ``before``, ``during`` and ``after``, and that of the ``memory``, where NVML tells them.
+        held_down: By reason, the share of the samples in which the clock was held down.
+        notes: What could not be measured, and why.
+        seconds: How long all took.
+    """
+
     readings: dict[str, Reading]
     errors: dict[str, float] = {}
     clocks_mhz: dict[str, float] = {}
     held_down: dict[str, float] = {}
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+
+
+class KernelShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel to time: dimensions as in `records.Core`, and what it multiplies or computes with."""
+
+    kind: Literal["product", "softmax", "normalisation", "pointwise"]
+    dtype: str
+    batch: int = 1
+    m: int
+    n: int = 1
+    k: int = 1
+
+
+class KernelsRequest(GpuRequest, frozen=True, kw_only=True):
+    """Which kernels to time.
+
+    Attributes:
+        shapes: In this order, as far as ``seconds`` go.
+        rows_file: Gets a line ``PLACE NS`` as soon as one is timed, so that none is lost when the process dies.
+    """
+
+    shapes: tuple[KernelShape, ...]
+    rows_file: str
+
+
+class KernelsMeasured(GpuSetting, frozen=True, kw_only=True):
+    """What is to be said of timed kernels.
+
+    Attributes:
+        clocks_mhz: As of `GpuMeasured`.
+        held_down: The same.
+        notes: What could not be timed, and why.
+    """
+
+    clocks_mhz: dict[str, float] = {}
+    held_down: dict[str, float] = {}
+    notes: tuple[str, ...] = ()

@@ -27,6 +27,32 @@ _BLOCK_SCALED = 12
 """Major compute capability whose ``mma.sync`` takes fp4, with a scale a block."""
 
 
+ROW_LENGTHS = {"fp32": (128, 512, 1024, 2048, 4096, 8192, 16384), "fp16": (512, 1024, 2048, 4096, 8192, 16384)}
+"""Rows that there are kernels of softmax and normalisation for (``softmax_fp32_1024``), by dtype."""
+
+_SHARED_BY_WARP = 1024
+"""The longest row that one warp takes; longer ones take a block."""
+
+
+class RowKernel(NamedTuple):
+    """A kernel over the rows of a matrix.
+
+    Attributes:
+        name: Its function in the source.
+        rows: How many a block of `THREADS` threads takes at a time.
+    """
+
+    name: str
+    rows: int
+
+
+def row_kernel(kind: str, dtype: str, length: int) -> RowKernel | None:
+    """The kernel of a softmax or normalisation over rows of a length; None where there is none."""
+    if length not in ROW_LENGTHS.get(dtype, ()):
+        return None
+    return RowKernel(f"{kind}_{dtype}_{length}", THREADS // _WARP if length <= _SHARED_BY_WARP else 1)
+
+
 class ComputeKernel(NamedTuple):
     """A kernel that computes in registers.
 

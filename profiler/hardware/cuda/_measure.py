@@ -18,6 +18,7 @@ from ctypes import c_uint32 as u32
 from ctypes import c_uint64 as u64
 from typing import NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -27,7 +28,8 @@ from profiler.hardware import _fit
 from profiler.hardware._fit import Reading, Task
 from profiler.hardware.calibration import answer
 from profiler.hardware.cuda import _cublas, _driver, _kernels, _workloads
-from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
+from profiler.hardware.cuda._cublas import Extent
+from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest, GpuSetting
 from profiler.hardware.cuda._kernels import THREADS, ComputeKernel
 from profiler.hardware.cuda._workloads import Device, Memory, Run, Workload
 from profiler.runtime import child, nvml_session
@@ -76,7 +78,7 @@ class Products(Protocol):
 
     version: str
 
-    def algorithms(self, product: _cublas.Product, size: int, address: int) -> list[Run]: ...
+    def algorithms(self, product: _cublas.Product, extent: Extent, address: int) -> list[Run]: ...
 
 
 def main(argv: list[str]) -> int:
@@ -100,6 +102,29 @@ def measure(request: GpuRequest) -> GpuMeasured:
         CudaError: A function of the driver failed.
     """
     began = time.monotonic()
+    with opened(request) as (bench, setting):
+        with clock_of(request.nvml_index) as clock, watch(clock) as watched:
+            readings = bench.readings(request.seconds)
+        return GpuMeasured(
+            **msgspec.structs.asdict(setting),
+            readings=readings,
+            errors=bench.errors,
+            clocks_mhz=watched.clocks_mhz(),
+            held_down=watched.held_down(),
+            notes=tuple(bench.notes),
+            seconds=time.monotonic() - began,
+        )
+
+
+@contextmanager
+def opened(request: GpuRequest) -> Iterator[tuple[Bench, GpuSetting]]:
+    """A device with the kernels loaded and memory taken, and what it is measured with.
+
+    Raises:
+        MissingError: A package, the driver or the device is missing.
+        CaptureError: There is too little free memory.
+        CudaError: A function of the driver failed.
+    """
     gpu = _driver.Gpu(request.ordinal)
     try:
         found = gpu.properties
@@ -119,21 +144,17 @@ def measure(request: GpuRequest) -> GpuMeasured:
         except (ImportError, _cublas.UnsupportedError) as error:
             notes.append(f"no matrix products: {error}")
         bench = Bench(gpu, memory, products)
-        with _clock(request.nvml_index) as clock, watch(clock) as watched:
-            readings = bench.readings(request.seconds)
-        return GpuMeasured(
-            name=found.name,
-            architecture=architecture,
-            nvrtc=".".join(map(str, found.nvrtc)),
-            cublas=products.version if products else "",
-            l2_bytes=found.l2_bytes,
-            pool_bytes=memory.pool_bytes,
-            readings=readings,
-            errors=bench.errors,
-            clocks_mhz=watched.clocks_mhz(),
-            held_down=watched.held_down(),
-            notes=(*notes, *bench.notes),
-            seconds=time.monotonic() - began,
+        bench.notes += notes
+        yield (
+            bench,
+            GpuSetting(
+                name=found.name,
+                architecture=architecture,
+                nvrtc=".".join(map(str, found.nvrtc)),
+                cublas=products.version if products else "",
+                l2_bytes=found.l2_bytes,
+                pool_bytes=memory.pool_bytes,
+            ),
         )
     finally:
         gpu.close()
@@ -159,7 +180,7 @@ def take_memory(gpu: Device) -> Memory:
         sink=gpu.allocate(_workloads.sink_bytes(gpu.properties)),
         workspace=gpu.allocate(_cublas.WORKSPACE),
     )
-    _fill(gpu, "bits", memory.pool, size // 4, seed=1)
+    fill(gpu, "bits", memory.pool, size // 4, seed=1)
     gpu.synchronize()
     return memory
 
@@ -174,16 +195,16 @@ class Bench:
     """
 
     def __init__(self, gpu: Device, memory: Memory, products: Products | None) -> None:
-        self._gpu = gpu
-        self._memory = memory
-        self._products = products
+        self.gpu = gpu
+        self.memory = memory
+        self.products = products
         self._gemms: dict[Task, Run | None] = {}
         self.errors: dict[str, float] = {}
         self.notes: list[str] = []
 
     def readings(self, seconds: float) -> dict[str, Reading]:
         """Every ceiling within about ``seconds``, and the floors."""
-        self._warm_up()
+        self.warm_up()
         floors = self.floors()
         loads = {load.task: load for load in self.workloads()}
         deadline = time.monotonic() + seconds
@@ -194,30 +215,30 @@ class Bench:
 
     def workloads(self) -> Iterator[Workload]:
         """All that is run, the cheap ones of a ceiling first."""
-        gpu, memory = self._gpu, self._memory
+        gpu, memory = self.gpu, self.memory
         capability = gpu.properties.capability
         for kernel in _kernels.kernels(capability):
             yield _workloads.compute_workload(gpu, memory, kernel, self._trips(kernel))
-        if self._products is not None:
+        if self.products is not None:
             for product, size in _workloads.products(capability, memory.pool_bytes):
                 task = _workloads.gemm_task(product, size)
-                yield Workload(task, self._gemm(self._products, task, product, size))
+                yield Workload(task, self.gemm(self.products, task, product, _cublas.square(size)))
         yield from _workloads.memory_workloads(gpu, memory)
         yield from self._transfers()
 
     def _trips(self, kernel: ComputeKernel) -> int:
         """So many that a launch takes about `LAUNCH_NS`."""
         few = 16
-        run = _workloads.compute_run(self._gpu, self._memory, kernel, few)
+        run = _workloads.compute_run(self.gpu, self.memory, kernel, few)
         self._elapsed_ns(run, 1)
         return max(round(few * LAUNCH_NS / max(self._elapsed_ns(run, 1), 1.0)), few)
 
     def _transfers(self) -> Iterator[Workload]:
-        room = min(max(_workloads.PINNED), self._memory.pool_bytes)
+        room = min(max(_workloads.PINNED), self.memory.pool_bytes)
         pageable = np.random.default_rng(1).bytes(min(max(_workloads.PAGEABLE), room))
         self._pageable = ctypes.create_string_buffer(pageable, len(pageable))
         try:
-            pinned = self._gpu.allocate_pinned(room)
+            pinned = self.gpu.allocate_pinned(room)
         except _driver.CudaError as error:
             self.notes.append(f"no copies of pinned memory: {format_bytes(room)} of it: {error}")
             pinned, room = 0, 0
@@ -225,7 +246,7 @@ class Bench:
             for at in range(0, room, len(pageable)):
                 ctypes.memmove(pinned + at, pageable, min(len(pageable), room - at))
         address = ctypes.addressof(self._pageable)
-        yield from _workloads.transfer_workloads(self._gpu, self._memory, (pinned, room), (address, len(pageable)))
+        yield from _workloads.transfer_workloads(self.gpu, self.memory, (pinned, room), (address, len(pageable)))
 
     # --- time -------------------------------------------------------------------------------
 
@@ -257,16 +278,17 @@ class Bench:
 
         hold = HOST_NS * (count + 1)
         for _ in range(3 if held else 0):
-            elapsed = self._gpu.elapsed_ns(enqueue, hold)
+            elapsed = self.gpu.elapsed_ns(enqueue, hold)
             if elapsed is not None:
                 return elapsed
             hold *= 4
         # The host is slower than that: its gaps are in the time then, which makes a ceiling low, never high.
-        return self._gpu.elapsed_ns(enqueue) or 0.0
+        return self.gpu.elapsed_ns(enqueue) or 0.0
 
-    def _warm_up(self) -> None:
-        kernel = next(k for k in _kernels.kernels(self._gpu.properties.capability) if k.name == "vector_fp32")
-        run = _workloads.compute_run(self._gpu, self._memory, kernel, self._trips(kernel))
+    def warm_up(self) -> None:
+        """Keep the device busy until its clock is up."""
+        kernel = next(k for k in _kernels.kernels(self.gpu.properties.capability) if k.name == "vector_fp32")
+        run = _workloads.compute_run(self.gpu, self.memory, kernel, self._trips(kernel))
         end = time.monotonic() + WARM_UP_SECONDS
         while time.monotonic() < end:
             self._elapsed_ns(run, 20)
@@ -280,14 +302,14 @@ class Bench:
         def chain(length: int) -> Run:
             def run() -> None:
                 for _ in range(length):
-                    self._gpu.launch("empty", 1, 32)
+                    self.gpu.launch("empty", 1, 32)
 
             return run
 
         found: dict[str, list[float]] = {"launch stream": [], "launch graph": []}
         runs = {
             "launch stream": (chain(short), chain(long)),
-            "launch graph": (self._gpu.graph(chain(short)).launch, self._gpu.graph(chain(long)).launch),
+            "launch graph": (self.gpu.graph(chain(short)).launch, self.gpu.graph(chain(long)).launch),
         }
         for _ in range(FLOOR_REPEATS):
             for name, (few, many) in runs.items():
@@ -306,7 +328,7 @@ class Bench:
     def _chain_ns(self, run: Run, length: int) -> float:
         hold = HOST_NS * length
         for _ in range(3):
-            elapsed = self._gpu.elapsed_ns(run, hold)
+            elapsed = self.gpu.elapsed_ns(run, hold)
             if elapsed is not None:
                 return elapsed
             hold *= 4
@@ -318,24 +340,26 @@ class Bench:
 
     # --- matrix products --------------------------------------------------------------------
 
-    def _gemm(self, library: Products, task: Task, product: _cublas.Product, size: int) -> Callable[[], Run | None]:
+    def gemm(self, library: Products, task: Task, product: _cublas.Product, extent: Extent) -> Callable[[], Run | None]:
+        """What makes a product ready."""
+
         def prepare() -> Run | None:
             if task in self._gemms and self._gemms[task] is None:
                 return None
-            self._operands(product, size)
+            self._operands(product, extent)
             if task not in self._gemms:
-                self._gemms[task] = self._checked(library, task, product, size)
+                self._gemms[task] = self._checked(library, task, product, extent)
             return self._gemms[task]
 
         return prepare
 
-    def _operands(self, product: _cublas.Product, size: int) -> None:
+    def _operands(self, product: _cublas.Product, extent: Extent) -> None:
         """Fill A and B anew: other workloads use the same memory. Zeros would take less power."""
-        a, b, _, _ = _cublas.layout(product, size)
-        for seed, at in ((11, a), (12, b)):
-            _fill(self._gpu, product.fill, self._memory.pool + at, size * size, seed)
+        a, b, _, _ = _cublas.layout(product, extent)
+        for seed, at, lines in ((11, a, extent.rows), (12, b, extent.columns)):
+            fill(self.gpu, product.fill, self.memory.pool + at, extent.batch * lines * extent.depth, seed)
 
-    def _checked(self, library: Products, task: Task, product: _cublas.Product, size: int) -> Run | None:
+    def _checked(self, library: Products, task: Task, product: _cublas.Product, extent: Extent) -> Run | None:
         """The fastest algorithm, or None where its result is wrong.
 
         Raises:
@@ -343,7 +367,7 @@ class Bench:
         """
         times: dict[Run, float] = {}
         refused = ""
-        for run in library.algorithms(product, size, self._memory.pool)[:ALGORITHMS_TRIED]:
+        for run in library.algorithms(product, extent, self.memory.pool)[:ALGORITHMS_TRIED]:
             try:
                 self._elapsed_ns(run, 1)
                 times[run] = self._elapsed_ns(run, 2)
@@ -353,7 +377,7 @@ class Bench:
             raise _cublas.UnsupportedError(refused)
         best = min(times, key=lambda run: times[run])
         best()
-        off = self._error(product, size)
+        off = self._error(product, extent)
         self.errors[product.part] = max(self.errors.get(product.part, 0.0), off)
         if off <= product.tolerance:
             return best
@@ -363,22 +387,26 @@ class Bench:
         )
         return None
 
-    def _error(self, product: _cublas.Product, size: int) -> float:
-        """Relative error of a sample of entries of the product that was just made."""
-        a, b, c, _ = _cublas.layout(product, size)
-        picked = np.random.default_rng(size)
-        rows, columns = (np.sort(picked.choice(size, CHECKED, replace=False)) for _ in range(2))
+    def _error(self, product: _cublas.Product, extent: Extent) -> float:
+        """Relative error of a sample of entries of the product that was just made, of the first one of a batch."""
+        a, b, c, _ = _cublas.layout(product, extent)
+        picked = np.random.default_rng(extent.depth)
+        rows, columns = (
+            np.sort(picked.choice(lines, min(CHECKED, lines), replace=False)) for lines in (extent.rows, extent.columns)
+        )
 
-        def lines(base: int, name: str, which: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-            nbytes = size * _cublas.element_bytes(name)
-            start = self._memory.pool + base
-            return np.stack([_cublas.values(name, self._gpu.read(start + int(i) * nbytes, nbytes)) for i in which])
+        def lines(base: int, name: str, length: int, which: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+            nbytes = length * _cublas.element_bytes(name)
+            start = self.memory.pool + base
+            return np.stack([_cublas.values(name, self.gpu.read(start + int(i) * nbytes, nbytes)) for i in which])
 
-        found = lines(c, product.out, columns)[:, rows].T
-        return _cublas.relative_error(lines(a, product.data, rows), lines(b, product.data, columns), found)
+        found = lines(c, product.out, extent.rows, columns)[:, rows].T
+        left, right = lines(a, product.data, extent.depth, rows), lines(b, product.data, extent.depth, columns)
+        return _cublas.relative_error(left, right, found)
 
 
-def _fill(gpu: Device, kind: str, address: int, count: int, seed: int) -> None:
+def fill(gpu: Device, kind: str, address: int, count: int, seed: int) -> None:
+    """Fill device memory with random values of a type."""
     kernel = f"fill_{kind}"
     gpu.launch(kernel, gpu.full_wave(kernel, THREADS), THREADS, u64(address), u64(count), u32(seed))
 
@@ -415,7 +443,8 @@ class Watched(NamedTuple):
 
 
 @contextmanager
-def _clock(index: int) -> Iterator[Clock]:
+def clock_of(index: int) -> Iterator[Clock]:
+    """What reads the clock of a GPU, as NVML counts."""
     with nvml_session.sampler(index) as sampler:
         yield lambda: ClockReading(sampler.sm_clock_mhz(), sampler.memory_clock_mhz(), sampler.throttle_reasons())
 

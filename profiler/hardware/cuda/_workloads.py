@@ -106,7 +106,7 @@ def sink_bytes(properties: Properties) -> int:
 
 def pool_bytes(properties: Properties) -> int:
     """How large the pool is to be: enough for every workload, but no more of the free memory than `SHARE` says."""
-    largest = _cublas.layout(_cublas.PRODUCTS[0], max(GEMM_SIZES))[3]
+    largest = _cublas.layout(_cublas.PRODUCTS[0], _cublas.square(max(GEMM_SIZES)))[3]
     wanted = max(ROTATION * l2_bytes(properties), largest, LEAST_POOL, *PINNED)
     limit = properties.free_bytes // SHARE - sink_bytes(properties) - _cublas.WORKSPACE
     return down(min(wanted, limit), TILE)
@@ -239,11 +239,13 @@ def products(capability: tuple[int, int], pool: int) -> Iterator[tuple[_cublas.P
     """The matrix products to try, and their sizes, as far as they fit into the pool."""
     for product in _cublas.PRODUCTS:
         for size in GEMM_SIZES:
-            if capability >= product.at_least and _cublas.layout(product, size)[3] <= pool:
+            if capability >= product.at_least and _cublas.layout(product, _cublas.square(size))[3] <= pool:
                 yield product, size
 
 
 def gemm_task(product: _cublas.Product, size: int) -> Task:
     """The task of a matrix product."""
     what = product.part.removeprefix("tensor ")
-    return Task(product.part, f"cuBLASLt {size}x{size}x{size}", _cublas.flops(size), f"gemm {what} {size}")
+    return Task(
+        product.part, f"cuBLASLt {size}x{size}x{size}", _cublas.flops(_cublas.square(size)), f"gemm {what} {size}"
+    )

@@ -205,6 +205,151 @@ KERNEL cache_copy(uint4 *out, const uint4 *in, u32 tiles, u32 trips) {
   }
 }
 
+// --- rows -----------------------------------------------------------------------------------------
+
+// Softmax and layer normalisation over the rows of a matrix, as libraries write them for rows of these lengths: a
+// row is read once into registers, and written once. THREADS threads share a row and have PIECES pieces of 16
+// bytes of it each; a block of 256 threads takes 256 / THREADS rows at a time.
+
+struct Rows32 {
+  static constexpr int VALUES = 4;
+  static __device__ void open(float *x, uint4 v) {
+    x[0] = __uint_as_float(v.x);
+    x[1] = __uint_as_float(v.y);
+    x[2] = __uint_as_float(v.z);
+    x[3] = __uint_as_float(v.w);
+  }
+  static __device__ uint4 closed(const float *x) {
+    return {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])};
+  }
+};
+
+struct Rows16 {
+  static constexpr int VALUES = 8;
+  static __device__ void pair(float *x, u32 v) {
+    asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(x[0]), "=f"(x[1]) : "r"(v));
+  }
+  static __device__ u32 paired(const float *x) { return as_fp16(x[0]) | (u32)as_fp16(x[1]) << 16; }
+  static __device__ void open(float *x, uint4 v) {
+    pair(x, v.x);
+    pair(x + 2, v.y);
+    pair(x + 4, v.z);
+    pair(x + 6, v.w);
+  }
+  static __device__ uint4 closed(const float *x) { return {paired(x), paired(x + 2), paired(x + 4), paired(x + 6)}; }
+};
+
+struct Sum {
+  static __device__ float of(float a, float b) { return a + b; }
+};
+struct Highest {
+  static __device__ float of(float a, float b) { return fmaxf(a, b); }
+};
+
+// Of all threads of a row, in each of them.
+template <class Of, int Threads> __device__ float over_row(float x) {
+#pragma unroll
+  for (int apart = 16; apart; apart /= 2) x = Of::of(x, __shfl_xor_sync(0xffffffffu, x, apart));
+  if (Threads > 32) {
+    __shared__ float parts[8];
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = parts[0];
+#pragma unroll
+    for (int i = 1; i < 8; ++i) x = Of::of(x, parts[i]);
+  }
+  return x;
+}
+
+#define EACH_ROW(Threads, row, rows)                                                              \
+  for (u32 row = blockIdx.x * (256 / Threads) + threadIdx.x / Threads; row < rows; row += gridDim.x * (256 / Threads))
+
+template <class Type, int Threads, int Pieces> __device__ void softmax_rows(uint4 *out, const uint4 *in, u32 rows) {
+  constexpr int N = Pieces * Type::VALUES;
+  EACH_ROW(Threads, row, rows) {
+    u64 first = (u64)row * (Threads * Pieces) + threadIdx.x % Threads;
+    float x[N], top, sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < Pieces; ++i) {
+      uint4 v;
+      load(v, in + first + i * Threads);
+      Type::open(x + i * Type::VALUES, v);
+    }
+    top = x[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i) top = fmaxf(top, x[i]);
+    top = over_row<Highest, Threads>(top);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += x[i] = __expf(x[i] - top);
+    float scale = 1.0f / over_row<Sum, Threads>(sum);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] *= scale;
+#pragma unroll
+    for (int i = 0; i < Pieces; ++i) store(out + first + i * Threads, Type::closed(x + i * Type::VALUES));
+  }
+}
+
+// `factors` are a row of what each value is multiplied with, and behind it one of what is added.
+template <class Type, int Threads, int Pieces>
+__device__ void normalised_rows(uint4 *out, const uint4 *in, const uint4 *factors, u32 rows) {
+  constexpr int N = Pieces * Type::VALUES;
+  EACH_ROW(Threads, row, rows) {
+    u32 lane = threadIdx.x % Threads;
+    u64 first = (u64)row * (Threads * Pieces) + lane;
+    float x[N], sum = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < Pieces; ++i) {
+      uint4 v;
+      load(v, in + first + i * Threads);
+      Type::open(x + i * Type::VALUES, v);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += x[i];
+    float mean = over_row<Sum, Threads>(sum) * (1.0f / (Threads * N));
+#pragma unroll
+    for (int i = 0; i < N; ++i) squares += (x[i] - mean) * (x[i] - mean);
+    float scale = rsqrtf(over_row<Sum, Threads>(squares) * (1.0f / (Threads * N)) + 1e-5f);
+#pragma unroll
+    for (int i = 0; i < Pieces; ++i) {
+      uint4 v;
+      float by[Type::VALUES], plus[Type::VALUES];
+      load(v, factors + lane + i * Threads);
+      Type::open(by, v);
+      load(v, factors + (Threads * Pieces) + lane + i * Threads);
+      Type::open(plus, v);
+#pragma unroll
+      for (int j = 0; j < Type::VALUES; ++j) by[j] = (x[i * Type::VALUES + j] - mean) * scale * by[j] + plus[j];
+      store(out + first + i * Threads, Type::closed(by));
+    }
+  }
+}
+
+#define SOFTMAX(name, Type, Threads, Pieces)                                                    \
+  KERNEL softmax_##name(uint4 *out, const uint4 *in, u32 rows) {                                \
+    softmax_rows<Type, Threads, Pieces>(out, in, rows);                                         \
+  }
+#define NORMALISATION(name, Type, Threads, Pieces)                                              \
+  KERNEL normalisation_##name(uint4 *out, const uint4 *in, const uint4 *factors, u32 rows) {    \
+    normalised_rows<Type, Threads, Pieces>(out, in, factors, rows);                             \
+  }
+#define OF_ROWS(KIND)         \
+  KIND(fp32_128, Rows32, 32, 1)    \
+  KIND(fp32_512, Rows32, 32, 4)    \
+  KIND(fp32_1024, Rows32, 32, 8)   \
+  KIND(fp32_2048, Rows32, 256, 2)  \
+  KIND(fp32_4096, Rows32, 256, 4)  \
+  KIND(fp32_8192, Rows32, 256, 8)  \
+  KIND(fp32_16384, Rows32, 256, 16) \
+  KIND(fp16_512, Rows16, 32, 2)    \
+  KIND(fp16_1024, Rows16, 32, 4)   \
+  KIND(fp16_2048, Rows16, 256, 1)  \
+  KIND(fp16_4096, Rows16, 256, 2)  \
+  KIND(fp16_8192, Rows16, 256, 4)  \
+  KIND(fp16_16384, Rows16, 256, 8)
+OF_ROWS(SOFTMAX)
+OF_ROWS(NORMALISATION)
+
 // --- CUDA cores -----------------------------------------------------------------------------------
 
 // CHAINS independent chains of STEPS multiply-adds a trip: the asm is volatile, so each of them is issued.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from profiler.base.records import Ceilings, CeilingsDocument, Measurement, ceiling_name
 from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
@@ -36,8 +37,18 @@ def document(found: CeilingsDocument, options: ReportOptions) -> Document:  # no
             [Notes((f"ridge points, FLOP/byte of DRAM: {ridges}",), hang=0)],
             [Notes((ceilings.source,), hang=0)],
             [Notes((Span(kept, cut="never"),))],
+            [Notes(tuple(_kernels(found)))] if found.kernels_notes or found.kernels else [],
         ),
     )
+
+
+def _kernels(found: CeilingsDocument) -> Iterator[Span]:
+    """What was timed on a GPU beside the ceilings."""
+    if found.kernels is not None:
+        yield prose(f"from now on {found.kernels.words}")
+    yield from map(prose, found.kernels_notes)
+    if found.kernels_kept_in:
+        yield Span(f"these rows are kept in {found.kernels_kept_in}", cut="never")
 
 
 def _table(ceilings: Ceilings) -> Table:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from profiler.base.records import OpSweep, OpSweepDevice, OpSweepPoint, OpSweepTime, bound_name
 from profiler.base.units import format_bytes, format_ns, format_percent, format_rate
 from profiler.report import ReportOptions, content_of
+from profiler.report._estimates import at_least
 from profiler.report._format import count, visible, without_unit
 from profiler.report.document import Column, Document, Notes, Picture, Row, Table, sections
 
@@ -145,7 +146,7 @@ def _rows(found: OpSweep) -> list[Row]:
         cells += [without_unit(work.macs)] if _multiplies(found) else []
         cells += [without_unit(work.flops), format_bytes(work.bytes), number_text(point.intensity)]
         for device, time in zip(found.devices, point.times, strict=True):
-            cells += [format_ns(time.estimate.attainable_ns), _bound(time, device), _next(time, device)]
+            cells += [at_least(time.estimate.attainable_ns), _bound(time, device), _next(time, device)]
             cells.append(format_percent(time.of_peak))
         rows.append(Row(tuple(cells)))
     return rows
@@ -230,7 +231,7 @@ def _plots(found: OpSweep) -> Iterator[Picture]:
 
 
 def _times_drawn(heading: str, several: list[Series], found: OpSweep) -> Picture:
-    return Picture(lambda width, _: list(_panel(heading, several, [], found, width, format_ns)))
+    return Picture(lambda width, _: list(_panel(heading, several, [], found, width, at_least)))
 
 
 def _panel(

@@ -8,6 +8,8 @@ import msgspec
 
 from profiler.base.records import (
     BOUND_WORDS,
+    WIDER_BASES,
+    ExpectedBasis,
     GpuPrediction,
     LayerOnGpu,
     PredictedLayer,
@@ -134,7 +136,7 @@ def _summary(gpu: GpuPrediction, found: Prediction) -> Iterator[Pair]:
     partly = lacking if priced < len(gpu.layers) else ""
     of = "of what is priced, " if partly else ""
     floor = "" if gpu.ideal_ns is None else f"; without their floor {at_least(gpu.ideal_ns)}"
-    time = f"{_time(gpu)} (bound), {_rate(gpu)} /s, {_energy(gpu)} at {gpu.tdp_w:g} W{partly}"
+    time = f"{_time(gpu)} (bound), {_rate(gpu)} /s{_at_power(gpu, _energy(gpu))}{partly}"
     fits = "fits" if found.memory_bytes <= gpu.memory_bytes else "does not fit"
     memory = f"at least {format_bytes(found.memory_bytes)} of {format_bytes(gpu.memory_bytes)}"
     yield Pair("time", prose(time if gpu.time_ns is not None else f"unknown{partly}"), None, "")
@@ -155,8 +157,12 @@ def _expected(gpu: GpuPrediction) -> Iterator[tuple[str, Span | str]]:
     if gpu.expected_ns is None:
         yield "expected", f"no forecast: {gpu.expected_reason}"
     else:
-        forecast = f"{with_band(gpu)}{_wider(gpu)}, {_expected_rate(gpu)} /s"
-        yield "expected", Span(forecast, "estimate")
+        rate = f"{_expected_rate(gpu)} /s{_at_power(gpu, _expected_energy(gpu))}"
+        yield "expected", Span(f"{with_band(gpu)}{_wider(gpu)}, {rate}", "estimate")
+        if ns := gpu.expected_ns_by_basis.get("corrected"):
+            yield "", f"of it {format_percent(ns / gpu.expected_ns)} corrected by kernels that were timed on this GPU"
+        if unsure := _unsure(gpu):
+            yield "", f"of it {unsure}: shown, and no verdict rests on it"
     refused = sum(gpu.refused_layers.values())
     if refused:
         yield "", f"{refused:,} of {count(len(gpu.layers), 'layer')} without: {at_least(gpu.refused_ns)}"
@@ -176,8 +182,7 @@ def _reasons(layers: Mapping[str, int]) -> Iterator[str]:
 
 def _wider(one: GpuPrediction | PredictedLayer) -> str:
     """The mark of an expectation that holds, or contains, what was not measured itself."""
-    wider = bool(one.wider_layers) if isinstance(one, GpuPrediction) else bool(one.expected_reason)
-    return WIDER if wider and one.expected_ns is not None else ""
+    return WIDER if one.expected_basis in WIDER_BASES else ""
 
 
 def _time(gpu: GpuPrediction) -> str:
@@ -193,7 +198,7 @@ def _expected_rate(gpu: GpuPrediction) -> str:
     """Inferences per second to be expected; where layers have no expectation, no more than that with their bound."""
     if not gpu.expected_ns:
         return "-"
-    return f"{'<= ' if gpu.refused_ns else ''}~{_per_second(gpu.expected_ns + gpu.refused_ns)}"
+    return f"{'<= ' if gpu.refused_ns else ''}~{_per_second(gpu.forecast_ns or 0)}"
 
 
 def _per_second(ns: int) -> str:
@@ -203,9 +208,35 @@ def _per_second(ns: int) -> str:
 
 def _energy(gpu: GpuPrediction) -> str:
     """Of the bound, at the power limit."""
-    if not gpu.tdp_w or gpu.joules is None:
+    return "-" if not gpu.tdp_w or gpu.joules is None else f">= {_joules(gpu.joules)}"
+
+
+def _expected_energy(gpu: GpuPrediction) -> str:
+    """The same of what is expected; where layers have no expectation, no less than that with their bound."""
+    if not gpu.tdp_w or gpu.expected_joules is None:
         return "-"
-    return f"{gpu.joules * 1e3:.3g} mJ" if gpu.joules < 1 else f"{gpu.joules:.3g} J"
+    return f"{'>= ' if gpu.refused_ns else ''}~{_joules(gpu.expected_joules)}"
+
+
+def _joules(joules: float) -> str:
+    return f"{joules * 1e3:.3g} mJ" if joules < 1 else f"{joules:.3g} J"
+
+
+def _at_power(gpu: GpuPrediction, energy: str) -> str:
+    """An energy and the limit that it is at, behind a time; empty of a board whose limit is not known."""
+    return f", {energy} at {gpu.tdp_w:g} W" if gpu.tdp_w else ""
+
+
+_UNSURE: dict[ExpectedBasis, str] = {
+    "extrapolated": "of shapes outside of those that were measured",
+    "product": "of convolutions taken for products",
+}
+
+
+def _unsure(gpu: GpuPrediction) -> str:
+    """How much of a forecast no verdict may rest on, by what it is made of: ``30 % of convolutions as products``."""
+    parts = [(words, gpu.expected_ns_by_basis.get(basis, 0)) for basis, words in _UNSURE.items()]
+    return " and ".join(f"{format_percent(ns / (gpu.expected_ns or 1))} {words}" for words, ns in parts if ns)
 
 
 def _bounds(gpu: GpuPrediction) -> str:
@@ -244,15 +275,18 @@ def _compared(found: Prediction) -> list[Block]:
         floor = "-" if gpu.ideal_ns is None else at_least(gpu.ideal_ns)
         rate = _rate(gpu) if gpu.expected_ns is None else _expected_rate(gpu)
         rest = at_least(gpu.refused_ns) if gpu.refused_ns else "-"
-        rows.append(Row((gpu.gpu, _time(gpu), *_forecast(gpu), rest, rate, bound + share, used, floor, _energy(gpu))))
+        energy = _energy(gpu) if gpu.expected_ns is None else _expected_energy(gpu)
+        rows.append(Row((gpu.gpu, _time(gpu), *_forecast(gpu), rest, rate, bound + share, used, floor, energy)))
     heads = ("per s", "bound by", "memory", "no floor", "energy")
     by_slug = {gpu.gpu: gpu for gpu in found.gpus}
     fastest, frugal = by_slug.get(found.fastest), by_slug.get(found.most_efficient)
     verdict: tuple[str, ...] = (f"no verdict: {found.unpriced}",)
     if fastest is not None and frugal is not None:
+        energy = _energy(frugal) if found.fastest_by == "bound" else _expected_energy(frugal)
+        efficient = f"most efficient per watt by the {found.fastest_by}: {frugal.name}"
         verdict = (
             f"fastest by the {found.fastest_by}: {fastest.name}, {_best(fastest, found)}",
-            f"most efficient per watt by the bound: {frugal.name}, {_energy(frugal)} an inference at its power limit",
+            f"{efficient}, {energy} an inference at its power limit",
         )
     columns = (
         _key(found),
@@ -272,8 +306,9 @@ def _forecast(one: GpuPrediction | PredictedLayer) -> tuple[str, str]:
 
 def _best(gpu: GpuPrediction, found: Prediction) -> str:
     if found.fastest_by != "expectation" or gpu.expected_ns is None:
-        return f"{_time(gpu)} (not each GPU has expectations for the same layers)"
-    return f"{with_band(gpu)}{_wider(gpu)}"
+        return f"{_time(gpu)} (not each GPU has a forecast of the same layers)"
+    rest = f" and {at_least(gpu.refused_ns)} for the rest" if gpu.refused_ns else ""
+    return f"{with_band(gpu)}{_wider(gpu)}{rest}"
 
 
 def _forecast_notes(found: Prediction) -> Iterator[str]:
@@ -287,6 +322,11 @@ def _forecast_notes(found: Prediction) -> Iterator[str]:
         text = f"{'' if gpu.expected_ns is not None else 'no forecast, '}{refused:,} of {len(gpu.layers):,} without"
         alike.setdefault(f"{text}: {mostly}", []).append(gpu.gpu)
     yield from (f"{', '.join(names)}: {text}" for text, names in alike.items())
+    shares: dict[str, list[str]] = {}
+    for gpu in found.gpus:
+        if unsure := _unsure(gpu):
+            shares.setdefault(unsure, []).append(gpu.gpu)
+    yield from (f"{', '.join(names)}: of what is expected {unsure}" for unsure, names in shares.items())
     if any(gpu.wider_layers for gpu in found.gpus if gpu.expected_ns is not None):
         yield f"{WIDER} with the wider band of what was not measured itself"
     if any(gpu.refused_ns for gpu in found.gpus):

@@ -66,7 +66,7 @@ def render_image(found: OpSweep, suffix: str) -> bytes:
         _draw(axes[0], found, work, "intensity, FLOP/byte")
         for (title, lines), ax in zip(panels, axes[1:], strict=True):
             in_us = [line._replace(values=tuple(value / 1e3 for value in line.values)) for line in lines]
-            _draw(ax, found, in_us, f"time on {title}, us" if title else "time, us")
+            _draw(ax, found, in_us, f"time on {title}, at least, us" if title else "time, at least, us")
             if ax is not axes[1]:
                 ax.sharey(axes[1])
         out = io.BytesIO()

@@ -119,7 +119,7 @@ def _layers(layers: Sequence[LayerResult], text: _Texts, node_at: dict[str, int]
     words = ("name", "op_type", "role", "bound", "runner_up", "dtype", "match", "reason", "shapes", "expected_reason")
     numbers = (
         "measured_ns", "ideal_ns", "attainable_ns", "lost_ns", "expected_ns", "expected_p10_ns", "expected_p90_ns",
-        "flops", "bytes", "constant",
+        "firm", "flops", "bytes", "constant",
     )  # fmt: skip
     return {
         **{name: _texts((getattr(layer, name) for layer in layers), text) for name in words},

@@ -6,15 +6,21 @@ import msgspec
 import pytest
 
 from profiler.base.errors import UsageError
-from profiler.base.records import Ceilings, Expectation, GpuSpec, Prediction, Work
+from profiler.base.records import EXPECTED_BASES, WIDER_BASES, Ceilings, Expectation, GpuSpec, Prediction, Source, Work
 from profiler.expected import expect
 from profiler.flows.predict import on_gpus
 from profiler.flows.predict.groups import Settings
 from profiler.flows.predict.why import why
 from profiler.hardware import gpus
+from profiler.source.load import load_model, source_of
 from tests.fakes.estimates import built, predicted
+from tests.fakes.support import SAMPLES
 
 FP16 = Settings(precision="fp16")
+
+
+def source_of_gemv() -> Source:
+    return source_of(load_model(SAMPLES / "gemv.onnx"), {}, None, feed=False)
 
 
 def twice_the_bound(
@@ -26,7 +32,9 @@ def twice_the_bound(
         if work is None or not work.tensor_flops:
             return Expectation(expected_reason="it multiplies nothing")
         ns = round(2 * (work.bytes / ceilings.attainable.dram_bytes_per_s * 1e9 + ceilings.launch_ns))
-        return Expectation(expected_ns=ns, expected_p10_ns=ns - ns // 10, expected_p90_ns=ns + ns // 5)
+        return Expectation(
+            expected_ns=ns, expected_p10_ns=ns - ns // 10, expected_p90_ns=ns + ns // 5, expected_basis="measured"
+        )
 
     return tuple(map(one, works))
 
@@ -40,12 +48,18 @@ def forecasts(found: Prediction) -> None:
         assert sum(gpu.refused_layers.values()) == len(refused)
         assert all(one.expected_reason in gpu.refused_layers for one in refused)
         assert "" not in gpu.refused_layers
-        assert sum(gpu.wider_layers.values()) == sum(bool(one.expected_reason) for one in known)
+        assert sum(gpu.wider_layers.values()) == sum(one.expected_basis in WIDER_BASES for one in known)
         if not known or sum(bound[id(one)] for one in known) * 2 < (gpu.time_ns or 0):
             assert (gpu.expected_ns, gpu.expected_p10_ns, gpu.expected_p90_ns) == (None, None, None)
             assert gpu.expected_reason
             continue
         assert not gpu.expected_reason
+        by_basis = {
+            basis: sum((one.expected_ns or 0) * one.repeats for one in known if one.expected_basis == basis)
+            for basis in EXPECTED_BASES
+        }
+        assert gpu.expected_ns_by_basis == {basis: ns for basis, ns in by_basis.items() if ns}
+        assert gpu.expected_basis == list(gpu.expected_ns_by_basis)[-1]
         for name in ("expected_ns", "expected_p10_ns", "expected_p90_ns"):
             assert getattr(gpu, name) == sum(getattr(one, name) * one.repeats for one in known)
         for one in known:
@@ -140,6 +154,21 @@ def test_the_fastest_is_by_the_expectation_where_each_has_one_for_the_same_layer
     assert (found.fastest, found.fastest_by) == ("rtx-4090", "bound")
 
 
+def test_the_bound_of_what_is_refused_counts_where_gpus_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does in the rate that stands beside them; what needs least energy is told by the same."""
+    monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
+    found = predicted("resnet_tiny", "rtx-4090", "t4")
+    assert found.fastest_by == "expectation"
+    for key, best in (("forecast_ns", found.fastest), ("expected_joules", found.most_efficient)):
+        assert best == min(found.gpus, key=lambda gpu, key=key: getattr(gpu, key)).gpu  # type: ignore[misc]
+    first, second = found.gpus
+    # The second is faster where libraries were measured, and slower in all.
+    first = msgspec.structs.replace(first, expected_ns=1000, refused_ns=100)
+    second = msgspec.structs.replace(second, expected_ns=900, refused_ns=800, expected_joules=1e9)
+    again = on_gpus.prediction(source_of_gemv(), "groups", Settings(), 1, (first, second), (), ())
+    assert (again.fastest, again.most_efficient, again.fastest_by) == ("rtx-4090", "rtx-4090", "expectation")
+
+
 def test_nothing_is_expected_below_the_bound_and_what_was_is_said() -> None:
     (gpu,) = predicted("transformer_block", "l40s", how=FP16).gpus
     layer = next(one for one in gpu.layers if one.estimate is not None)
@@ -157,11 +186,16 @@ def test_nothing_is_expected_below_the_bound_and_what_was_is_said() -> None:
 
 
 def test_no_layer_of_a_prediction_is_expected_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Expectation(expected_ns=1, expected_p10_ns=1, expected_p90_ns=1)
+    one = Expectation(expected_ns=1, expected_p10_ns=1, expected_p90_ns=1, expected_basis="measured")
     monkeypatch.setattr(on_gpus, "expect", lambda works, *_, **__: (one,) * len(works))
     (gpu,) = predicted("resnet_tiny", "l4").gpus
     assert gpu.expected_ns == gpu.expected_p10_ns == gpu.time_ns
-    assert list(gpu.wider_layers) == ["kernels of libraries are expected at 1.00 ns, below the bound"]
+    assert {layer.expected_reason for layer in gpu.layers} == {
+        "kernels of libraries are expected at 1.00 ns, below the bound"
+    }
+    # Nothing is wrong with the band of what was measured: that the bound counts is told once.
+    assert gpu.wider_layers == {}
+    assert f"so that they count with it: {len(gpu.layers)}" in " ".join(gpu.notes)
 
 
 def test_fp32_alone_forbids_tf32(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,31 +29,19 @@ from profiler.hardware import gpus, nvml, store
 from profiler.hardware._fit import Reading
 from profiler.hardware.calibration import result_of
 from profiler.hardware.cuda import _cublas, _driver, _kernels, _measure, _workloads, calibrate, selfcheck
-from profiler.hardware.cuda._driver import Argument, Properties
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
 from profiler.hardware.cuda._kernels import TILE
 from profiler.hardware.cuda._measure import Bench
-from profiler.hardware.cuda._workloads import Memory, Run
+from profiler.hardware.cuda._workloads import Memory
 from profiler.runtime import child
 from profiler.runtime.child import Failure
+from tests.fakes.given_rates import POOL_AT, PROPERTIES, UUID, FakeGpu, FakeProducts
 from tests.fakes.support import ROOT
 
-UUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 HAS_BINDINGS = importlib.util.find_spec("cuda") is not None
 WITHOUT_GPU = pytest.mark.skipif(bool(nvml.gpus()[0]), reason="there is an NVIDIA GPU here")
 
-PROPERTIES = Properties(
-    name="Fake GPU",
-    uuid=UUID,
-    capability=(8, 0),
-    sms=10,
-    l2_bytes=1 << 20,
-    free_bytes=1 << 30,
-    cuda=(13, 0),
-    nvrtc=(13, 4),
-)
-POOL_AT = 1 << 60
 H200 = LiveGpu(
     index=0,
     uuid=f"GPU-{UUID}",
@@ -65,138 +53,6 @@ H200 = LiveGpu(
     max_sm_clock_mhz=1980,
     driver="580.95",
 )
-
-
-class FakeGpu:
-    """A device whose kernels take given times, with a memory for what products need.
-
-    Bytes per ns: DRAM read 400, copy 350, write 300, L2 2000 and 1800. A trip of a thread takes an
-    eighth of a ns, an empty kernel 1500 ns in a stream and 900 ns in a graph.
-    """
-
-    def __init__(self, properties: Properties = PROPERTIES, *, late: bool = False) -> None:
-        self.properties = properties
-        self.late = late
-        self.now = 0.0
-        self.allocated: list[int] = []
-        self.launches: list[tuple[str, int, tuple[int, ...]]] = []
-        self.held: list[int] = []
-        self.capturing: list[str] | None = None
-        self.pool = np.zeros(256 << 20, dtype=np.uint8)
-
-    def full_wave(self, kernel: str, threads: int) -> int:
-        assert kernel
-        assert threads == 256
-        return 4 * self.properties.sms
-
-    def launch(self, kernel: str, blocks: int, threads: int, *arguments: Argument) -> None:
-        values = tuple(argument.value for argument in arguments)
-        if self.capturing is not None:
-            self.capturing.append(kernel)
-            return
-        self.launches.append((kernel, blocks, values))
-        kind = kernel.partition("_")[0]
-        if kind in ("vector", "special", "tensor"):
-            self.now += values[1] * blocks * threads / 8
-        elif kind == "dram":
-            count = values[1] if kernel == "dram_write" else values[2]
-            self.now += 16 * count * {"read": 1 / 400, "copy": 2 / 350, "write": 1 / 300}[kernel[5:]]
-        elif kind == "cache":
-            self.now += values[3] * blocks * TILE * {"read": 1 / 2000, "copy": 2 / 1800}[kernel[6:]]
-        elif kernel.startswith("fill_"):
-            self.fill(kernel.removeprefix("fill_"), *values)
-        elif kernel == "empty":
-            self.now += 1500
-
-    def fill(self, kind: str, address: int, count: int, seed: int) -> None:
-        if kind == "bits":
-            return
-        random = np.random.default_rng(seed)
-        kinds: dict[str, Callable[[], np.ndarray[Any, Any]]] = {
-            "fp64": lambda: random.uniform(-1, 1, count),
-            "fp32": lambda: random.uniform(-1, 1, count).astype("f4"),
-            "fp16": lambda: random.uniform(-1, 1, count).astype("f2"),
-            "bf16": lambda: (random.uniform(-1, 1, count).astype("f4").view("u4") >> 16).astype("u2"),
-            "int8": lambda: random.integers(-128, 128, count).astype("i1"),
-        }
-        raw = kinds[kind]()
-        self.at(address, raw.nbytes)[:] = raw.view("u1")
-
-    def at(self, address: int, nbytes: int) -> np.ndarray[Any, Any]:
-        start = address - POOL_AT
-        assert 0 <= start <= start + nbytes <= self.pool.nbytes
-        return self.pool[start : start + nbytes]
-
-    def graph(self, enqueue: Run) -> Any:
-        self.capturing = []
-        enqueue()
-        recorded, self.capturing = self.capturing, None
-        gpu = self
-
-        class Recorded:
-            def launch(self) -> None:
-                gpu.now += 2000 + 900 * len(recorded)
-
-        return Recorded()
-
-    def elapsed_ns(self, enqueue: Run, hold_ns: int = 0) -> float | None:
-        began = self.now
-        self.held.append(hold_ns)
-        enqueue()
-        return None if hold_ns and self.late else self.now - began
-
-    def synchronize(self) -> None: ...
-
-    def allocate(self, nbytes: int) -> int:
-        self.allocated.append(nbytes)
-        return POOL_AT * len(self.allocated)
-
-    def allocate_pinned(self, nbytes: int) -> int:
-        self.host = np.zeros(nbytes, dtype=np.uint8)
-        return int(self.host.ctypes.data)
-
-    def copy_to_device(self, target_address: int, source_address: int, nbytes: int) -> None:
-        assert target_address >= POOL_AT > source_address > 0
-        self.now += nbytes / 50
-
-    def copy_to_host(self, target_address: int, source_address: int, nbytes: int) -> None:
-        assert source_address >= POOL_AT > target_address > 0
-        self.now += nbytes / 40
-
-    def read(self, address: int, nbytes: int) -> bytes:
-        return self.at(address, nbytes).tobytes()
-
-
-class FakeProducts:
-    """Matrix products of the fake device, by numpy; the second algorithm is the fastest."""
-
-    version = "9.9.9"
-
-    def __init__(self, gpu: FakeGpu, wrong: str = "", refused: str = "") -> None:
-        self.gpu, self.wrong, self.refused = gpu, wrong, refused
-        self.runs: list[tuple[str, int, int]] = []
-
-    def algorithms(self, product: _cublas.Product, size: int, address: int) -> list[Run]:
-        if product.dtype == self.refused:
-            raise _cublas.UnsupportedError("no algorithm")
-        return [functools.partial(self.run, product, size, address, which) for which in range(2)]
-
-    def run(self, product: _cublas.Product, size: int, address: int, which: int) -> None:
-        self.runs.append((product.part, size, which))
-        self.gpu.now += _cublas.flops(size) / (200 if which else 100)
-        a, b, c, _ = _cublas.layout(product, size)
-        operand = size * size * _cublas.element_bytes(product.data)
-        left, right = (
-            _cublas.values(product.data, self.gpu.read(address + at, operand)).reshape(size, size) for at in (a, b)
-        )
-        found = (right @ left.T).ravel()  # column by column
-        if product.dtype == self.wrong:
-            found = (left @ right.T).ravel()
-        if product.out == "R_16BF":
-            raw = (found.astype("f4").view("u4") + 0x8000 >> 16).astype("u2")
-        else:
-            raw = found.astype({"R_64F": "f8", "R_32F": "f4", "R_32I": "i4", "R_16F": "f2"}[product.out])
-        self.gpu.at(address + c, raw.nbytes)[:] = raw.view("u1")
 
 
 @pytest.fixture(autouse=True)
@@ -260,7 +116,7 @@ def test_working_sets_of_the_l2_fit_into_half_of_it(l2: int) -> None:
 @pytest.mark.parametrize("product", _cublas.PRODUCTS, ids=lambda product: product.part)
 def test_operands_and_result_of_a_product_do_not_overlap(product: _cublas.Product) -> None:
     for size in (100, 2048, 8192):
-        a, b, c, total = _cublas.layout(product, size)
+        a, b, c, total = _cublas.layout(product, _cublas.square(size))
         operand = size * size * _cublas.element_bytes(product.data)
         assert a + operand <= b <= c - operand
         assert c + size * size * _cublas.element_bytes(product.out) == total
@@ -759,6 +615,7 @@ def test_the_library_of_products_has_the_names_that_are_used() -> None:
         assert {f"CUDA_{name}" for name in (product.data, product.out, product.scale)} <= set(
             nvmath.CudaDataType.__members__
         )
+    assert {"BATCH_COUNT", "STRIDED_BATCH_OFFSET"} <= set(lt.MatrixLayoutAttribute.__members__)
     # cublasLtMatmulHeuristicResult_t: an algorithm of eight words, a size, a status, a float, four reserved ints.
     assert lt.matmul_heuristic_result_dtype.itemsize == 8 * 8 + 8 + 4 + 4 + 4 * 4
     assert np.dtype(lt.get_matmul_desc_attribute_dtype(lt.MatmulDescAttribute.TRANSA)).itemsize == 4

@@ -24,6 +24,7 @@ except MissingError as missing:
 
 CAPABILITIES = [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
 OTHERS = ["dram_read", "dram_write", "dram_copy", "cache_read", "cache_copy", "empty", "spin"]
+ROWS = [(dtype, length) for dtype, lengths in _kernels.ROW_LENGTHS.items() for length in lengths]
 FILLS = ["bits", "fp64", "fp32", "fp16", "bf16", "int8"]
 
 PTX_MMA = {
@@ -87,6 +88,7 @@ def test_every_kernel_that_is_used_is_there_and_none_spills(capability: tuple[in
     kernels = ptx_of(architecture)
     fills = [*FILLS, *(["fp8e4m3fn"] if capability >= (8, 9) else [])]
     used = {kernel.name for kernel in _kernels.kernels(capability)} | {*OTHERS, *(f"fill_{kind}" for kind in fills)}
+    used |= {f"{kind}_{dtype}_{n}" for kind in ("softmax", "normalisation") for dtype, n in ROWS}
     assert used <= set(kernels)
     log = compiled(architecture).log
     spilled = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
@@ -111,6 +113,22 @@ def test_the_counted_instructions_are_those_of_the_ptx(capability: tuple[int, in
                 assert lines[instruction] - kernel.repeats in (0, kernel.name == "vector_fp64"), kernel.name
         else:
             assert kernel.instruction in ("erff", "asinf", "acosf", "atanf")
+
+
+def test_kernels_over_rows_read_and_write_each_piece_once(capability: tuple[int, int]) -> None:
+    kernels = ptx_of(_kernels.architecture(capability))
+    for dtype, length in ROWS:
+        row = _kernels.row_kernel("softmax", dtype, length)
+        assert row is not None
+        threads = _kernels.THREADS // row.rows
+        pieces = length * {"fp32": 4, "fp16": 2}[dtype] // _kernels.PIECE // threads
+        assert pieces * threads * _kernels.PIECE == length * {"fp32": 4, "fp16": 2}[dtype]
+        for kind, inputs in (("softmax", 1), ("normalisation", 3)):
+            body = kernels[f"{kind}_{dtype}_{length}"]
+            assert len(re.findall(r"\bld\.global\.v4\.u32", body)) == inputs * pieces
+            assert len(re.findall(r"\bst\.global\.v4\.u32", body)) == pieces
+            # What a warp does alone needs no other one.
+            assert ("bar.sync" in body) == (threads > 32)
 
 
 def test_vector_kernels_count_two_flop_a_lane(capability: tuple[int, int]) -> None:

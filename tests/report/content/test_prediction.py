@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import profiler.report
 from profiler.base.errors import UsageError
-from profiler.base.records import GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
+from profiler.base.records import ExpectedBasis, GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
 from profiler.base.units import format_band, format_ns
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.groups import Settings
@@ -83,7 +83,7 @@ def test_several_gpus_are_compared_before_all_else(many: Prediction) -> None:
     lines = text.splitlines()
     table = next(at for at, line in enumerate(lines) if line.startswith("GPU "))
     assert [line.split()[0] for line in lines[table + 1 : table + 5]] == list(SLUGS)
-    assert "fastest by the bound: A100 80 GB SXM4, >= 29.3 us (not each GPU has expectations" in text
+    assert "fastest by the bound: A100 80 GB SXM4, >= 29.3 us (not each GPU has a forecast of the same layers)" in text
     assert "most efficient per watt by the bound: " in text
     assert text.index("fastest") < text.index("layers of")
     # Four GPUs, three pictures.
@@ -127,15 +127,19 @@ def test_a_board_of_unknown_power_has_no_energy(one: Prediction) -> None:
 
 
 def with_expectations(found: Prediction, *, of: int = 1, reason: str = "", scale: float = 2.0) -> Prediction:
-    """Every ``of``-th layer with an expectation of ``scale`` times its bound; the others are refused."""
+    """Every ``of``-th layer with an expectation of ``scale`` times its bound; the others are refused.
+
+    With a ``reason`` they are extrapolations, for it.
+    """
+    basis: ExpectedBasis = "extrapolated" if reason else "measured"
 
     def layer(at: int, one: PredictedLayer) -> PredictedLayer:
         if at % of or one.estimate is None:
-            none = {"expected_ns": None, "expected_p10_ns": None, "expected_p90_ns": None}
+            none = {"expected_ns": None, "expected_p10_ns": None, "expected_p90_ns": None, "expected_basis": "none"}
             return msgspec.structs.replace(one, **none, expected_reason="nothing like it was measured")
         ns = round(one.estimate.attainable_ns * scale)
         band = {"expected_ns": ns, "expected_p10_ns": round(ns * 0.9), "expected_p90_ns": round(ns * 1.5)}
-        return msgspec.structs.replace(one, **band, expected_reason=reason)
+        return msgspec.structs.replace(one, **band, expected_basis=basis, expected_reason=reason)
 
     def on(gpu: GpuPrediction) -> GpuPrediction:
         layers = tuple(layer(at, one) for at, one in enumerate(gpu.layers))
@@ -144,11 +148,11 @@ def with_expectations(found: Prediction, *, of: int = 1, reason: str = "", scale
     return msgspec.structs.replace(found, gpus=tuple(map(on, found.gpus)))
 
 
-_DURATION = re.compile(r"(?<![\d.])\d[\d.,]* (?:ns|us|ms|s)\b")
+_DURATION = re.compile(r"(?<![\d.])\d[\d.,]* (?:ns|us|ms|s|mJ|J)\b")
 
 
 def bare_times(text: str) -> list[str]:
-    """Durations without what says that they are a bound, an expectation or the end of a band."""
+    """Durations and energies without what says that they are a bound, an expectation or the end of a band."""
     flat = " ".join(text.replace("**", "").replace("`", "").replace("&#62;", ">").replace("&gt;", ">").split())
     return [
         flat[max(0, match.start() - 20) : match.end()]
@@ -162,15 +166,15 @@ def test_no_document_shows_a_bound_like_a_forecast(many: Prediction, engine: Pre
     for found in (many, one_of(many), engine):
         some = with_expectations(found, of=of)
         for text in (render_text(some, 80, top=99), render_text(some, 60), render_markdown(some, top=99)):
-            # The legend of a drawing has none; rates and energies are no durations.
+            # The legend of a drawing has none.
             assert bare_times(text) == []
         page = render_html(some)
         assert bare_times(re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)) == []
 
 
 def test_a_bare_time_would_be_found() -> None:
-    text = "time 198 us, >= 3 us, ~4.20 ms (3.00 .. 5.00 ms) or 5 s"
-    assert [found.split()[-2:] for found in bare_times(text)] == [["198", "us"], ["5", "s"]]
+    text = "time 198 us, >= 3 us, ~4.20 ms (3.00 .. 5.00 ms) or 5 s, 7.1 mJ or >= ~2 J"
+    assert [found.split()[-2:] for found in bare_times(text)] == [["198", "us"], ["5", "s"], ["7.1", "mJ"]]
 
 
 def one_of(found: Prediction) -> Prediction:
@@ -224,6 +228,33 @@ def test_a_wider_band_is_marked_and_its_reason_told(many: Prediction) -> None:
     assert f"~{format_ns(longest(gpu)[0].expected_ns or 0)}* " in text
     assert "extrapolated: k lies outside" in render_html(some)
     assert "*" not in render_text(with_expectations(one_of(many))).replace("**", "")
+
+
+def test_how_much_of_a_forecast_no_verdict_rests_on_is_told(many: Prediction) -> None:
+    firm = with_expectations(many)
+    far = with_expectations(many, reason="extrapolated: k lies outside of what was measured")
+    words = "100.0 % of shapes outside of those that were measured"
+    for found, told in ((firm, False), (far, True)):
+        assert (f"of what is expected {words}" in " ".join(render_text(found).split())) is told
+        one = " ".join(render_text(one_of(found)).split())
+        assert (f"of it {words}: shown, and no verdict rests on it" in one) is told
+    assert all(gpu.expected_ns_by_basis == {"extrapolated": gpu.expected_ns} for gpu in far.gpus)
+    table = table_of("gpus", Prediction)
+    names = [column.name for column in table.columns(None)]
+    for row, gpu in zip(table.rows(far), far.gpus, strict=True):
+        cells = dict(zip(names, row, strict=True))
+        assert (cells["expected_measured_ns"], cells["expected_extrapolated_ns"]) == (None, gpu.expected_ns)
+
+
+def test_energy_is_of_what_the_gpus_are_compared_by(many: Prediction) -> None:
+    some = with_expectations(many)
+    frugal = min(some.gpus, key=lambda gpu: gpu.expected_joules or 0)
+    found = msgspec.structs.replace(some, fastest_by="expectation", most_efficient=frugal.gpu)
+    told = " ".join(render_text(found).split())
+    assert f"most efficient per watt by the expectation: {frugal.name}, ~" in told
+    assert "most efficient per watt by the bound: " in " ".join(render_text(many).split())
+    for gpu in some.gpus:
+        assert gpu.expected_joules == pytest.approx((gpu.expected_ns or 0) / 1e9 * gpu.tdp_w)
 
 
 def test_several_gpus_have_both_columns(many: Prediction) -> None:

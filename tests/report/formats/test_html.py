@@ -20,7 +20,7 @@ from profiler.base.records import (
 )
 from profiler.report import ReportOptions, get, render
 from profiler.report._format import perturbation
-from profiler.report._templates import asset, digest
+from profiler.report._templates import asset, digest, sentence
 from profiler.report.formats._page import page_data
 from profiler.report.terms import TERMS
 from tests.fakes.page_factory import with_panels
@@ -199,6 +199,33 @@ def test_hostile_text_stays_text() -> None:
     assert "\0" not in source
     assert "{{ 7 * 7 }}" in Page(source).text
     assert "\\u202egnp.exe" in Page(source).text
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("run again with --recalibrate: it", ["--recalibrate"]),
+        ("(--builderOptimizationLevel=5 tries more), -q -d CLOCK", ["--builderOptimizationLevel=5", "-q", "-d"]),
+        ("build without --noTF32.", ["--noTF32"]),
+        ("a well-known layer--norm is 3 - 2 - x -> y of --", []),
+        ("--" + 99 * "a", []),
+        ("--<b>", []),
+    ],
+)
+def test_no_line_ends_inside_an_option(text: str, whole: list[str]) -> None:
+    made = str(sentence(text))
+    assert re.findall(r'<span class="nw">(.*?)</span>', made) == whole
+    assert re.sub(r"<[^>]+>", "", made) == text.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def test_options_in_findings_stay_whole_on_the_page() -> None:
+    run = typical()
+    found = msgspec.structs.replace(run.findings[0], evidence="seen --evidence=1", try_="try <i> --recalibrate")
+    run = msgspec.structs.replace(run, findings=(found,), verdict="no verdict: --again", assumptions=("as --asked",))
+    page = html(run)
+    for option in ("--evidence=1", "--recalibrate", "--again", "--asked"):
+        assert f'<span class="nw">{option}</span>' in page
+    assert "try &lt;i&gt; <span" in page
 
 
 def test_the_page_without_data_is_small_and_the_assets_cannot_end_their_block() -> None:

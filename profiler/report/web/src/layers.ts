@@ -15,7 +15,7 @@ export const expectedWords = (layer: Layer): string =>
   layer.expected_ns === null || layer.expected_p10_ns === null || layer.expected_p90_ns === null ? "" : formatBand(layer.expected_ns, layer.expected_p10_ns, layer.expected_p90_ns);
 
 const praise = (layer: Layer): string =>
-  layer.expected_p10_ns !== null && !layer.expected_reason.startsWith("extrapolated") && layer.measured_ns < layer.expected_p10_ns && layer.measured_ns >= (layer.ideal_ns ?? 0) ? "faster than nine of ten library kernels" : "";
+  layer.expected_p10_ns !== null && layer.firm && layer.measured_ns < layer.expected_p10_ns && layer.measured_ns >= (layer.ideal_ns ?? 0) ? "faster than nine of ten library kernels" : "";
 
 export function bar(kind: string, share: number): HTMLElement {
   const node = el("span", { class: kind, "aria-hidden": "true" });

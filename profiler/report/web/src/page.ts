@@ -44,6 +44,8 @@ export interface Layer {
   expected_ns: number | null;
   expected_p10_ns: number | null;
   expected_p90_ns: number | null;
+  /** Whether a verdict may rest on the expectation. */
+  firm: boolean;
   expected_reason: string;
   bound: Bound;
   runner_up: Bound;
@@ -250,7 +252,7 @@ export function readPage(json: string): Page {
   const namesOf = (refs: number[], name: (row: number) => string): string[] => refs.map((ref) => (ref >= 0 ? name(ref) : text(~ref)));
 
   const op = texts(L, "op_type"), role = texts(L, "role"), bound = texts(L, "bound"), next = texts(L, "runner_up"), dtype = texts(L, "dtype");
-  const match = texts(L, "match"), reason = texts(L, "reason"), shapes = texts(L, "shapes"), constant = reader<boolean>(L, "constant");
+  const match = texts(L, "match"), reason = texts(L, "reason"), shapes = texts(L, "shapes"), constant = reader<boolean>(L, "constant"), firm = reader<boolean>(L, "firm");
   const measured = number(L, "measured_ns"), ideal = unsure(L, "ideal_ns"), attainable = unsure(L, "attainable_ns"), lost = unsure(L, "lost_ns");
   const expected = unsure(L, "expected_ns"), fast = unsure(L, "expected_p10_ns"), slow = unsure(L, "expected_p90_ns"), unexpected = texts(L, "expected_reason");
   const flops = unsure(L, "flops"), bytes = unsure(L, "bytes"), nodeRefs = reader<number[]>(L, "nodes"), kernelCount = number(L, "kernels");
@@ -267,7 +269,7 @@ export function readPage(json: string): Page {
     return {
       place: row, name: layerName(row), op_type: op(row), role: role(row), nodes: found(refs), node_names: namesOf(refs, nodeName),
       kernels: kernels.slice(from, kernelFrom), measured_ns: measured(row), ideal_ns: ideal(row), attainable_ns: attainable(row), lost_ns: lost(row),
-      expected_ns: expected(row), expected_p10_ns: fast(row), expected_p90_ns: slow(row), expected_reason: unexpected(row),
+      expected_ns: expected(row), expected_p10_ns: fast(row), expected_p90_ns: slow(row), firm: firm(row), expected_reason: unexpected(row),
       bound: bound(row) as Bound, runner_up: next(row) as Bound, flops: flops(row), bytes: bytes(row), dtype: dtype(row), match: match(row) as Match,
       reason: reason(row), shapes: shapes(row), constant: constant(row), alike: alike(row),
       terms: terms.flatMap(([name, at]): [string, number][] => { const ns = at(row); return ns === null ? [] : [[name, ns]]; }),
