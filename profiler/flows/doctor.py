@@ -61,9 +61,10 @@ def _left_out() -> Iterator[Part]:
     from profiler.cost import COSTS
     from profiler.diagnose import RULES
     from profiler.report import CONTENT, REPORTERS
+    from profiler.rewrite import REWRITES
     from profiler.source.shape_rules import RULES as SHAPE_RULES
 
-    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS):
+    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS, REWRITES):
         registry.load()
     gpus.specs()
     for each in plugins.LEFT_OUT:

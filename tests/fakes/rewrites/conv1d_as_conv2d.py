@@ -1,0 +1,61 @@
+"""Cases of `profiler.rewrite.conv1d_as_conv2d`."""
+
+from __future__ import annotations
+
+from tests.fakes.rewrites import RewriteCase, random
+
+_DEPTHWISE = {"w": random(0, 6, 1, 3), "b": random(1, 6)}
+
+CASES = (
+    RewriteCase(
+        "depthwise, of any length",
+        """g (float[N,6,L] x) => (float[N,6,L] y) {
+            y = Conv <group = 6, pads = [2, 2], dilations = [2], kernel_shape = [3]> (x, w, b)
+        }""",
+        weights=_DEPTHWISE,
+        dims={"N": 2, "L": 9},
+    ),
+    RewriteCase(
+        "in steps, more padding on one side, before axes became an input",
+        "g (float[2,4,9] x) => (float[2,5,5] y) { y = Conv <strides = [2], pads = [0, 2]> (x, w) }",
+        weights={"w": random(0, 5, 4, 3)},
+        opset=11,
+    ),
+    RewriteCase(
+        "a chain, with a result in the middle",
+        """g (float[2,6,L] x) => (float[2,6,A] p, float[2,6,B] y) {
+            p = Conv <group = 6, auto_pad = "VALID"> (x, w) y = Conv <group = 6> (p, v)
+        }""",
+        fits=2,
+        weights=_DEPTHWISE | {"v": random(2, 6, 1, 2)},
+        dims={"L": 9, "A": 7, "B": 6},
+    ),
+    RewriteCase(
+        "in a branch, with a bias that is computed",
+        """g (bool c, float[2,6,9] x) => (float[2,6,7] y) {
+            y = If (c) <then_branch = t () => (float[2,6,7] u) { n = Neg (b) u = Conv <group = 6> (x, w, n) },
+                        else_branch = e () => (float[2,6,7] v) { v = MaxPool <kernel_shape = [3]> (x) }>
+        }""",
+        weights=_DEPTHWISE,
+        low=0,
+        high=1,
+    ),
+    RewriteCase(
+        "of images",
+        "g (float[2,6,9,9] x) => (float[2,6,7,9] y) { y = Conv <group = 6> (x, w) }",
+        fits=0,
+        weights={"w": random(0, 6, 1, 3, 1)},
+    ),
+    RewriteCase(
+        "a weight that callers may give",
+        "g (float[2,6,9] x, float[6,1,3] w) => (float[2,6,7] y) { y = Conv <group = 6> (x, w) }",
+        fits=0,
+        weights=_DEPTHWISE,
+    ),
+    RewriteCase(
+        "pads that depend on the length",
+        """g (float[2,6,9] x) => (float[2,6,9] y) { y = Conv <group = 6, auto_pad = "SAME_UPPER"> (x, w) }""",
+        fits=0,
+        weights=_DEPTHWISE,
+    ),
+)

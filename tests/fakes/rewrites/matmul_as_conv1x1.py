@@ -1,0 +1,103 @@
+"""Cases of `profiler.rewrite.matmul_as_conv1x1`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.fakes.rewrites import RewriteCase, random
+
+_W = {"w": random(0, 3, 5)}
+_BIASED = _W | {"b": random(1, 5)}
+
+CASES = (
+    RewriteCase(
+        "of images, with a bias",
+        """g (float[N,3,H,W] x) => (float[N,5,H,W] y) {
+            t = Transpose <perm = [0, 2, 3, 1]> (x)
+            p = MatMul (t, w) q = Add (b, p)
+            y = Transpose <perm = [0, 3, 1, 2]> (q)
+        }""",
+        weights=_BIASED,
+        dims={"N": 2, "H": 4, "W": 6},
+    ),
+    RewriteCase(
+        "of one axis, the first transposed read by another",
+        """g (float[2,3,L] x) => (float[2,5,L] y, float[2,L,3] z) {
+            t = Transpose <perm = [0, 2, 1]> (x)
+            p = MatMul (t, w) y = Transpose <perm = [0, 2, 1]> (p) z = Neg (t)
+        }""",
+        weights=_W,
+        opset=9,
+        dims={"L": 4},
+    ),
+    RewriteCase(
+        "a result that others read",
+        """g (float[2,3,4,6] x) => (float[2,5,4,6] y, float[2,5,4,6] z) {
+            t = Transpose <perm = [0, 2, 3, 1]> (x)
+            p = MatMul (t, w) y = Transpose <perm = [0, 3, 1, 2]> (p) z = Relu (y)
+        }""",
+        weights=_W,
+    ),
+    RewriteCase(
+        "in a branch",
+        """g (bool c, float[2,3,4] x) => (float[2,5,4] y) {
+            y = If (c) <then_branch = f () => (float[2,5,4] u) {
+                            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) u = Transpose <perm = [0, 2, 1]> (p)
+                        },
+                        else_branch = e () => (float[2,5,4] v) { q = MatMul (r, x) v = Neg (q) }>
+        }""",
+        weights=_W | {"r": random(1, 5, 3)},
+        low=0,
+        high=1,
+    ),
+    RewriteCase(
+        "a product that others read",
+        """g (float[2,3,4] x) => (float[2,5,4] y, float[2,4,5] z) {
+            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) y = Transpose <perm = [0, 2, 1]> (p) z = Neg (p)
+        }""",
+        fits=0,
+        weights=_W,
+    ),
+    RewriteCase(
+        "a product that is an output",
+        """g (float[2,3,4] x) => (float[2,5,4] y, float[2,4,5] p) {
+            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) y = Transpose <perm = [0, 2, 1]> (p)
+        }""",
+        fits=0,
+        weights=_W,
+    ),
+    RewriteCase(
+        "Transposes that do not undo one another",
+        """g (float[2,3,4,6] x) => (float[2,5,6,4] y) {
+            t = Transpose <perm = [0, 2, 3, 1]> (x)
+            p = MatMul (t, w) y = Transpose <perm = [0, 3, 2, 1]> (p)
+        }""",
+        fits=0,
+        weights=_W,
+    ),
+    RewriteCase(
+        "a bias of each position",
+        """g (float[2,3,4] x) => (float[2,5,4] y) {
+            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) q = Add (p, b)
+            y = Transpose <perm = [0, 2, 1]> (q)
+        }""",
+        fits=0,
+        weights=_W | {"b": random(1, 4, 5)},
+    ),
+    RewriteCase(
+        "of a type that is not convolved everywhere",
+        """g (double[2,3,4] x) => (double[2,5,4] y) {
+            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) y = Transpose <perm = [0, 2, 1]> (p)
+        }""",
+        fits=0,
+        weights={"w": random(0, 3, 5).astype(np.float64)},
+    ),
+    RewriteCase(
+        "a weight for each of a batch",
+        """g (float[2,3,4] x) => (float[2,5,4] y) {
+            t = Transpose <perm = [0, 2, 1]> (x) p = MatMul (t, w) y = Transpose <perm = [0, 2, 1]> (p)
+        }""",
+        fits=0,
+        weights={"w": random(0, 2, 3, 5)},
+    ),
+)
