@@ -61,6 +61,7 @@ def run_worker(
     progress: Callable[[str], None],
     module: str = "profiler.capture.workers.ort_cpu",
     done: Path | None = None,
+    deadline_s: float | None = None,
 ) -> None:
     """Run a worker to its end; its results lie in the folder of the request.
 
@@ -69,14 +70,21 @@ def run_worker(
         progress: Told each line that the worker prints.
         module: The worker: it takes the path of the request.
         done: The file that a worker writes last; by default `CAPTURE_FILE` in the folder of the request.
+        deadline_s: When it is given up; None for never.
 
     Raises:
-        CaptureError: The worker crashed, was killed or ran out of memory; its log is in the folder.
+        CaptureError: The worker crashed, was killed, ran out of memory or hangs; its log is in the folder.
         TrtprofError: The worker's own error, with the exit code that it chose.
     """
     command = worker_command(module, request)
     log_path = Path(request.folder) / LOG_FILE
-    code = child.run_telling(command, log_path, progress, child.environment())
+    given = () if deadline_s is None else (deadline_s,)
+    try:
+        code = child.run_telling(command, log_path, progress, child.environment(), *given)
+    except TimeoutError:
+        raise CaptureError(
+            "the run of the model hangs", why=f"it took more than {deadline_s:.3g} s", fix=f"see {log_path}"
+        ) from None
     if code == 0 and (done or Path(request.folder) / CAPTURE_FILE).is_file():
         log_path.unlink()
         return
@@ -84,11 +92,17 @@ def run_worker(
     if error is not None:
         log_path.unlink()
         raise error
-    raise CaptureError("the run of the model died", why=_death(code, log_path), fix=f"see {log_path}")
+    raise CaptureError("the run of the model died", why=death(code, log_path), fix=f"see {log_path}")
 
 
-def _death(code: int, log: Path) -> str:
+def death(code: int, log: Path) -> str:
+    """Why a worker died, in words, from its exit code and its log."""
     if code < 0:
         return child.exit_words(code)
+    return last_words(log) or f"exit code {code} without a word"
+
+
+def last_words(log: Path) -> str:
+    """The last line of a worker's log that says something; empty where none does."""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else f"exit code {code} without a word"
+    return lines[-1] if lines else ""

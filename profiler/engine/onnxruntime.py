@@ -100,9 +100,10 @@ def _build(
             name=backend,
             reason=reason,
             options={
-                "graph_optimization_level": "all",
-                "execution_mode": "sequential",
+                "graph_optimization_level": request.tuning.graph_optimization_level,
+                "execution_mode": request.tuning.execution_mode,
                 "intra_op_threads": str(threads),
+                **request.tuning.changed,
             },
         ),
         versions={"onnxruntime": ort.__version__, "onnx": onnx.__version__, "python": platform.python_version()},

@@ -43,7 +43,13 @@ def lifeline() -> Iterator[int]:
         os.close(writer)
 
 
-def run_telling(command: Sequence[str], log: Path, say: Callable[[str], None], environment: Mapping[str, str]) -> int:
+def run_telling(
+    command: Sequence[str],
+    log: Path,
+    say: Callable[[str], None],
+    environment: Mapping[str, str],
+    deadline_s: float | None = None,
+) -> int:
     """Run a command that calls `end_with_parent` to its end, or kill it when this process is interrupted.
 
     Args:
@@ -51,10 +57,15 @@ def run_telling(command: Sequence[str], log: Path, say: Callable[[str], None], e
         log: The file that its stderr goes to.
         say: Told each line of its stdout; see `base.progress.heard`.
         environment: All of its environment.
+        deadline_s: When to kill it; None for never.
 
     Returns:
         Its exit code; the negative number of a signal that ended it.
+
+    Raises:
+        TimeoutError: It was not done in time.
     """
+    late = threading.Event()
     with (
         log.open("wb") as errors,
         subprocess.Popen(
@@ -62,14 +73,27 @@ def run_telling(command: Sequence[str], log: Path, say: Callable[[str], None], e
             env=environment,
         ) as process,
     ):  # fmt: skip
+
+        def give_up() -> None:
+            late.set()
+            process.kill()
+
+        killer = threading.Timer(deadline_s or 0, give_up)
+        if deadline_s is not None:
+            killer.start()
         try:
             assert process.stdout is not None  # noqa: S101 - it was asked for
             for line in process.stdout:
                 say(heard(line.rstrip()))
-            return process.wait()
+            code = process.wait()
         except BaseException:
             process.kill()
             raise
+        finally:
+            killer.cancel()
+    if late.is_set():
+        raise TimeoutError
+    return code
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,17 +119,21 @@ def exit_words(code: int) -> str:
     return f"exit code {code}"
 
 
-def end_with_parent() -> None:
+def end_with_parent(told: Callable[[bytes], None] | None = None) -> None:
     """End this process when its parent is gone, however that died: the pipe on stdin closes then.
 
     The parent must hold the other end of stdin open until it no longer needs the child. A signal
     between the start of a child and the parent's taking note of it would otherwise orphan it.
+
+    Args:
+        told: Gets what the parent writes there, as it comes, in a thread of its own.
     """
 
     def watch() -> None:
         # The descriptor itself: a lock held on sys.stdin would abort the interpreter when it ends.
-        while os.read(0, 1024):
-            pass
+        while said := os.read(0, 1024):
+            if told is not None:
+                told(said)
         os._exit(130)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()

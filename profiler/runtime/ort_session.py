@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from profiler.base.errors import BuildError, MissingError
+from profiler.runtime.session_tuning import SessionTuning
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -112,6 +113,7 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
         external_data: Folder of the external weights when it is not the model's own.
         provider: What runs the nodes: ``cpu``, or ``cuda`` and what it cannot run on the CPU.
         cuda: Options of the CUDA provider; the CPU has none.
+        tuning: What else may make it faster or slower.
     """
 
     model: str
@@ -119,6 +121,7 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     external_data: str = ""
     provider: Literal["cpu", "cuda"] = "cpu"
     cuda: CudaOptions = CudaOptions()
+    tuning: SessionTuning = SessionTuning()
 
 
 NODE_EVENT_COLUMNS = ("start_ns", "end_ns", "layer", "provider", "iteration", "tid")
@@ -186,10 +189,10 @@ def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
 
 
 def make_session(request: SessionRequest, *, profile_prefix: str = "", save_to: str = "", user_stream: int = 0) -> Any:
-    """An `onnxruntime.InferenceSession` with all graph optimisations, one node at a time.
+    """An `onnxruntime.InferenceSession`; unless it is tuned, with all graph optimisations, one node at a time.
 
     Args:
-        request: Model, threads and provider.
+        request: Model, threads, provider and tuning.
         profile_prefix: Turns the profiler on and names its file.
         save_to: Where to write the optimised graph; its weights go into ``weights.bin`` beside it.
         user_stream: The CUDA stream for the CUDA provider to work on, as an address; 0 for one of its own.
@@ -202,8 +205,7 @@ def make_session(request: SessionRequest, *, profile_prefix: str = "", save_to: 
     import onnxruntime as ort
 
     options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    request.tuning.apply(options)
     options.intra_op_num_threads = request.threads
     options.log_severity_level = 4  # errors come back as exceptions
     if profile_prefix:

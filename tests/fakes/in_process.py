@@ -51,8 +51,14 @@ class _Lines(io.StringIO):
         return super().write(rest)
 
 
-def call_telling(command: Sequence[str], log: Path, say: Callable[[str], None], environment: Mapping[str, str]) -> int:
-    """What `child.run_telling` does, by calling the module that the command names."""
+def call_telling(
+    command: Sequence[str],
+    log: Path,
+    say: Callable[[str], None],
+    environment: Mapping[str, str],
+    deadline_s: float | None = None,
+) -> int:
+    """What `child.run_telling` does, by calling the module that the command names; nobody ends it at a deadline."""
     _, _, _, module, *arguments = command
     with (
         log.open("w", encoding="utf-8") as errors,

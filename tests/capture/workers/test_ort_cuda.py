@@ -36,12 +36,14 @@ from profiler.capture.gpu_record import (
     ProfiledTimes,
 )
 from profiler.capture.launch import run_worker, worker_command, worker_error
+from profiler.capture.turns import Variant
 from profiler.capture.verify import TOLERANCES, check_outputs, reference_outputs
 from profiler.capture.workers import gpu_work, inference
 from profiler.capture.workers import ort_cuda as cuda_worker
 from profiler.capture.workers.gpu_window import InProcess, Watch
 from profiler.capture.workers.gpu_work import copies_beyond
 from profiler.capture.workers.ort_cuda import OrtRunner, clean, profiled
+from profiler.capture.workers.runnable import runnable_of
 from profiler.engine.onnxruntime import layers_from_file
 from profiler.runtime.ort_session import NODE_EVENT_COLUMNS, CudaOptions, SessionRequest, make_session
 from profiler.source.load import load_model, source_of
@@ -630,3 +632,35 @@ def test_the_worst_comes_first_and_sequences_are_looked_into() -> None:
     )
     assert [check.name for check in checks] == ["c", "d[1]", "b", "a", "d[0]"]
     assert [check.matches for check in checks] == [False, False, True, True, True]
+
+
+# --- turns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_turns_are_run_as_a_run_is(graph: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU in place of the GPU that is not here."""
+    asked: list[tuple[SessionRequest, int]] = []
+
+    class OnCpu(OrtRunner):
+        def __init__(self, request: SessionRequest, feeds: Any, copies: int, timer: gpu_work.Timer) -> None:
+            asked.append((request, copies))
+            super().__init__(msgspec.structs.replace(request, provider="cpu"), feeds, copies, timer)
+
+    def no_bindings(_device: int) -> None:
+        raise ImportError
+
+    monkeypatch.setattr(cuda_worker, "OrtRunner", OnCpu)
+    monkeypatch.setattr(cuda_worker, "require_cuda_provider", lambda: None)
+    monkeypatch.setattr(cuda_worker, "Cuda", no_bindings)
+    session = SessionRequest(model=str(relu(tmp_path / "m.onnx", [4])), threads=1, provider="cuda")
+    variant = Variant(name="v", inputs=(), session=session, cuda_graph=graph)
+    with runnable_of(variant, {"x": np.ones(4, np.float32)}) as timed:
+        assert timed() > 0
+    ((request, copies),) = asked
+    assert (request.provider, request.cuda.enable_cuda_graph, copies) == ("cuda", graph, 1)
+
+
+def test_a_variant_has_something_to_run() -> None:
+    with pytest.raises(ValueError, match="neither"), runnable_of(Variant(name="v", inputs=()), {}):
+        pass

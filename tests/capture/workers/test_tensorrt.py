@@ -31,9 +31,13 @@ from profiler.capture.gpu_record import (
     ProfiledTimes,
     TensorrtRequest,
 )
+from profiler.capture.same_outputs import CHECKS_FILE, KindCheck, OutputsRequest
+from profiler.capture.turns import Variant
 from profiler.capture.workers import trt_runner, trt_runtime
 from profiler.capture.workers.gpu_window import Watch
 from profiler.capture.workers.inference import make_inputs
+from profiler.capture.workers.outputs import check, keep
+from profiler.capture.workers.runnable import runnable_of
 from profiler.capture.workers.tensorrt import clean, main, profiled
 from profiler.capture.workers.trt_runner import opened
 from profiler.runtime import tensorrt_module
@@ -649,3 +653,34 @@ def test_the_calls_of_cuda_are_those_of_the_real_bindings() -> None:
     assert hasattr(real.cudaMemcpyKind, "cudaMemcpyHostToDevice")
     assert hasattr(real.cudaMemcpyKind, "cudaMemcpyDeviceToHost")
     assert hasattr(real.cudaStreamCaptureMode, "cudaStreamCaptureModeThreadLocal")
+
+
+# --- turns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_turns_are_timed_as_a_run_is_and_all_is_given_back(gpu: Gpu, graph: bool) -> None:
+    variant = Variant(name="v", inputs=(X,), engine=gpu.request(), cuda_graph=graph)
+    with runnable_of(variant, make_inputs((X,), 0)) as timed:
+        before = len(gpu.runtime.asked)
+        assert timed() > 0
+        asked = gpu.runtime.asked[before:]
+        assert ("cudaGraphLaunch" in asked) == graph
+        assert "cudaEventSynchronize" in asked, "an inference has ended when it is told"
+
+
+@pytest.mark.parametrize(("name", "note"), [("y", ""), ("z", "it has no output 'y'")])
+def test_outputs_of_engines_are_held_against_those_of_the_original(gpu: Gpu, name: str, note: str) -> None:
+    original = Variant(name="the original", inputs=(X,), engine=gpu.request())
+    folder, kept = str(gpu.folder), str(gpu.folder / "kept.pickle")
+    request = OutputsRequest(variant=original, folder=folder, scratch=folder, kept=kept, original=True)
+    keep(request)
+    tensors = [
+        {"name": "x", "mode": "INPUT", "dtype": "FLOAT", "shape": [-1, 3]},
+        {"name": name, "mode": "OUTPUT", "dtype": "FLOAT", "shape": [-1, 3], "like": "x", "of": "x"},
+    ]
+    other = Variant(name="v", inputs=(X,), engine=gpu.request(engine(tensors=tensors)))
+    check(msgspec.structs.replace(request, variant=other, original=False))
+    found = msgspec.json.decode((gpu.folder / CHECKS_FILE).read_bytes(), type=tuple[KindCheck, ...])
+    assert {(one.matches, one.note) for one in found} == {(not note, note)}
+    assert {one.kind for one in found} >= {"zeros", "extremes"}
