@@ -2,7 +2,7 @@
 
     python scripts/gpu_evidence.py [PART...] [--out FOLDER] [--list]
 
-Parts (all of them by default, in this order; ``--list`` tells the share of time of each):
+Parts (all but the last by default, in this order; ``--list`` tells the share of time of each):
 
 * ``here``: driver, CUDA, libraries and tools with their versions; whether the kernels of the calibration, CUPTI in the
   process, TensorRT-RTX and TensorRT, and each nsys that is found, work on this GPU.
@@ -12,6 +12,8 @@ Parts (all of them by default, in this order; ``--list`` tells the share of time
   transformer of 12 layers in fp32 and fp16; one of them under nsys, one with TensorRT, where these are here.
 * ``gemv``: the batched gemv by a kernel written by hand, against float64, the measured bandwidth and libraries.
 * ``truth``: predicted DRAM bytes and FLOP beside the counters of ncu, and predicted beside measured time, by op class.
+* ``try``, only where it is named: what `trtprof try` finds on the batched gemv and on a MobileNet with the backend that
+  is chosen here: each rung with its measured and its predicted gain, and those that fail.
 
 Every step of a part runs in a process of its own with a limit of time, so that one that fails or hangs takes nothing
 with it; no step is started when the time is up. A step is ``ok``, ``failed``, or ``absent`` where what it needs is not
@@ -145,9 +147,19 @@ class Step(NamedTuple):
 
 
 class Part(NamedTuple):
+    """Some steps.
+
+    Attributes:
+        name: That names it.
+        what: What it measures.
+        steps: In this order.
+        named: Whether it is left out unless it is named.
+    """
+
     name: str
     what: str
     steps: tuple[Step, ...]
+    named: bool = False
 
     @property
     def share_s(self) -> float:
@@ -1310,6 +1322,63 @@ def errors_by_class(times: Sequence[Time]) -> dict[str, dict[str, float]]:
     }
 
 
+# --- try -------------------------------------------------------------------------------------
+
+TRY_S = 150.0
+"""What one model has for all of its rungs; building engines is in it, and the runs of the original and of the best."""
+
+
+def try_gemv(work: Path) -> Outcome:
+    return tried(work, "gemv", ROOT / "sample_models" / "gemv.onnx")
+
+
+def try_mobilenet(work: Path) -> Outcome:
+    return tried(work, "mobilenet", ROOT / "sample_models" / "mobilenet_tiny.onnx", batch=32)
+
+
+def tried(work: Path, name: str, model: Path, batch: int | None = None) -> Outcome:
+    """Try what would help a model, with the backend that is chosen here; the whole document lies beside its runs."""
+    from profiler.flows.options import GPU_BACKENDS, GpuOptions, RunOptions
+    from profiler.flows.run import choose_backend
+    from profiler.flows.try_ import try_model
+    from profiler.flows.try_.options import TryOptions
+    from profiler.report import render
+
+    backend = choose_backend("auto")
+    if backend.name not in GPU_BACKENDS:
+        raise MissingError("no backend runs on the GPU here", why=backend.reason, fix=INSTALL)
+    folder = work / "runs" / f"try-{name}"
+    found = try_model(
+        TryOptions(
+            run=RunOptions(
+                model=ModelRequest.of(model, batch=batch), backend=backend.name, duration_s=DURATION_S,
+                gpu=GpuOptions(collector=usable_collector()), profile_iterations=10, output=str(folder),
+            ),
+            budget_s=TRY_S,
+        ),
+        Say(),
+    )  # fmt: skip
+    (folder / "tried.json").write_text(render(found, "json"), encoding="utf-8")
+    rungs = [
+        {
+            "name": rung.name, "kind": rung.kind, "verdict": rung.verdict, "reason": rung.reason,
+            "predicted": rung.predicted, "basis": rung.basis, "difference": rung.difference, "seconds": rung.seconds,
+            "gain": rung.gain and msgspec.to_builtins(rung.gain),
+        }
+        for rung in found.rungs
+    ]  # fmt: skip
+    both = [(rung.predicted, rung.gain.value) for rung in found.rungs if rung.predicted and rung.gain]
+    facts = {
+        "backend": found.backend.name, "candidates": found.candidates, "spent_s": found.spent_s, "rungs": rungs,
+        "best": found.best and msgspec.to_builtins(found.best), "doubts": list(found.doubts),
+        "sign_right": sum((guess >= 1) == (gain >= 1) for guess, gain in both), "predicted": len(both),
+    }  # fmt: skip
+    verdicts = tally([("", rung.verdict) for rung in found.rungs]).get("", {})
+    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    headline = f"{found.backend.name}: {found.verdict}; {told}; sign right {facts['sign_right']} of {len(both)}"
+    return Outcome(status="ok" if found.candidates else "failed", headline=headline, facts=facts)
+
+
 # --- all of it -------------------------------------------------------------------------------
 
 PARTS = (
@@ -1332,11 +1401,14 @@ PARTS = (
     Part("truth", "predictions beside hardware counters and measured times, by op class", (
         Step("counters", 85, counted), Step("errors", 20, predicted),
     )),
+    Part("try", "rungs on a GPU: measured and predicted gains, by TensorRT or ONNX Runtime", (
+        Step("gemv", 230, try_gemv), Step("mobilenet", 230, try_mobilenet),
+    ), named=True),
 )  # fmt: skip
 
 
 def selected(names: Sequence[str], parts: Sequence[Part] = PARTS) -> list[Part]:
-    """The parts of these names, in their own order; all where none is named.
+    """The parts of these names, in their own order; where none is named, those that need not be.
 
     Raises:
         UsageError: There is no part of a name.
@@ -1345,7 +1417,7 @@ def selected(names: Sequence[str], parts: Sequence[Part] = PARTS) -> list[Part]:
     for name in names:
         if name not in known:
             raise UsageError(f"there is no part {name!r}", why=f"known: {', '.join(known)}", fix="--list shows them")
-    return [part for part in parts if not names or part.name in names]
+    return [part for part in parts if (part.name in names if names else not part.named)]
 
 
 def no_gpu() -> MissingError | None:

@@ -63,6 +63,7 @@ NOT_RUN = (
     Absent(r"trtprof run .*(--fp16|ort-cuda|--loadEngine)", "needs an NVIDIA GPU"),
     Absent(r"trtprof build (?!.*--dry-run)", "needs TensorRT or TensorRT-RTX; tests/cli/test_build.py runs it"),
     Absent(r"trtprof calibrate$", "measures for half a minute; tests/cli/test_calibrate.py runs it"),
+    Absent(r"trtprof try ", "measures for minutes; tests/flows/test_try.py runs it"),
     Absent(r"trtprof report .*(--serve|--open)", "goes on until Ctrl-C, or opens a browser"),
 )
 

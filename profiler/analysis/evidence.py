@@ -32,6 +32,7 @@ from profiler.base.records import (
     Source,
     TensorCheck,
     Timeline,
+    Tried,
 )
 from profiler.base.trace import Transfer
 from profiler.diagnose.ledger import Overheads
@@ -124,6 +125,8 @@ class Subject(NamedTuple):
         modes: Times of a run on a GPU without and with a CUDA graph.
         checks: Its outputs held against those of ONNX Runtime.
         counters: Hardware counters of its kernels, or why there are none; None where nobody asked for them.
+        tries: The command that tries what would help the model; see `diagnose.Case`.
+        tried: What that found; None where it was not run.
         measured: Kernels that were timed on the GPU, which correct what is expected there; None for none.
     """
 
@@ -141,6 +144,8 @@ class Subject(NamedTuple):
     modes: tuple[ModeTimes, ...] = ()
     checks: tuple[TensorCheck, ...] = ()
     counters: Counters | None = None
+    tries: str = ""
+    tried: Tried | None = None
     measured: Measured | None = None
 
 

@@ -16,6 +16,7 @@ from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
 from profiler.analysis.memory import memory_of_plan
 from profiler.analysis.plan import (
+    PricedPlan,
     backend_of,
     expectations_of,
     layer_names,
@@ -28,6 +29,7 @@ from profiler.analysis.plan import (
 )
 from profiler.analysis.work import scaled, work_of_nodes
 from profiler.base.kernel_counters import Counters
+from profiler.base.latency import latency_of_sum
 from profiler.base.op_kinds import MULTIPLYING
 from profiler.base.plan_words import LAUNCHING, is_convolution, is_product, precision
 from profiler.base.records import (
@@ -142,6 +144,8 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         would_price=would_price(engine, source),
         clocks=evidence.clocks,
         clocks_profiled=evidence.clocks_profiled,
+        tries=subject.tries,
+        tried=subject.tried,
     )
     if spec is not None:
         case = case._replace(
@@ -216,6 +220,23 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         memory=memory_of_plan([matched.layer for matched in document.layers], {tensor.name for tensor in info.outputs}),
     )
     return run if subject.counters is None else _held(run, subject.counters, names, judge)
+
+
+def untimed(engine: PricedPlan, subject: Subject) -> tuple[LayerResult, ...]:
+    """The layers of an engine that never ran: as those of a result, at no time at all.
+
+    Args:
+        engine: What was built.
+        subject: What it was built of, and the device that it is for.
+    """
+    count = len(engine.document.layers)
+    engine = told_by_names(engine, [()] * count)
+    nothing = latency_of_sum(0)
+    times = [0 if matched.role in LAUNCHING else None for matched in engine.document.layers]
+    evidence = Evidence(engine, times, [()] * count, nothing, nothing)
+    estimates = on_device(engine, subject.ceilings).estimates
+    expectations, _ = _expectations(evidence, subject)
+    return tuple(row.result for row in _rows(evidence, estimates, expectations, subject.source))
 
 
 def _held(run: Run, counters: Counters, order: Sequence[str], judge: Judge) -> Run:

@@ -59,6 +59,8 @@ KERNELS = "kernels.parquet"
 REPORT = "report.json"
 PAGE = "report.html"
 TAGS = "tags.json"
+TRIED = "tried.json"
+"""What `trtprof try` measured of the model of this run."""
 
 _TAG = re.compile(r"\w[\w.+:/@-]{0,63}")
 """A tag: one word of at most 64 letters, digits and ``. + : / @ - _``, which no shell and no list takes apart."""

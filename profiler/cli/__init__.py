@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import keyword
 import sys
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ EXIT_CODES = """Exit codes: 0 done, 1 findings or a regression (only when asked 
 130 stopped by Ctrl-C."""
 
 _ORDER = (
-    "run", "inspect", "predict", "build", "analyze", "report", "compare", "export", "sweep", "gpus", "calibrate",
+    "run", "try", "inspect", "predict", "build", "analyze", "report", "compare", "export", "sweep", "gpus", "calibrate",
     "kernel", "rules", "help", "doctor",
 )  # fmt: skip
 """Of the commands in the help: the main job first."""
@@ -119,7 +120,7 @@ def load_commands(wanted: str = "") -> None:
     Help is about all of them, and so is what is said of a command that there is not.
     """
     for name in (wanted,) if wanted in _ORDER and wanted != "help" else _ORDER:
-        importlib.import_module(f"profiler.cli.{name}")
+        importlib.import_module(f"profiler.cli.{name}{'_' * keyword.iskeyword(name)}")
 
 
 def main() -> None:

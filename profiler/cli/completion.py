@@ -106,6 +106,12 @@ def _ops() -> Iterable[str]:
     return [*FAMILIES, *ALIASES]
 
 
+def _session_options() -> Iterable[str]:
+    from profiler.runtime.session_tuning import KEYS
+
+    return [f"{name}={value}" for name, key in KEYS.items() for value in key.values or ("",)]
+
+
 def _levels() -> Iterable[str]:
     from profiler.flows.predict.on_gpus import Level
 
@@ -113,7 +119,9 @@ def _levels() -> Iterable[str]:
 
 
 by, figures = among(lambda: _choice("by")), among(lambda: _choice("figure"))
-formats, tables, terms, ops, levels = (among(each) for each in (_formats, _tables, _terms, _ops, _levels))
+formats, tables, terms, ops, levels, session_options = (
+    among(each) for each in (_formats, _tables, _terms, _ops, _levels, _session_options)
+)
 collectors = among(lambda: ("auto", "cupti", "nsys"))
 accumulators = among(lambda: ("auto", "fp16", "fp32"))
 classes = among(lambda: ("datacenter", "geforce", "jetson", "workstation"))

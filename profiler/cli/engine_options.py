@@ -113,6 +113,22 @@ class Tactics(NamedTuple):
         str,
         typer.Option("--timingCacheFile", "--timing-cache-file", metavar="FILE", help="Of TensorRT; read, then kept."),
     ] = ""
+    sources: Annotated[
+        str,
+        typer.Option(
+            "--tacticSources", "--tactic-sources", metavar="SPEC", help="+NAME,-NAME: kernels from there or not."
+        ),
+    ] = ""
+    route: Annotated[
+        str,
+        typer.Option("--setBuildRoute", "--set-build-route", metavar="ROUTE", help="-KNOB=VALUE, of TensorRT 11.1."),
+    ] = ""
+
+
+AuxStreamsOption = Annotated[
+    int | None,
+    typer.Option("--maxAuxStreams", "--max-aux-streams", metavar="N", help="Streams beside the main one."),
+]
 
 
 class Plugins(NamedTuple):
@@ -128,10 +144,7 @@ class Plugins(NamedTuple):
             help="A library of plugins; may be repeated.",
         ),
     ] = None
-    aux_streams: Annotated[
-        int | None,
-        typer.Option("--maxAuxStreams", "--max-aux-streams", metavar="N", help="Streams beside the main one."),
-    ] = None
+    aux_streams: AuxStreamsOption = None
 
 
 _PANEL = "Engine of TensorRT"
@@ -251,6 +264,8 @@ def build_options(
         strongly_typed=types.strongly_typed,
         builder_optimization_level=tactics.level,
         timing_cache=tactics.timing_cache,
+        tactic_sources=tactics.sources,
+        build_route=tactics.route,
         static_plugins=tuple(plugins.static_plugins or ()),
         max_aux_streams=plugins.aux_streams,
         profiles=_profiles(ranges.profile, ranges.min_shapes, ranges.opt_shapes, ranges.max_shapes),

@@ -28,7 +28,8 @@ Command = TypeVar("Command", bound=Callable[..., None])
 _PANELS = {
     **dict.fromkeys(("NamedModel", "Shapes", "Export"), "Model"),
     "Types": "Precision",
-    **dict.fromkeys(("Tactics", "Plugins", "Ranges", "Memory"), "Engine of TensorRT"),
+    **dict.fromkeys(("Plugins", "Ranges", "Memory"), "Engine of TensorRT"),
+    "Tactics": "Tactics of TensorRT",
     "Told": "As trtexec tells it",
 }
 """Title in the help of the options of a group."""
@@ -140,7 +141,8 @@ def command(function: Command) -> Command:
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     # Those of the signature are read already; Typer would do it again.
     call.__annotations__ = {}
-    app.command(cls=Verb)(call)
+    # A verb that is a keyword of Python has an underscore behind it there.
+    app.command(function.__name__.rstrip("_").replace("_", "-"), cls=Verb)(call)
     return function
 
 
@@ -153,12 +155,52 @@ ForceOption = Annotated[
         rich_help_panel="Result",
     ),
 ]
+LoadInputsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--loadInputs",
+        "--load-inputs",
+        metavar="NAME:FILE.npy,...",
+        help="Real inputs from .npy files.",
+        rich_help_panel="Measurement",
+    ),
+]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        help="Seed of the random inputs.",
+        rich_help_panel="Measurement",
+    ),
+]
+BackendOption = Annotated[
+    str,
+    typer.Option(
+        "--backend",
+        envvar="TRTPROF_BACKEND",
+        autocompletion=completion.backends,
+        help="auto, or one that `trtprof doctor` lists.",
+        rich_help_panel="Device",
+    ),
+]
 ThreadsOption = Annotated[
     int,
     typer.Option(
         "--threads",
         envvar="TRTPROF_THREADS",
         help="On the CPU: threads inside an op; 0: one a usable core.",
+        rich_help_panel="Measurement",
+    ),
+]
+SessionOptionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sessionOption",
+        "--session-option",
+        metavar="KEY=VALUE",
+        autocompletion=completion.session_options,
+        help="Of ONNX Runtime: tune the session, such as execution_mode=parallel or "
+        "session.intra_op.allow_spinning=0; may be repeated.",
         rich_help_panel="Measurement",
     ),
 ]

@@ -29,11 +29,15 @@ from profiler.cli.engine_options import (
 )
 from profiler.cli.gpu_targets import MeasuredOption
 from profiler.cli.options import (
+    BackendOption,
     Export,
     FailOnOption,
     ForceOption,
+    LoadInputsOption,
     NamedModel,
     QuietOption,
+    SeedOption,
+    SessionOptionOption,
     Shapes,
     ThreadsOption,
     TopOption,
@@ -54,35 +58,11 @@ def run(
     *,
     model: NamedModel,
     shapes: Shapes,
-    load_inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--loadInputs",
-            "--load-inputs",
-            metavar="NAME:FILE.npy,...",
-            help="Real inputs from .npy files.",
-            rich_help_panel="Measurement",
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed",
-            help="Seed of the random inputs.",
-            rich_help_panel="Measurement",
-        ),
-    ] = 0,
-    backend: Annotated[
-        str,
-        typer.Option(
-            "--backend",
-            envvar="TRTPROF_BACKEND",
-            autocompletion=completion.backends,
-            help="auto, or one that `trtprof doctor` lists.",
-            rich_help_panel="Device",
-        ),
-    ] = "auto",
+    load_inputs: LoadInputsOption = None,
+    seed: SeedOption = 0,
+    backend: BackendOption = "auto",
     threads: ThreadsOption = 0,
+    session_option: SessionOptionOption = None,
     iterations: Annotated[
         int,
         typer.Option(
@@ -239,6 +219,7 @@ def run(
         from profiler.diagnose import config
         from profiler.flows.options import GpuOptions, RunOptions
         from profiler.flows.run import execute
+        from profiler.runtime.session_tuning import SessionTuning
 
         refuse_binary(format_name)
         view = check_views(top=top, by=by, table=None, figure="roofline", roofline=roofline, ledger=ledger)
@@ -279,6 +260,7 @@ def run(
                     confirm=confirm,
                     measured=measured,
                 ),
+                tuning=SessionTuning.of(session_option or ()),
                 thresholds=config.load().thresholds,
                 output=kept_in,
                 force=force,
@@ -298,7 +280,8 @@ def run(
         else:
             say_confirmations(found)
             say(f"wrote {folder.path}   open: {folder.path / 'report.html'}")
-            say(f"next: trtprof report {folder.path} --format json")
+            tries = next((finding.command for finding in found.findings if finding.command), "")
+            say(f"next: {tries or f'trtprof report {folder.path} --format json'}")
         failing.check(found.findings, asked)
 
 

@@ -218,7 +218,7 @@ FLAGS: tuple[Flag, ...] = (
     _flag("--asyncFileReader", "10.7", "", _no("how an engine is read from the disk is not measured", "leave it away")),
     _flag("--getPlanVersionOnly", "9.1", "", _no(
         "an engine is looked into whole", "`trtprof build --loadEngine=FILE` says which version made it")),
-    _flag("--tacticSources", "8.6", "SPEC", _ELSEWHERE),
+    _flag("--tacticSources", "8.6", "SPEC", ACTS),
     _flag("--noBuilderCache", "8.6", "", _ELSEWHERE),
     _flag("--noCompilationCache", "9.1", "", _ELSEWHERE),
     _flag("--errorOnTimingCacheMiss", "9.1", "", _ELSEWHERE),
@@ -256,7 +256,7 @@ FLAGS: tuple[Flag, ...] = (
     _flag("--continue", "11.1", "",
         _no("it goes on with a search, of which trtprof has none", "--resume goes on with a run")),
     _flag("--helpBuildRoute", "11.1", "", _NO_TUNING),
-    _flag("--setBuildRoute", "11.1", "ROUTE", _ELSEWHERE),
+    _flag("--setBuildRoute", "11.1", "ROUTE", ACTS),
     # --- the machine ---
     _flag("--device", "6.0", "N", ACTS, _no(
         "engines are built on the first GPU that CUDA shows", "CUDA_VISIBLE_DEVICES=N trtprof build MODEL")),

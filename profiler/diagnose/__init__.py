@@ -38,6 +38,7 @@ from profiler.base.records import (
     PlanBinding,
     PlanEdge,
     PlanLint,
+    Tried,
 )
 from profiler.base.registry import Registry
 from profiler.base.trace import Transfer
@@ -228,6 +229,10 @@ class Case(NamedTuple):
     """What ran the layers, as `records.Backend` names it; ``pytorch`` or ``unknown`` of a capture without a plan."""
     transfers: tuple[Transfer, ...] = ()
     """Copies and memsets of no layer in a capture."""
+    tries: str = ""
+    """The command that tries what would help the model, up to what it is to try; empty where there is none."""
+    tried: Tried | None = None
+    """What it found, where it was run."""
 
     def kernel_names(self, layer: LayerResult) -> tuple[tuple[Match, KernelName], ...]:
         """The kernels of a layer with what their names say, most time first."""

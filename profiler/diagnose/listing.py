@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.base.records import SCHEMA_VERSION, RuleListing, RuleSheet, RuleThreshold
+from profiler.base.rungs import ANSWERS, WITHOUT
 from profiler.diagnose import RULES, THRESHOLDS, Rule, Thresholds
 from profiler.diagnose.config import Config, meanings
 from profiler.diagnose.explain import rule_of
@@ -31,6 +32,8 @@ def _sheet(rule: Rule, config: Config) -> RuleSheet:
         why=rule.section("Why"),
         remedy=rule.section("Try"),
         thresholds=tuple(_threshold(name, config) for name in Thresholds._fields if name in rule.thresholds),
+        rungs=ANSWERS[rule.code].names if rule.code in ANSWERS else (),
+        no_rung=WITHOUT.get(rule.code, "" if rule.code in ANSWERS else "no rung says that it answers this rule"),
         thresholds_of_every_finding=tuple(
             _threshold(name, config) for name in Thresholds._fields if name in every and name not in rule.thresholds
         ),

@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
+import msgspec
+
 from profiler.base.op_kinds import MULTIPLYING, VIEWS
 from profiler.base.plan_words import NARROW, is_reformat, layout, main_tensors, tokens
 from profiler.base.records import (
@@ -28,6 +30,7 @@ from profiler.base.records import (
     Op,
     PlanTensor,
     PluginCandidate,
+    Rung,
     Tensor,
 )
 from profiler.base.units import dtype_bytes, format_bytes, format_ns, format_percent
@@ -36,6 +39,7 @@ from profiler.diagnose.libraries import as_fast
 from profiler.diagnose.products import aligned, has_weights, main_kernel, product_dtype, product_of
 from profiler.diagnose.reached import Reached, class_of, healthy_layers, op_class, reached
 from profiler.diagnose.remedies import unquantised
+from profiler.diagnose.tried import makes, nodes_of, short, times, tried_in
 
 _FLOATS = frozenset({"fp32", "tf32", "fp16", "bf16"})
 _HALVES = ("fp16", "bf16")
@@ -221,7 +225,7 @@ def _candidate(view: _View, layer: LayerResult, reach: Reached) -> PluginCandida
         point=recoverable - barrier,
         high=layer.measured_ns + noise - math.ceil(attainable / reach.high) - barrier,
     )
-    ladder = tuple(_ladder(view, layer, reach))
+    ladder = _measured(case, layer, tuple(_ladder(view, layer, reach)))
     verdict, why = _judge(view, fused, prices, (recoverable, reach.down_to), net, ladder)
     kernels = case.kernel_names(layer)
     return PluginCandidate(
@@ -294,20 +298,27 @@ def _judge(
         return "try first", f"{why}: a faster kernel shortens nothing until a CUDA graph takes the host out"
     for step in ladder:
         if step.gain_ns is not None and step.gain_ns >= case.thresholds.cheaper_fix * net.point:
-            why = f"cheaper: {step.what}, predicted to bring {format_ns(step.gain_ns)}"
+            told = f"{step.basis}, which is" if step.tried else "predicted to bring"
+            why = f"cheaper: {step.what}, {told} {format_ns(step.gain_ns)}"
             return "try first", f"{why}, where a plugin would net {format_ns(net.point)}"
     if net.low <= 0:
         doubt = f"{format_ns(net.point)} is likely, but at worst it costs {format_ns(-net.low)}: {priced}"
         return "try first", doubt + _unless(prices, fused, recoverable, floor)
     if view.backend == "tensorrt-rtx":
         return "try first", f"{format_ns(net.point)} net, but TensorRT-RTX takes no plugins: build it with TensorRT"
-    best = max((step.gain_ns for step in ladder if step.gain_ns is not None), default=None)
-    others = (
-        "no cheaper fix has a predicted gain"
-        if best is None
-        else f"no cheaper fix is predicted to bring more than {format_ns(best)}"
-    )
-    return "write it", f"{priced}: {format_ns(net.point)} net, at least {format_ns(net.low)}; {others}"
+    return "write it", f"{priced}: {format_ns(net.point)} net, at least {format_ns(net.low)}; {_cheaper(ladder)}"
+
+
+def _cheaper(ladder: Sequence[LadderStep]) -> str:
+    """What cheaper fixes bring at most, by measurement where they were tried, and which of those brought nothing."""
+    best = max((step for step in ladder if step.gain_ns), key=lambda step: step.gain_ns or 0, default=None)
+    if best is None:
+        said = "no cheaper fix has a predicted gain"
+    else:
+        how = "was measured" if best.tried else "is predicted"
+        said = f"no cheaper fix {how} to bring more than {format_ns(best.gain_ns or 0)}"
+    fruitless = [step.what for step in ladder if step.tried and not step.gain_ns]
+    return said + (f"; tried without gain: {', '.join(fruitless)}" if fruitless else "")
 
 
 def _unless(prices: Sequence[_Price], fused: Fused, recoverable: int, floor: int) -> str:
@@ -538,6 +549,7 @@ def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderS
             what="store the weights transposed",
             command="trtprof run TRANSPOSED.onnx -o reports/b",
             basis="nothing here tells which order the kernel wants: write the product with the weights transposed",
+            rung="row-matmul-transposed",
         )
     yield from _precision(case, layer, view.backend)
     if view.backend == "ort-cuda":
@@ -551,6 +563,7 @@ def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderS
             what="a higher builder optimisation level",
             command="trtprof run MODEL --builderOptimizationLevel 5 -o reports/b",
             basis="nothing tells before the builder has timed more tactics",
+            rung="builder-level-5",
         )
     if layer.bound == "launch" or view.host_bound:
         yield _cuda_graph(case)
@@ -560,6 +573,42 @@ def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderS
             command="trtprof run MODEL --batch N -o reports/b",
             basis="an inference takes longer, one of its samples less: how much is not known before it is measured",
         )
+
+
+def _measured(case: Case, layer: LayerResult, steps: Sequence[LadderStep]) -> tuple[LadderStep, ...]:
+    """The ladder with what `trtprof try` measured in place of what is predicted of the same.
+
+    Rungs that change nodes of the layer and that no step is about come first, as do options that help.
+    """
+    left = tried_in(case, nodes_of(case, (layer.name,)))
+    told = []
+    for step in steps:
+        # What helps most stands first.
+        own = [rung for rung in left if rung.name == step.rung]
+        left = [rung for rung in left if rung not in own]
+        told.append(_as_tried(case, step, own[0]) if own else step)
+    others = [
+        _as_tried(case, LadderStep(what=rung.title, command="", rung=rung.name), rung)
+        for rung in left
+        if rung.kind != "option" or rung.verdict == "helps"
+    ]
+    return (*others, *told)
+
+
+def _as_tried(case: Case, step: LadderStep, rung: Rung) -> LadderStep:
+    """A step with the gain that was measured of its rung: none where it does not help."""
+    helps = rung.verdict == "helps" and rung.gain is not None
+    gain = round(case.latency.median_ns * (1 - 1 / rung.gain.value)) if helps and rung.gain else 0
+    said = {"helps": "measured", "no difference": "tried without effect"}.get(rung.verdict, f"tried, {rung.verdict}")
+    words = ", ".join(filter(None, (times(rung.gain), "" if helps else rung.reason)))
+    return msgspec.structs.replace(
+        step,
+        command=makes(case, [rung]) or step.command,
+        gain_ns=max(gain, 0),
+        basis=f"{said}: {words}" if words else said,
+        rung=rung.name,
+        tried=short(rung),
+    )
 
 
 def _padding(case: Case, layer: LayerResult, reach: Reached) -> Iterator[LadderStep]:
@@ -589,7 +638,11 @@ def _padding(case: Case, layer: LayerResult, reach: Reached) -> Iterator[LadderS
         basis = "the roofline of the padded product, at what its class reaches; no kernel says tensor cores now"
     names = ", ".join(f"{name} from {size} to {-(-size // step) * step}" for name, size in misfits)
     yield LadderStep(
-        what=f"zeros that pad {names}", command="trtprof run PADDED.onnx -o reports/b", gain_ns=gain, basis=basis
+        what=f"zeros that pad {names}",
+        command="trtprof run PADDED.onnx -o reports/b",
+        gain_ns=gain,
+        basis=basis,
+        rung="conv-pad-channels" if product.convolution else "",
     )
 
 
@@ -627,14 +680,15 @@ def _precision(case: Case, layer: LayerResult, backend: str) -> Iterator[LadderS
         gain = math.floor(layer.measured_ns * (1 - ratio))
         share = f"the roofline at fp16 takes {format_percent(ratio)} of that at {layer.dtype}"
         basis = f"{share}, if its kernel stays at the same share of it"
+    rung = ""
     if any(other.dtype in _HALVES for other in case.layers):
         # The engine may choose fp16 already, and did not here.
         what, command = "its inputs cast down in the model", "trtprof run CAST.onnx -o reports/b"
     elif backend == "ort-cuda":
         what, command = "half precision", "trtprof run MODEL-FP16.onnx -o reports/b"
     else:
-        what, command = "half precision", "trtprof run MODEL --fp16 -o reports/b"
-    yield LadderStep(what=what, command=command, gain_ns=gain, basis=basis)
+        what, command, rung = "half precision", "trtprof run MODEL --fp16 -o reports/b", "fp16"
+    yield LadderStep(what=what, command=command, gain_ns=gain, basis=basis, rung=rung)
 
 
 def _cuda_graph(case: Case) -> LadderStep:
@@ -642,6 +696,7 @@ def _cuda_graph(case: Case) -> LadderStep:
     return LadderStep(
         what="a CUDA graph",
         command="trtprof run MODEL -o reports/b",
+        rung="cuda-graph",
         gain_ns=max(case.latency.median_ns - case.graph_ns, 0) if known else None,
         basis=(
             f"measured: {format_ns(case.graph_ns)} with a CUDA graph, {format_ns(case.latency.median_ns)} without"

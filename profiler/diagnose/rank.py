@@ -23,6 +23,7 @@ from profiler.base.records import Finding
 from profiler.base.units import format_ns, format_percent
 from profiler.diagnose import RULES, Case, Claim, Rule
 from profiler.diagnose.ledger import OUTSIDE, UNPRICED
+from profiler.diagnose.tried import Remedy, remedy_of
 
 OF_EVERY_FINDING = ("min_share", "noise_cv", "warning_share", "critical_share", "doubt")
 """Fields of `Thresholds` that decide what becomes of a claim, whatever the rule."""
@@ -84,6 +85,8 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
             confidence *= case.thresholds.doubt
         if case.from_datasheet or case.ceilings.extent == "quick" or case.ceilings.disturbed:
             confidence *= case.thresholds.doubt
+    trust = claim.kind == "trust"
+    remedy = Remedy(claim.remedy) if trust else remedy_of(case, found.code, claim.remedy, layers)
     return Finding(
         code=found.code,
         title=found.title,
@@ -92,10 +95,12 @@ def _finding(found: Rule, claim: Claim, case: Case, lost: int, layers: tuple[str
         evidence=claim.evidence + (_scaled(case) if claim.kind != "trust" and claim.layers else ""),
         lost_ns=lost,
         confidence=round(confidence, 2),
-        try_=claim.remedy,
+        try_=remedy.words,
         kind=claim.kind,
         layers=layers,
         brief=claim.brief,
+        command=remedy.command,
+        tried=remedy.tried,
     )
 
 

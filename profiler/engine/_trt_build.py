@@ -351,6 +351,10 @@ def _configure(dialect: Dialect, options: BuildOptions, precision: Precision, co
         config.builder_optimization_level = options.builder_optimization_level
     if options.max_aux_streams is not None:
         config.max_aux_streams = options.max_aux_streams
+    if options.tactic_sources:
+        dialect.set_tactic_sources(config, options.tactic_sources)
+    if options.build_route:
+        dialect.set_build_route(config, options.build_route)
     if options.compute_capabilities:
         dialect.set_compute_capabilities(config, options.compute_capabilities)
     if not options.timing_cache:

@@ -40,6 +40,8 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
         compute_capabilities: GPUs that a TensorRT-RTX engine is built for: ``8.9``, or ``current``.
         static_plugins: Libraries with plugins.
         max_aux_streams: Streams beside the main one; 0 runs layers one after the other.
+        tactic_sources: Where kernels are from, as trtexec spells it: ``-EDGE_MASK_CONVOLUTIONS,+CUBLAS``.
+        build_route: Knobs of the compiler, as TensorRT 11.1 spells them: ``-copy_ppg=off -peep:max=2``.
     """
 
     backend: str = "tensorrt"
@@ -57,6 +59,8 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     compute_capabilities: tuple[str, ...] = ()
     static_plugins: tuple[str, ...] = ()
     max_aux_streams: int | None = None
+    tactic_sources: str = ""
+    build_route: str = ""
 
     def all_profiles(self) -> tuple[dict[str, ShapeRange], ...]:
         """The profiles, with ``shapes`` as the only one where they are given."""

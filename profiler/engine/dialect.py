@@ -184,6 +184,38 @@ class Dialect:
                     fix="leave --computeCapabilities out: the engine then serves all GPUs that it can",
                 )
 
+    def set_tactic_sources(self, config: Any, spec: str) -> None:
+        """Switch sources of kernels on and off, all others staying as they are: ``+CUBLAS,-CUDNN``.
+
+        Raises:
+            UsageError: The spec cannot be read, or the version has no such source.
+        """
+        known = self.trt.TacticSource.__members__
+        chosen = int(config.get_tactic_sources())
+        for text in filter(None, (part.strip() for part in spec.split(","))):
+            name = text.lstrip("+-").upper()
+            if text[0] not in "+-" or name not in known:
+                raise UsageError(
+                    f"--tacticSources {text} is not possible with {self.title}",
+                    why=f"it takes + or - before {', '.join(known)}",
+                    fix="leave it away" if name not in known else f"--tacticSources=+{name}",
+                )
+            bit = 1 << int(known[name])
+            chosen = chosen | bit if text[0] == "+" else chosen & ~bit
+        config.set_tactic_sources(chosen)
+
+    def set_build_route(self, config: Any, route: str) -> None:
+        """Turn knobs of the compiler: ``-copy_ppg=off -peep:max=2``; an unknown one is refused by the build.
+
+        Raises:
+            UsageError: The version has no build routes, or TensorRT-RTX lists none.
+        """
+        if self.is_rtx or not hasattr(config, "build_route"):
+            raise UsageError(
+                f"{self.title} takes no build route", why="TensorRT 11.1 and later do", fix="leave --setBuildRoute away"
+            )
+        config.build_route = route
+
     def set_progress(self, config: Any, report: Callable[[str, str, int, int], None]) -> Any:
         """Have ``report(phase, parent phase, step, steps)`` called while the builder works.
 

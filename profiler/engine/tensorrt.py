@@ -92,6 +92,7 @@ def build(
     device: str = "no device",
     external_data: Path | None = None,
     rebuild: bool = False,
+    deadline_s: float | None = None,
 ) -> BuiltEngine:
     """Build the engine of an ONNX model, or take the one kept from an earlier build of the same.
 
@@ -103,12 +104,13 @@ def build(
         device: The GPU, by a name that tells it from others that need another engine.
         external_data: Folder of the weights outside of the file, where it is not the file's own.
         rebuild: Build even if there is an engine, and replace it.
+        deadline_s: When a build is given up; None for never.
 
     Raises:
         UsageError: Options that contradict each other or that the library has not; shapes that do not fit.
         ModelError: The file cannot be read.
         MissingError: The library, the GPU that it needs, a converter or weights are missing.
-        BuildError: The library refuses the model, crashes or is killed.
+        BuildError: The library refuses the model, crashes, is killed, or is not done in time.
     """
     say = progress or unheard
     product = product_of(options.backend)
@@ -116,7 +118,8 @@ def build(
     version = _require(product)
     key = _key(model, options, external_data or model.parent, f"{product.title} {version}", device)
     shelf = cache_dir / "engines"
-    kept = shelf / f"{_slug(model.stem)}-{key}"
+    # What the file is called is of no account: a copy of a model has the engine of the model.
+    kept = next(iter(sorted(shelf.glob(f"*-{key}"))), shelf / f"{_slug(model.stem)}-{key}")
     # Without a version an engine cannot be told from one of another.
     if version and not rebuild:
         held = _kept(kept, options.backend, say)
@@ -132,7 +135,8 @@ def build(
         inspect=has_driver(),
     )
     with _folder_beside(shelf) as (made, scratch):
-        _run_child(msgspec.structs.replace(request, folder=str(made), scratch=str(scratch)), product, scratch, say)
+        asked = msgspec.structs.replace(request, folder=str(made), scratch=str(scratch))
+        _run_child(asked, product, scratch, say, deadline_s)
         _put(made, kept)
     built = _kept(kept, options.backend, say)
     if built is None:
@@ -301,6 +305,10 @@ def trtexec_command(model: Path, options: BuildOptions, *, engine: str = "model.
         flags.append(f"--builderOptimizationLevel={options.builder_optimization_level}")
     if options.max_aux_streams is not None:
         flags.append(f"--maxAuxStreams={options.max_aux_streams}")
+    if options.tactic_sources:
+        flags.append(f"--tacticSources={options.tactic_sources}")
+    if options.build_route:
+        flags.append(f"--setBuildRoute={options.build_route}")
     if options.timing_cache:
         flags.append(f"--timingCacheFile={options.timing_cache}")
     if options.compute_capabilities:
@@ -338,7 +346,9 @@ def _require(product: Product) -> str:
 # --- the child --------------------------------------------------------------------------------
 
 
-def _run_child(request: Request, product: Product, scratch: Path, say: Progress) -> Result:
+def _run_child(
+    request: Request, product: Product, scratch: Path, say: Progress, deadline_s: float | None = None
+) -> Result:
     """Run the request in a process of its own, which is killed when this one is interrupted."""
     request_file, log_file = scratch / "request.json", scratch / "log.txt"
     request_file.write_bytes(msgspec.json.encode(request))
@@ -351,7 +361,14 @@ def _run_child(request: Request, product: Product, scratch: Path, say: Progress)
         last = line.strip()
         say(line)
 
-    code = child.run_telling(command, log_file, heard, environment)
+    try:
+        code = child.run_telling(command, log_file, heard, environment, deadline_s)
+    except TimeoutError:
+        raise BuildError(
+            f"{product.title} does not come to an end with {Path(request.model or request.plan).name}",
+            why=f"it took more than {deadline_s:.0f} s; the last it did was: {last}",
+            fix="--builderOptimizationLevel=0 tries less",
+        ) from None
     folder = Path(request.folder)
     result_file, failure_file = folder / RESULT_FILE, folder / FAILURE_FILE
     why = "" if code == 0 else _death(code, log_file, last)

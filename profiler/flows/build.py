@@ -224,6 +224,7 @@ def engine_of(
     progress: Callable[[str], None] | None = None,
     *,
     rebuild: bool = False,
+    deadline_s: float | None = None,
 ) -> EngineBuild:
     """Build the engine of a model, or take the one that is kept, and read its layers.
 
@@ -233,6 +234,7 @@ def engine_of(
         options: How to build, with a shape for every dynamic input.
         progress: Told in one line what is going on.
         rebuild: Build even if there is an engine.
+        deadline_s: When a build is given up; None for never.
 
     Raises:
         TrtprofError: See `engine.tensorrt.build`.
@@ -249,6 +251,7 @@ def engine_of(
             device=device,
             external_data=external,
             rebuild=rebuild,
+            deadline_s=deadline_s,
         )
     text = built.plan_text or built.layer_info
     if not text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from profiler.base.errors import UsageError
 from profiler.diagnose import THRESHOLDS, Thresholds
 from profiler.engine.tensorrt import BuildOptions
+from profiler.runtime.session_tuning import CUDA, FLAG, SessionTuning
 from profiler.source.request import ModelRequest
 
 GPU_BACKENDS = ("tensorrt", "tensorrt-rtx", "ort-cuda")
@@ -50,8 +52,8 @@ class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run can be asked. ``warmup_ms`` and ``duration_s`` have trtexec's units.
 
-    ``gpu`` is for backends that run on one. ``thresholds`` are what the result is judged by, from now on, and
-    ``command`` is what was typed.
+    ``gpu`` is for backends that run on one, ``tuning`` for those of ONNX Runtime. ``thresholds`` are what the result is
+    judged by, from now on, and ``command`` is what was typed.
     """
 
     model: ModelRequest
@@ -65,6 +67,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     profile_iterations: int = 30
     recalibrate: bool = False
     gpu: GpuOptions = GpuOptions()
+    tuning: SessionTuning = SessionTuning()
     thresholds: Thresholds = THRESHOLDS
     output: str = ""
     force: bool = False
@@ -82,6 +85,7 @@ _BUILD_OPTIONS = {
     "strongly_typed": "--stronglyTyped",
     "builder_optimization_level": "--builderOptimizationLevel",
     "timing_cache": "--timingCacheFile", "static_plugins": "--staticPlugins", "max_aux_streams": "--maxAuxStreams",
+    "tactic_sources": "--tacticSources", "build_route": "--setBuildRoute",
     "profiles": "--optShapes", "workspace_bytes": "--memPoolSize",
 }  # fmt: skip
 _OF_TENSORRT = (
@@ -103,6 +107,37 @@ def changed_options(options: GpuOptions) -> dict[str, Any]:
         for given, usual, name, option in pairs
         if getattr(given, name) != getattr(usual, name)
     }
+
+
+def with_flags(options: GpuOptions, settings: Mapping[str, str]) -> GpuOptions:
+    """The options with some set, by the spelling of `changed_options`: switches by 1 and 0, numbers and texts as typed.
+
+    Raises:
+        KeyError: There is no such option.
+    """
+    own = {option: name for name, option in _OPTIONS.items()}
+    fields = {option: name for name, option in _BUILD_OPTIONS.items()}
+    for option, text in settings.items():
+        if option in own:
+            options = msgspec.structs.replace(options, **{own[option]: text == "1"})
+            continue
+        usual = getattr(BuildOptions(), fields[option])
+        value: Any = int(text) if usual is None else text
+        if isinstance(usual, bool):
+            value = (text == "1") != option.startswith("--no")
+        build = msgspec.structs.replace(options.build, **{fields[option]: value})
+        options = msgspec.structs.replace(options, build=build)
+    return options
+
+
+def typed_flags(options: GpuOptions) -> tuple[str, ...]:
+    """What is asked for beside the defaults, as it is typed."""
+    return tuple(
+        (option if value or option.startswith("--no") else f"--no{option[1:]}")
+        if isinstance(value, bool)
+        else f"{option}={value}"
+        for option, value in changed_options(options).items()
+    )
 
 
 def check_gpu_options(options: GpuOptions, backend: str) -> None:
@@ -128,6 +163,24 @@ def check_gpu_options(options: GpuOptions, backend: str) -> None:
             why=f"{backend} {what}",
             fix=f"leave {' and '.join(unused)} away, or take another --backend",
         )
+
+
+def check_tuning(tuning: SessionTuning, backend: str) -> None:
+    """Refuse options of an ONNX Runtime session where there is none.
+
+    Raises:
+        UsageError: They are given, and the backend is TensorRT; or they are of CUDA, and it is the CPU.
+    """
+    if tuning.of_cuda and backend == "ort-cpu":
+        raise UsageError(
+            f"{FLAG} {CUDA}{next(iter(tuning.of_cuda))} is of no use with the backend {backend}",
+            why="it sets an option of the CUDA provider", fix="leave it away, or take --backend ort-cuda",
+        )  # fmt: skip
+    if tuning.texts and not backend.startswith("ort-"):
+        raise UsageError(
+            f"{FLAG} is of no use with the backend {backend}", why="it sets options of a session of ONNX Runtime",
+            fix=f"leave {FLAG} {tuning.texts[0]} away, or take --backend ort-cpu",
+        )  # fmt: skip
 
 
 def check_ranges(options: RunOptions) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +11,12 @@ import msgspec
 
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import Run
+from profiler.base.records import Backend, GpuSpec, Run, Tried
 from profiler.base.run_folder import Request, RunFolder
+from profiler.base.rungs import MEASURED
 from profiler.diagnose import Case
 from profiler.diagnose.config import judge_of
+from profiler.flows.options import GPU_BACKENDS
 
 
 def analysed(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
@@ -32,8 +36,57 @@ def analysed(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> R
         from profiler.analysis.gpu import evidence_of_gpu as evidence_of
     else:
         from profiler.analysis.cpu import evidence_of_cpu as evidence_of
-    judge = judge_of(folder.read(run_folder.REQUEST, Request), seen)
-    return analyse(*evidence_of(folder), judge)
+    request = folder.read(run_folder.REQUEST, Request)
+    evidence, subject = evidence_of(folder)
+    subject = subject._replace(
+        tries=tries(request, subject.backend, subject.spec),
+        tried=folder.read(run_folder.TRIED, Tried) if folder.has(run_folder.TRIED) else None,
+    )
+    return analyse(evidence, subject, judge_of(request, seen))
+
+
+_AS_ASKED = {"backend": ("--backend", "auto"), "batch": ("--batch", "None"), "threads": ("--threads", "0")}
+"""Options of a run that `trtprof try` has too, each with the value that needs no saying."""
+_LISTS = {"shapes": "--shapes", "load_inputs": "--loadInputs"}
+_OF_AN_ENGINE = (
+    "fp16", "bf16", "int8", "fp8", "noTF32", "stronglyTyped", "builderOptimizationLevel", "maxAuxStreams",
+    "tacticSources", "setBuildRoute",
+)  # fmt: skip
+_OF_ANOTHER_ENGINE = ("loadEngine", "optShapes", "memPoolSize", "staticPlugins")
+"""Options of a run on a GPU that `trtprof try` has not."""
+_OF_AN_EXPORT = ("dtypes", "dynamic", "factory_args")
+
+
+def tries(request: Request, backend: Backend | None, spec: GpuSpec | None) -> str:
+    """The command that tries what would help the model of a run as it was run, up to what it is to try.
+
+    Empty where there is none: of a PyTorch module that was exported with more than shapes, and on a GPU without a
+    datasheet. For an engine that `trtprof try` does not build it is predicted.
+    """
+    options = request.options
+    if backend is None or any(name in options for name in _OF_AN_EXPORT):
+        return ""
+    words = ["trtprof", "try", request.model]
+    for name, flag in _LISTS.items():
+        for given in ast.literal_eval(options.get(name) or "()"):
+            words += [flag, given]
+    measured = backend.name in MEASURED and not any(name in options for name in _OF_ANOTHER_ENGINE)
+    asked = {**options, "backend": backend.name} if backend.name in GPU_BACKENDS else options
+    for name, (flag, usual) in _AS_ASKED.items():
+        value = asked.get(name, usual)
+        # Nothing runs where it is predicted.
+        if value != usual and (measured or name == "batch"):
+            words += [flag, value]
+    if measured:
+        for name in filter(options.__contains__, _OF_AN_ENGINE):
+            words.append(f"--{name}" if options[name] in ("True", "False") else f"--{name}={options[name]}")
+        for setting in filter(None, options.get("sessionOption", "").split(",")):
+            words += ["--sessionOption", setting]
+    elif spec is None or spec.origin == "derived":
+        return ""
+    else:
+        words += ["--dry-run", "--gpu", spec.slug]
+    return shlex.join(words)
 
 
 def case_of(folder: RunFolder) -> Case:

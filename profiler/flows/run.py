@@ -24,12 +24,15 @@ from profiler.base.records import SCHEMA_VERSION, Backend, Device, Run, Source
 from profiler.base.run_folder import Request, RunFolder
 from profiler.diagnose.config import KEPT, kept
 from profiler.flows.job import Job
-from profiler.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges
+from profiler.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges, check_tuning
 from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.flows.report import analysed, save_report
 from profiler.runtime.ort_session import SessionRequest
+from profiler.runtime.session_tuning import FLAG, SessionTuning
 from profiler.source.load import LoadedModel
 from profiler.source.request import ModelRequest
+
+UNTUNED = SessionTuning()
 
 
 class _Place(NamedTuple):
@@ -57,6 +60,7 @@ def execute(options: RunOptions, progress: Progress = SILENT, reports: Path = Pa
     backend = choose_backend(options.backend)
     check_ranges(options)
     check_gpu_options(options.gpu, backend.name)
+    check_tuning(options.tuning, backend.name)
     files = parse_load_inputs(options.load_inputs)
     progress.stage("source")
     with options.model.opened(progress.detail) as loaded:
@@ -96,7 +100,7 @@ def _execute(
     tell_assumptions(source.model, progress)
     with tempfile.TemporaryDirectory(prefix="trtprof-") as name:
         scratch = Path(name)
-        session = _session(loaded, scratch, options.threads)
+        session = session_of(loaded, scratch, options.threads, options.tuning)
         job = Job(folder, loaded, source, backend, options, scratch, session, progress)
         if backend.name == "ort-cpu":
             from profiler.flows.run_cpu import run_on_cpu
@@ -132,12 +136,13 @@ def _way_out(job: Job) -> Iterator[None]:
         raise with_way_out(error, job) from None
 
 
-def _session(loaded: LoadedModel, scratch: Path, threads: int) -> SessionRequest:
+def session_of(loaded: LoadedModel, scratch: Path, threads: int = 0, tuning: SessionTuning = UNTUNED) -> SessionRequest:
+    """How ONNX Runtime is asked to run a model on the CPU: its file is in ``scratch`` where it had to be changed."""
     from profiler.flows.build import named_file
 
     file, external = named_file(loaded, scratch)
     beside = str(external) if external is not None and file != loaded.path.resolve() else ""
-    return SessionRequest(model=str(file), threads=threads, external_data=beside)
+    return SessionRequest(model=str(file), threads=threads, external_data=beside, tuning=tuning)
 
 
 def _beaten(run: Run) -> bool:
@@ -171,13 +176,15 @@ def _recalibrated(folder: RunFolder, run: Run, progress: Progress) -> Run:
 def _request(options: RunOptions, source: Source) -> Request:
     """What decides the result: options that only steer where and how it is written are left out."""
     fields = msgspec.structs.asdict(options)
-    for name in ("output", "force", "resume", "model", "recalibrate", "gpu", "command", KEPT):
+    for name in ("output", "force", "resume", "model", "recalibrate", "gpu", "tuning", "command", KEPT):
         fields.pop(name)
     fields |= {"shapes": options.model.shapes_given, "batch": options.model.batch}
     of_gpu = changed_options(options.gpu)
     for name in ("--rebuild", "--saveEngine"):
         of_gpu.pop(name, None)
     fields.update((name.lstrip("-"), value) for name, value in of_gpu.items())
+    if options.tuning.texts:
+        fields[FLAG.lstrip("-")] = ",".join(options.tuning.texts)
     how = msgspec.structs.asdict(options.model.export)
     fields.update((name, value) for name, value in how.items() if value and name != "shapes")
     if changed := kept(options.thresholds):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -167,7 +167,7 @@ def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtR
     )
     fields = msgspec.structs.asdict(common)
     if job.backend.name == "ort-cuda":
-        session = _on_cuda(job.session, job.options.gpu)
+        session = on_cuda(job.session, job.options.gpu)
         return OrtCudaRequest(**fields, session=session, graph_file=ENGINE_GRAPH)
     built = job.folder.read(run_folder.PLAN, PlanArtefact)
     return TensorrtRequest(
@@ -199,6 +199,18 @@ def _gpu(asked: int | None) -> LiveGpu:
     live, _ = nvml.gpus()
     named = [gpu for gpu in live if first.startswith("GPU-") and gpu.slice is None and gpu.uuid.startswith(first)]
     return find(named[0].index if named else 0)
+
+
+@contextmanager
+def alone(device: int | None) -> Iterator[LiveGpu]:
+    """Children see the GPU of a run alone, until the block ends: the one asked for, or the first.
+
+    Raises:
+        MissingError: It is not there, or it is split into slices.
+    """
+    gpu = _gpu(device)
+    with _only(gpu):
+        yield gpu
 
 
 @contextmanager
@@ -265,8 +277,15 @@ def _without_tf32(ceilings: Ceilings) -> Ceilings:
 # --- the engine -------------------------------------------------------------------------------
 
 
-def _on_cuda(session: SessionRequest, options: GpuOptions) -> SessionRequest:
-    return msgspec.structs.replace(session, provider="cuda", cuda=CudaOptions(use_tf32=options.build.tf32))
+def on_cuda(session: SessionRequest, options: GpuOptions) -> SessionRequest:
+    """The same session with the CUDA provider, as a run on a GPU asks for it."""
+    chosen = session.tuning.of_cuda
+    cuda = CudaOptions(
+        use_tf32=options.build.tf32,
+        cudnn_conv_algo_search=cast("Any", chosen.get("cudnn_conv_algo_search", "EXHAUSTIVE")),
+        prefer_nhwc=chosen.get("prefer_nhwc") == "1",
+    )
+    return msgspec.structs.replace(session, provider="cuda", cuda=cuda)
 
 
 def _ort(job: Job) -> int:
@@ -275,7 +294,7 @@ def _ort(job: Job) -> int:
         job.progress.detail("kept from before")
         return len(job.folder.read(run_folder.ENGINE, Engine).layers)
     engine, on_cpu = build_ort_cuda(
-        _on_cuda(job.session, job.options.gpu), job.folder.path, job.scratch, job.backend.reason
+        on_cuda(job.session, job.options.gpu), job.folder.path, job.scratch, job.backend.reason
     )
     job.folder.write(run_folder.ENGINE, engine)
     job.progress.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")

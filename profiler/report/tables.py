@@ -35,6 +35,7 @@ from profiler.base.records import (
     RuleListing,
     Run,
     Sweep,
+    Tried,
     Work,
 )
 from profiler.report._format import dims_text, headline
@@ -330,6 +331,7 @@ _table(
     _share("confidence", "estimate", "that it is the cause, 0 to 1"),
     _text("try", "the remedy", "hypothesis", of="try_"),
     _list("layers", "where time is claimed"),
+    _text("command", "what tries the remedy, or makes what helped; empty where there is none", "hypothesis"),
 )
 _table(
     "plugins",
@@ -673,6 +675,29 @@ _table(
 )
 
 
+_table(
+    "rungs",
+    "a rung that was tried, those that help first",
+    lambda found: found.rungs,
+    _text("name", "what --rung calls it"),
+    _text("kind", "option, rewrite, pass or combination"),
+    _text("title", "what it does"),
+    _text("verdict", "helps, no difference, slower, wrong, refused, failed, not measured"),
+    _text("reason", "why"),
+    _number("gain", "fact", "time before over after", of="gain.value"),
+    _number("gain_low", "fact", "lower end of its interval", of="gain.low"),
+    _number("gain_high", "fact", "upper end of its interval", of="gain.high"),
+    _number("predicted", "estimate", "the same, before it was measured"),
+    _ns("before_ns", "fact", "median of the turns of the original"),
+    _ns("after_ns", "fact", "median of the turns of the variant"),
+    _number("difference", "fact", "largest difference of an output over what its type allows"),
+    _text("beside", "what a combination was measured against, empty for the original"),
+    _list("answers", "codes of the rules whose remedy it is"),
+    _list("nodes", "of the original, that went"),
+    record=Tried,
+)
+
+
 # --- sweeps, whose columns are what was swept ------------------------------------------------
 
 
@@ -826,6 +851,7 @@ _table(
     _text("why", "it happens"),
     _text("try", "the remedy", of="remedy"),
     _list("thresholds", "its own", of=lambda rule: tuple(f"{each.name}={each.value:g}" for each in rule.thresholds)),
+    _list("rungs", "what of its remedy `trtprof try` makes"),
     record=RuleListing,
 )
 _table(

@@ -69,6 +69,7 @@ DIFFERENT = {
     "--backend": "a build has fewer of them",
     "--batch": "of a sweep an axis like all others",
     "--device": "what there is to choose from: a GPU, one of a capture, the CPU",
+    "--dry-run": "a build prints what it would do, try predicts",
     "--dtype": "of a sweep an axis, of a list of GPUs a filter",
     "--exportLayerInfo": "analyze reads what the others write",
     "--exportProfile": "analyze reads what the others write",
@@ -104,15 +105,15 @@ def test_a_flag_says_the_same_in_every_verb() -> None:
 @pytest.mark.parametrize(
     ("flag", "verbs"),
     [
-        ("--dtype", {"run", "build", "predict", "inspect", "export"}),
-        ("--fp16", {"run", "build", "predict", "inspect", "export"}),
-        ("--bf16", {"run", "build", "predict", "inspect", "export"}),
+        ("--dtype", {"run", "try", "build", "predict", "inspect", "export"}),
+        ("--fp16", {"run", "try", "build", "predict", "inspect", "export"}),
+        ("--bf16", {"run", "try", "build", "predict", "inspect", "export"}),
         ("--engine", {"predict", "inspect"}),
         ("--measured", {"run", "analyze", "predict"}),
-        ("--builderOptimizationLevel", {"run", "build"}),
+        ("--builderOptimizationLevel", {"run", "try", "build"}),
         ("--quiet", {"run", "build", "export"}),
         ("--loadEngine", {"run", "build"}),
-        ("--format", {"run", "inspect", "predict", "build", "analyze", "report", "compare", "sweep", "gpus",
+        ("--format", {"run", "try", "inspect", "predict", "build", "analyze", "report", "compare", "sweep", "gpus",
                       "calibrate", "kernel", "rules", "doctor"}),
     ],
 )  # fmt: skip

@@ -246,6 +246,56 @@ def test_options_reach_the_builder(stubbed: Any, tmp_path: Path) -> None:
     ]
 
 
+def test_sources_of_tactics_are_switched_and_the_others_stay(stubbed: Any, tmp_path: Path) -> None:
+    stubbed()
+    given = BuildOptions(shapes=STATIC, tactic_sources="+CUBLAS, -JIT_CONVOLUTIONS")
+    assert record_of(built(tmp_path))["sources"] == 0b11000
+    assert record_of(built(tmp_path, given))["sources"] == 0b01001
+    assert "--tacticSources=+CUBLAS" in trtexec_command(Path("m.onnx"), BuildOptions(tactic_sources="+CUBLAS"))
+
+
+def test_a_build_route_goes_to_the_version_that_has_them(stubbed: Any, tmp_path: Path) -> None:
+    stubbed("11.4.0.106")
+    given = BuildOptions(shapes=STATIC, build_route="-copy_ppg=off -peep:max=2")
+    assert record_of(built(tmp_path, given))["route"] == "-copy_ppg=off -peep:max=2"
+    assert "'--setBuildRoute=-copy_ppg=off -peep:max=2'" in trtexec_command(Path("m.onnx"), given)
+
+
+@pytest.mark.parametrize(
+    ("version", "named", "part"),
+    [
+        ("11.4.0.106", {"tactic_sources": "+CUBLAS"}, "before EDGE_MASK_CONVOLUTIONS"),
+        ("10.16.1.11", {"tactic_sources": "CUDNN"}, "--tacticSources=+CUDNN"),
+        ("10.16.1.11", {"build_route": "-copy_ppg=off"}, "TensorRT 11.1 and later do"),
+        ("1.7.1.116", {"build_route": "-copy_ppg=off"}, "takes no build route"),
+    ],
+)
+def test_sources_and_routes_that_a_version_has_not_are_refused(
+    version: str, named: dict[str, Any], part: str, stubbed: Any, tmp_path: Path
+) -> None:
+    stubbed(version)
+    backend = "tensorrt-rtx" if version.startswith("1.") else "tensorrt"
+    with pytest.raises(UsageError) as caught:
+        built(tmp_path, BuildOptions(backend=backend, shapes=STATIC, **named))
+    assert part in refused(caught.value)
+
+
+def test_a_copy_of_a_model_has_its_engine(stubbed: Any, tmp_path: Path) -> None:
+    stubbed()
+    model = small_model(tmp_path / "small.onnx")
+    copy = model.with_name("best.onnx")
+    copy.write_bytes(model.read_bytes())
+    assert built(tmp_path, model=model).plan == built(tmp_path, model=copy).plan
+
+
+@posix
+def test_a_build_that_hangs_is_given_up(stubbed: Any, tmp_path: Path) -> None:
+    stubbed(words="slow")
+    with pytest.raises(BuildError, match="does not come to an end"):
+        built(tmp_path, deadline_s=3.0)
+    assert kept_engines(tmp_path) == []
+
+
 @pytest.mark.parametrize("version", [*VERSIONS, "1.7.1.116"])
 def test_parser_errors_name_node_op_and_reason(version: str, stubbed: Any, tmp_path: Path) -> None:
     stubbed(version)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import SCHEMA_VERSION, Comparisons, Prediction, Record, Run
+from profiler.base.records import SCHEMA_VERSION, Comparisons, Prediction, Record, Run, Tried
 
 
 def schema() -> dict[str, Any]:
@@ -42,6 +42,7 @@ SCHEMAS: dict[str, tuple[type[Record], str]] = {
     "run": (Run, "trtprof run"),
     "prediction": (Prediction, "trtprof predict"),
     "comparison": (Comparisons, "trtprof compare"),
+    "tried": (Tried, "trtprof try"),
 }
 """The documents whose schemas ship with the package, as ``NAME.schema.json``."""
 

@@ -40,7 +40,7 @@ def seem(monkeypatch: pytest.MonkeyPatch, folder: Path, gpu: LiveGpu, names: Seq
 
     monkeypatch.setattr(child, "run_telling", call_telling)
     monkeypatch.setattr(run_gpu, "calibrate_gpu", measure)
-    monkeypatch.setattr(run_gpu, "_on_cuda", lambda session, _: session)
+    monkeypatch.setattr(run_gpu, "on_cuda", lambda session, _: session)
     for name in run_gpu.WORKERS:
         monkeypatch.setitem(run_gpu.WORKERS, name, "tests.fakes.stub_gpu_worker")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))

@@ -77,6 +77,9 @@ def fill(module: ModuleType, version: str) -> None:
     capability = enumeration("ComputeCapability", NONE=0, CURRENT=1, SM75=75, SM80=80, SM86=86, SM89=89, SM120=120)
     verbosity = enumeration("ProfilingVerbosity", DETAILED=2)
     pool = enumeration("MemoryPoolType", WORKSPACE=0)
+    source = enumeration(
+        "TacticSource", CUBLAS=0, CUBLAS_LT=1, CUDNN=2, EDGE_MASK_CONVOLUTIONS=3, JIT_CONVOLUTIONS=4
+    )  # fmt: skip
     mode = enumeration("TensorIOMode", INPUT=1)
     information = enumeration("LayerInformationFormat", JSON=1)
 
@@ -111,6 +114,7 @@ def fill(module: ModuleType, version: str) -> None:
         builder_optimization_level: Any = None
         max_aux_streams: Any = None
         progress_monitor: Any = None
+        build_route: str = ""
         num_compute_capabilities: int = 0
 
         def __init__(self) -> None:
@@ -119,6 +123,14 @@ def fill(module: ModuleType, version: str) -> None:
             self._pools: dict[str, int] = {}
             self._capabilities: dict[int, str] = {}
             self._cache: Any = None
+            self._sources = 0b11000
+
+        def get_tactic_sources(self) -> int:
+            return self._sources
+
+        def set_tactic_sources(self, sources: int) -> bool:
+            self._sources = sources
+            return True
 
         def set_flag(self, flag: Any) -> None:
             self._flags.add(flag.name)
@@ -276,6 +288,7 @@ def fill(module: ModuleType, version: str) -> None:
                 "pools": config._pools, "capabilities": config._capabilities, "model": network._model.doc_string,
                 "verbosity": getattr(config.profiling_verbosity, "name", ""), "streams": config.max_aux_streams,
                 "level": config.builder_optimization_level, "cache": config._cache is not None,
+                "sources": config._sources, "route": getattr(config, "build_route", ""),
                 "dtypes": [tensor.data_type for tensor in network._model.graph.initializer],
             }  # fmt: skip
             body = json.dumps(record).encode()
@@ -362,7 +375,7 @@ def fill(module: ModuleType, version: str) -> None:
     found: dict[str, Any] = {
         "NetworkDefinitionCreationFlag": flags, "BuilderFlag": builder_flag, "ComputeCapability": capability,
         "ProfilingVerbosity": verbosity, "MemoryPoolType": pool, "TensorIOMode": mode,
-        "LayerInformationFormat": information,
+        "LayerInformationFormat": information, "TacticSource": source,
     }  # fmt: skip
     for made in (
         ILogger, IPluginRegistry, IOptimizationProfile, ITimingCache, IBuilderConfig, ITensor, INetworkDefinition,

@@ -14,9 +14,11 @@ from profiler.base import run_folder
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import SCHEMA_VERSION, Source
 from profiler.base.run_folder import RunFolder
+from profiler.compare import compare
 from profiler.cost import work_of
-from profiler.flows.options import RunOptions
+from profiler.flows.options import RunOptions, check_tuning
 from profiler.flows.run import choose_backend, execute
+from profiler.runtime.session_tuning import SessionTuning
 from profiler.source.request import ModelRequest
 from tests.fakes.support import ROOT, SAMPLES, refused
 
@@ -105,6 +107,42 @@ def test_resume_refuses_other_settings(tmp_path: Path) -> None:
         execute(options(out, resume=True, seed=7))
     assert caught.value.why == "different: seed"
     assert contents(out) == kept
+
+
+TUNED = SessionTuning.of(["graph_optimization_level=basic", "session.intra_op.allow_spinning=0"])
+
+
+def test_what_a_session_was_tuned_by_is_kept_compared_and_asked_for_again(tmp_path: Path) -> None:
+    plain = execute(options(tmp_path / "plain"))
+    tuned = execute(options(tmp_path / "tuned", tuning=TUNED))
+    kept = json.loads((tuned.path / "request.json").read_bytes())["options"]
+    assert kept["sessionOption"] == "graph_optimization_level=basic,session.intra_op.allow_spinning=0"
+    assert "sessionOption" not in json.loads((plain.path / "request.json").read_bytes())["options"]
+    backends = [folder.report().backend.options for folder in (plain, tuned)]
+    assert [each["graph_optimization_level"] for each in backends] == ["all", "basic"]
+    assert "session.intra_op.allow_spinning" not in backends[0]
+    assert backends[1]["session.intra_op.allow_spinning"] == "0"
+    differ = {fact.what: (fact.before, fact.after) for fact in compare([[plain], [tuned]]).comparisons[0].facts}
+    assert differ["backend option graph_optimization_level"] == ("all", "basic")
+    assert differ["backend option session.intra_op.allow_spinning"] == ("none", "0")
+    assert differ["option sessionOption"] == ("none", kept["sessionOption"])
+
+
+def test_resume_refuses_to_leave_an_option_of_the_session_away(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        execute(options(tmp_path / "run", tuning=TUNED), Recorder(stop_in="capture"))
+    with pytest.raises(UsageError, match="other settings") as caught:
+        execute(options(tmp_path / "run", resume=True))
+    assert caught.value.why == "different: sessionOption"
+
+
+@pytest.mark.parametrize("backend", ["tensorrt", "tensorrt-rtx"])
+def test_tensorrt_has_no_session_to_tune(backend: str) -> None:
+    with pytest.raises(UsageError, match=f"--sessionOption is of no use with the backend {backend}") as caught:
+        check_tuning(TUNED, backend)
+    assert "graph_optimization_level=basic" in caught.value.fix
+    check_tuning(SessionTuning(), backend)
+    check_tuning(TUNED, "ort-cuda")
 
 
 def test_a_finished_run_is_not_overwritten_without_force(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from profiler.base.records import (
     BarrierPart,
     Finding,
     Holds,
+    Interval,
     LadderStep,
     Match,
     PluginCandidate,
@@ -27,6 +28,7 @@ from profiler.base.records import (
     RunMemory,
     Timeline,
     TimelineLane,
+    TriedRung,
 )
 from profiler.report import REPORTERS, ReportOptions
 from profiler.report import redact as module
@@ -123,6 +125,8 @@ def private_run() -> Run:
                 confidence=0.5,
                 try_=text,
                 layers=(layers[0].name,),
+                command="trtprof try /home/grace/models/acme_vision.onnx --loadInputs q:q3_launch.npy --only RL101",
+                tried=(TriedRung(name="gemv-as-reduce", verdict="helps", gain=Interval(value=7, low=6, high=8)),),
             )
             for text in texts
         ),

@@ -23,8 +23,10 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.base.run_folder import RunFolder
 from profiler.capture.ncu import record as ncu
 from profiler.capture.nsys import record as nsys
+from profiler.capture.same_outputs import KindCheck, Original
 from profiler.expected import expect, read_measured, works_to_time
 from profiler.flows.inspect import inspect
+from profiler.flows.try_ import search
 from profiler.hardware import gpus, nvml
 from profiler.hardware.cuda import _driver, _measure, kernel_times
 from profiler.hardware.cuda._kernels import ROW_LENGTHS
@@ -32,6 +34,7 @@ from profiler.hardware.cuda.kernel_times import KernelTimes
 from profiler.source.request import ModelRequest
 from tests.fakes.seeming_gpu import H100, seem
 from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
+from tests.fakes.trying import GEMV, gained, model_of
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 evidence = load_script(SCRIPT, "gpu_evidence")
@@ -171,12 +174,16 @@ def test_a_step_has_its_own_share_even_after_late_ones_but_never_more_than_is_le
 def test_the_parts_fit_the_budget_and_their_names_are_unique() -> None:
     names = [f"{part.name}/{step.name}" for part in evidence.PARTS for step in part.steps]
     assert len(set(names)) == len(names)
-    assert [part.name for part in evidence.PARTS] == ["here", "calibrate", "runs", "gemv", "truth"]
-    assert sum(part.share_s for part in evidence.PARTS) <= evidence.BUDGET_S < 9 * 60
+    assert [part.name for part in evidence.PARTS] == ["here", "calibrate", "runs", "gemv", "truth", "try"]
+    unnamed = [part for part in evidence.PARTS if not part.named]
+    assert sum(part.share_s for part in unnamed) <= evidence.BUDGET_S < 9 * 60
+    assert all(part.share_s <= evidence.BUDGET_S for part in evidence.PARTS if part.named)
+    assert all(step.share_s > evidence.TRY_S for part in evidence.PARTS if part.name == "try" for step in part.steps)
 
 
 def test_parts_are_chosen_by_name_in_their_own_order() -> None:
-    assert [part.name for part in evidence.selected([])] == [part.name for part in evidence.PARTS]
+    assert [part.name for part in evidence.selected([])] == ["here", "calibrate", "runs", "gemv", "truth"]
+    assert [part.name for part in evidence.selected(["try"])] == ["try"]
     assert [part.name for part in evidence.selected(["gemv", "here"])] == ["here", "gemv"]
     with pytest.raises(UsageError, match="no part 'nosuch'"):
         evidence.selected(["nosuch"])
@@ -645,6 +652,34 @@ def test_a_run_on_a_seeming_gpu_is_summed_up_and_its_layers_are_classed(
     assert found.status == "ok"
     assert found.facts["by_class"]["all"]["layers"] == len(times)
     assert "IS the datasheet's" in found.headline
+
+
+def test_what_would_help_is_tried_and_each_rung_is_told(
+    seeming_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "measured", lambda _, after, *__: gained(2.0 if "gemv" in after.name else 1.0))
+    monkeypatch.setattr(search, "keep_original", Original)
+    monkeypatch.setattr(search, "check_variant", lambda *_, **__: (KindCheck(kind="zeros", matches=True),))
+    outcome = evidence.tried(tmp_path, "gemv", model_of(GEMV, tmp_path))
+    assert outcome.status == "ok", outcome
+    assert outcome.facts["backend"] == "ort-cuda"
+    rungs = {rung["name"]: rung for rung in outcome.facts["rungs"]}
+    assert rungs["gemv-as-reduce"]["verdict"] == "helps"
+    assert rungs["no-tf32"]["verdict"] == "no difference"
+    assert outcome.facts["best"]["rungs"][0].startswith("gemv")
+    assert re.search(
+        rf"helps.*sign right {outcome.facts['sign_right']} of {outcome.facts['predicted']}$", outcome.headline
+    )
+    kept = json.loads((tmp_path / "runs" / "try-gemv" / "tried.json").read_text())
+    assert len(kept["rungs"]) == len(rungs)
+    msgspec.json.encode(outcome)
+
+
+def test_without_a_backend_for_the_gpu_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seem(monkeypatch, tmp_path, H100, ("ort-cpu",))
+    outcome = do(tmp_path, evidence.try_gemv)
+    assert outcome.status == "absent"
+    assert "no backend runs on the GPU" in outcome.headline
 
 
 def test_timed_kernels_tell_how_far_expectations_are_off_without_and_with_them(

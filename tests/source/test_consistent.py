@@ -13,7 +13,7 @@ from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_te
 from profiler.base.records import Source
 from profiler.capture.workers.inference import make_inputs
 from profiler.capture.workers.ort_cpu import bind
-from profiler.flows.run import _session
+from profiler.flows.run import session_of
 from profiler.runtime.ort_session import make_session
 from profiler.source.load import load_model, source_of
 
@@ -38,7 +38,7 @@ def run(model: ModelProto, folder: Path) -> Source:
     onnx.save(model, path)
     loaded = load_model(path)
     source = source_of(loaded)
-    again = bind(make_session(_session(loaded, folder, 1)), make_inputs(source.model.inputs, 0))
+    again = bind(make_session(session_of(loaded, folder, 1)), make_inputs(source.model.inputs, 0))
     again()
     return source
 

@@ -20,3 +20,4 @@ from profiler.base.records.model import *
 from profiler.base.records.prediction import *
 from profiler.base.records.rules import *
 from profiler.base.records.run import *
+from profiler.base.records.tried import *

@@ -72,3 +72,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Records cannot refer to themselves, so that the garbage collector need not look through them.
     """
+
+
+class Interval(Record, frozen=True, kw_only=True):
+    """A quantity and the interval that holds it with a confidence of ``level``."""
+
+    value: float
+    low: float
+    high: float
+    level: Fraction = 0.95

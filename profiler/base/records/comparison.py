@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from profiler.base.records.capture import Latency
-from profiler.base.records.common import Fraction, NonNegative, Record
+from profiler.base.records.common import Interval, NonNegative, Record
 from profiler.base.records.estimate import Expectation
 from profiler.base.records.findings import Finding
 
@@ -54,15 +54,6 @@ class Side(Record, frozen=True, kw_only=True):
     """Median of each of its runs."""
     attainable_ns: NonNegative | None
     """What the roofline allows, as the reports of its runs have it; of several runs the median."""
-
-
-class Interval(Record, frozen=True, kw_only=True):
-    """A quantity and the interval that holds it with a confidence of ``level``."""
-
-    value: float
-    low: float
-    high: float
-    level: Fraction = 0.95
 
 
 class LatencyChange(Record, frozen=True, kw_only=True):

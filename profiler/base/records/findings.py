@@ -24,6 +24,7 @@ from profiler.base.records.common import (
 from profiler.base.records.engine import MatchConfidence
 from profiler.base.records.estimate import Bound, Expectation
 from profiler.base.records.model import Work
+from profiler.base.records.tried import TriedRung
 
 
 class LayerResult(Expectation, frozen=True, kw_only=True):
@@ -86,6 +87,11 @@ class Finding(Record, frozen=True, kw_only=True):
     layers: tuple[LayerName, ...] = ()
     brief: Prose = ""
     """Of a doubt: what it is, in a few words with its number."""
+    command: Command = ""
+    """What tries the remedy, or makes what was found to help; empty where no rung of `trtprof try` makes it, or the
+    model is not at hand."""
+    tried: tuple[TriedRung, ...] = ()
+    """Rungs that answer it and were measured, what helps most first."""
 
 
 class CounterCheck(Record, frozen=True, kw_only=True):
@@ -131,7 +137,8 @@ class Confirmation(Record, frozen=True, kw_only=True):
 class LadderStep(Record, frozen=True, kw_only=True):
     """A cheaper fix to try before a hand-written kernel.
 
-    ``gain_ns`` of one inference is an estimate, None where nothing tells it.
+    ``gain_ns`` of one inference is an estimate, None where nothing tells it. Where ``tried`` is there it is measured:
+    0 of what did not help.
     """
 
     what: Prose
@@ -140,6 +147,10 @@ class LadderStep(Record, frozen=True, kw_only=True):
     gain_ns: NonNegative | None = None
     basis: Prose = ""
     """Where the gain is from, in words."""
+    rung: Safe = ""
+    """What ``trtprof try --rung`` calls it; empty where no rung makes it."""
+    tried: TriedRung | None = None
+    """What became of that rung; None where it was not measured."""
 
 
 class BarrierPart(Record, frozen=True, kw_only=True):

@@ -39,6 +39,10 @@ class RuleSheet(Record, frozen=True, kw_only=True):
     """Its own."""
     thresholds_of_every_finding: tuple[RuleThreshold, ...]
     """Those besides its own."""
+    rungs: tuple[str, ...] = ()
+    """What of its remedy `trtprof try` makes, as ``--rung`` calls it."""
+    no_rung: str = ""
+    """Why that is nothing; empty where it is something."""
 
 
 class RuleListing(Record, frozen=True, kw_only=True):

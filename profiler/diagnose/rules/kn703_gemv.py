@@ -14,7 +14,8 @@ Why:
 Try:
     Cheapest first: fold the batch into the thin dimension, so that one GEMM does it; write the product as Mul and
     ReduceSum, which a compiler fuses into one pass; store the weight transposed, so that what is summed over lies
-    innermost; then a hand-written kernel that streams the matrix once, which is a simple one to write.
+    innermost; merge products of the same rows, so that one large matrix is streamed; then a hand-written kernel that
+    streams the matrix once, which is a simple one to write.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ Why:
 Try:
     Pad channels that do not fill the vector width (on tensor cores 8 of fp16 or 16 of int8), let the builder try
     smaller tiles and split-k, raise the batch, merge parallel products into one, use the runtime's fused op where
-    there is one; leave the first convolution of a quantised model unquantised. A hand-written kernel is the last step.
+    there is one, or another op with a better kernel (a product for a convolution of one point, a convolution for a
+    transposed one, a product for a power); on a CPU give it more threads; leave the first convolution of a quantised
+    model unquantised. A hand-written kernel is the last step.
 """
 
 from __future__ import annotations

@@ -195,6 +195,8 @@ def answers(run: Run, rows: Sequence[Row], file: str) -> Iterator[Pair]:
     yield from _numbered("WHY?", list(_why(run, causes, rows)), "cause")
     steps = [f"{number}. {step}" for number, step in enumerate(_steps(run, causes, rows), 1)]
     yield from _numbered("DO NEXT", steps or ["nothing: no rule fired"], "")
+    for command in _commands(causes[:CAUSES]):
+        yield Pair("", Span(command, cut="never", name=True), None, "")
     yield Pair("KERNEL?", _kernel(run), None)
     yield Pair("IGNORED", "; ".join(_ignored(run)), None, "faint")
     if file:
@@ -246,6 +248,19 @@ def _steps(run: Run, causes: Sequence[Finding], rows: Sequence[Row]) -> Iterator
     for step, places in steps.items():
         batch = " (the batch of this model is fixed: export it again)" if fixed and "the batch" in step else ""
         yield f"{' and '.join(dict.fromkeys(places))}: {step}{batch}"
+
+
+def _commands(causes: Sequence[Finding]) -> Iterator[str]:
+    """What tries the remedies: one command of those that differ in the codes alone, before one that makes a model."""
+    codes: dict[str, list[str]] = {}
+    for finding in causes:
+        tries, only, _ = finding.command.rpartition(f" --only {finding.code}")
+        if only:
+            codes.setdefault(tries, []).append(finding.code)
+        elif finding.command:
+            codes.setdefault(finding.command, [])
+    for command, asked in codes.items():
+        yield f"{command} --only {','.join(dict.fromkeys(asked))}" if asked else command
 
 
 def _kernel(run: Run) -> Words:

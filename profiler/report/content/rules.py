@@ -39,11 +39,19 @@ def _sheet(rule: RuleSheet) -> Document:
         title=f"{rule.code}  {rule.title}",
         sections=sections(
             *(_titled(title, text) for title, text in said),
+            _rungs(rule),
             _thresholds("Thresholds", own) if own else _titled("Thresholds", "none of its own"),
             _thresholds("Thresholds of every finding", every) if every else None,
             [Notes((last,), hang=0)],
         ),
     )
+
+
+def _rungs(rule: RuleSheet) -> Section:
+    """What `trtprof try` makes of the remedy."""
+    if not rule.rungs:
+        return _titled("Rungs", f"none: {rule.no_rung}")
+    return _titled("Rungs", ", ".join(rule.rungs), f"trtprof try MODEL --only {rule.code}")
 
 
 def _titled(title: str, *said: str) -> Section:
@@ -73,6 +81,7 @@ def explanation(found: Explanation, options: ReportOptions) -> Document:  # noqa
         for finding in found.findings
         if finding.code != found.code
     ]
+    own = [text for each in found.findings if each.code == found.code for text in (each.try_, each.command) if text]
     measured = f"  {format_ns(found.measured_ns)} measured, {attainable} attainable, {lost} lost, bound: {found.bound}"
     return Document(
         title=f"{found.code}  {found.title}",
@@ -90,6 +99,7 @@ def explanation(found: Explanation, options: ReportOptions) -> Document:  # noqa
                 ),
             ),
             _titled(_OUTCOMES[found.outcome], found.why),
+            _titled("try", *own) if own else None,
             _titled("other findings that name the layer", *others) if others else None,
         ),
     )

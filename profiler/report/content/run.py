@@ -384,7 +384,7 @@ class _Page:
         for step in one.ladder if one.verdict != "do not" else ():
             gain = "gain unknown" if step.gain_ns is None else f"~{units.format_ns(step.gain_ns)}"
             gain += " each" if step.gain_ns is not None and len(group) > 1 else ""
-            what = f"{step.what}, {gain}"
+            what = f"{step.what}, {step.basis if step.tried else gain}"
             # A command that is cut cannot be run: where both do not fit on one line it has its own.
             together = f"{what}: {step.command}"
             texts = [together] if cells(together) <= room else [what, step.command]
@@ -493,5 +493,6 @@ def _finding(finding: Finding) -> Row:
     told = finding.where and (not trust or finding.layers)
     where = [Under(name(finding.where, "start"), "at", indent=_LABEL)] if told else []
     facts = f"{finding.severity}: {finding.evidence}" if finding.evidence else finding.severity
-    under = (*where, Under(facts, whole=True), Under(prose(finding.try_), "try", indent=_LABEL))
+    how = [Under(Span(finding.command, cut="never", name=True), " ", None, indent=_LABEL)] if finding.command else []
+    under = (*where, Under(facts, whole=True), Under(prose(finding.try_), "try", indent=_LABEL), *how)
     return Row((code, Span(sure, kind), lost, Span(finding.title, kind, "end")), under)

@@ -118,6 +118,7 @@ def _words(finding: Finding) -> str:
     if finding.lost_ns:
         lines.append(f"lost: ~{units.format_ns(finding.lost_ns)} (estimate)")
     lines += [f"evidence: {finding.evidence}", f"try: {finding.try_}"]
+    lines += [f"command: {finding.command}"] if finding.command else []
     return "\n".join(map(visible, lines))
 
 

@@ -131,7 +131,7 @@ def _rows(table: Table, rows: Sequence[Row]) -> Iterator[str]:
         cells = [_cell(row.cells[at]) for at in kept]
         for under in row.under:
             words = _words(under.words, start=False)
-            cells[-1] += f"<br>{f'**{prose(under.label)}** ' if under.label else ''}{words}" if words else ""
+            cells[-1] += f"<br>{f'**{prose(under.label)}** ' if under.label.strip() else ''}{words}" if words else ""
         made.append(tuple(cells))
     yield from _table(heads, made, [column.right for column in columns])
 
@@ -146,7 +146,7 @@ def _words(words: Words, *, strong: bool = True, start: bool = True) -> str:
     for kind, same in itertools.groupby(line(words), key=lambda span: (span.name, span.kind == "strong" and strong)):
         spans = list(same)
         if kind[0]:
-            parts += [code(span.text) for span in spans]
+            parts += [code(span.text, _PROSE if span.cut == "never" else _NAME) for span in spans]
             continue
         text = "".join(_text(span) for span in spans)
         made = prose(text, start=start and not parts)

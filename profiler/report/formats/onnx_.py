@@ -80,7 +80,8 @@ def _of_layer(run: Run, layer: LayerResult, findings: list[Finding]) -> Iterator
     for number, finding in enumerate(findings, 1):
         sure = "" if finding.kind == "trust" else f" ({units.format_percent(finding.confidence)} sure)"
         lost = f", ~{units.format_ns(finding.lost_ns)} lost in all" if finding.lost_ns else ""
-        yield f"finding.{number}", f"{finding.code} {finding.title}{sure}{lost}. Try: {finding.try_}"
+        how = f" ({finding.command})" if finding.command else ""
+        yield f"finding.{number}", f"{finding.code} {finding.title}{sure}{lost}. Try: {finding.try_}{how}"
 
 
 def _of_run(run: Run) -> Iterator[tuple[str, str]]:

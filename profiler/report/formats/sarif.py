@@ -146,6 +146,7 @@ def _result(finding: Finding, rule: int, places: _Places, mark: str) -> dict[str
             "confidence": finding.confidence,
             "evidence": visible(finding.evidence),
             "try": visible(finding.try_),
+            **({"command": visible(finding.command)} if finding.command else {}),
         },
     }
 
@@ -176,6 +177,7 @@ def _rule(code: str, findings: Sequence[Finding]) -> dict[str, Any]:
     first = findings[0]
     worst = min((one.severity for one in findings), key=_WORST_FIRST.index)
     trust = all(one.kind == "trust" for one in findings)
+    tries = f"`{_literal(first.command)}` tries it.\n" if first.command else ""
     explained = f"`trtprof rules {visible(code)}` says what it is, why it costs time and what to try."
     return {
         "id": visible(code),
@@ -184,7 +186,7 @@ def _rule(code: str, findings: Sequence[Finding]) -> dict[str, Any]:
             "text": _literal(first.title)
             + (": a doubt about the measurement" if trust else ": a likely cause of time above the roofline")
         },
-        "help": {"text": f"Try: {_literal(first.try_)}\n{explained}"},
+        "help": {"text": f"Try: {_literal(first.try_)}\n{tries}{explained}"},
         "defaultConfiguration": {"level": "none" if trust else LEVELS[worst]},
         "properties": {"tags": ["trust"] if trust else ["performance"]},
     }

@@ -1,0 +1,221 @@
+"""Which rungs of `trtprof try` make what the remedy of a rule names, for those who may not import the rungs.
+
+A rewrite, a pass or an option says itself which rules it answers; a test holds this table against them, and asks of
+each rule that no rung answers for the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Answers(NamedTuple):
+    """Names of the rungs that answer a rule.
+
+    Attributes:
+        rewrites: Of the graph, for any runtime.
+        passes: Of other projects; some write ops that ONNX Runtime alone has.
+        on_cpu: Options of ONNX Runtime on the CPU; ``threads`` stands for any number of them.
+        on_cuda: Of its CUDA provider.
+        on_tensorrt: Of TensorRT and TensorRT-RTX, which have not all of them.
+    """
+
+    rewrites: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
+    on_cpu: tuple[str, ...] = ()
+    on_cuda: tuple[str, ...] = ()
+    on_tensorrt: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys(name for names in self for name in names))
+
+
+ANSWERS: Mapping[str, Answers] = {
+    "AL802": Answers(rewrites=("conv-pad-channels",)),
+    "CN601": Answers(rewrites=("constant-folding",), passes=("onnxscript-optimizer", "onnxslim")),
+    "DW805": Answers(
+        rewrites=("conv-pad-channels", "conv1d-as-conv2d", "depthwise-repeated-channels"),
+        on_cuda=("channels-last",),
+        on_tensorrt=("fp16",),
+    ),
+    "FU301": Answers(
+        rewrites=(
+            "attention-fused",
+            "batchnorm-as-mul-add",
+            "batchnorm-folded",
+            "gelu-fused",
+            "gelu-spelled",
+            "layernorm-fused",
+            "layernorm-spelled",
+            "rmsnorm-fused",
+            "rmsnorm-spelled",
+            "where-constant",
+        ),
+        passes=("onnxslim", "ort-transformers"),
+    ),
+    "HO501": Answers(
+        rewrites=(
+            "attention-fused",
+            "batchnorm-folded",
+            "cast-pairs",
+            "concat-of-slices",
+            "constant-folding",
+            "gelu-fused",
+            "layernorm-fused",
+            "loop-unrolled",
+            "merge-products",
+            "reshape-chains",
+            "rmsnorm-fused",
+            "transpose-through",
+            "where-constant",
+        ),
+        passes=("onnxscript-optimizer", "onnxslim", "ort-transformers"),
+        on_cpu=("no-spinning", "parallel-execution", "threads"),
+        on_cuda=("cuda-graph",),
+        on_tensorrt=("cuda-graph",),
+    ),
+    "KN701": Answers(
+        rewrites=("conv-pad-channels", "gemv-as-reduce", "gemv-fold-batch", "row-matmul-transposed"),
+        on_tensorrt=("builder-level-5", "fp16", "tactics-of-libraries"),
+    ),
+    "KN702": Answers(
+        rewrites=("conv-pad-channels",),
+        on_cuda=("channels-last", "tf32"),
+        on_tensorrt=("bf16", "builder-level-5", "fp16", "tactics-of-libraries", "tf32"),
+    ),
+    "KN703": Answers(rewrites=("gemv-as-reduce", "gemv-fold-batch", "merge-products", "row-matmul-transposed")),
+    "KN704": Answers(rewrites=("merge-products",), on_tensorrt=("builder-level-5",)),
+    "KN705": Answers(on_tensorrt=("bf16", "fp16")),
+    "LA401": Answers(
+        rewrites=(
+            "attention-fused",
+            "batchnorm-folded",
+            "cast-pairs",
+            "concat-of-slices",
+            "constant-folding",
+            "gelu-fused",
+            "layernorm-fused",
+            "loop-unrolled",
+            "merge-products",
+            "reshape-chains",
+            "rmsnorm-fused",
+            "transpose-through",
+            "where-constant",
+        ),
+        passes=("onnxscript-optimizer", "onnxslim", "ort-transformers"),
+        on_cpu=("no-spinning", "parallel-execution", "threads"),
+        on_cuda=("cuda-graph",),
+        on_tensorrt=("cuda-graph",),
+    ),
+    "LY201": Answers(
+        rewrites=(
+            "cast-pairs",
+            "conv-pad-channels",
+            "conv1x1-as-matmul",
+            "convtranspose-as-conv",
+            "convtranspose-as-resize",
+            "matmul-as-conv1x1",
+            "transpose-through",
+        ),
+        on_cpu=("no-blocked-layout",),
+        on_cuda=("channels-last", "graph-extended"),
+        on_tensorrt=("builder-level-5",),
+    ),
+    "OC707": Answers(on_tensorrt=("aux-streams-4", "builder-level-5")),
+    "PR2": Answers(on_tensorrt=("fp16",)),
+    "PR801": Answers(on_cuda=("tf32",), on_tensorrt=("bf16", "fp16", "tf32")),
+    "RF2": Answers(rewrites=("cast-pairs",)),
+    "RL101": Answers(
+        rewrites=(
+            "attention-fused",
+            "batchnorm-folded",
+            "cast-pairs",
+            "concat-of-slices",
+            "conv1d-as-conv2d",
+            "convtranspose-as-conv",
+            "convtranspose-as-resize",
+            "cube-as-mul",
+            "depthwise-repeated-channels",
+            "gather-as-slice",
+            "gelu-fused",
+            "gemv-as-reduce",
+            "gemv-fold-batch",
+            "layernorm-fused",
+            "matmul-as-conv1x1",
+            "merge-products",
+            "pow-as-mul",
+            "rmsnorm-fused",
+            "row-matmul-transposed",
+            "softmax-last-axis",
+            "split-products",
+            "transpose-through",
+            "where-constant",
+        ),
+        passes=("onnxslim", "ort-transformers"),
+        on_cpu=("gelu-approximation", "threads"),
+        on_cuda=("gelu-approximation",),
+    ),
+    "RL102": Answers(
+        rewrites=(
+            "attention-fused",
+            "conv-pad-channels",
+            "conv1d-as-conv2d",
+            "conv1x1-as-matmul",
+            "convtranspose-as-conv",
+            "convtranspose-as-resize",
+            "cube-as-mul",
+            "depthwise-repeated-channels",
+            "div-as-mul",
+            "gelu-fused",
+            "merge-products",
+            "pow-as-mul",
+            "softmax-last-axis",
+        ),
+        passes=("ort-transformers",),
+        on_cpu=("gelu-approximation", "threads"),
+        on_cuda=("gelu-approximation",),
+        on_tensorrt=("builder-level-5", "fp16"),
+    ),
+    "SL1": Answers(rewrites=("cast-pairs",)),
+    "TC1": Answers(rewrites=("conv-pad-channels",)),
+    "TC2": Answers(on_cuda=("tf32",), on_tensorrt=("builder-level-5", "fp16", "tf32")),
+    "WV706": Answers(on_tensorrt=("aux-streams-4", "builder-level-5")),
+}
+"""By code of the rule."""
+
+_QUANTISED = "it moves Q/DQ pairs, which decides what is rounded: that is for the calibration of the model"
+_DOUBT = "it doubts the measurement: nothing of the model is to be changed"
+
+WITHOUT: Mapping[str, str] = {
+    "CA806": "it changes the batch, which is for the program around the model",
+    "HO502": "it changes the program around the model: where its inputs and outputs lie",
+    "PR1": _QUANTISED,
+    "QD1": _QUANTISED,
+    "QD803": _QUANTISED,
+    "QD804": _QUANTISED,
+    "RF1": "it changes the types of the model's inputs and outputs, which the program around it sees",
+    **dict.fromkeys((f"TR{number}" for number in range(901, 913)), _DOUBT),
+}
+"""Why no rung makes what the remedy of a rule names, by its code."""
+
+MEASURED = frozenset({"ort-cpu", "ort-cuda", "tensorrt", "tensorrt-rtx"})
+"""Backends that `trtprof try` measures with."""
+
+_OPTIONS = {"ort-cpu": "on_cpu", "ort-cuda": "on_cuda", "tensorrt": "on_tensorrt", "tensorrt-rtx": "on_tensorrt"}
+
+
+def family(name: str) -> str:
+    """What `Answers` calls a rung: ``threads-4`` is one of ``threads``."""
+    return re.sub(r"^threads-\d+$", "threads", name)
+
+
+def answered(code: str, backend: str) -> bool:
+    """Whether `trtprof try` has a rung for a finding of a backend."""
+    found = ANSWERS.get(code)
+    if found is None or backend not in _OPTIONS:
+        return False
+    return bool(found.rewrites or found.passes or getattr(found, _OPTIONS[backend]))

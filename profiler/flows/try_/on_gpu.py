@@ -1,0 +1,103 @@
+"""What rewrites should bring on a GPU that need not be here: predicted, nothing runs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from profiler import __version__
+from profiler.base.errors import TrtprofError
+from profiler.base.records import SCHEMA_VERSION, Backend, Device, GpuPrediction, GpuSpec, Rung, Tried
+from profiler.base.units import format_ns
+from profiler.flows.predict import predict
+from profiler.flows.predict.on_gpus import Settings
+from profiler.flows.progress import SILENT, Progress
+from profiler.flows.run import session_of
+from profiler.flows.try_.options import TryOptions
+from profiler.flows.try_.price import Price
+from profiler.flows.try_.variants import UnfitError, Workshop, rewrites
+from profiler.source.request import ModelRequest
+
+CHANGES = 0.01
+"""A bound or an expectation that differs by less is the same."""
+
+
+def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Progress = SILENT) -> Tried:
+    """What each rewrite should bring on a GPU, by what good kernels take there, or by the bound.
+
+    Which nodes become one kernel is estimated from the graph (`predict.groups`).
+
+    Raises:
+        TrtprofError: The model is not usable.
+    """
+    began = time.monotonic()
+    settings = Settings(level="groups")
+    with options.run.model.opened(progress.detail) as loaded, tempfile.TemporaryDirectory(prefix="trtprof-") as name:
+        scratch = Path(name)
+        source = options.run.model.bound(loaded)
+        shop = Workshop(session_of(loaded, scratch, options.run.threads, options.run.tuning), scratch)
+        progress.stage("variants")
+        base = predict(options.run.model, [spec], settings).gpus[0]
+        rows, unfit = [], []
+        for one in rewrites():
+            if (options.rungs and one.name not in options.rungs) or one.name in options.skip:
+                continue
+            if options.only and not set(one.answers) & set(options.only):
+                continue
+            try:
+                file, sites = shop.file((one.name,))
+            except UnfitError:
+                unfit.append(one.name)
+                continue
+            except TrtprofError as error:
+                rows.append(Rung(name=one.name, kind="rewrite", title=one.title, verdict="failed", reason=str(error)))
+                continue
+            request = ModelRequest.of(file, options.run.model.shapes_given, options.run.model.batch)
+            price = _price(base, predict(request, [spec], settings).gpus[0])
+            progress.detail(f"{one.name}: {price.basis}")
+            rows.append(
+                Rung(
+                    name=one.name, kind="rewrite", title=one.title, verdict="not measured", answers=one.answers,
+                    reason="a dry run measures nothing", exact=one.exact, predicted=price.gain, basis=price.basis,
+                    nodes=tuple(name for site in sites for name in site.before),
+                    added=sum(len(site.after) for site in sites),
+                )
+            )  # fmt: skip
+    rows.sort(key=lambda row: -(row.predicted or 0.0))
+    best = next((row for row in rows if (row.predicted or 0.0) > 1 + CHANGES), None)
+    return Tried(
+        schema_version=SCHEMA_VERSION,
+        model=source.model,
+        backend=Backend(name="none", reason=f"predicted for {spec.name}: nothing ran"),
+        device=Device(name=spec.name, kind="gpu"),
+        created=created,
+        version=__version__,
+        command=options.run.command,
+        threads=0,
+        latency=None,
+        verdict=(
+            f"{best.name} should make it {best.predicted:.3g} times as fast on {spec.name}, predicted: {best.basis}"
+            if best
+            else f"no rewrite is predicted to help on {spec.name}"
+        ),
+        rungs=tuple(rows),
+        best=None,
+        candidates=0,
+        budget_s=options.budget_s,
+        spent_s=round(time.monotonic() - began, 1),
+        unfit=tuple(unfit),
+    )
+
+
+def _price(before: GpuPrediction, after: GpuPrediction) -> Price:
+    """By what good kernels take where it is known of both for the same part, else by the bound."""
+    if before.expected_ns and after.expected_ns:
+        return Price(
+            before.expected_ns / after.expected_ns,
+            f"good kernels take ~{format_ns(before.expected_ns)} before and ~{format_ns(after.expected_ns)} after",
+        )
+    if before.time_ns and after.time_ns:
+        words = f"the bound is {format_ns(before.time_ns)} before and {format_ns(after.time_ns)} after"
+        return Price(before.time_ns / after.time_ns, words)
+    return Price(None, "the work of its layers is not known")

@@ -1,0 +1,120 @@
+"""`trtprof try` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from profiler.base.errors import UsageError
+from profiler.cli.try_ import seconds
+from profiler.flows import try_
+from profiler.flows.try_.options import TryOptions
+from tests.fakes.command_line import refused, trtprof
+from tests.fakes.support import SAMPLES
+from tests.fakes.tried_factory import nothing, typical
+
+GEMV = SAMPLES / "gemv.onnx"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[TryOptions]:
+    """What the flow was asked; it found `typical` without doing anything."""
+    given: list[TryOptions] = []
+
+    def stand_in(options: TryOptions, *_: Any) -> Any:
+        given.append(options)
+        return typical()
+
+    monkeypatch.setattr(try_, "try_model", stand_in)
+    return given
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("90s", 90), ("5m", 300), ("1h", 3600), ("120", 120), ("1.5m", 90), ("2 min", 120)]
+)
+def test_a_budget_is_a_time(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5m", "5d", "m"])
+def test_a_budget_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no time"):
+        seconds(text)
+
+
+def test_options_get_to_the_flow(asked: list[TryOptions]) -> None:
+    done = trtprof(
+        "try", GEMV, "--budget", "2m", "--max-candidates", 7, "--only", "kn703,RL101", "--rung", "gemv-as-reduce",
+        "--skip", "no-arena", "--rewrites-only", "--threads", 2, "--seed", 3, "--runs", "somewhere",
+        "--sessionOption", "execution_mode=parallel",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    (options,) = asked
+    assert (options.budget_s, options.most, options.only) == (120, 7, ("KN703", "RL101"))
+    assert (options.rungs, options.skip, options.kinds) == (
+        ("gemv-as-reduce",),
+        ("no-arena",),
+        frozenset({"rewrite", "pass"}),
+    )
+    assert (options.run.threads, options.run.seed, options.run.output) == (2, 3, "somewhere")
+    assert options.run.tuning.execution_mode == "parallel"
+    assert "7.1 times as fast" in done.stdout
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--options-only", "--rewrites-only"), "leave nothing to try"),
+        (("--only", "KN999"), "there is no such rule"),
+        (("--gpu", "l4"), "is for a dry run on one GPU"),
+        (("--gpu", "l4,t4", "--dry-run"), "is for a dry run on one GPU"),
+        (("--budget", "soon"), "is no time"),
+        (("-o", "result.pdf"), "says no format"),
+        (("-o", "a.onnx", "-o", "b.onnx"), "names 2 models"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: tuple[str, ...], says: str) -> None:
+    assert says in refused(trtprof("try", GEMV, *words))
+
+
+@pytest.mark.usefixtures("asked")
+def test_the_original_is_never_written_over(tmp_path: Path) -> None:
+    copy = tmp_path / "mine.onnx"
+    copy.write_bytes(GEMV.read_bytes())
+    assert "is the original" in refused(trtprof("try", copy, "-o", copy, "--force"))
+    other = tmp_path / "best.onnx"
+    other.write_text("kept")
+    assert "will not be overwritten" in refused(trtprof("try", copy, "-o", other))
+    assert other.read_text() == "kept"
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_patch_is_shown_where_it_is_asked_for() -> None:
+    assert "- MatMul\n+ Mul\n+ ReduceSum" in trtprof("try", GEMV, "--patch").stdout
+    assert "- MatMul" not in trtprof("try", GEMV).stdout
+
+
+def test_a_model_that_is_not_better_is_not_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(try_, "try_model", lambda *_: nothing())
+    done = trtprof("try", GEMV, "-o", tmp_path / "best.onnx")
+    assert done.exit_code == 0
+    assert "was not written" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_was_stopped_shows_what_it_has_and_leaves_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = msgspec.structs.replace(typical(), interrupted=True, best=None)
+    monkeypatch.setattr(try_, "try_model", lambda *_: found)
+    done = trtprof("try", GEMV, "--format", "json")
+    assert done.exit_code == 130
+    assert '"interrupted": true' in done.stdout
+
+
+def test_a_model_that_is_none_gets_the_error_of_a_run(tmp_path: Path) -> None:
+    text = tmp_path / "text.onnx"
+    text.write_text("this is no model")
+    assert refused(trtprof("try", text)) == refused(trtprof("run", text))

@@ -1,0 +1,309 @@
+"""`trtprof try`: what is made, checked, measured and combined. Times are made up: no test depends on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from profiler.base import run_folder
+from profiler.base.errors import CaptureError, UsageError
+from profiler.base.records import Backend, Tried
+from profiler.base.run_folder import Request, RunFolder
+from profiler.capture.turns import Variant
+from profiler.compare import compare
+from profiler.compare.turns import TurnsChange
+from profiler.flows.options import RunOptions
+from profiler.flows.report import analysed, tries
+from profiler.flows.run import execute
+from profiler.flows.try_ import search, try_model
+from profiler.flows.try_.options import TryOptions
+from profiler.flows.try_.variants import graph_digest
+from profiler.hardware import gpus
+from profiler.report import render
+from profiler.rewrite import REWRITES, Rewrite
+from profiler.rewrite.edit import Edit
+from profiler.runtime.session_tuning import SessionTuning
+from profiler.source.request import ModelRequest
+from tests.fakes.in_process import quick
+from tests.fakes.support import SAMPLES
+from tests.fakes.trying import GEMV, gained, model_of, row
+
+Made = Callable[..., Tried]
+
+
+@pytest.fixture
+def try_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Tries a model in which each variant is as fast as the gains say, by a part of its name; others change nothing."""
+
+    def run(path: Path, gains: dict[str, float | BaseException], **options: Any) -> Tried:
+        def measured(before: Variant, after: Variant, *_: Any, **__: Any) -> TurnsChange:
+            ratio = 1.0
+            for part, gain in gains.items():
+                if part not in after.name:
+                    continue
+                if isinstance(gain, BaseException):
+                    raise gain
+                ratio *= gain if part not in before.name else 1.0
+            return gained(ratio)
+
+        quick(monkeypatch)
+        monkeypatch.setattr(search, "measured", measured)
+        run_options = RunOptions(
+            model=ModelRequest.of(path), backend="ort-cpu", threads=2, iterations=1, warmup_ms=0, duration_s=0,
+            profile_iterations=1, output=str(tmp_path / "runs"),
+        )  # fmt: skip
+        return try_model(TryOptions(run=run_options, **options))
+
+    return run
+
+
+@pytest.fixture
+def only_rewrites() -> dict[str, Any]:
+    return {"kinds": frozenset({"rewrite"}), "rungs": ("gemv-as-reduce",)}
+
+
+def test_the_story_is_found_measured_and_written(tmp_path: Path, try_it: Made, only_rewrites: dict[str, Any]) -> None:
+    path, best = model_of(GEMV, tmp_path), tmp_path / "best.onnx"
+    found = try_it(path, {"gemv-as-reduce": 7.0}, model=str(best), **only_rewrites)
+    rung = row(found, "gemv-as-reduce")
+    assert (rung.verdict, rung.nodes, rung.added) == ("helps", ("MatMul_0",), 3)
+    assert rung.gain is not None
+    assert rung.gain.low < 7.0 < rung.gain.high
+    assert {check.inputs for check in rung.checks} >= {"zeros"}
+    assert rung.difference is not None
+    assert rung.difference <= 1
+    assert found.best is not None
+    assert found.best.rungs == ("gemv-as-reduce",)
+    assert [node.op_type for node in onnx.load(best).graph.node] == ["Transpose", "Mul", "ReduceSum"]
+    assert any(line.startswith("- ") and "MatMul" in line for line in found.best.patch)
+    # The original's report says what was tried, from what lies beside it alone, and the same each time.
+    folder = RunFolder(Path(found.folder))
+    kept = folder.report()
+    assert folder.read(run_folder.TRIED, Tried) == found
+    told = {one.name: one.verdict for finding in kept.findings for one in finding.tried}
+    assert told in ({}, {"gemv-as-reduce": "helps"})  # A busy machine may find nothing that the rung answers.
+    assert render(analysed(folder), "json") == folder.file(run_folder.REPORT).read_text()
+    # Both runs are there to be compared.
+    (one,) = compare([[Path(found.folder)], [Path(found.best.folder)]]).comparisons
+    assert one.before.model == "model"
+
+
+@pytest.mark.parametrize(("layers", "nodes"), [([("gemv",)], {"MatMul_0"}), ([("gemv",), ()], None), ([], set())])
+def test_a_finding_that_is_asked_for_says_which_nodes_rewrites_touch(
+    layers: list[tuple[str, ...]], nodes: set[str] | None
+) -> None:
+    """One without a layer is about the whole run, and so about all nodes."""
+    run = SimpleNamespace(
+        findings=[SimpleNamespace(code="HO501", layers=each) for each in layers],
+        layers=[SimpleNamespace(name="gemv", nodes=("MatMul_0",)), SimpleNamespace(name="other", nodes=("Add_1",))],
+    )
+    asked = SimpleNamespace(_options=SimpleNamespace(only=("HO501",)), _base=run)
+    assert search.Search._only(asked) == nodes  # type: ignore[arg-type]
+
+
+def test_what_helps_is_combined_and_measured_again(tmp_path: Path, try_it: Made) -> None:
+    found = try_it(
+        model_of(GEMV, tmp_path),
+        {"gemv-as-reduce": 4.0, "no-spinning": 1.5, "no-arena": 0.5},
+        rungs=("gemv-as-reduce", "no-spinning", "no-arena", "dynamic-blocks"),
+    )
+    assert [rung.verdict for rung in found.rungs if rung.kind != "combination"] == [
+        "helps", "helps", "no difference", "slower",
+    ]  # fmt: skip
+    both = row(found, "gemv-as-reduce+no-spinning")
+    assert (both.beside, both.verdict) == ("gemv-as-reduce", "helps")
+    assert found.best is not None
+    assert found.best.rungs == ("gemv-as-reduce", "no-spinning")
+    assert found.best.options == {"session.intra_op.allow_spinning": "0"}
+    assert 5.5 < found.best.gain.value < 6.5
+    assert "--sessionOption session.intra_op.allow_spinning=0" in found.best.command
+
+
+def test_what_does_not_hold_is_not_the_best(
+    tmp_path: Path, try_it: Made, only_rewrites: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of many is the luckiest, too: it is measured once more after it was chosen."""
+    path = model_of(GEMV, tmp_path)
+    real = search.Search._confirm
+
+    def luck_is_over(self: search.Search, *given: Any) -> None:
+        monkeypatch.setattr(search, "measured", lambda *_: gained(1.0))
+        real(self, *given)
+
+    monkeypatch.setattr(search.Search, "_confirm", luck_is_over)
+    found = try_it(path, {"gemv-as-reduce": 1.5}, **only_rewrites)
+    assert row(found, "gemv-as-reduce").verdict == "helps"
+    assert found.best is None
+    assert any("when it was measured again" in note for note in found.notes)
+
+
+@pytest.fixture
+def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite that takes a sum for a difference."""
+
+    def step(node: ir.Node, edit: Edit) -> None:
+        if edit.is_op(node, "Add"):
+            edit.replace([node], {node.outputs[0]: edit.node("Sub", node.inputs)})
+
+    bad = Rewrite("wrong-sign", "a sum as a difference", (), True, step)
+    real = REWRITES.get
+    monkeypatch.setattr(REWRITES, "get", lambda name, *rest: bad if name == "wrong-sign" else real(name, *rest))
+    monkeypatch.setattr(REWRITES, "values", lambda: iter([bad]))
+
+
+@pytest.mark.usefixtures("wrong")
+def test_a_wrong_variant_is_shown_as_wrong_and_never_as_fast(tmp_path: Path, try_it: Made) -> None:
+    path = model_of("g (float[64] a, float[64] b) => (float[64] y) { y = Add (a, b) }", tmp_path)
+    found = try_it(path, {"wrong-sign": 9.0}, kinds=frozenset({"rewrite"}), rungs=("wrong-sign",))
+    (rung,) = found.rungs
+    assert (rung.verdict, rung.gain) == ("wrong", None)
+    assert any(not check.matches for check in rung.checks)
+    assert found.best is None
+    assert found.candidates == 0
+
+
+def test_a_variant_that_dies_is_a_row(tmp_path: Path, try_it: Made) -> None:
+    died = CaptureError("the run died", why="it was ended by SIGSEGV", fix="")
+    found = try_it(model_of(GEMV, tmp_path), {"no-arena": died, "no-spinning": 2.0}, rungs=("no-arena", "no-spinning"))
+    assert row(found, "no-arena").verdict == "failed"
+    assert "SIGSEGV" in row(found, "no-arena").reason
+    assert row(found, "no-spinning").verdict == "helps"
+
+
+def test_ctrl_c_keeps_what_is_measured(tmp_path: Path, try_it: Made) -> None:
+    found = try_it(
+        model_of(GEMV, tmp_path), {"gemv-as-reduce": 3.0, "no-": KeyboardInterrupt()},
+        rungs=("gemv-as-reduce", "no-spinning"),
+    )  # fmt: skip
+    assert found.interrupted
+    assert row(found, "gemv-as-reduce").verdict == "helps"
+    assert found.best is None
+
+
+def test_a_rewrite_that_the_runtime_makes_by_itself_is_not_measured(tmp_path: Path, try_it: Made) -> None:
+    """The digest of the graph says so, whatever its nodes are called."""
+    path = model_of("g (float[64] a) => (float[64] y) { y = Add (a, b) }", tmp_path, b=np.ones(64, np.float32))
+    one, other = tmp_path / "one.onnx", tmp_path / "other.onnx"
+    model = onnx.load(path)
+    onnx.save(model, one)
+    model.graph.node[0].name = "called otherwise"
+    model.graph.node[0].output[0] = "t"
+    model.graph.output[0].name = "t"
+    onnx.save(model, other)
+    assert graph_digest(one) == graph_digest(other)
+    model.graph.node[0].op_type = "Mul"
+    onnx.save(model, other)
+    assert graph_digest(one) != graph_digest(other)
+
+
+def test_a_dry_run_measures_nothing(tmp_path: Path, try_it: Made) -> None:
+    boom = AssertionError("it was measured")
+    found = try_it(model_of(GEMV, tmp_path), {"": boom}, dry_run=True, rungs=("gemv-as-reduce", "no-arena"))
+    assert {rung.verdict for rung in found.rungs} == {"not measured"}
+    assert row(found, "gemv-as-reduce").predicted is not None
+
+
+def test_a_gpu_that_is_not_here_is_predicted(tmp_path: Path) -> None:
+    request = ModelRequest.of(SAMPLES / "gemv.onnx")
+    options = TryOptions(run=RunOptions(model=request, output=str(tmp_path)), dry_run=True, gpu=gpus.find("rtx-4090"))
+    found = try_model(options)
+    rung = row(found, "gemv-as-reduce")
+    assert rung.predicted is not None
+    assert "before" in rung.basis
+    assert found.device.name == "RTX 4090" or "4090" in found.device.name
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["rungs", "skip"])
+def test_a_rung_that_there_is_not_is_refused(tmp_path: Path, try_it: Made, flag: str) -> None:
+    with pytest.raises(UsageError, match="there is no such rung"):
+        try_it(model_of(GEMV, tmp_path), {}, **{flag: ("no-such",)})
+
+
+def test_a_folder_with_something_in_it_is_not_overwritten(tmp_path: Path, try_it: Made) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine.txt").write_text("kept")
+    with pytest.raises(UsageError, match="will not be overwritten"):
+        try_it(model_of(GEMV, tmp_path), {})
+
+
+def test_real_turns_tell_two_processes_of_one_model_apart_by_their_times_alone(tmp_path: Path) -> None:
+    """All parts are real: the session, the processes, the outputs. What comes out is not asked for."""
+    run = RunOptions(
+        model=ModelRequest.of(model_of(GEMV, tmp_path)), backend="ort-cpu", threads=1, iterations=1, warmup_ms=0,
+        duration_s=0, profile_iterations=1, output=str(tmp_path / "runs"),
+    )  # fmt: skip
+    found = try_model(TryOptions(run=run, rungs=("gemv-as-reduce",)))
+    rung = row(found, "gemv-as-reduce")
+    assert rung.verdict in ("helps", "no difference", "slower", "not measured")
+    if rung.gain is not None:
+        assert rung.turns >= 2
+        assert rung.before_ns
+        assert rung.gain.low <= rung.gain.value <= rung.gain.high
+
+
+# --- how a report asks for it -------------------------------------------------------------------
+
+
+def asked(of: str = "ort-cpu", gpu: str = "", model: str = "my model.onnx", **options: str) -> str:
+    request = Request(schema_version=1, created="", version="", model=model, sha256="", options=options)
+    return tries(request, Backend(name=of, reason=""), gpus.find(gpu) if gpu else None)
+
+
+def test_a_report_asks_for_the_model_as_it_was_run() -> None:
+    assert asked() == "trtprof try 'my model.onnx'"
+    usual = {"shapes": "()", "batch": "None", "backend": "auto", "threads": "0", "load_inputs": "()", "seed": "0"}
+    assert asked(**usual) == asked()
+    given = {
+        "shapes": "('x:1x3', 'y:2')", "batch": "4", "backend": "ort-cpu", "threads": "2", "load_inputs": "('x:f.npy',)",
+        "sessionOption": "execution_mode=parallel,enable_mem_pattern=0",
+    }  # fmt: skip
+    assert asked(model="net.onnx", **given) == (
+        "trtprof try net.onnx --shapes x:1x3 --shapes y:2 --loadInputs x:f.npy --backend ort-cpu --batch 4 --threads 2 "
+        "--sessionOption execution_mode=parallel --sessionOption enable_mem_pattern=0"
+    )
+    assert asked(model="models.py:Net") == "trtprof try models.py:Net"
+
+
+def test_of_a_gpu_it_asks_with_the_options_of_its_engine() -> None:
+    given = {"fp16": "True", "noTF32": "False", "maxAuxStreams": "0", "timingCacheFile": "t", "collector": "cupti"}
+    assert asked("tensorrt", "rtx-4090", batch="4", **given) == (
+        "trtprof try 'my model.onnx' --backend tensorrt --batch 4 --fp16 --noTF32 --maxAuxStreams=0"
+    )
+    assert asked("ort-cuda", sessionOption="cuda.prefer_nhwc=1") == (
+        "trtprof try 'my model.onnx' --backend ort-cuda --sessionOption cuda.prefer_nhwc=1"
+    )
+
+
+@pytest.mark.parametrize("option", ["loadEngine", "optShapes", "memPoolSize", "staticPlugins"])
+def test_of_an_engine_that_it_cannot_build_it_asks_for_a_prediction(option: str) -> None:
+    assert asked("tensorrt", "rtx-4090", batch="4", threads="2", **{option: "any"}) == (
+        "trtprof try 'my model.onnx' --batch 4 --dry-run --gpu rtx-4090"
+    )
+
+
+def test_what_cannot_be_tried_is_not_asked_for() -> None:
+    assert asked("tensorrt", loadEngine="any") == ""
+    assert asked(dtypes="{'x': 'fp16'}") == ""
+    assert tries(Request(schema_version=1, created="", version="", model="m", sha256="", options={}), None, None) == ""
+
+
+def test_the_options_of_a_run_are_found_in_its_request(tmp_path: Path) -> None:
+    """What `run` writes down is what `tries` reads."""
+    options = RunOptions(
+        model=ModelRequest.of(model_of("g (float[n,4] x) => (float[n,4] y) { y = Relu (x) }", tmp_path), ["x:3x4"]),
+        backend="ort-cpu", threads=1, iterations=1, warmup_ms=0, duration_s=0, profile_iterations=1,
+        tuning=SessionTuning.of(["enable_mem_pattern=0"]), output=str(tmp_path / "run"),
+    )  # fmt: skip
+    request = execute(options).read(run_folder.REQUEST, Request)
+    assert tries(request, Backend(name="ort-cpu", reason=""), None) == (
+        f"trtprof try {tmp_path}/model.onnx --shapes x:3x4 --backend ort-cpu --threads 1 "
+        "--sessionOption enable_mem_pattern=0"
+    )
