@@ -449,6 +449,8 @@ class Search:
             reasons = Counter(row.reason for row in self._rows.values() if row.verdict != "refused")
             why = reasons.most_common(1)[0][0] if reasons else "no rung changes anything of this model"
             return f"nothing was measured: {why}"
+        if self.candidates == 1:
+            return "the one rung that was measured does not help"
         return f"nothing helps of the {self.candidates} rungs that were measured"
 
     def _row(
