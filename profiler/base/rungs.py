@@ -34,6 +34,29 @@ class Answers(NamedTuple):
         return tuple(dict.fromkeys(name for names in self for name in names))
 
 
+_FEWER_LAUNCHES = Answers(
+    rewrites=(
+        "attention-fused",
+        "batchnorm-folded",
+        "cast-pairs",
+        "concat-of-slices",
+        "constant-folding",
+        "gelu-fused",
+        "layernorm-fused",
+        "loop-unrolled",
+        "merge-products",
+        "reshape-chains",
+        "rmsnorm-fused",
+        "transpose-through",
+        "where-constant",
+    ),
+    passes=("onnxscript-optimizer", "onnxslim", "ort-transformers"),
+    on_cpu=("no-spinning", "parallel-execution", "threads"),
+    on_cuda=("cuda-graph",),
+    on_tensorrt=("cuda-graph",),
+)
+"""What leaves fewer kernels to launch, or makes the host wait less for them."""
+
 ANSWERS: Mapping[str, Answers] = {
     "AL802": Answers(rewrites=("conv-pad-channels",)),
     "CN601": Answers(rewrites=("constant-folding",), passes=("onnxscript-optimizer", "onnxslim")),
@@ -57,27 +80,7 @@ ANSWERS: Mapping[str, Answers] = {
         ),
         passes=("onnxslim", "ort-transformers"),
     ),
-    "HO501": Answers(
-        rewrites=(
-            "attention-fused",
-            "batchnorm-folded",
-            "cast-pairs",
-            "concat-of-slices",
-            "constant-folding",
-            "gelu-fused",
-            "layernorm-fused",
-            "loop-unrolled",
-            "merge-products",
-            "reshape-chains",
-            "rmsnorm-fused",
-            "transpose-through",
-            "where-constant",
-        ),
-        passes=("onnxscript-optimizer", "onnxslim", "ort-transformers"),
-        on_cpu=("no-spinning", "parallel-execution", "threads"),
-        on_cuda=("cuda-graph",),
-        on_tensorrt=("cuda-graph",),
-    ),
+    "HO501": _FEWER_LAUNCHES,
     "KN701": Answers(
         rewrites=("conv-pad-channels", "gemv-as-reduce", "gemv-fold-batch", "row-matmul-transposed"),
         on_tensorrt=("builder-level-5", "fp16", "tactics-of-libraries"),
@@ -90,27 +93,7 @@ ANSWERS: Mapping[str, Answers] = {
     "KN703": Answers(rewrites=("gemv-as-reduce", "gemv-fold-batch", "merge-products", "row-matmul-transposed")),
     "KN704": Answers(rewrites=("merge-products",), on_tensorrt=("builder-level-5",)),
     "KN705": Answers(on_tensorrt=("bf16", "fp16")),
-    "LA401": Answers(
-        rewrites=(
-            "attention-fused",
-            "batchnorm-folded",
-            "cast-pairs",
-            "concat-of-slices",
-            "constant-folding",
-            "gelu-fused",
-            "layernorm-fused",
-            "loop-unrolled",
-            "merge-products",
-            "reshape-chains",
-            "rmsnorm-fused",
-            "transpose-through",
-            "where-constant",
-        ),
-        passes=("onnxscript-optimizer", "onnxslim", "ort-transformers"),
-        on_cpu=("no-spinning", "parallel-execution", "threads"),
-        on_cuda=("cuda-graph",),
-        on_tensorrt=("cuda-graph",),
-    ),
+    "LA401": _FEWER_LAUNCHES,
     "LY201": Answers(
         rewrites=(
             "cast-pairs",

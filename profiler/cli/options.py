@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast, get_type_hints
 
@@ -332,3 +333,16 @@ def model_request(model: str, shapes: Shapes, export: Export = Export(), **more:
     fields = {"dtypes": export.dtypes, "dynamic": export.dynamic, "factory_args": export.factory_arg}
     more |= {name: tuple(values or ()) for name, values in fields.items()}
     return ModelRequest.of(model, shapes.shapes or (), shapes.batch, **more)
+
+
+def command_line(given: Sequence[str]) -> str:
+    """What was typed, to be typed again: without the folder that is there now; empty where nobody did."""
+    kept, skip = ["trtprof"] * bool(given), False
+    for word in given:
+        if skip or word in ("-f", "--force", "--resume") or word.startswith(("-o=", "--output=")):
+            skip = False
+        elif word in ("-o", "--output"):
+            skip = True
+        else:
+            kept.append(word)
+    return shlex.join(kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +41,7 @@ from profiler.cli.options import (
     ThreadsOption,
     TopOption,
     command,
+    command_line,
     model_request,
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
@@ -327,16 +327,3 @@ def _device(given: str | None) -> int | None:
             f"--device {given} is no GPU", why="GPUs go by their numbers", fix="--device 0; `trtprof gpus` lists them"
         )
     return int(found[1])
-
-
-def command_line(given: Sequence[str]) -> str:
-    """What was typed, to be typed again: without the folder that is there now; empty where nobody did."""
-    kept, skip = ["trtprof"] * bool(given), False
-    for word in given:
-        if skip or word in ("-f", "--force", "--resume") or word.startswith(("-o=", "--output=")):
-            skip = False
-        elif word in ("-o", "--output"):
-            skip = True
-        else:
-            kept.append(word)
-    return shlex.join(kept)

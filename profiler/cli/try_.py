@@ -24,6 +24,7 @@ from profiler.cli.options import (
     ThreadsOption,
     TopOption,
     command,
+    command_line,
     model_request,
 )
 from profiler.cli.output import StageLines, errors_shown, result, say
@@ -183,7 +184,7 @@ def try_(
                     profile_iterations=PROFILED,
                     thresholds=config.load().thresholds,
                     output=runs,
-                    command=" ".join(["trtprof", *typed]),
+                    command=command_line(typed),
                 ),
                 budget_s=seconds(budget),
                 most=most,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from profiler.base.run_folder import RunFolder
-from profiler.cli.run import command_line
+from profiler.cli.options import command_line
 from profiler.report import REPORTERS
 from profiler.report.tables import TABLES
 from tests.fakes.command_line import refused, trtprof

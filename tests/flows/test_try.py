@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,10 +20,12 @@ from profiler.base.run_folder import Request, RunFolder
 from profiler.capture.turns import Variant
 from profiler.compare import compare
 from profiler.compare.turns import TurnsChange
+from profiler.engine.tensorrt import BuildOptions
 from profiler.flows.options import RunOptions
 from profiler.flows.report import analysed, tries
 from profiler.flows.run import execute
-from profiler.flows.try_ import search, try_model
+from profiler.flows.try_ import measure, search, try_model
+from profiler.flows.try_.on_gpu import _precision
 from profiler.flows.try_.options import TryOptions
 from profiler.flows.try_.variants import graph_digest
 from profiler.hardware import gpus
@@ -56,7 +59,8 @@ def try_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
         quick(monkeypatch)
         monkeypatch.setattr(search, "measured", measured)
         run_options = RunOptions(
-            model=ModelRequest.of(path), backend="ort-cpu", threads=2, iterations=1, warmup_ms=0, duration_s=0,
+            model=ModelRequest.of(path, options.pop("shapes", ())), backend="ort-cpu",
+            threads=2, iterations=1, warmup_ms=0, duration_s=0,
             profile_iterations=1, output=str(tmp_path / "runs"),
         )  # fmt: skip
         return try_model(TryOptions(run=run_options, **options))
@@ -183,6 +187,8 @@ def test_ctrl_c_keeps_what_is_measured(tmp_path: Path, try_it: Made) -> None:
         rungs=("gemv-as-reduce", "no-spinning"),
     )  # fmt: skip
     assert found.interrupted
+    assert "not measured again" in found.verdict
+    assert "nothing helps" not in found.verdict
     assert row(found, "gemv-as-reduce").verdict == "helps"
     assert found.best is None
 
@@ -307,3 +313,62 @@ def test_the_options_of_a_run_are_found_in_its_request(tmp_path: Path) -> None:
         f"trtprof try {tmp_path}/model.onnx --shapes x:3x4 --backend ort-cpu --threads 1 "
         "--sessionOption enable_mem_pattern=0"
     )
+
+
+# --- what must not be lost, and what is promised -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault", [KeyboardInterrupt(), CaptureError("the run died", why="it was ended by SIGSEGV", fix="")]
+)
+def test_what_was_measured_outlives_the_run_of_the_best(
+    tmp_path: Path, try_it: Made, only_rewrites: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    def broken(*_: Any) -> None:
+        raise fault
+
+    monkeypatch.setattr("profiler.flows.try_._kept", broken)
+    found = try_it(model_of(GEMV, tmp_path), {"gemv-as-reduce": 3.0}, **only_rewrites)
+    assert row(found, "gemv-as-reduce").verdict == "helps"
+    assert found.best is None
+    assert found.interrupted == isinstance(fault, KeyboardInterrupt)
+    assert found.notes
+
+
+def test_the_command_of_the_best_has_the_shapes_of_the_original(
+    tmp_path: Path, try_it: Made, only_rewrites: dict[str, Any]
+) -> None:
+    folder = tmp_path / "my models"
+    folder.mkdir()
+    path = model_of(GEMV.replace("[40,", "[N,"), folder)
+    found = try_it(path, {"gemv-as-reduce": 3.0}, shapes=("a:7x5x1x8,b:7x1x8x1",), **only_rewrites)
+    assert found.best is not None
+    words = shlex.split(found.best.command)
+    assert words[:3] == ["trtprof", "run", str(tmp_path / "runs" / "best.onnx")]
+    assert words[3:5] == ["--shapes", "a:7x5x1x8,b:7x1x8x1"]
+
+
+def test_no_verdict_rests_on_one_round_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def round_of(*_: Any, **__: Any) -> list[tuple[Any, Any]]:
+        made.append(1)
+        noise = np.random.default_rng(len(made))
+        return [(noise.normal(1e6, 1e4, 9), noise.normal(2e6, 1e4, 9)) for _ in range(4)]
+
+    monkeypatch.setattr(measure, "round_of", round_of)
+    side = Variant(name="any", inputs=())
+    assert measure.measured(side, side, deadline=0.0).rounds == len(made) == measure.FEWEST
+
+
+def test_a_prediction_for_a_gpu_asks_for_rewrites_that_there_are(tmp_path: Path) -> None:
+    run = RunOptions(model=ModelRequest.of(SAMPLES / "gemv.onnx"), output=str(tmp_path))
+    with pytest.raises(UsageError, match="there is no such rung"):
+        try_model(TryOptions(run=run, dry_run=True, gpu=gpus.find("l4"), rungs=("no-such",)))
+
+
+def test_a_prediction_for_a_gpu_is_at_the_precision_that_is_asked_for() -> None:
+    assert _precision(BuildOptions()) == "model"
+    assert _precision(BuildOptions(fp16=True)) == "fp16"
+    assert _precision(BuildOptions(fp16=True, int8=True)) == "int8"
+    assert _precision(BuildOptions(tf32=False)) == "fp32"

@@ -139,7 +139,7 @@ class Tried(Record, frozen=True, kw_only=True):
     budget_s: float
     spent_s: float
     interrupted: bool = False
-    """Whether somebody stopped it: nothing was combined then."""
+    """Whether somebody stopped it: notes say when."""
     unfit: tuple[Safe, ...] = ()
     """Rungs that change nothing of this model."""
     notes: tuple[Prose, ...] = ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import difflib
+import shlex
 import shutil
 import tempfile
 import time
@@ -21,7 +22,7 @@ import onnx
 
 from profiler import __version__
 from profiler.base import run_folder
-from profiler.base.errors import UsageError
+from profiler.base.errors import TrtprofError, UsageError
 from profiler.base.records import SCHEMA_VERSION, BestRungs, Run, Source, Tried
 from profiler.base.run_folder import RunFolder
 from profiler.flows.options import GPU_BACKENDS, RunOptions
@@ -78,7 +79,14 @@ def try_model(options: TryOptions, progress: Progress = SILENT, reports: Path = 
         target = _target(backend.name, run, base_folder, loaded, scratch, progress)
         search = Search(options, base, target, source, scratch, progress)
         search.everything(began)
-        best = _kept(search.best, options, target, runs, loaded.path, progress) if search.best is not None else None
+        best = None
+        try:
+            if search.best is not None:
+                best = _kept(search.best, options, target, runs, loaded.path, progress)
+        except KeyboardInterrupt:
+            search.stopped("before the run of the best was done")
+        except TrtprofError as error:
+            search.notes.append(f"the run of the best failed: {error.what}: {error.why}")
         found = _document(options, source, base, base_folder, search, best, time.monotonic() - began)
         if search.candidates:
             # From here on the report of the original says what was tried in place of what might be.
@@ -130,7 +138,11 @@ def _kept(best: Best, options: TryOptions, target: Target, runs: Path, original:
     progress.stage("best")
     given = options.run.model
     request = given if not best.variant.steps else ModelRequest.of(file, given.shapes_given, given.batch)
-    command = " ".join(["trtprof run", str(file), *target.flags(best.variant)])
+    shapes = [word for text in given.shapes_given for word in ("--shapes", text)]
+    batch = ["--batch", str(given.batch)] if given.batch is not None else []
+    inputs = [word for text in options.run.load_inputs for word in ("--loadInputs", text)]
+    words = ["trtprof", "run", request.model, *shapes, *batch, *inputs, *target.flags(best.variant)]
+    command = shlex.join(words)
     run = _run_options(target.run_options(best.variant), runs / "best")
     folder = execute(msgspec.structs.replace(run, model=request, command=command), progress)
     return BestRungs(

@@ -11,6 +11,8 @@ from profiler.compare.turns import TurnsChange, change_of_turns
 
 ROUNDS = 3
 """Fresh processes of either side, unless it is clear before."""
+FEWEST = 2
+"""Of these: one alone tells nothing of what processes differ by, and its interval is too narrow (`compare.turns`)."""
 PAIRS = 4
 """Turns of each side in a round."""
 TURN_MS = 120.0
@@ -19,14 +21,13 @@ ALIKE = 0.02
 """A variant that is within so much of the original, for sure, makes no difference worth another process."""
 
 
-def measured(before: Variant, after: Variant, deadline: float, at_most: int = ROUNDS) -> TurnsChange:
+def measured(before: Variant, after: Variant, deadline: float) -> TurnsChange:
     """Take turns until it is clear which of two is faster, or that none is.
 
     Args:
         before: The original.
         after: The variant.
-        deadline: ``time.monotonic()`` from which on no further round is begun; one is made in any case.
-        at_most: Rounds.
+        deadline: ``time.monotonic()`` from which on no further round is begun but those that are needed.
 
     Raises:
         TrtprofError: One of them crashed, hung, or cannot be run.
@@ -37,5 +38,6 @@ def measured(before: Variant, after: Variant, deadline: float, at_most: int = RO
         change = change_of_turns(rounds)
         low, high = change.interval()
         alike = low > math.exp(-ALIKE) and high < math.exp(ALIKE)
-        if len(rounds) >= at_most or alike or time.monotonic() > deadline:
+        late = len(rounds) >= FEWEST and time.monotonic() > deadline
+        if len(rounds) >= ROUNDS or alike or late:
             return change

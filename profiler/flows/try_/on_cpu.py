@@ -91,4 +91,4 @@ class OnCpu:
     def flags(self, variant: Variant) -> tuple[str, ...]:
         options = self.run_options(variant)
         threads = ("--threads", str(options.threads)) if options.threads else ()
-        return (*threads, *(f"{FLAG} {text}" for text in options.tuning.texts))
+        return (*threads, *(word for text in options.tuning.texts for word in (FLAG, text)))

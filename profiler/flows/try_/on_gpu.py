@@ -10,13 +10,15 @@ from profiler import __version__
 from profiler.base.errors import TrtprofError
 from profiler.base.records import SCHEMA_VERSION, Backend, Device, GpuPrediction, GpuSpec, Rung, Tried
 from profiler.base.units import format_ns
+from profiler.engine.tensorrt import BuildOptions
 from profiler.flows.predict import predict
 from profiler.flows.predict.on_gpus import Settings
 from profiler.flows.progress import SILENT, Progress
 from profiler.flows.run import session_of
 from profiler.flows.try_.options import TryOptions
 from profiler.flows.try_.price import Price
-from profiler.flows.try_.variants import UnfitError, Workshop, rewrites
+from profiler.flows.try_.search import asked_for, of_rewrites
+from profiler.flows.try_.variants import UnfitError, Workshop
 from profiler.source.request import ModelRequest
 
 CHANGES = 0.01
@@ -29,10 +31,12 @@ def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Pro
     Which nodes become one kernel is estimated from the graph (`predict.groups`).
 
     Raises:
+        UsageError: A name is that of no rewrite.
         TrtprofError: The model is not usable.
     """
     began = time.monotonic()
-    settings = Settings(level="groups")
+    chosen = asked_for(list(of_rewrites()), options)
+    settings = Settings(level="groups", precision=_precision(options.run.gpu.build))
     with options.run.model.opened(progress.detail) as loaded, tempfile.TemporaryDirectory(prefix="trtprof-") as name:
         scratch = Path(name)
         source = options.run.model.bound(loaded)
@@ -40,11 +44,7 @@ def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Pro
         progress.stage("variants")
         base = predict(options.run.model, [spec], settings).gpus[0]
         rows, unfit = [], []
-        for one in rewrites():
-            if (options.rungs and one.name not in options.rungs) or one.name in options.skip:
-                continue
-            if options.only and not set(one.answers) & set(options.only):
-                continue
+        for one in chosen:
             try:
                 file, sites = shop.file((one.name,))
             except UnfitError:
@@ -88,6 +88,12 @@ def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Pro
         spent_s=round(time.monotonic() - began, 1),
         unfit=tuple(unfit),
     )
+
+
+def _precision(build: BuildOptions) -> str:
+    """What the flags of an engine ask for, as predictions call it: the narrowest of them."""
+    flags = {"fp8": build.fp8, "int8": build.int8, "fp16": build.fp16, "bf16": build.bf16, "fp32": not build.tf32}
+    return next((name for name, on in flags.items() if on), "model")
 
 
 def _price(before: GpuPrediction, after: GpuPrediction) -> Price:

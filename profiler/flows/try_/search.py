@@ -77,13 +77,12 @@ class Candidate(NamedTuple):
         return {**({"--threads": str(self.threads)} if self.threads else {}), **found}
 
     def beside(self, other: Candidate) -> Candidate:
-        """This one, and then another one."""
-        mine = [setting for setting in self.settings if setting.split("=")[0] not in other.options]
+        """This one, and then another one that sets no option of it."""
         return Candidate(
             (*self.names, *other.names), "combination", f"{self.title}; {other.title}",
             tuple(dict.fromkeys((*self.answers, *other.answers))),
             None if self.exact is None or other.exact is None else self.exact and other.exact,
-            (*self.steps, *other.steps), (*mine, *other.settings), other.threads or self.threads,
+            (*self.steps, *other.steps), (*self.settings, *other.settings), other.threads or self.threads,
         )  # fmt: skip
 
 
@@ -160,9 +159,13 @@ class Search:
             self._judge()
             self._combine(combining)
         except KeyboardInterrupt:
-            self.interrupted = True
+            self.stopped("before what helps was combined and measured again")
             self._judge()
-            self.notes.append("it was interrupted: what was measured until then is here, and nothing was combined")
+
+    def stopped(self, when: str) -> None:
+        """Note that somebody interrupted it, and when."""
+        self.interrupted = True
+        self.notes.append(f"it was interrupted {when}: what was measured until then is here")
 
     # --- candidates ------------------------------------------------------------------------------
 
@@ -173,25 +176,12 @@ class Search:
             UsageError: A name is that of no rung.
         """
         options = self._options
-        every = list(self._all())
-        known = {one.name for one in every}
-        for flag, names in (("--rung", options.rungs), ("--skip", options.skip)):
-            unknown = [name for name in names if name not in known]
-            if unknown:
-                raise UsageError(
-                    f"{flag} {unknown[0]}: there is no such rung here",
-                    why="there are: " + ", ".join(sorted(known)),
-                    fix=f"leave {flag} away, or name one of them",
-                )
+        every = asked_for(list(self._all()), options)
         answered = {finding.code for finding in self._base.findings}
         if absent := [code for code in options.only if code not in answered]:
             self.notes.append(f"the original has no finding {' or '.join(absent)}: rewrites have no layer of it")
         found = []
         for one in every:
-            asked = one.name in options.rungs if options.rungs else one.kind in options.kinds
-            answers = not options.only or set(one.answers) & set(options.only)
-            if not asked or not answers or one.name in options.skip:
-                continue
             if one.idle:
                 self.unfit.append(one.name)
             elif one.why_not:
@@ -202,10 +192,7 @@ class Search:
         return sorted(found, key=lambda one: (one.kind == "pass", not answered & set(one.answers)))
 
     def _all(self) -> Iterator[Candidate]:
-        for rewrite in rewrites():
-            yield Candidate(
-                (rewrite.name,), "rewrite", rewrite.title, rewrite.answers, rewrite.exact, steps=(rewrite.name,)
-            )
+        yield from of_rewrites()
         for one in PASSES:
             missing = one.missing()
             why_not = f"{missing}: {INSTALL}" if missing else ""
@@ -443,6 +430,12 @@ class Search:
                 f"{' and '.join(self.best.names)}: {_times(gain.value)} ({gain.low:.2f} to {gain.high:.2f}), "
                 f"{format_ns(round(change.levels[0]))} to {format_ns(round(change.levels[1]))}"
             )
+        helped = [row for row in self.rungs() if row.verdict == "helps" and not row.beside]
+        if helped and self.interrupted and helped[0].gain is not None:
+            gain = helped[0].gain
+            return f"{helped[0].name}: {_times(gain.value)} ({gain.low:.2f} to {gain.high:.2f}), not measured again"
+        if helped:
+            return f"{helped[0].name} helped, but that did not hold: see below"
         if self._options.dry_run:
             return f"a dry run: {len(self._rows)} rungs, of which nothing was measured"
         if not self.candidates:
@@ -475,6 +468,38 @@ class Search:
 
 _ORIGINAL = "the original"
 _VERDICTS: dict[str, RungVerdict] = {"faster": "helps", "slower": "slower", "not significant": "no difference"}
+
+
+def of_rewrites() -> Iterator[Candidate]:
+    """All rewrites, each a candidate."""
+    for rewrite in rewrites():
+        yield Candidate(
+            (rewrite.name,), "rewrite", rewrite.title, rewrite.answers, rewrite.exact, steps=(rewrite.name,)
+        )
+
+
+def asked_for(every: Sequence[Candidate], options: TryOptions) -> list[Candidate]:
+    """Those of all candidates that are asked for.
+
+    Raises:
+        UsageError: A name is that of no rung.
+    """
+    known = {one.name for one in every}
+    for flag, names in (("--rung", options.rungs), ("--skip", options.skip)):
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise UsageError(
+                f"{flag} {unknown[0]}: there is no such rung here",
+                why="there are: " + ", ".join(sorted(known)),
+                fix=f"leave {flag} away, or name one of them",
+            )
+    return [
+        one
+        for one in every
+        if (one.name in options.rungs if options.rungs else one.kind in options.kinds)
+        and (not options.only or set(one.answers) & set(options.only))
+        and one.name not in options.skip
+    ]
 
 
 def _of_option(rung: OptionRung) -> Candidate:
