@@ -100,9 +100,9 @@ class Subject:
             found = _outputs(changed, self._feeds)
         except Exception as error:
             return Kept(places, f"the result is not valid, or does not run: {error}")
-        touched = _touched(self._baseline, changed, {name for site in sites for name in site.before})
-        if touched:
-            return Kept(places, f"it changed the node {touched}, which it does not name")
+        stranger = touched(self._baseline, changed, {name for site in sites for name in site.before})
+        if stranger:
+            return Kept(places, f"it changed the node {stranger}, which it does not name")
         if len(rewrites) == 1 and (again := self._once_more(rewrites[0])):
             return Kept(places, again)
         exact = all(_named(name).exact for name in rewrites)
@@ -158,7 +158,7 @@ def _moved(random: Random, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return moved
 
 
-def _touched(before: onnx.ModelProto, after: onnx.ModelProto, gone: set[str]) -> str:
+def touched(before: onnx.ModelProto, after: onnx.ModelProto, gone: set[str]) -> str:
     """A node that is another one than it was but for what it reads, and is not among those that went."""
     left = {node.name: node for node in nodes_of(after.graph)}
     whole = [node for node in nodes_of(before.graph) if node.name in gone]

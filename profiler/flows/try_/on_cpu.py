@@ -34,6 +34,9 @@ class OnCpu:
         scratch: Where files go.
     """
 
+    build = staticmethod(build_ort_cpu)
+    """What builds a session and leaves its graph in a folder."""
+
     def __init__(self, run: RunOptions, folder: RunFolder, loaded: LoadedModel, scratch: Path) -> None:
         self._run, self._base = run, folder.report()
         self._device = folder.read(run_folder.DEVICE, Device)
@@ -57,7 +60,7 @@ class OnCpu:
         )
 
     def built(self, setup: Setup, folder: Path) -> Built:
-        build_ort_cpu(setup.session, folder, folder, "a variant")
+        self.build(setup.session, folder, folder, "a variant")
         digest = graph_digest(folder / ENGINE_GRAPH)
         shutil.rmtree(folder)
         return Built(digest)

@@ -5,7 +5,6 @@ No GPU has run this: what took turns was only ever a stand-in, a session on the 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -17,19 +16,21 @@ from profiler.base.records import InputTensor
 from profiler.base.run_folder import RunFolder
 from profiler.capture.gpu_record import GpuArtefact
 from profiler.capture.turns import Variant as Side
-from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
+from profiler.engine.onnxruntime import build_ort_cuda
 from profiler.flows import run_gpu
 from profiler.flows.options import RunOptions, typed_flags, with_flags
 from profiler.flows.try_.on_cpu import OnCpu
 from profiler.flows.try_.options import OptionRung, cuda_graph_rung, session_rungs, tf32_rung
-from profiler.flows.try_.target import Built, Rounding, Setup
-from profiler.flows.try_.variants import Variant, graph_digest
+from profiler.flows.try_.target import Rounding, Setup
+from profiler.flows.try_.variants import Variant
 from profiler.runtime.tensorrt_module import parse_version
 from profiler.source.load import LoadedModel
 
 
 class OnCuda(OnCpu):
     """ONNX Runtime's CUDA provider; see `target.Target`, and `OnCpu` for the arguments."""
+
+    build = staticmethod(build_ort_cuda)  # type: ignore[assignment] # it also tells which nodes the CPU runs
 
     def __init__(self, run: RunOptions, folder: RunFolder, loaded: LoadedModel, scratch: Path) -> None:
         super().__init__(run, folder, loaded, scratch)
@@ -53,12 +54,6 @@ class OnCuda(OnCpu):
         plain = super().setup({key: text for key, text in settings.items() if not key.startswith("--")}, threads)
         gpu = with_flags(plain.gpu, {key: text for key, text in settings.items() if key.startswith("--")})
         return Setup(session=run_gpu.on_cuda(plain.session, gpu), gpu=gpu)
-
-    def built(self, setup: Setup, folder: Path) -> Built:
-        build_ort_cuda(setup.session, folder, folder, "a variant")
-        digest = graph_digest(folder / ENGINE_GRAPH)
-        shutil.rmtree(folder)
-        return Built(digest)
 
     def side(self, variant: Variant, name: str, inputs: tuple[InputTensor, ...], seed: int) -> Side:
         plain = super().side(variant, name, inputs, seed)
