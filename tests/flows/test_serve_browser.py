@@ -67,8 +67,11 @@ def test_the_list_in_a_browser(chromium: Any, url: str, scheme: str) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url("**/?text=*")
     assert page.locator(".runs tbody tr").count() == 1
-    page.click("text=compare with this")
-    page.click("text=all runs")
+    # A click comes back before the page that it asks for is there.
+    with page.expect_navigation():
+        page.click("text=compare with this")
+    with page.expect_navigation():
+        page.click("text=all runs")
     assert page.locator(".runs code").count() == 6
     page.click(".runs tbody tr:has-text('tinynet-5') th a")
     page.locator("html[data-ready]").wait_for()
