@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from profiler.base.run_folder import RunFolder
     from profiler.capture.nsys.record import Nsys
     from profiler.expected import HeldOut
-    from profiler.hardware.cuda._driver import Gpu
+    from profiler.runtime.cuda_driver import Gpu
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = Path("reports") / "gpu-evidence"
@@ -531,11 +531,12 @@ def launch() -> int:
 
 def opened(source: bytes) -> Gpu:
     """The GPU with a source compiled and loaded."""
-    from profiler.hardware.cuda import _driver, _kernels
+    from profiler.hardware.cuda import _kernels
+    from profiler.runtime import cuda_driver, nvrtc
 
-    gpu = _driver.Gpu(GPU_INDEX)
+    gpu = cuda_driver.Gpu(GPU_INDEX)
     capability = gpu.properties.capability
-    gpu.load(_driver.compile_source(source, _driver.target(capability, _kernels.architecture(capability))).image)
+    gpu.load(nvrtc.compile_source(source, nvrtc.target(capability, _kernels.architecture(capability))).image)
     return gpu
 
 

@@ -38,9 +38,9 @@ from profiler.hardware._workloads import (
     special_workloads,
     vector_workloads,
 )
-from profiler.hardware.calibration import answer
 from profiler.hardware.device import busy_seconds, clock_mhz
 from profiler.runtime import child
+from profiler.runtime.ask_child import answer
 from profiler.runtime.ort_session import SessionRequest, make_session
 from profiler.runtime.speed_probe import probe_ns
 

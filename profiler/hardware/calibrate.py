@@ -33,6 +33,7 @@ from profiler.base.units import format_bytes, format_ns
 from profiler.hardware import _fit, calibration
 from profiler.hardware._exchange import FLOOR_SECONDS, Measured, MeasureRequest
 from profiler.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
+from profiler.runtime.ask_child import ask_child
 
 Measure = Callable[[MeasureRequest], Measured]
 
@@ -196,7 +197,7 @@ def measure_in_child(request: MeasureRequest, progress: Progress = unheard) -> M
         MissingError: The runtime is not installed or lacks a kernel.
         CaptureError: The process failed, hung or wrote something else than its result.
     """
-    return calibration.ask_child(
+    return ask_child(
         "profiler.hardware._measure",
         request,
         Measured,

@@ -132,6 +132,11 @@ class Sampler:
     def temperature_c(self) -> int | None:
         return None if self._handle is None else temperature(self._nvml, self._handle)
 
+    def processes(self) -> int | None:
+        """How many processes compute on it; None where the driver does not tell."""
+        found = self._ask("nvmlDeviceGetComputeRunningProcesses")
+        return None if found is None else len(found)
+
     def energy_j(self) -> float | None:
         """Energy used since the driver was loaded, in joules; GPUs before Volta do not count it."""
         return thousandth(self._ask("nvmlDeviceGetTotalEnergyConsumption"))

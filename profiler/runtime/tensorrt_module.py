@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from profiler.base.errors import MissingError, TrtprofError, UsageError
@@ -116,7 +117,7 @@ def load_plugins(
     trt: Any, title: str, logger: Any, registry: Callable[[], Any], libraries: Sequence[str],
     refused: type[TrtprofError],
 ) -> None:  # fmt: skip
-    """Make TensorRT's own plugins and those of the libraries known.
+    """Make TensorRT's own plugins and those of the libraries known; a Python module among them is imported.
 
     Raises:
         UsageError: TensorRT-RTX, which has no plugins, is given any.
@@ -131,9 +132,30 @@ def load_plugins(
         return
     trt.init_libnvinfer_plugins(logger, "")
     for library in libraries:
-        if registry().load_library(library) is None:
+        if is_python(library):
+            _import_plugin(library, title, refused)
+        elif registry().load_library(library) is None:
             raise refused(
                 f"the plugin library {library} cannot be loaded",
                 why="it is no library of TensorRT plugins, or needs another library that is not found",
                 fix=f"ldd {library} lists what it needs; it must be built against {title}",
             )
+
+
+def is_python(library: str) -> bool:
+    """Whether a plugin is a Python module (a quick deployable one) and no library."""
+    return library.endswith(".py")
+
+
+def _import_plugin(path: str, title: str, refused: type[TrtprofError]) -> None:
+    """Import a module that registers plugins; never in a process that uses TensorRT-RTX, whose parser aborts then."""
+    try:
+        spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+        assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - its name ends with .py
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    except Exception as error:
+        raise refused(
+            f"the plugin {path} cannot be loaded",
+            why=f"{type(error).__name__}: {' '.join(str(error).split())}",
+            fix=f"quick deployable plugins need TensorRT 10.8 or later; this is {title}",
+        ) from None

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from profiler.hardware.cuda import _cublas
-from profiler.hardware.cuda._cublas import Extent
-from profiler.hardware.cuda._driver import Argument, Properties
 from profiler.hardware.cuda._kernels import TILE
 from profiler.hardware.cuda._workloads import Run
+from profiler.runtime import cublas
+from profiler.runtime.cublas import Extent
+from profiler.runtime.cuda_driver import Argument, Properties
 
 UUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
 
@@ -163,18 +163,18 @@ class FakeProducts:
         self.gpu, self.wrong, self.refused = gpu, wrong, refused
         self.runs: list[tuple[str, int, int]] = []
 
-    def algorithms(self, product: _cublas.Product, extent: Extent, address: int) -> list[Run]:
+    def algorithms(self, product: cublas.Product, extent: Extent, address: int) -> list[Run]:
         if product.dtype == self.refused:
-            raise _cublas.UnsupportedError("no algorithm")
+            raise cublas.UnsupportedError("no algorithm")
         return [functools.partial(self.run, product, extent, address, which) for which in range(2)]
 
-    def run(self, product: _cublas.Product, extent: Extent, address: int, which: int) -> None:
+    def run(self, product: cublas.Product, extent: Extent, address: int, which: int) -> None:
         self.runs.append((product.part, extent.rows, which))
-        self.gpu.now += _cublas.flops(extent) / (200 if which else 100)
-        a, b, c, _ = _cublas.layout(product, extent)
+        self.gpu.now += cublas.flops(extent) / (200 if which else 100)
+        a, b, c, _ = cublas.layout(product, extent)
         left, right = (
-            _cublas.values(
-                product.data, self.gpu.read(address + at, size * extent.depth * _cublas.element_bytes(product.data))
+            cublas.values(
+                product.data, self.gpu.read(address + at, size * extent.depth * cublas.element_bytes(product.data))
             ).reshape(size, extent.depth)
             for at, size in ((a, extent.rows), (b, extent.columns))
         )

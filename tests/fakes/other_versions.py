@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from profiler.runtime import child
+from profiler.runtime.stub_library import stub_library
 
 FOLDER = Path(sys.prefix) / "other-versions"
 
@@ -26,9 +26,13 @@ TENSORRT = {
     "10.16.1.11": "tensorrt-cu13-bindings==10.16.1.11",
     "11.4.0.106": "tensorrt-cu13-bindings==11.4.0.106",
 }
+LEAN = {
+    version: f"tensorrt-cu13-bindings=={version} tensorrt-lean-cu13-libs=={version}"
+    for version in ("10.16.1.11", "11.4.0.106")
+}
+"""The lean runtime, which has the registry of plugins."""
 CUPTI = {"13.0.1": "cupti-python==13.0.1", "13.4.0": "cupti-python==13.4.0 pyelftools"}
 """By version: what is downloaded."""
-
 
 SYMBOLS = (
     "createInferBuilder_INTERNAL", "createInferRuntime_INTERNAL", "createInferRefitter_INTERNAL",
@@ -71,15 +75,9 @@ def asked_of(code: str, arguments: Sequence[str], path: Path | None = None, libr
 
 def stub_libraries(folder: Path, major: int) -> Path:
     """Libraries of the names that the bindings link, with the symbols that they need and nothing else."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc) to make the stub library with")
-    source = folder / "stub.c"
-    names = (*SYMBOLS, *(OLD_SYMBOLS if major < 10 else ()))
-    source.write_text("".join(f"void *{name}(void) {{ return 0; }}\n" for name in names))
+    stub = stub_library((*SYMBOLS, *(OLD_SYMBOLS if major < 10 else ())))
     for library in LIBRARIES:
-        target = folder / f"lib{library}.so.{major}"
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
+        (folder / f"lib{library}.so.{major}").write_bytes(stub)
     return folder
 
 
@@ -87,7 +85,7 @@ def download() -> None:
     """Download what is not here yet. Not every version has a wheel for every Python: the reason is kept, too."""
     FOLDER.mkdir(exist_ok=True)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"]
-    for packages in (*TENSORRT.values(), *CUPTI.values()):
+    for packages in (*TENSORRT.values(), *LEAN.values(), *CUPTI.values()):
         why = _place(packages, ".txt")
         if _place(packages).is_dir() or why.is_file():
             continue

@@ -1,5 +1,5 @@
-/* A CUDA driver without a device, for tests: the functions that the calibration calls, a clock that each
-   kernel moves on by a fixed rate, and memory of the host. Its rates are in test_gpu_calibrate.py too. */
+/* A CUDA driver without a device, for tests: the functions that the calibration and the bench of plugins call, a clock
+   that each kernel moves on by a fixed rate, and memory of the host. Its rates are in test_calibrate.py too. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -42,19 +42,40 @@ Result cuEventElapsedTime(float *ms, double *start, double *end) { return cuEven
 Result cuMemGetInfo_v2(size_t *free, size_t *total) { return *free = 1ul << 30, *total = 2ul << 30, 0; }
 Result cuMemAlloc_v2(u64 *address, size_t size) { return *address = (u64)malloc(size), 0; }
 Result cuMemHostAlloc(void **address, size_t size, u32 flags) { return *address = malloc(size), 0; }
-Result cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t size, void *stream) { return now_ns += size / 50., 0; }
-Result cuMemcpyDtoHAsync_v2(void *to, u64 from, size_t size, void *stream) { return now_ns += size / 40., 0; }
-Result cuModuleLoadData(void **module, const void *image) { return *module = &now_ns, memcmp(image, "\177ELF", 4); }
+Result cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t size, void *stream) {
+  return memcpy((void *)to, from, size), now_ns += size / 50., 0;
+}
+Result cuMemcpyDtoHAsync_v2(void *to, u64 from, size_t size, void *stream) {
+  return memcpy(to, (void *)from, size), now_ns += size / 40., 0;
+}
+Result cuMemsetD8Async(u64 to, unsigned char byte, size_t size, void *stream) {
+  return memset((void *)to, byte, size), now_ns += size / 300., 0;
+}
+Result cuModuleLoadData(void **module, const void *image) {
+  *module = &now_ns; /* machine code, or PTX, which begins with a comment */
+  return memcmp(image, "\177ELF", 4) && memcmp(image, "//", 2) ? 218 : 0;
+}
 Result cuModuleGetFunction(void **function, void *module, const char *name) {
   return *function = strcpy(names[functions++], name), 0;
 }
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads, size_t shared) {
   return *blocks = 4, 0;
 }
+/* y = a x with rows of 8, a thread a row: the kernel of tests/fakes/benched.py. */
+static void small_gemv(u32 blocks, u32 threads, void **values) {
+  const float *a = *(float **)values[0], *x = *(float **)values[1];
+  float *y = *(float **)values[3];
+  for (int row = 0, rows = *(int *)values[2]; row < rows && row < blocks * threads; ++row) {
+    y[row] = 0;
+    for (int k = 0; k < 8; ++k) y[row] += a[row * 8 + k] * x[k];
+  }
+}
 Result cuLaunchKernel(const char *name, u32 blocks, u32 y, u32 z, u32 threads, u32 ty, u32 tz, u32 shared, void *stream,
                       void **values, void **extra) {
   if (strcmp(name, getenv("STUB_FAILS_AT")) == 0) return 700; /* CUDA_ERROR_ILLEGAL_ADDRESS */
   if (capturing) return ++captured, 0;
+  if (!strncmp(name, "small_gemv", 10)) small_gemv(blocks, threads, values), now_ns += 1000;
+  if (!strcmp(name, "flush")) now_ns += *(u64 *)values[1] * 16 / 1000.;
   if (!strcmp(name, "empty")) now_ns += 1500;
   if (!strcmp(name, "spin")) now_ns += *(u64 *)values[0];
   if (!strcmp(name, "dram_read")) now_ns += *(u64 *)values[2] * 16 / 400.;

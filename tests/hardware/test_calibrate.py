@@ -36,8 +36,8 @@ from profiler.hardware.calibrate import (
     measure_in_child,
     merge,
 )
-from profiler.hardware.calibration import result_of
 from profiler.hardware.gpus import ridge_points
+from profiler.runtime.ask_child import result_of
 from profiler.runtime.child import Failure
 from profiler.source.load import load_model, source_of
 from tests.fakes.measured import measured

@@ -210,6 +210,13 @@ def test_sampling_by_index_and_by_uuid(driver: Callable[..., FakeNvml]) -> None:
         )
 
 
+def test_processes_that_compute_are_counted_where_the_driver_tells_them(driver: Callable[..., FakeNvml]) -> None:
+    driver({**RTX_4090, "nvmlDeviceGetComputeRunningProcesses": [("one", "another")]}, RTX_4090)
+    for index, count in ((0, 2), (1, None)):
+        with nvml_session.sampler(index) as gpu:
+            assert gpu.processes() == count
+
+
 def test_as_device(driver: Callable[..., FakeNvml]) -> None:
     driver(RTX_4090)
     device = nvml.as_device(msgspec.structs.replace(only(), l2_bytes=72 << 20))

@@ -28,9 +28,10 @@ from profiler.expected import expect, read_measured, works_to_time
 from profiler.flows.inspect import inspect
 from profiler.flows.try_ import search
 from profiler.hardware import gpus, nvml
-from profiler.hardware.cuda import _driver, _measure, kernel_times
+from profiler.hardware.cuda import _measure, kernel_times
 from profiler.hardware.cuda._kernels import ROW_LENGTHS
 from profiler.hardware.cuda.kernel_times import KernelTimes
+from profiler.runtime import nvrtc
 from profiler.source.request import ModelRequest
 from tests.fakes.seeming_gpu import H100, seem
 from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
@@ -328,21 +329,21 @@ def test_without_a_gpu_it_ends_with_one_message(tmp_path: Path) -> None:
 # --- the kernel by hand ----------------------------------------------------------------------
 
 
-def nvrtc() -> None:
+def needs_nvrtc() -> None:
     pytest.importorskip("cuda.bindings", reason="the kernel is compiled by NVRTC through cuda-bindings")
     try:
-        _driver.nvrtc_version()
+        nvrtc.nvrtc_version()
     except MissingError as missing:
         pytest.skip(f"the kernel is compiled by NVRTC: {missing.what}")
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0), (12, 0)])
 def test_the_kernel_compiles_without_spills_and_loads_sixteen_bytes(capability: tuple[int, int]) -> None:
-    nvrtc()
+    needs_nvrtc()
     name = f"sm_{capability[0]}{capability[1]}"
-    if _driver.target(capability, name) != name:
+    if nvrtc.target(capability, name) != name:
         pytest.skip(f"this NVRTC does not know {name}")
-    compiled = _driver.compile_source(evidence.gemv_source(), name)
+    compiled = nvrtc.compile_source(evidence.gemv_source(), name)
     assert compiled.image.startswith(b"\x7fELF")
     own = compiled.log[compiled.log.index("'gemv_by_hand'") :]
     assert own.index("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") < own.index("registers")

@@ -26,13 +26,13 @@ from profiler.base.errors import CaptureError, MissingError
 from profiler.base.units import format_bytes
 from profiler.hardware import _fit
 from profiler.hardware._fit import Reading, Task
-from profiler.hardware.calibration import answer
-from profiler.hardware.cuda import _cublas, _driver, _kernels, _workloads
-from profiler.hardware.cuda._cublas import Extent
+from profiler.hardware.cuda import _kernels, _workloads
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest, GpuSetting
 from profiler.hardware.cuda._kernels import THREADS, ComputeKernel
 from profiler.hardware.cuda._workloads import Device, Memory, Run, Workload
-from profiler.runtime import child, nvml_session
+from profiler.runtime import child, cublas, cuda_driver, nvml_session, nvrtc
+from profiler.runtime.ask_child import answer
+from profiler.runtime.cublas import Extent
 
 BATCH_NS = 2e6
 """Runs that together take about this long are timed by one pair of events, which resolve half a microsecond."""
@@ -74,11 +74,11 @@ Clock = Callable[[], ClockReading]
 
 
 class Products(Protocol):
-    """The library of matrix products; `_cublas.Library`."""
+    """The library of matrix products; `cublas.Library`."""
 
     version: str
 
-    def algorithms(self, product: _cublas.Product, extent: Extent, address: int) -> list[Run]: ...
+    def algorithms(self, product: cublas.Product, extent: Extent, address: int) -> list[Run]: ...
 
 
 def main(argv: list[str]) -> int:
@@ -87,7 +87,7 @@ def main(argv: list[str]) -> int:
     def told(request: GpuRequest) -> GpuMeasured:
         try:
             return measure(request)
-        except _driver.CudaError as error:
+        except nvrtc.CudaError as error:
             raise CaptureError("a function of CUDA failed", why=str(error)) from error
 
     return answer(argv, GpuRequest, told)
@@ -125,7 +125,7 @@ def opened(request: GpuRequest) -> Iterator[tuple[Bench, GpuSetting]]:
         CaptureError: There is too little free memory.
         CudaError: A function of the driver failed.
     """
-    gpu = _driver.Gpu(request.ordinal)
+    gpu = cuda_driver.Gpu(request.ordinal)
     try:
         found = gpu.properties
         if request.uuid and not request.uuid.endswith(found.uuid):
@@ -134,14 +134,14 @@ def opened(request: GpuRequest) -> Iterator[tuple[Bench, GpuSetting]]:
                 why=f"its device {request.ordinal} is {found.uuid}",
                 fix="look at CUDA_VISIBLE_DEVICES",
             )
-        architecture = _driver.target(found.capability, _kernels.architecture(found.capability))
-        gpu.load(_driver.compile_source(_kernels.source(), architecture).image)
+        architecture = nvrtc.target(found.capability, _kernels.architecture(found.capability))
+        gpu.load(nvrtc.compile_source(_kernels.source(), architecture).image)
         memory = take_memory(gpu)
         notes: list[str] = []
         products: Products | None = None
         try:
-            products = _cublas.Library(memory.workspace, int(gpu.stream))
-        except (ImportError, _cublas.UnsupportedError) as error:
+            products = cublas.Library(memory.workspace, int(gpu.stream))
+        except (ImportError, cublas.UnsupportedError) as error:
             notes.append(f"no matrix products: {error}")
         bench = Bench(gpu, memory, products)
         bench.notes += notes
@@ -178,7 +178,7 @@ def take_memory(gpu: Device) -> Memory:
         pool=gpu.allocate(size),
         pool_bytes=size,
         sink=gpu.allocate(_workloads.sink_bytes(gpu.properties)),
-        workspace=gpu.allocate(_cublas.WORKSPACE),
+        workspace=gpu.allocate(cublas.WORKSPACE),
     )
     fill(gpu, "bits", memory.pool, size // 4, seed=1)
     gpu.synchronize()
@@ -222,7 +222,7 @@ class Bench:
         if self.products is not None:
             for product, size in _workloads.products(capability, memory.pool_bytes):
                 task = _workloads.gemm_task(product, size)
-                yield Workload(task, self.gemm(self.products, task, product, _cublas.square(size)))
+                yield Workload(task, self.gemm(self.products, task, product, cublas.square(size)))
         yield from _workloads.memory_workloads(gpu, memory)
         yield from self._transfers()
 
@@ -239,7 +239,7 @@ class Bench:
         self._pageable = ctypes.create_string_buffer(pageable, len(pageable))
         try:
             pinned = self.gpu.allocate_pinned(room)
-        except _driver.CudaError as error:
+        except nvrtc.CudaError as error:
             self.notes.append(f"no copies of pinned memory: {format_bytes(room)} of it: {error}")
             pinned, room = 0, 0
         else:
@@ -263,7 +263,7 @@ class Bench:
             end = time.monotonic() + SAMPLE_SECONDS
             while len(samples) < MIN_SAMPLES or time.monotonic() < end:
                 samples.append(self._elapsed_ns(run, count, held=load.held) / count)
-        except _cublas.UnsupportedError as error:
+        except cublas.UnsupportedError as error:
             self.notes.append(f"{load.task.part}: {error}")
             self._gemms[load.task] = None
             return None
@@ -340,7 +340,7 @@ class Bench:
 
     # --- matrix products --------------------------------------------------------------------
 
-    def gemm(self, library: Products, task: Task, product: _cublas.Product, extent: Extent) -> Callable[[], Run | None]:
+    def gemm(self, library: Products, task: Task, product: cublas.Product, extent: Extent) -> Callable[[], Run | None]:
         """What makes a product ready."""
 
         def prepare() -> Run | None:
@@ -353,13 +353,13 @@ class Bench:
 
         return prepare
 
-    def _operands(self, product: _cublas.Product, extent: Extent) -> None:
+    def _operands(self, product: cublas.Product, extent: Extent) -> None:
         """Fill A and B anew: other workloads use the same memory. Zeros would take less power."""
-        a, b, _, _ = _cublas.layout(product, extent)
+        a, b, _, _ = cublas.layout(product, extent)
         for seed, at, lines in ((11, a, extent.rows), (12, b, extent.columns)):
             fill(self.gpu, product.fill, self.memory.pool + at, extent.batch * lines * extent.depth, seed)
 
-    def _checked(self, library: Products, task: Task, product: _cublas.Product, extent: Extent) -> Run | None:
+    def _checked(self, library: Products, task: Task, product: cublas.Product, extent: Extent) -> Run | None:
         """The fastest algorithm, or None where its result is wrong.
 
         Raises:
@@ -371,10 +371,10 @@ class Bench:
             try:
                 self._elapsed_ns(run, 1)
                 times[run] = self._elapsed_ns(run, 2)
-            except _cublas.UnsupportedError as error:
+            except cublas.UnsupportedError as error:
                 refused = str(error)
         if not times:
-            raise _cublas.UnsupportedError(refused)
+            raise cublas.UnsupportedError(refused)
         best = min(times, key=lambda run: times[run])
         best()
         off = self._error(product, extent)
@@ -387,22 +387,22 @@ class Bench:
         )
         return None
 
-    def _error(self, product: _cublas.Product, extent: Extent) -> float:
+    def _error(self, product: cublas.Product, extent: Extent) -> float:
         """Relative error of a sample of entries of the product that was just made, of the first one of a batch."""
-        a, b, c, _ = _cublas.layout(product, extent)
+        a, b, c, _ = cublas.layout(product, extent)
         picked = np.random.default_rng(extent.depth)
         rows, columns = (
             np.sort(picked.choice(lines, min(CHECKED, lines), replace=False)) for lines in (extent.rows, extent.columns)
         )
 
         def lines(base: int, name: str, length: int, which: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-            nbytes = length * _cublas.element_bytes(name)
+            nbytes = length * cublas.element_bytes(name)
             start = self.memory.pool + base
-            return np.stack([_cublas.values(name, self.gpu.read(start + int(i) * nbytes, nbytes)) for i in which])
+            return np.stack([cublas.values(name, self.gpu.read(start + int(i) * nbytes, nbytes)) for i in which])
 
         found = lines(c, product.out, extent.rows, columns)[:, rows].T
         left, right = lines(a, product.data, extent.depth, rows), lines(b, product.data, extent.depth, columns)
-        return _cublas.relative_error(left, right, found)
+        return cublas.relative_error(left, right, found)
 
 
 def fill(gpu: Device, kind: str, address: int, count: int, seed: int) -> None:

@@ -23,14 +23,14 @@ import numpy.typing as npt
 
 from profiler.base.errors import CaptureError
 from profiler.hardware._fit import Task
-from profiler.hardware.calibration import answer
-from profiler.hardware.cuda import _cublas, _driver, _kernels
-from profiler.hardware.cuda._cublas import Extent, Product
+from profiler.hardware.cuda import _kernels
 from profiler.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
 from profiler.hardware.cuda._kernels import PIECE, THREADS, TILE
 from profiler.hardware.cuda._measure import Bench, clock_of, fill, opened, watch
 from profiler.hardware.cuda._workloads import Run, Workload
-from profiler.runtime import child
+from profiler.runtime import child, cublas, nvrtc
+from profiler.runtime.ask_child import answer
+from profiler.runtime.cublas import Extent, Product
 
 _FUNCTION = {"fp32": "R_32F", "fp16": "R_16F"}
 _TOLERANCE = {"fp32": 1e-4, "fp16": 5e-3}
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     def told(request: KernelsRequest) -> KernelsMeasured:
         try:
             return timed(request)
-        except _driver.CudaError as error:
+        except nvrtc.CudaError as error:
             raise CaptureError("a function of CUDA failed", why=str(error)) from error
 
     return answer(argv, KernelsRequest, told)
@@ -91,7 +91,7 @@ def time_all(bench: Bench, request: KernelsRequest, done: Callable[[int, float],
             return
         try:
             load = workload(bench, shape)
-        except _cublas.UnsupportedError as error:
+        except cublas.UnsupportedError as error:
             bench.notes.append(f"{_words(shape)}: {error}")
             continue
         ns = bench.run_ns(load)
@@ -126,11 +126,11 @@ def _product(bench: Bench, shape: KernelShape) -> Workload:
     """
     product = _kind(bench, shape.dtype)
     if bench.products is None or product is None:
-        raise _cublas.UnsupportedError("there is no library for it here")
+        raise cublas.UnsupportedError("there is no library for it here")
     extent = Extent(rows=shape.n, columns=shape.m, depth=shape.k, batch=shape.batch)
-    _fitting(bench, _cublas.layout(product, extent)[3])
+    _fitting(bench, cublas.layout(product, extent)[3])
     words = _words(shape)
-    task = Task(product.part, words, _cublas.flops(extent), words)
+    task = Task(product.part, words, cublas.flops(extent), words)
     return Workload(task, bench.gemm(bench.products, task, product, extent))
 
 
@@ -139,7 +139,7 @@ def _kind(bench: Bench, dtype: str) -> Product | None:
     return next(
         (
             product
-            for product in _cublas.PRODUCTS
+            for product in cublas.PRODUCTS
             if product.dtype == dtype
             and product.accumulator in ("fp32", "int32")
             and bench.gpu.properties.capability >= product.at_least
@@ -150,7 +150,7 @@ def _kind(bench: Bench, dtype: str) -> Product | None:
 
 def _fitting(bench: Bench, nbytes: int) -> None:
     if nbytes > bench.memory.pool_bytes:
-        raise _cublas.UnsupportedError("it does not fit into the memory that may be taken")
+        raise cublas.UnsupportedError("it does not fit into the memory that may be taken")
 
 
 # --- streams --------------------------------------------------------------------------------
@@ -159,9 +159,9 @@ def _fitting(bench: Bench, nbytes: int) -> None:
 def _copy(bench: Bench, shape: KernelShape) -> Workload:
     """As many bytes read as written, as a pointwise op of one input moves them."""
     gpu, memory = bench.gpu, bench.memory
-    nbytes = shape.m * _cublas.element_bytes(_FUNCTION[shape.dtype])
+    nbytes = shape.m * cublas.element_bytes(_FUNCTION[shape.dtype])
     if nbytes % TILE:
-        raise _cublas.UnsupportedError(f"copies are of multiples of {TILE} bytes")
+        raise cublas.UnsupportedError(f"copies are of multiples of {TILE} bytes")
     _fitting(bench, 2 * nbytes)
     blocks = min(gpu.full_wave("dram_copy", THREADS), nbytes // TILE)
 
@@ -187,9 +187,9 @@ def _rows(bench: Bench, shape: KernelShape) -> Workload:
     gpu, memory = bench.gpu, bench.memory
     kernel = _kernels.row_kernel(shape.kind, shape.dtype, shape.n)
     if kernel is None:
-        raise _cublas.UnsupportedError("there is no kernel of such rows")
+        raise cublas.UnsupportedError("there is no kernel of such rows")
     name = _FUNCTION[shape.dtype]
-    width = _cublas.element_bytes(name)
+    width = cublas.element_bytes(name)
     nbytes, row = shape.m * shape.n * width, shape.n * width
     at = _Matrix(name, nbytes, nbytes, nbytes + 2 * row, 2 * (nbytes + row))
     _fitting(bench, at.total)
@@ -216,11 +216,11 @@ def _rows(bench: Bench, shape: KernelShape) -> Workload:
 
 def _row_error(bench: Bench, shape: KernelShape, at: _Matrix) -> float:
     """Error of the last row of the result over its root mean square."""
-    width = _cublas.element_bytes(at.name)
+    width = cublas.element_bytes(at.name)
     row = shape.n * width
 
     def values(offset: int) -> npt.NDArray[np.float64]:
-        return _cublas.values(at.name, bench.gpu.read(bench.memory.pool + offset, row))
+        return cublas.values(at.name, bench.gpu.read(bench.memory.pool + offset, row))
 
     x, found = values(at.nbytes - row), values(at.out + at.nbytes - row)
     if shape.kind == "softmax":

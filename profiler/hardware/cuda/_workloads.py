@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 
 from profiler.base.units import format_bytes
 from profiler.hardware._fit import Task
-from profiler.hardware.cuda import _cublas
-from profiler.hardware.cuda._driver import Argument, Properties
 from profiler.hardware.cuda._kernels import PIECE, THREADS, TILE, ComputeKernel
+from profiler.runtime import cublas
+from profiler.runtime.cuda_driver import Argument, Properties
 
 Run = Callable[[], None]
 """Puts one run of a workload on the stream."""
@@ -50,13 +50,13 @@ _THREADS_PER_SM = 2048
 
 
 class Graph(Protocol):
-    """Work recorded to be launched as a whole; `_driver.Graph`."""
+    """Work recorded to be launched as a whole; `cuda_driver.Graph`."""
 
     def launch(self) -> None: ...
 
 
 class Device(Protocol):
-    """What is asked of a device; `_driver.Gpu`."""
+    """What is asked of a device; `cuda_driver.Gpu`."""
 
     @property
     def properties(self) -> Properties: ...
@@ -106,9 +106,9 @@ def sink_bytes(properties: Properties) -> int:
 
 def pool_bytes(properties: Properties) -> int:
     """How large the pool is to be: enough for every workload, but no more of the free memory than `SHARE` says."""
-    largest = _cublas.layout(_cublas.PRODUCTS[0], _cublas.square(max(GEMM_SIZES)))[3]
+    largest = cublas.layout(cublas.PRODUCTS[0], cublas.square(max(GEMM_SIZES)))[3]
     wanted = max(ROTATION * l2_bytes(properties), largest, LEAST_POOL, *PINNED)
-    limit = properties.free_bytes // SHARE - sink_bytes(properties) - _cublas.WORKSPACE
+    limit = properties.free_bytes // SHARE - sink_bytes(properties) - cublas.WORKSPACE
     return down(min(wanted, limit), TILE)
 
 
@@ -235,17 +235,17 @@ def compute_workload(gpu: Device, memory: Memory, kernel: ComputeKernel, trips: 
     return Workload(Task(kernel.ceiling, words, amount), lambda: run)
 
 
-def products(capability: tuple[int, int], pool: int) -> Iterator[tuple[_cublas.Product, int]]:
+def products(capability: tuple[int, int], pool: int) -> Iterator[tuple[cublas.Product, int]]:
     """The matrix products to try, and their sizes, as far as they fit into the pool."""
-    for product in _cublas.PRODUCTS:
+    for product in cublas.PRODUCTS:
         for size in GEMM_SIZES:
-            if capability >= product.at_least and _cublas.layout(product, _cublas.square(size))[3] <= pool:
+            if capability >= product.at_least and cublas.layout(product, cublas.square(size))[3] <= pool:
                 yield product, size
 
 
-def gemm_task(product: _cublas.Product, size: int) -> Task:
+def gemm_task(product: cublas.Product, size: int) -> Task:
     """The task of a matrix product."""
     what = product.part.removeprefix("tensor ")
     return Task(
-        product.part, f"cuBLASLt {size}x{size}x{size}", _cublas.flops(_cublas.square(size)), f"gemm {what} {size}"
+        product.part, f"cuBLASLt {size}x{size}x{size}", cublas.flops(cublas.square(size)), f"gemm {what} {size}"
     )

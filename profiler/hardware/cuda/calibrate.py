@@ -28,8 +28,9 @@ from profiler.base.progress import Line, Progress, unheard
 from profiler.base.records import Ceilings, LiveGpu, Roof
 from profiler.base.units import format_bytes, format_percent
 from profiler.hardware import _fit, calibration, gpus, nvml
-from profiler.hardware.cuda._driver import INSTALL
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
+from profiler.runtime.ask_child import ask_child
+from profiler.runtime.nvrtc import INSTALL
 
 Measure = Callable[[GpuRequest], GpuMeasured]
 
@@ -121,7 +122,7 @@ def measure_in_child(wanted: GpuRequest) -> GpuMeasured:
         MissingError: A package, the driver or the device is missing.
         CaptureError: The process failed, hung or wrote something else than its result.
     """
-    return calibration.ask_child(
+    return ask_child(
         "profiler.hardware.cuda._measure",
         wanted,
         GpuMeasured,

@@ -12,10 +12,10 @@ import msgspec
 from profiler.base.errors import CaptureError, MissingError
 from profiler.base.progress import Line, Progress, unheard
 from profiler.base.records import LiveGpu
-from profiler.hardware import calibration
 from profiler.hardware.cuda import calibrate
-from profiler.hardware.cuda._driver import INSTALL
 from profiler.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
+from profiler.runtime.ask_child import ask_child
+from profiler.runtime.nvrtc import INSTALL
 
 Measure = Callable[[KernelsRequest], KernelsMeasured]
 
@@ -86,7 +86,7 @@ def measure_in_child(wanted: KernelsRequest) -> KernelsMeasured:
         MissingError: A package, the driver or the device is missing.
         CaptureError: The process failed, hung or wrote something else than its result.
     """
-    return calibration.ask_child(
+    return ask_child(
         "profiler.hardware.cuda._timed",
         wanted,
         KernelsMeasured,

@@ -15,8 +15,9 @@ from profiler.base.errors import CaptureError, TrtprofError
 from profiler.base.records import Ceilings
 from profiler.base.units import format_percent
 from profiler.hardware import calibration
-from profiler.hardware.cuda import _driver, _measure, calibrate
+from profiler.hardware.cuda import _measure, calibrate
 from profiler.hardware.cuda._exchange import GpuMeasured
+from profiler.runtime import nvrtc
 
 
 def selfcheck(index: int = 0, *, seconds: float = calibrate.SECONDS) -> int:
@@ -32,7 +33,7 @@ def selfcheck(index: int = 0, *, seconds: float = calibrate.SECONDS) -> int:
         os.environ.update(calibrate.environment(wanted))
         try:
             measured = _measure.measure(wanted)
-        except _driver.CudaError as error:
+        except nvrtc.CudaError as error:
             raise CaptureError("a function of CUDA failed", why=str(error), fix=calibrate.FIX) from None
         found = calibrate.ceilings_of(gpu, measured, now=dt.datetime.now(dt.UTC))
     except TrtprofError as error:

@@ -9,7 +9,6 @@ import functools
 import importlib.util
 import itertools
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -27,16 +26,16 @@ from profiler.base.errors import CaptureError, MissingError
 from profiler.base.records import LiveGpu
 from profiler.hardware import gpus, nvml, store
 from profiler.hardware._fit import Reading
-from profiler.hardware.calibration import result_of
-from profiler.hardware.cuda import _cublas, _driver, _kernels, _measure, _workloads, calibrate, selfcheck
+from profiler.hardware.cuda import _kernels, _measure, _workloads, calibrate, selfcheck
 from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
 from profiler.hardware.cuda._kernels import TILE
 from profiler.hardware.cuda._measure import Bench
 from profiler.hardware.cuda._workloads import Memory
-from profiler.runtime import child
+from profiler.runtime import child, cublas, cuda_driver, nvrtc
+from profiler.runtime.ask_child import result_of
 from profiler.runtime.child import Failure
 from tests.fakes.given_rates import POOL_AT, PROPERTIES, UUID, FakeGpu, FakeProducts
-from tests.fakes.support import ROOT
+from tests.fakes.stub_driver import stub_driver
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 HAS_BINDINGS = importlib.util.find_spec("cuda") is not None
@@ -113,13 +112,13 @@ def test_working_sets_of_the_l2_fit_into_half_of_it(l2: int) -> None:
     assert max(sizes) > l2 // 2 - TILE
 
 
-@pytest.mark.parametrize("product", _cublas.PRODUCTS, ids=lambda product: product.part)
-def test_operands_and_result_of_a_product_do_not_overlap(product: _cublas.Product) -> None:
+@pytest.mark.parametrize("product", cublas.PRODUCTS, ids=lambda product: product.part)
+def test_operands_and_result_of_a_product_do_not_overlap(product: cublas.Product) -> None:
     for size in (100, 2048, 8192):
-        a, b, c, total = _cublas.layout(product, _cublas.square(size))
-        operand = size * size * _cublas.element_bytes(product.data)
+        a, b, c, total = cublas.layout(product, cublas.square(size))
+        operand = size * size * cublas.element_bytes(product.data)
         assert a + operand <= b <= c - operand
-        assert c + size * size * _cublas.element_bytes(product.out) == total
+        assert c + size * size * cublas.element_bytes(product.out) == total
         assert a % 256 == b % 256 == c % 256 == 0
 
 
@@ -249,17 +248,17 @@ def test_operands_are_filled_anew_before_every_repeat() -> None:
         gpu.pool[:] = 0
         tried.run_ns(load)
         raw = gpu.read(POOL_AT, 2 * 64 * 64)
-        assert np.std(_cublas.values("R_16F", raw)) == pytest.approx(1 / np.sqrt(3), rel=0.1)
+        assert np.std(cublas.values("R_16F", raw)) == pytest.approx(1 / np.sqrt(3), rel=0.1)
 
 
 @pytest.mark.parametrize(("name", "theirs"), [("R_8F_E4M3", "float8_e4m3fn"), ("R_16BF", "bfloat16")])
 def test_narrow_floats_are_read_as_others_read_them(name: str, theirs: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    count = 1 << 8 * _cublas.element_bytes(name)
-    bits = np.arange(count).astype(f"u{_cublas.element_bytes(name)}")
+    count = 1 << 8 * cublas.element_bytes(name)
+    bits = np.arange(count).astype(f"u{cublas.element_bytes(name)}")
     with np.errstate(invalid="ignore"):
         right = bits.view(getattr(ml_dtypes, theirs)).astype(np.float64)
-        np.testing.assert_array_equal(_cublas.values(name, bits.tobytes()), right)
+        np.testing.assert_array_equal(cublas.values(name, bits.tobytes()), right)
 
 
 def test_the_clock_is_watched_before_during_and_after() -> None:
@@ -465,8 +464,8 @@ def test_the_child_says_what_is_missing() -> None:
 def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     uses: dict[str, Callable[[], object]] = {
-        "driver": lambda: _driver.Gpu(0),
-        "nvrtc": lambda: _driver.compile_source(b"", "sm_90"),
+        "driver": lambda: cuda_driver.Gpu(0),
+        "nvrtc": lambda: nvrtc.compile_source(b"", "sm_90"),
     }
     with pytest.raises(MissingError, match="cuda-bindings is not installed") as error:
         uses[module]()
@@ -476,7 +475,7 @@ def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.Mo
 def test_the_childs_failures_become_one_clear_error() -> None:
     result = measured()
     text = msgspec.json.encode(result).decode()
-    read = functools.partial(result_of, kind=GpuMeasured, what="w", fix=calibrate.FIX, install=_driver.INSTALL)
+    read = functools.partial(result_of, kind=GpuMeasured, what="w", fix=calibrate.FIX, install=nvrtc.INSTALL)
     assert read(0, f"noise\n{text}\n", "") == result
     with pytest.raises(CaptureError, match="unreadable result"):
         read(0, "", "")
@@ -518,9 +517,10 @@ def test_a_child_that_hangs_is_ended_and_one_that_does_not_start_is_an_error(mon
 
 STUB_RUN = """
 import sys
-from profiler.hardware.cuda import _driver, _measure
+from profiler.hardware.cuda import _measure
+from profiler.runtime import cuda_driver, nvrtc
 image = open(sys.argv[1], "rb").read()
-_driver.compile_source = lambda source, architecture: _driver.Compiled(image, "", "")
+nvrtc.compile_source = lambda source, architecture: nvrtc.Compiled(image, "", "")
 _measure.SAMPLE_SECONDS = _measure.WARM_UP_SECONDS = 0.0
 sys.exit(_measure.main(["", sys.argv[2]]))
 """
@@ -529,17 +529,11 @@ sys.exit(_measure.main(["", sys.argv[2]]))
 @pytest.fixture(scope="session")
 def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a driver library that is a stub, and the kernels compiled for it."""
-    compiler = shutil.which("cc")
-    if compiler is None or sys.platform != "linux":
-        pytest.skip("a C compiler for Linux makes the stub of the CUDA driver")
-    pytest.importorskip("cuda.bindings", reason="cuda-bindings calls the stub")
     folder = tmp_path_factory.mktemp("stub")
-    source = ROOT / "tests" / "fakes" / "stub_cuda.c"
-    library = folder / "libcuda.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", library, source, "-ldl"], check=True)
+    stub_driver(folder)
     try:
         # Beforehand, for NVRTC asks a driver that is there for more than the stub has.
-        image = _driver.compile_source(_kernels.source(), "sm_90").image
+        image = nvrtc.compile_source(_kernels.source(), "sm_90").image
     except MissingError as error:
         pytest.skip(str(error))
     (folder / "kernels.cubin").write_bytes(image)
@@ -610,7 +604,7 @@ def test_the_library_of_products_has_the_names_that_are_used() -> None:
     from nvmath.bindings import cublas
     from nvmath.bindings import cublasLt as lt  # noqa: N813
 
-    for product in _cublas.PRODUCTS:
+    for product in cublas.PRODUCTS:
         assert f"COMPUTE_{product.compute}" in cublas.ComputeType.__members__
         assert {f"CUDA_{name}" for name in (product.data, product.out, product.scale)} <= set(
             nvmath.CudaDataType.__members__

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from profiler.base.errors import MissingError
-from profiler.hardware.cuda import _driver, _kernels
+from profiler.hardware.cuda import _kernels
 from profiler.hardware.cuda._kernels import ComputeKernel
+from profiler.runtime import nvrtc
 
 pytest.importorskip("cuda.bindings", reason="the kernels are compiled by NVRTC through cuda-bindings")
 try:
-    _driver.nvrtc_version()
+    nvrtc.nvrtc_version()
 except MissingError as missing:
     pytest.skip(f"the kernels are compiled by NVRTC: {missing.what}", allow_module_level=True)
 
@@ -47,8 +48,8 @@ PTX_MMA = {
 
 
 @functools.cache
-def compiled(architecture: str) -> _driver.Compiled:
-    return _driver.compile_source(_kernels.source(), architecture)
+def compiled(architecture: str) -> nvrtc.Compiled:
+    return nvrtc.compile_source(_kernels.source(), architecture)
 
 
 @functools.cache
@@ -70,7 +71,7 @@ def compilable() -> list[tuple[int, int]]:
     return [
         capability
         for capability in CAPABILITIES
-        if _driver.target(capability, _kernels.architecture(capability)).startswith("sm_")
+        if nvrtc.target(capability, _kernels.architecture(capability)).startswith("sm_")
     ]
 
 
@@ -233,27 +234,27 @@ def test_the_machine_code_issues_what_is_counted(capability: tuple[int, int], fo
 
 
 def test_a_gpu_newer_than_nvrtc_gets_ptx_and_one_too_old_a_clear_error() -> None:
-    assert _driver.target((9, 0), "sm_90") == "sm_90"
-    newest = _driver.target((99, 0), "sm_990")
+    assert nvrtc.target((9, 0), "sm_90") == "sm_90"
+    newest = nvrtc.target((99, 0), "sm_990")
     assert newest.startswith("compute_")
-    image = _driver.compile_source(b'extern "C" __global__ void empty() {}', newest).image
+    image = nvrtc.compile_source(b'extern "C" __global__ void empty() {}', newest).image
     assert b".entry empty" in image
     assert image.endswith(b"\0")
     with pytest.raises(MissingError, match=r"does not compile for GPUs of compute capability 3\.0") as refused:
-        _driver.target((3, 0), "sm_30")
+        nvrtc.target((3, 0), "sm_30")
     assert "trtprof[gpu-cu12]" in refused.value.fix
 
 
 def test_an_empty_log_is_not_written_over_a_byte_of_python() -> None:
     """A kernel without a word to say has a log of one byte, and the interpreter shares bytes of one byte."""
-    assert _driver.compile_source(b'extern "C" __global__ void empty() {}', "compute_90").log == ""
+    assert nvrtc.compile_source(b'extern "C" __global__ void empty() {}', "compute_90").log == ""
     assert bytes([32]) == b"\x20"
     assert [bytes([value])[0] for value in range(256)] == list(range(256))
 
 
 def test_what_does_not_compile_is_told_with_the_compilers_words() -> None:
-    with pytest.raises(_driver.CudaError, match="nonsense"):
-        _driver.compile_source(b"nonsense", "sm_90")
+    with pytest.raises(nvrtc.CudaError, match="nonsense"):
+        nvrtc.compile_source(b"nonsense", "sm_90")
 
 
 def test_only_tensor_cores_that_take_a_type_whole_are_asked() -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from profiler.base.errors import CaptureError
 from profiler.base.records import LiveGpu
-from profiler.hardware.cuda import _cublas, _measure, _timed, kernel_times
-from profiler.hardware.cuda._driver import CudaError
+from profiler.hardware.cuda import _measure, _timed, kernel_times
 from profiler.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
 from profiler.hardware.cuda._measure import Bench
+from profiler.runtime import cublas
+from profiler.runtime.nvrtc import CudaError
 from tests.fakes.given_rates import FakeGpu, FakeProducts
 
 GPU = LiveGpu(index=0, uuid="GPU-1", name="NVIDIA Fake")
@@ -94,8 +95,8 @@ def test_when_the_time_is_up_it_is_said_how_many_were_not_timed() -> None:
 
 
 def test_the_operands_of_a_product_of_a_batch_lie_behind_each_other() -> None:
-    kind = next(product for product in _cublas.PRODUCTS if product.dtype == "fp16")
-    a, b, c, total = _cublas.layout(kind, _cublas.Extent(rows=32, columns=8, depth=128, batch=4))
+    kind = next(product for product in cublas.PRODUCTS if product.dtype == "fp16")
+    a, b, c, total = cublas.layout(kind, cublas.Extent(rows=32, columns=8, depth=128, batch=4))
     assert (a, b, c) == (0, 4 * 32 * 128 * 2, 4 * (32 + 8) * 128 * 2)
     assert total == c + 4 * 32 * 8 * 2
 

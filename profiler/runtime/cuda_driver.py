@@ -12,20 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from profiler.base.errors import MissingError
+from profiler.runtime.nvrtc import INSTALL_12, CudaError, bindings, first_line, nvrtc_version
 
-INSTALL = "pip install 'trtprof[gpu]'"
-"""What brings the packages that measuring a GPU takes."""
-
-INSTALL_12 = "pip install 'trtprof[gpu-cu12]'"
-"""The same for drivers that run no newer CUDA than 12."""
-
-Argument = ctypes.c_uint32 | ctypes.c_uint64
+Argument = ctypes.c_uint32 | ctypes.c_uint64 | ctypes.c_int32
+Extent = int | tuple[int, int, int]
+"""Of a grid or a block: in x, or in x, y and z."""
 
 _SPIN = "spin"
-
-
-class CudaError(Exception):
-    """A function of the driver or of NVRTC failed. All that follows in this process may fail too."""
 
 
 class Properties(NamedTuple):
@@ -41,92 +34,6 @@ class Properties(NamedTuple):
     cuda: tuple[int, int]
     """The newest CUDA that the driver runs."""
     nvrtc: tuple[int, int]
-
-
-class Compiled(NamedTuple):
-    """What NVRTC made of a source."""
-
-    image: bytes
-    """Machine code, or PTX where the architecture is virtual (``compute_90``)."""
-    ptx: str
-    log: str
-    """With the registers and the spills of each kernel."""
-
-
-def compile_source(source: bytes, architecture: str) -> Compiled:
-    """Compile CUDA C++ that includes nothing; no GPU and no driver is needed.
-
-    Args:
-        source: The text.
-        architecture: ``sm_90``, or ``compute_90`` for PTX that the driver compiles.
-
-    Raises:
-        MissingError: NVRTC is not installed.
-        CudaError: It does not compile; the message has the compiler's.
-    """
-    nvrtc = _import("nvrtc")
-    program = _nvrtc(nvrtc, nvrtc.nvrtcCreateProgram(source, b"trtprof.cu", 0, [], []))
-    options = [
-        f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--use_fast_math", b"--ptxas-options=-v",
-    ]  # fmt: skip
-    (code,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-
-    def text(size: Any, get: Any) -> bytes:
-        buffer = _room(_nvrtc(nvrtc, size(program)))
-        _nvrtc(nvrtc, get(program, buffer))
-        return buffer.rstrip(b"\0")
-
-    log = text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace")
-    if code != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise CudaError(f"NVRTC for {architecture}: {code.name}: {log.strip()}")
-    ptx = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
-    if architecture.startswith("compute_"):
-        return Compiled(ptx + b"\0", ptx.decode(), log)
-    size = _nvrtc(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
-    image = _room(size)
-    _nvrtc(nvrtc, nvrtc.nvrtcGetCUBIN(program, image))
-    return Compiled(image[:size], ptx.decode(), log)
-
-
-def _room(size: int) -> bytes:
-    """Bytes that NVRTC may write over: more than one, because Python has a single object for each of one byte."""
-    return bytes(size + 1)
-
-
-def nvrtc_version() -> tuple[int, int]:
-    """Version of the installed NVRTC.
-
-    Raises:
-        MissingError: It is not installed.
-    """
-    nvrtc = _import("nvrtc")
-    try:
-        code, major, minor = nvrtc.nvrtcVersion()
-    except Exception as error:  # cuda-pathfinder has error classes of its own for a library that is not found
-        raise MissingError("NVRTC is not installed", why=_first_line(error), fix=INSTALL) from None
-    _nvrtc(nvrtc, (code,))
-    return major, minor
-
-
-def target(capability: tuple[int, int], wanted: str) -> str:
-    """The architecture to compile for: ``wanted``, or PTX for a GPU that is newer than NVRTC.
-
-    Raises:
-        MissingError: NVRTC no longer compiles for a GPU of this compute capability.
-    """
-    nvrtc = _import("nvrtc")
-    known = _nvrtc(nvrtc, nvrtc.nvrtcGetSupportedArchs())
-    number = 10 * capability[0] + capability[1]
-    if number in known:
-        return wanted
-    if number > max(known):
-        return f"compute_{max(known)}"
-    version = ".".join(map(str, nvrtc_version()))
-    raise MissingError(
-        f"NVRTC {version} does not compile for GPUs of compute capability {capability[0]}.{capability[1]}",
-        why=f"the oldest that it compiles for is {min(known) // 10}.{min(known) % 10}",
-        fix=INSTALL_12,
-    )
 
 
 class Graph:
@@ -152,7 +59,7 @@ class Gpu:
     """
 
     def __init__(self, ordinal: int) -> None:
-        self.driver = _import("driver")
+        self.driver = bindings("driver")
         self._start(ordinal)
         driver = self.driver
         self._device = self.check(driver.cuDeviceGet(ordinal))
@@ -161,14 +68,18 @@ class Gpu:
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
         self.stream = self.check(driver.cuStreamCreate(flags))
         self._events = [self.check(driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DEFAULT.value)) for _ in range(2)]
-        self._functions: dict[str, Any] = {}
-        self._module: Any = None
+        self._functions: dict[tuple[int, str], Any] = {}
+        self._modules: list[Any] = []
         self.properties = self._properties()
 
-    def load(self, image: bytes) -> None:
-        """Load what `compile_source` made."""
-        self._module = self.check(self.driver.cuModuleLoadData(image))
-        self._functions.clear()
+    def load(self, image: bytes) -> int:
+        """Load what `compile_source` made, or PTX that ends with a zero.
+
+        Returns:
+            What `launch` calls it by; 0 is the first.
+        """
+        self._modules.append(self.check(self.driver.cuModuleLoadData(image)))
+        return len(self._modules) - 1
 
     def close(self) -> None:
         """Give the context back, and with it all memory."""
@@ -179,18 +90,17 @@ class Gpu:
     def full_wave(self, kernel: str, threads: int) -> int:
         """Blocks that run on the device at the same time."""
         resident = self.check(
-            self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self._function(kernel), threads, 0)
+            self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self._function(0, kernel), threads, 0)
         )
         return max(int(resident), 1) * self.properties.sms
 
-    def launch(self, kernel: str, blocks: int, threads: int, *arguments: Argument) -> None:
+    def launch(self, kernel: str, blocks: Extent, threads: Extent, *arguments: Argument, module: int = 0) -> None:
         """Put a kernel on the stream."""
+        grid, block = ((one, 1, 1) if isinstance(one, int) else one for one in (blocks, threads))
         values = tuple(argument.value for argument in arguments)
         types = tuple(type(argument) for argument in arguments)
         packed = (values, types) if arguments else 0
-        self.check(
-            self.driver.cuLaunchKernel(self._function(kernel), blocks, 1, 1, threads, 1, 1, 0, self.stream, packed, 0)
-        )
+        self.check(self.driver.cuLaunchKernel(self._function(module, kernel), *grid, *block, 0, self.stream, packed, 0))
 
     def graph(self, enqueue: Callable[[], None]) -> Graph:
         """Record what ``enqueue`` puts on the stream, without running it."""
@@ -209,24 +119,29 @@ class Gpu:
 
     # --- time -------------------------------------------------------------------------------
 
-    def elapsed_ns(self, enqueue: Callable[[], None], hold_ns: int = 0) -> float | None:
+    def elapsed_ns(
+        self, enqueue: Callable[[], None], hold_ns: int = 0, before: Callable[[], None] | None = None
+    ) -> float | None:
         """Time that the device takes for what ``enqueue`` puts on the stream, by a pair of events.
 
         Args:
             enqueue: Puts work on the stream.
             hold_ns: Keeps the device busy beforehand so long, for the host to be done when the work begins.
+            before: Puts work on the stream that is not timed, and keeps the device busy in place of that.
 
         Returns:
             The time in ns, or None when the work began before the host was done putting it there.
         """
         driver = self.driver
         start, end = self._events
+        if before is not None:
+            before()
         if hold_ns:
             self.launch(_SPIN, 1, 1, ctypes.c_uint64(hold_ns))
         self.check(driver.cuEventRecord(start, self.stream))
         enqueue()
         late = False
-        if hold_ns:
+        if hold_ns or before is not None:
             (state,) = driver.cuEventQuery(start)
             late = state != driver.CUresult.CUDA_ERROR_NOT_READY
         self.check(driver.cuEventRecord(end, self.stream))
@@ -247,6 +162,10 @@ class Gpu:
     def allocate_pinned(self, nbytes: int) -> int:
         """Memory of the host that the device reads and writes itself: its address."""
         return int(self.check(self.driver.cuMemHostAlloc(nbytes, 0)))
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        """Put it on the stream that memory of the device is made the same byte all over."""
+        self.check(self.driver.cuMemsetD8Async(address, byte, nbytes, self.stream))
 
     def copy_to_device(self, target_address: int, source_address: int, nbytes: int) -> None:
         """Put a copy from the host's memory on the stream."""
@@ -278,10 +197,11 @@ class Gpu:
             raise CudaError(f"{code.name}: {words}" if words else code.name)
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _function(self, name: str) -> Any:
-        found = self._functions.get(name)
+    def _function(self, module: int, name: str) -> Any:
+        found = self._functions.get((module, name))
         if found is None:
-            found = self._functions[name] = self.check(self.driver.cuModuleGetFunction(self._module, name.encode()))
+            found = self.check(self.driver.cuModuleGetFunction(self._modules[module], name.encode()))
+            self._functions[module, name] = found
         return found
 
     def _start(self, ordinal: int) -> None:
@@ -291,7 +211,7 @@ class Gpu:
         except Exception as error:  # cuda-pathfinder has error classes of its own for a library that is not found
             raise MissingError(
                 "the CUDA driver is not installed here",
-                why=_first_line(error),
+                why=first_line(error),
                 fix="install the NVIDIA driver; a container sees that of its host when started with --gpus all",
             ) from None
         count = 0
@@ -337,30 +257,3 @@ class Gpu:
             cuda=cuda,
             nvrtc=nvrtc,
         )
-
-
-def _import(module: str) -> Any:
-    """A module of cuda-bindings.
-
-    Raises:
-        MissingError: The package is not installed.
-    """
-    try:
-        if module == "driver":
-            from cuda.bindings import driver as found
-        else:
-            from cuda.bindings import nvrtc as found
-    except ImportError as error:
-        raise MissingError("the Python package cuda-bindings is not installed", why=str(error), fix=INSTALL) from None
-    return found
-
-
-def _nvrtc(nvrtc: Any, answer: Sequence[Any]) -> Any:
-    code, *values = answer
-    if code != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise CudaError(f"NVRTC: {code.name}")
-    return values[0] if len(values) == 1 else tuple(values)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
