@@ -57,6 +57,11 @@ class Lookup:
         self.by_name = {node.name: node for node in nodes}
         self.added = frozenset(added)
         self._nodes = nodes
+        self._calls: dict[str, list[Node]] = defaultdict(list)
+        """The nodes that a custom node stands for."""
+        for node in nodes:
+            if node.call is not None:
+                self._calls[node.call.name].append(node)
         self._uses: dict[str, int] = defaultdict(int)
         self._seen: dict[str, int] = defaultdict(int)
         for layer in layers:
@@ -143,6 +148,8 @@ class Lookup:
             return [self.by_name[name]], True
         if called:
             return list(called), len(called) == 1
+        if name in self._calls:
+            return self._calls[name], True
         if name in self.added or name in self._constants:
             return [], True
         if name.startswith(_UNNAMED) and (node := self._made_by.get(name.removeprefix(_UNNAMED))):

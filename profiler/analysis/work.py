@@ -5,11 +5,12 @@ A pure function of the source artefact, like `profiler.analysis.cpu`, and needed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from profiler.base.calls import folded
 from profiler.base.records import (
     SCHEMA_VERSION,
     Inspection,
@@ -24,7 +25,7 @@ from profiler.base.records import (
     WorkBound,
 )
 from profiler.cost import CostError, work_of
-from profiler.cost.fused import combined, total
+from profiler.cost.fused import combined, total, work_of_group
 from profiler.cost.ops.control import trips
 from profiler.cost.precision import compute_dtypes
 
@@ -35,6 +36,15 @@ def price(op: Op, dtype: str = "") -> tuple[Work | None, str]:
     """The work of an op, or None and why there is none."""
     try:
         work = work_of(op, dtype)
+    except CostError as error:
+        return None, f"{error.kind}: {error}"
+    return (work, "") if work is not None else (None, NO_COST)
+
+
+def price_group(nodes: Sequence[Node], outputs: Collection[str]) -> tuple[Work | None, str]:
+    """The work of nodes as one kernel that writes these tensors, or None and why there is none."""
+    try:
+        work = work_of_group([node.op for node in nodes if not node.constant], outputs)
     except CostError as error:
         return None, f"{error.kind}: {error}"
     return (work, "") if work is not None else (None, NO_COST)
@@ -103,7 +113,14 @@ def inspection_of(source: Source) -> Inspection:
     The nodes of a body count as often as it runs: the total says where that is not known.
     """
     works, reasons = work_of_nodes(source.nodes)
-    nodes = tuple(msgspec.structs.replace(node, work=works[node.name]) for node in source.nodes)
+    nodes = []
+    for node, inner in folded(source.nodes):
+        if node.call is None:
+            work = works[node.name]
+        else:
+            work, reason = price_group(inner, node.call.outputs)
+            reasons |= {node.name: reason} if reason else {}
+        nodes.append(msgspec.structs.replace(node, work=work))
     found = totals([Alike(node, 1, reasons.get(node.name, "")) for node in nodes])
     return Inspection(
         schema_version=SCHEMA_VERSION,
@@ -111,7 +128,7 @@ def inspection_of(source: Source) -> Inspection:
         total=found.total,
         macs_by_dtype=found.macs_by_dtype,
         ops=found.ops,
-        nodes=nodes,
+        nodes=tuple(nodes),
         unsupported=found.unsupported,
     )
 

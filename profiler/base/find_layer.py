@@ -26,13 +26,14 @@ class Named(Protocol):
 L = TypeVar("L", bound=Named)
 
 
-def find_layer(layers: Sequence[L], name: str, what: str = "layer") -> L:
+def find_layer(layers: Sequence[L], name: str, what: str = "layer", fix: str = "--format json lists them all") -> L:
     """A layer by its name, by that of an ONNX node in it, or by a part of either that only one layer has.
 
     Args:
         layers: All of them.
         name: What it is called.
         what: What the layers are, for the message.
+        fix: Where they are listed.
 
     Raises:
         UsageError: None has it, or several have.
@@ -58,7 +59,7 @@ def find_layer(layers: Sequence[L], name: str, what: str = "layer") -> L:
     raise UsageError(
         f"no {what} is called {name!r}",
         why=f"the nearest: {_some(alike)}" if alike else f"there are {len(layers)} layers",
-        fix="--format json lists them all",
+        fix=fix,
     )
 
 

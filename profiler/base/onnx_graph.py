@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import onnx
+import onnx.inliner
 from onnx import (
     AttributeProto,
     GraphProto,
@@ -24,8 +26,9 @@ from onnx import (
     ValueInfoProto,
 )
 
+from profiler.base.calls import PLUGINS
 from profiler.base.op_kinds import RANDOM
-from profiler.base.records import Attribute, Dim, Op, Tensor
+from profiler.base.records import Attribute, Call, Dim, Op, Tensor
 
 SMALL_CONSTANT = 64
 """Integer constants of at most this many elements keep their values."""
@@ -248,6 +251,117 @@ def all_graphs(graph: GraphProto, path: str = "") -> Iterator[tuple[str, GraphPr
     for node in graph.node:
         for name, body in subgraphs(node):
             yield from all_graphs(body, subgraph_path(node.name, name))
+
+
+def stored_tensors(proto: ModelProto) -> Iterator[TensorProto]:
+    """Every tensor that a model stores: initializers and tensor attributes of all graphs."""
+    for _, graph in all_graphs(proto.graph):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.type == AttributeProto.TENSOR:
+                    yield attribute.t
+                yield from attribute.tensors
+
+
+class _Nested(NamedTuple):
+    """A graph with its nodes, their names and the graphs in them, each read from protobuf once."""
+
+    graph: GraphProto
+    nodes: list[tuple[NodeProto, str, list[tuple[str, _Nested]]]]
+
+
+def _nested(graph: GraphProto) -> _Nested:
+    return _Nested(
+        graph,
+        [(node, node.name, [(attribute, _nested(body)) for attribute, body in subgraphs(node)]) for node in graph.node],
+    )
+
+
+def name_nodes(proto: ModelProto) -> tuple[dict[str, str], dict[str, GraphProto]]:
+    """Give every node of every graph a name that no other node has.
+
+    The first bearer keeps a name. Others, and nodes without one, are called after their op type
+    and place, with a counter where that is taken; the same file always gives the same names.
+
+    Returns:
+        The name in the file by unique name, and all graphs by path.
+    """
+    taken: set[str] = set()
+    used: set[str] = set()
+    originals: dict[str, str] = {}
+    graphs: dict[str, GraphProto] = {}
+    counters: dict[str, int] = defaultdict(int)
+
+    def take(nested: _Nested) -> None:
+        for _, name, bodies in nested.nodes:
+            taken.add(name)
+            for _, body in bodies:
+                take(body)
+
+    def fresh(stem: str) -> str:
+        name = stem
+        while name in taken or name in used:
+            counters[stem] += 1
+            name = f"{stem}_{counters[stem]}"
+        return name
+
+    def visit(nested: _Nested, path: str) -> None:
+        graphs[path] = nested.graph
+        for index, (node, old, bodies) in enumerate(nested.nodes):
+            name = old
+            if not old:
+                name = node.name = fresh(f"{path}/{node.op_type}_{index}" if path else f"{node.op_type}_{index}")
+            elif old in used:
+                name = node.name = fresh(old)
+            used.add(name)
+            originals[name] = old
+            for attribute, body in bodies:
+                visit(body, subgraph_path(name, attribute))
+
+    root = _nested(proto.graph)
+    take(root)
+    visit(root, "")
+    return originals, graphs
+
+
+def inline_calls(proto: ModelProto) -> tuple[ModelProto, dict[str, Call]]:
+    """A model with the functions of its custom nodes of `PLUGINS` in their place.
+
+    Nodes of a function get the name ``<custom node>/<node of the function>``. A custom node without a function stays.
+
+    Args:
+        proto: With unique names of nodes; is left as it is where it has no such function.
+
+    Returns:
+        The model, and of each node from a function its custom node, by name.
+    """
+    functions = {function.name: function for function in proto.functions if function.domain == PLUGINS}
+    if not functions:
+        return proto, {}
+    inlined = onnx.inliner.inline_selected_functions(proto, [(PLUGINS, name) for name in functions])
+    called: dict[str, Call] = {}
+
+    def visit(before: GraphProto, after: GraphProto) -> None:
+        made = iter(after.node)
+        for node in before.node:
+            function = functions.get(node.op_type) if node.domain == PLUGINS else None
+            if function is None:
+                same = next(made)
+                for (_, body), (_, other) in zip(subgraphs(node), subgraphs(same), strict=True):
+                    visit(body, other)
+                continue
+            outputs = tuple(name for name in node.output if name)
+            call = Call(name=node.name, domain=PLUGINS, op_type=node.op_type, outputs=outputs)
+            for number, own in enumerate(function.node):
+                inner = next(made)
+                inner.name = f"{node.name}/{own.name or f'{own.op_type}_{number}'}"
+                called[inner.name] = call
+
+    visit(proto.graph, inlined.graph)
+    return inlined, called
 
 
 ANY_TYPE = TypeProto()

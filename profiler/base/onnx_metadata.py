@@ -16,7 +16,8 @@ from profiler.base import onnx_graph
 
 NODE_METADATA = 10
 """The first IR version with metadata of nodes."""
-_FIXED_INITIALIZERS = 4
+FIXED_INITIALIZERS = 4
+"""The first IR version whose initializers need not be inputs; those that are may be replaced by a caller."""
 MOST_KEPT = 1024
 """Elements of a tensor that stays where weights are left out: shapes, axes and scalars decide what a graph is."""
 _LEFT_OUT = "left out"
@@ -50,7 +51,7 @@ def with_metadata(
         The serialised model; the same input gives the same bytes.
     """
     proto = ModelProto.FromString(model)
-    _raise_version(proto)
+    raise_version(proto, NODE_METADATA)
     _put(proto.metadata_props, of_model, prefix)
     for _, graph in onnx_graph.all_graphs(proto.graph):
         for node in graph.node:
@@ -71,9 +72,10 @@ def _put(entries: object, words: Words, prefix: str) -> None:
     )
 
 
-def _raise_version(proto: ModelProto) -> None:
+def raise_version(proto: ModelProto, least: int) -> None:
+    """Raise a model to an IR version, from 4 on, if it has an older one; what that means for it stays as it was."""
     old = proto.ir_version
-    if old < _FIXED_INITIALIZERS:
+    if old < FIXED_INITIALIZERS:
         for _, graph in onnx_graph.all_graphs(proto.graph):
             stored = {tensor.name for tensor in graph.initializer}
             stored.update(tensor.values.name for tensor in graph.sparse_initializer)
@@ -83,7 +85,7 @@ def _raise_version(proto: ModelProto) -> None:
             for node in graph.node:
                 for attribute in node.attribute:
                     _say_kind(attribute)
-    proto.ir_version = max(old, NODE_METADATA)
+    proto.ir_version = max(old, least)
 
 
 def _say_kind(attribute: AttributeProto) -> None:

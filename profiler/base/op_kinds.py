@@ -95,3 +95,10 @@ OPERANDS: Mapping[str, tuple[int, int]] = {
     for name in names.split()
 }
 """Positions of the two operands that are multiplied; they decide what an op computes with, whatever else it reads."""
+
+SHAPE_INPUTS: Mapping[str, tuple[int, ...]] = {
+    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Slice": (1, 2, 3, 4), "Pad": (1, 3),
+    "Resize": (2, 3), "Upsample": (1,), "Range": (0, 1, 2), "TopK": (1,), "Loop": (0,), "Unsqueeze": (1,),
+    "Squeeze": (1,), "Split": (1,), "CumSum": (1,), "OneHot": (1,), "CenterCropPad": (1,),
+}  # fmt: skip
+"""Inputs of ops that decide the shape of their output."""

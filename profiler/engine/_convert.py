@@ -79,23 +79,10 @@ def to_fp16(model: Path, external_data: Path, folder: Path) -> Converted:
     )
 
 
-def stored_tensors(proto: ModelProto) -> Iterator[TensorProto]:
-    """Every tensor that a model stores: initializers and tensor attributes of all graphs."""
-    for _, graph in onnx_graph.all_graphs(proto.graph):
-        yield from graph.initializer
-        for sparse in graph.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
-        for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.TENSOR:
-                    yield attribute.t
-                yield from attribute.tensors
-
-
 def has_fp32(proto: ModelProto) -> bool:
     """Whether any weight, constant, input or output is fp32."""
     declared: Iterator[TypeProto] = (value.type for value in (*proto.graph.input, *proto.graph.output))
-    return any(tensor.data_type == TensorProto.FLOAT for tensor in stored_tensors(proto)) or any(
+    return any(tensor.data_type == TensorProto.FLOAT for tensor in onnx_graph.stored_tensors(proto)) or any(
         kind.tensor_type.elem_type == TensorProto.FLOAT for kind in declared
     )
 

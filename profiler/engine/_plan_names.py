@@ -12,6 +12,7 @@ _PROFILE = re.compile(r" \[profile (\d+)\]")
 _MYELIN = re.compile(r"_myl(\d+)_\d+$")
 _REFORMAT = re.compile(r"^Reformatting CopyNode for (?:Input|Output) Tensor \d+ to (.*)$", re.DOTALL)
 _COPY = re.compile(r" copy(?: \[profile \d+\])?$")
+_FUNCTION = re.compile(r"(?P<node>.+?) \| (?P<caller>.+?) \([^()|]*\)(?P<more>(?: \| .+ \([^()|]*\))?)$", re.DOTALL)
 _RANGE = "{ForeignNode["
 _POINTWISE = "PWN("
 # A range ends with its own bracket, whatever the names of its ends hold.
@@ -34,7 +35,8 @@ def metadata_nodes(metadata: str) -> tuple[str, ...]:
     """Names in ``[ONNX Layer: a][ONNX Layer: b]``, each once, in the order given.
 
     The items are separated by U+001E or U+001F, or by nothing where a terminal swallowed them. A name may
-    hold brackets: an item ends where the next begins.
+    hold brackets: an item ends where the next begins. ``b | a (F)`` is the node ``b`` of the function ``F`` that the
+    node ``a`` calls, and is called ``a/b`` here.
     """
     names: dict[str, None] = {}
     for rest in metadata.split(_ITEM)[1:]:
@@ -43,9 +45,15 @@ def metadata_nodes(metadata: str) -> tuple[str, ...]:
             item = item[: foreign.start() + 1]
         if not item.endswith("]") and (made := item.rfind("]__")) > 0:
             item = item[:made]  # what Myelin made of the node: ``[ONNX Layer: Relu_84]__gemm_from_conv1x1``
-        names.setdefault(item.removesuffix("]"))
+        names.setdefault(_in_function(item.removesuffix("]")))
     names.pop("", None)
     return tuple(names)
+
+
+def _in_function(name: str) -> str:
+    while (found := _FUNCTION.match(name)) is not None:
+        name = f"{found['caller']}/{found['node']}" + found["more"]
+    return name
 
 
 def profile_index(text: str) -> int | None:

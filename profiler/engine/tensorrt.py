@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +38,7 @@ from profiler.engine._trt_exchange import (
 )
 from profiler.engine.backends import has_driver
 from profiler.runtime import child
-from profiler.runtime.tensorrt_module import Product, installed_version, parse_version, product_of
+from profiler.runtime.tensorrt_module import Product, installed_version, is_python, parse_version, product_of
 
 __all__ = [
     "BuildOptions",
@@ -55,6 +56,8 @@ __all__ = [
 
 _KEPT_VERSION = 1
 """Raised when a kept engine holds something else, so that older ones are built anew."""
+_KERNELS_VARIABLE = "TRTPROF_PLUGIN_ARCH"
+"""Picks the kernels of plugins in Python that `trtprof plugin` wrote."""
 _KILLED = -9
 _PLAN_TAG = re.compile(rb"[a-z]trt")
 """First bytes of an engine: ``vtrt`` in those of TensorRT-RTX 1.7, whose library knows ``ftrt``, ``ptrt``, ``qtrt``."""
@@ -271,6 +274,12 @@ def trtexec_command(model: Path, options: BuildOptions, *, engine: str = "model.
     """
     product = product_of(options.backend)
     check_options(options)
+    for plugin in filter(is_python, options.static_plugins):
+        raise UsageError(
+            f"{product.command_line} does not load {plugin}",
+            why="it has no Python",
+            fix="build the plugin as a library, and name that",
+        )
     version = version or installed_version(product) or "10"
     lines = []
     source = str(model)
@@ -503,7 +512,7 @@ def _key(model: Path, options: BuildOptions, external_data: Path, library: str, 
         MissingError: Weights beside it cannot be read.
     """
     digest = hashlib.sha256()
-    for path in [model, *_weight_files(model, external_data), *map(Path, options.static_plugins)]:
+    for path in [model, *_weight_files(model, external_data), *_plugin_files(options.static_plugins)]:
         try:
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -512,9 +521,20 @@ def _key(model: Path, options: BuildOptions, external_data: Path, library: str, 
                 f"{path} cannot be read", why=error.strerror or str(error), fix="put it where the model expects it"
             ) from None
     asked = msgspec.structs.replace(options, timing_cache="", shapes={}, profiles=options.all_profiles())
-    rest = [_KEPT_VERSION, library, device, asked]
+    rest: list[object] = [_KEPT_VERSION, library, device, asked]
+    if any(map(is_python, options.static_plugins)):
+        rest.append(os.environ.get(_KERNELS_VARIABLE, ""))
     digest.update(msgspec.json.encode(rest, order="sorted"))
     return digest.hexdigest()[:16]
+
+
+def _plugin_files(plugins: Sequence[str]) -> list[Path]:
+    """Libraries; of Python modules also what lies beside them under their names: their kernels."""
+    found = []
+    for plugin in map(Path, plugins):
+        beside = plugin.parent.glob(f"{plugin.stem}.*") if is_python(plugin.name) else ()
+        found += [plugin, *sorted(path for path in beside if path.is_file() and path != plugin)]
+    return found
 
 
 def _weight_files(model: Path, folder: Path) -> list[Path]:
@@ -523,7 +543,7 @@ def _weight_files(model: Path, folder: Path) -> list[Path]:
     from google.protobuf.message import DecodeError
     from onnx import ModelProto, TensorProto
 
-    from profiler.engine._convert import stored_tensors
+    from profiler.base.onnx_graph import stored_tensors
 
     try:
         proto = ModelProto.FromString(model.read_bytes())

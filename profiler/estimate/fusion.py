@@ -20,6 +20,7 @@ import heapq
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from profiler.base.calls import folded
 from profiler.base.op_kinds import CONTROL, CONVOLUTIONS, PRODUCTS, RANDOM, SHAPES, op_types
 from profiler.base.records import Node, Op, Tensor
 
@@ -65,6 +66,7 @@ RULES: dict[str, Rule] = {
     "padding": Rule(
         "Pad into the convolution that alone reads it", f"Padding and Convolution/Deconvolution; {_CATALOG}"
     ),
+    "plugin": Rule("the nodes of the function of a custom node: its plugin is one kernel", "convention"),
     "view": Rule("other names for the same bytes launch nothing and move nothing", f"Shuffle; {_CATALOG}"),
     "control": Rule("If, Loop and Scan launch nothing: their bodies are nodes of their own", "convention"),
     "shape": Rule("what follows from shapes and constants alone is computed before the run", "constant folding"),
@@ -130,12 +132,22 @@ def fuse(nodes: Sequence[Node], outputs: Collection[str] = (), *, groups: bool =
         groups: Whether to fuse. If not, every node is a group of its own; what launches nothing still
             does not.
     """
+    inside = {node.name: inner for node, inner in folded(nodes) if node.call is not None}
+    nodes = [node for node, _ in folded(nodes)] if inside else nodes
     found: list[Group] = []
     graphs = _graphs(nodes)
     edges = _edges_of(graphs, nodes, outputs)
     for graph, own in graphs.items():
         found += _Fusion(own, edges[graph]).groups() if groups else _alone(own, edges[graph])
-    return tuple(found)
+    return tuple(
+        _of_plugin(group, inside[group.nodes[0].name]) if group.nodes[0].name in inside else group for group in found
+    )
+
+
+def _of_plugin(group: Group, nodes: Sequence[Node]) -> Group:
+    """The group of a custom node as that of the nodes of its function."""
+    real = tuple(node for node in nodes if not node.constant)
+    return Group(real, "plugin", group.outputs, frozenset(node.name for node in real if is_view(node.op)))
 
 
 def _graphs(nodes: Sequence[Node]) -> dict[str, list[Node]]:

@@ -38,6 +38,7 @@ def look() -> Machine:
                 for each in backends()
             ),
             *_collectors(),
+            *_plugin_tools(),
             *_left_out(),
         ),
     )
@@ -56,15 +57,44 @@ def _collectors() -> Iterator[Part]:
             yield Part(kind="collector", name=name, available=True, reason=what)
 
 
+def _plugin_tools() -> Iterator[Part]:
+    """What makes and checks plugins without a GPU."""
+    from profiler.plugin.contract import find_tensorrt
+    from profiler.plugin.library import find_headers, find_nvcc
+    from profiler.runtime import nvrtc
+
+    def compiler() -> str:
+        return ".".join(map(str, nvrtc.nvrtc_version()))
+
+    def registry() -> str:
+        return "TensorRT" if find_tensorrt().lean is None else "the lean runtime of TensorRT, with its bindings"
+
+    def headers() -> str:
+        found = find_headers()
+        return f"{'.'.join(map(str, found.version))} ({found.folder})"
+
+    def nvcc() -> str:
+        found = find_nvcc()
+        return f"{found.version_text} ({found.path})"
+
+    for name, find in (("nvrtc", compiler), ("registry", registry), ("nvcc", nvcc), ("headers", headers)):
+        try:
+            yield Part(kind="plugin", name=name, available=True, reason=find())
+        except TrtprofError as error:
+            why = f"{error.what}: {error.why}" if error.why else error.what
+            yield Part(kind="plugin", name=name, available=False, reason=why, fix=error.fix)
+
+
 def _left_out() -> Iterator[Part]:
     """Plug-ins of other distributions and datasheets of GPUs that are broken."""
     from profiler.cost import COSTS
     from profiler.diagnose import RULES
+    from profiler.plugin.kernel import TEMPLATES
     from profiler.report import CONTENT, REPORTERS
     from profiler.rewrite import REWRITES
     from profiler.source.shape_rules import RULES as SHAPE_RULES
 
-    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS, REWRITES):
+    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS, REWRITES, TEMPLATES):
         registry.load()
     gpus.specs()
     for each in plugins.LEFT_OUT:

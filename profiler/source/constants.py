@@ -23,13 +23,6 @@ from profiler.source import wire
 MAX_ELEMENTS = 4096
 """Larger constants are weights; no shape has so many dimensions."""
 
-SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
-    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Slice": (1, 2, 3, 4), "Pad": (1, 3),
-    "Resize": (2, 3), "Upsample": (1,), "Range": (0, 1, 2), "TopK": (1,), "Loop": (0,), "Unsqueeze": (1,),
-    "Squeeze": (1,), "Split": (1,), "CumSum": (1,), "OneHot": (1,), "CenterCropPad": (1,),
-}  # fmt: skip
-"""Inputs of ops that decide the shape of their output."""
-
 Array = npt.NDArray[Any]
 
 

@@ -15,8 +15,9 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, defs, helper, numpy_helper
 
 from profiler.base import onnx_graph
+from profiler.base.op_kinds import SHAPE_INPUTS
 from profiler.base.records import Dim, Op, Tensor
-from profiler.source.constants import SHAPE_INPUTS, Array, Values
+from profiler.source.constants import Array, Values
 from profiler.source.shape_rules import has_rule, outputs_by_rule
 
 MOST_VALUES = 1024

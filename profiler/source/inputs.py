@@ -16,9 +16,9 @@ import numpy as np
 
 from profiler.base import units
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.op_kinds import SHAPE_INPUTS
 from profiler.base.records import Dim, InputTensor, Node, Tensor
 from profiler.base.units import NUMPY_DTYPES
-from profiler.source.constants import SHAPE_INPUTS
 
 _MOVES_DATA = frozenset(
     {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Concat", "Expand", "Flatten",

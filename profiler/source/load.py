@@ -24,14 +24,14 @@ from google.protobuf.message import DecodeError
 from onnx import (
     GraphProto,
     ModelProto,
-    NodeProto,
     SparseTensorProto,
     shape_inference,
 )
 
 from profiler.base import onnx_graph
+from profiler.base.calls import PLUGINS, folded
 from profiler.base.errors import ModelError
-from profiler.base.records import Dim, InputTensor, ModelInfo, Node, Source, Tensor
+from profiler.base.records import Call, Dim, InputTensor, ModelInfo, Node, Source, Tensor
 from profiler.base.units import format_shape
 from profiler.runtime.gc_paused import gc_paused
 from profiler.source import inputs as input_values
@@ -62,6 +62,7 @@ class LoadedModel:
         proto: The model without the elements of its large tensors; see `wire.left_out`.
         graphs: Its main graph and its bodies by path, outer before inner; see `onnx_graph.subgraph_path`.
         original_names: Unique node name -> the name in the file.
+        calls: Node of a function of a plugin -> the custom node that has it; see `records.Call`.
         changed: Whether ``proto`` differs from the file in more than elements, so that a runtime must
             be given `full` instead of the file.
         external_data: Whether some weights lie in files beside the model.
@@ -74,6 +75,7 @@ class LoadedModel:
         self.proto = proto
         self.graphs: dict[str, GraphProto] = {}
         self.original_names: dict[str, str] = {}
+        self.calls: dict[str, Call] = {}
         self.changed = False
         self.external_data = False
         self.assumptions: list[str] = []
@@ -94,8 +96,11 @@ class LoadedModel:
         with _readable(self.path), self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def full(self) -> ModelProto:
+    def full(self, *, plugins: bool = False) -> ModelProto:
         """The file with its weights, changed as ``proto`` was; external data stays where it is.
+
+        Args:
+            plugins: Whether custom nodes of plugins stay, for a runtime that may have these.
 
         Raises:
             ModelError: The file is not any more what was loaded.
@@ -103,12 +108,13 @@ class LoadedModel:
         with _readable(self.path):
             proto = ModelProto.FromString(self.path.read_bytes())
         with _damage_shown(self.path):
-            if proto.functions:
-                proto = onnx.inliner.inline_local_functions(proto)
+            proto, names, _ = _flat(proto, plugins=plugins)
             proto.graph.ClearField("output")
             proto.graph.output.extend(self.proto.graph.output)
-            names, _ = _name_nodes(proto)
-        if names != self.original_names:
+        callers = {call.name for call in self.calls.values()} if plugins else set()
+        inner = self.calls if plugins else {}
+        kept = {name: old for name, old in names.items() if name not in callers}
+        if kept != {name: old for name, old in self.original_names.items() if name not in inner}:
             raise ModelError(
                 f"{self.path} was changed while it was used",
                 why="its nodes are not those that were read before",
@@ -136,15 +142,44 @@ def load_model(path: str | Path) -> LoadedModel:
         if mended:
             loaded.assumptions.append(mended)
             loaded.changed = True
-        functions = len(loaded.proto.functions)
+        functions = sum(function.domain != PLUGINS for function in loaded.proto.functions)
+        loaded.changed = loaded.changed or bool(loaded.proto.functions)
+        loaded.proto, loaded.original_names, loaded.calls = _flat(loaded.proto)
+        loaded.graphs = dict(onnx_graph.all_graphs(loaded.proto.graph))
         if functions:
-            # Runtimes inline local functions under names of their own; done here, provenance is kept.
-            loaded.proto = onnx.inliner.inline_local_functions(loaded.proto)
-            loaded.changed = True
             loaded.assumptions.append(f"{functions} local functions were inlined before the build")
-        loaded.original_names, loaded.graphs = _name_nodes(loaded.proto)
+        if loaded.calls:
+            count = len({call.name for call in loaded.calls.values()})
+            loaded.assumptions.append(
+                f"custom nodes of plugins, priced by their functions, each as one kernel: {count}"
+            )
         loaded.changed = loaded.changed or loaded.renamed > 0
     return loaded
+
+
+def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict[str, str], dict[str, Call]]:
+    """A model without local functions, but for those of plugins where these are to stay, and with unique names.
+
+    Runtimes inline functions under names of their own; done here, provenance is kept.
+
+    Returns:
+        The model, the name in the file by unique name, and the custom nodes of nodes from functions of plugins.
+    """
+    ids = [(function.domain, function.name) for function in proto.functions if function.domain == PLUGINS]
+    before: dict[str, str] = {}
+    calls: dict[str, Call] = {}
+    if ids:
+        before, _ = onnx_graph.name_nodes(proto)
+    if ids and plugins:
+        proto = onnx.inliner.inline_selected_functions(proto, ids, exclude=True)
+    else:
+        if ids:
+            proto, calls = onnx_graph.inline_calls(proto)
+        if proto.functions:
+            proto = onnx.inliner.inline_local_functions(proto)
+    names, _ = onnx_graph.name_nodes(proto)
+    calls = {name: calls[old] for name, old in names.items() if old in calls}
+    return proto, {name: before.get(old, old) for name, old in names.items()}, calls
 
 
 @contextmanager
@@ -226,70 +261,6 @@ def _read(path: Path) -> ModelProto:
     if not proto.HasField("graph") or (not proto.graph.node and not proto.graph.output):
         raise ModelError(f"{path} is not an ONNX model", why="it holds no graph", fix=EXPORT_HINT)
     return proto
-
-
-class _Nested(NamedTuple):
-    """A graph with its nodes, their names and the graphs in them, each read from protobuf once."""
-
-    graph: GraphProto
-    nodes: list[tuple[NodeProto, str, list[tuple[str, _Nested]]]]
-
-
-def _nested(graph: GraphProto) -> _Nested:
-    return _Nested(
-        graph,
-        [
-            (node, node.name, [(attribute, _nested(body)) for attribute, body in onnx_graph.subgraphs(node)])
-            for node in graph.node
-        ],
-    )
-
-
-def _name_nodes(proto: ModelProto) -> tuple[dict[str, str], dict[str, GraphProto]]:
-    """Give every node of every graph a name that no other node has.
-
-    The first bearer keeps a name. Others, and nodes without one, are called after their op type
-    and place, with a counter where that is taken; the same file always gives the same names.
-
-    Returns:
-        The name in the file by unique name, and all graphs by path.
-    """
-    taken: set[str] = set()
-    used: set[str] = set()
-    originals: dict[str, str] = {}
-    graphs: dict[str, GraphProto] = {}
-    counters: dict[str, int] = defaultdict(int)
-
-    def take(nested: _Nested) -> None:
-        for _, name, bodies in nested.nodes:
-            taken.add(name)
-            for _, body in bodies:
-                take(body)
-
-    def fresh(stem: str) -> str:
-        name = stem
-        while name in taken or name in used:
-            counters[stem] += 1
-            name = f"{stem}_{counters[stem]}"
-        return name
-
-    def visit(nested: _Nested, path: str) -> None:
-        graphs[path] = nested.graph
-        for index, (node, old, bodies) in enumerate(nested.nodes):
-            name = old
-            if not old:
-                name = node.name = fresh(f"{path}/{node.op_type}_{index}" if path else f"{node.op_type}_{index}")
-            elif old in used:
-                name = node.name = fresh(old)
-            used.add(name)
-            originals[name] = old
-            for attribute, body in bodies:
-                visit(body, onnx_graph.subgraph_path(name, attribute))
-
-    root = _nested(proto.graph)
-    take(root)
-    visit(root, "")
-    return originals, graphs
 
 
 def graph_inputs(proto: ModelProto) -> list[Tensor]:
@@ -407,6 +378,7 @@ def _source_of(
                 graph=each.graph,
                 op=op,
                 constant=each.constant,
+                call=loaded.calls.get(name),
             )
         )
         if each.constant and op.op_type in ("Constant", "ConstantOfShape"):
@@ -437,7 +409,7 @@ def _source_of(
             outputs=tuple(made[name] for name in wanted if name in made),
             parameters=sum(tensor.elements or 0 for tensor in weights if tensor.value is None),
             parameter_bytes=sum(tensor.nbytes or 0 for tensor in weights if tensor.value is None),
-            nodes=len(nodes),
+            nodes=len(folded(nodes)),
             renamed=loaded.renamed,
             shape_coverage=shaped / len(needed) if needed else 1.0,
             assumptions=tuple(notes),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from profiler.align.plan import match_plan
 from profiler.base.records import (
     Attribute,
+    Call,
     MatchedLayer,
     Node,
     NodeFate,
@@ -246,6 +247,22 @@ def test_metadata() -> None:
     assert found.layers["A"].nodes == ("conv", "relu")  # in the order of the graph, not of the metadata
     assert found.layers["A"].match == "exact"
     assert found.layers["A"].shared == ()
+
+
+def test_a_plugin_names_its_custom_node_and_layers_name_parts_of_it() -> None:
+    call = Call(name="gemv", domain="trtprof", op_type="Gemv", outputs=("d",))
+    nodes = [CHAIN[0], *(msgspec.structs.replace(each, name=f"gemv/{each.name}", call=call) for each in CHAIN[1:3])]
+    nodes.append(CHAIN[3])
+    plugin = layer("gemv", "one", "two", "gemv", kind="PluginV3")
+    found = match(nodes, [layer("a", "x", "one", "conv"), plugin, layer("b", "two", "y", "relu2")], outputs=["y"])
+    assert found.layers["gemv"].nodes == ("gemv/relu", "gemv/conv2")
+    assert found.layers["gemv"].match == "exact"
+    assert {fate.fate for fate in found.fates.values()} == {"layer"}
+    parts = [layer("a", "x", "r", "conv", "gemv/relu"), layer("b", "r", "y", "gemv/conv2", "relu2")]
+    assert [one.nodes for one in match(nodes, parts, outputs=["y"]).layers.values()] == [
+        ("conv", "gemv/relu"),
+        ("gemv/conv2", "relu2"),
+    ]
 
 
 def test_one_node_in_several_layers() -> None:

@@ -490,6 +490,11 @@ def test_metadata_of_other_kinds() -> None:
     assert metadata_nodes("") == ()
 
 
+def test_a_node_of_a_function_is_called_after_the_node_that_has_it() -> None:
+    said = "[ONNX Layer: matmul | gemv0 (BatchedGemv)]\x1e[ONNX Layer: c | b (G) | /a (F_1)][ONNX Layer: x | y]"
+    assert metadata_nodes(said) == ("gemv0/matmul", "/a/b/c", "x | y")
+
+
 def test_metadata_wins_over_the_name(tmp_path: Path) -> None:
     layers = [
         layer("a + b", Metadata="[ONNX Layer: c]"),

@@ -497,6 +497,48 @@ def test_a_plugin_library_that_does_not_load_or_is_not_there(stubbed: Any, tmp_p
         built(tmp_path, BuildOptions(shapes=STATIC, static_plugins=(str(broken),)))
 
 
+def test_a_plugin_in_python_is_imported_where_the_engine_is_built(stubbed: Any, tmp_path: Path) -> None:
+    stubbed()
+    plugin, marker = tmp_path / "quick.py", tmp_path / "imported"
+    plugin.write_text("raise RuntimeError('no tensorrt.plugin here')")
+    how = BuildOptions(shapes=STATIC, static_plugins=(str(plugin),))
+    with pytest.raises(BuildError, match=r"quick\.py cannot be loaded") as caught:
+        built(tmp_path, how)
+    assert caught.value.why == "RuntimeError: no tensorrt.plugin here"
+    assert "10.8 or later" in caught.value.fix
+    plugin.write_text(f"import os, pathlib\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))")
+    built(tmp_path, how)
+    assert marker.read_text() != str(os.getpid())
+    with pytest.raises(UsageError, match=r"trtexec does not load .*quick\.py"):
+        trtexec_command(tmp_path / "model.onnx", how)
+
+
+def test_an_engine_is_of_the_kernels_that_the_variable_picks(
+    stubbed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubbed()
+    plugin = tmp_path / "quick.py"
+    plugin.touch()
+    how = BuildOptions(shapes=STATIC, static_plugins=(str(plugin),))
+    assert [built(tmp_path, how).cached for _ in range(2)] == [False, True]
+    monkeypatch.setenv("TRTPROF_PLUGIN_ARCH", "sm_75")
+    assert [built(tmp_path, how).cached for _ in range(2)] == [False, True]
+
+
+def test_an_engine_is_built_again_when_a_kernel_beside_its_plugin_has_changed(stubbed: Any, tmp_path: Path) -> None:
+    stubbed()
+    plugin, kernel = tmp_path / "quick.py", tmp_path / "quick.sm_89.1.ptx"
+    plugin.touch()
+    kernel.write_text("one")
+    (tmp_path / "other.ptx").write_text("one")
+    how = BuildOptions(shapes=STATIC, static_plugins=(str(plugin),))
+    assert [built(tmp_path, how).cached for _ in range(2)] == [False, True]
+    (tmp_path / "other.ptx").write_text("two")
+    assert built(tmp_path, how).cached
+    kernel.write_text("two")
+    assert not built(tmp_path, how).cached
+
+
 # --- engines that are kept ------------------------------------------------------------------------
 
 

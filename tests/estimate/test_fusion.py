@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Attribute, Node, Op, Tensor
+from profiler.base.records import Attribute, Call, Node, Op, Tensor
 from profiler.estimate import fusion
 from profiler.estimate.fusion import RULES, Edges, Group, fuse
 from profiler.source.load import load_model, source_of
@@ -333,3 +334,23 @@ def test_a_transformer_layer_is_nine_kernels() -> None:
     # The mask, the embedding and the last norm are around the two layers.
     assert len(found) == 2 * 9 + 3
     assert sum(group.rule == "attention" for group in found) == 2
+
+
+def test_a_custom_node_is_one_kernel_and_takes_nothing_in() -> None:
+    g = Graph()
+    x = g.op("Relu", "x")
+    inner = len(g.nodes)
+    y = g.op(
+        "Reshape", g.op("Add", g.op("MatMul", x, g.weight("w", 8, 8)), g.weight("b")), g.weight("s", 2), shape=(24, 8)
+    )
+    call = Call(name="gemv", domain="trtprof", op_type="Gemv", outputs=(y,))
+    g.nodes[inner:] = [msgspec.structs.replace(node, call=call) for node in g.nodes[inner:]]
+    g.op("Relu", y)
+    for groups in (True, False):
+        found = fuse(g.nodes, groups=groups)
+        assert [[node.op.op_type for node in group.nodes] for group in found] == [
+            ["Relu"], ["MatMul", "Add", "Reshape"], ["Relu"],
+        ]  # fmt: skip
+        plugin = found[1]
+        assert (plugin.rule, plugin.outputs, plugin.free) == ("plugin", (y,), False)
+        assert plugin.views == {g.nodes[inner + 2].name}

@@ -13,7 +13,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from profiler.base import onnx_graph
-from profiler.source.constants import MAX_ELEMENTS, SHAPE_INPUTS, Values, of_integers
+from profiler.base.op_kinds import SHAPE_INPUTS
+from profiler.source.constants import MAX_ELEMENTS, Values, of_integers
 from profiler.source.load import load_model, source_of
 
 

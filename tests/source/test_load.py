@@ -650,6 +650,60 @@ def test_local_functions_are_inlined_and_said(tmp_path: Path) -> None:
     assert loaded.assumptions[0] in source.model.assumptions
 
 
+PLUGIN = """<ir_version: 8, opset_import: ["" : 17, "trtprof" : 1, "own" : 1]>
+g (float[N,4] a) => (float[N,4] y, float[N,4] z)
+<float[4,4] w = {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7}>
+{ b = own.F (a) [p] y = trtprof.Gemv <plugin_namespace = "trtprof", plugin_version = "1"> (b, w)
+  z = trtprof.Gemv <plugin_namespace = "trtprof", plugin_version = "1"> (y, w) }
+<domain: "trtprof", opset_import: ["" : 17]>
+Gemv <plugin_namespace, plugin_version> (x, w) => (y) { [product] p = MatMul(x, w) y = Relu(p) }
+<domain: "own", opset_import: ["" : 17]>
+F (x) => (y) { t = Neg(x) y = Exp(t) }
+"""
+
+
+def test_nodes_of_a_plugin_are_those_of_its_function_and_name_it(tmp_path: Path) -> None:
+    loaded = load(onnx.parser.parse_model(PLUGIN), tmp_path)
+    source = source_of(loaded)
+    assert [(node.name, node.call and (node.call.name, node.call.outputs)) for node in source.nodes[2:]] == [
+        ("p/product", ("p", ("y",))),
+        ("p/Relu_1", ("p", ("y",))),
+        ("Gemv_2/product", ("Gemv_2", ("z",))),
+        ("Gemv_2/Relu_1", ("Gemv_2", ("z",))),
+    ]
+    assert [node.call for node in source.nodes[:2]] == [None, None]
+    assert {node.call.op_type for node in source.nodes if node.call is not None} == {"Gemv"}
+    assert source.model.nodes == 4
+    assert source.model.shape_coverage == 1.0
+    assert loaded.assumptions == [
+        "1 local functions were inlined before the build",
+        "custom nodes of plugins, priced by their functions, each as one kernel: 2",
+    ]
+
+
+def test_a_runtime_is_given_the_plugin_where_it_may_have_it(tmp_path: Path) -> None:
+    loaded = load(onnx.parser.parse_model(PLUGIN), tmp_path)
+    flat, kept = loaded.full(), loaded.full(plugins=True)
+    assert [node.name for node in flat.graph.node] == [node.name for node in loaded.proto.graph.node]
+    assert not flat.functions
+    assert [(node.op_type, node.name) for node in kept.graph.node[2:]] == [("Gemv", "p"), ("Gemv", "Gemv_2")]
+    assert [function.name for function in kept.functions] == ["Gemv"]
+    onnx.checker.check_model(kept, full_check=True)
+    other = onnx.parser.parse_model(PLUGIN.replace("own.F (a)", "Neg (a)"))
+    loaded.path.write_bytes(other.SerializeToString())
+    for plugins in (False, True):
+        with pytest.raises(ModelError, match="was changed while it was used"):
+            loaded.full(plugins=plugins)
+
+
+def test_a_custom_node_without_a_function_has_no_price_and_stays(tmp_path: Path) -> None:
+    loaded = load(onnx.parser.parse_model(PLUGIN), tmp_path)
+    proto = onnx.load(loaded.path)
+    del proto.functions[0]
+    bare = load(proto, tmp_path)
+    assert [node.op.op_type for node in source_of(bare, feed=False).nodes] == ["Neg", "Exp", "Gemv", "Gemv"]
+
+
 # --- the checker ------------------------------------------------------------------------------
 
 

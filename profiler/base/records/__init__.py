@@ -17,6 +17,7 @@ from profiler.base.records.inspection import *
 from profiler.base.records.kernel_names import *
 from profiler.base.records.machine import *
 from profiler.base.records.model import *
+from profiler.base.records.plugin import *
 from profiler.base.records.prediction import *
 from profiler.base.records.rules import *
 from profiler.base.records.run import *

@@ -209,7 +209,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     bound: Bound
     runner_up: Bound = "none"
     """The term that ``bound`` beat."""
-    terms: dict[str, int] = {}
+    terms: dict[Safe, int] = {}
     dram_bytes: NonNegative = 0
     cache_bytes: NonNegative = 0
     """Bytes that the cache model finds in the last-level cache; the rest is ``dram_bytes``."""

@@ -186,6 +186,9 @@ class PluginCandidate(Record, frozen=True, kw_only=True):
     verdict: Literal["write it", "try first", "do not"]
     why: Prose
     ladder: tuple[LadderStep, ...] = ()
+    command: Command = ""
+    """What goes on, and writes it; empty where it is not worth it. ``RUN`` stands for the folder of the run, or for the
+    document of an analysis."""
 
 
 class Unsupported(Record, frozen=True, kw_only=True):

@@ -10,9 +10,9 @@ from profiler.base.records.gpus import LiveGpu
 
 
 class Part(Record, frozen=True, kw_only=True):
-    """A backend, a collector, or something that is broken."""
+    """A backend, a collector, a tool for plugins, or something that is broken."""
 
-    kind: Literal["backend", "collector", "left out"]
+    kind: Literal["backend", "collector", "plugin", "left out"]
     name: str
     available: bool
     reason: str
@@ -37,4 +37,5 @@ class Machine(Record, frozen=True, kw_only=True):
     """Devices, versions and thread counts whose ceilings were measured."""
     ceilings_folder: str
     parts: tuple[Part, ...]
-    """Backends in the order of ``--backend auto``, collectors in that of ``--collector auto``, what is left out."""
+    """Backends in the order of ``--backend auto``, collectors in that of ``--collector auto``, what makes and
+    checks plugins, what is left out."""

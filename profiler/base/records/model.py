@@ -13,7 +13,9 @@ from profiler.base.records.common import (
     FileName,
     Fraction,
     ModelName,
+    NodeName,
     NonNegative,
+    OpName,
     ProducerName,
     Prose,
     Record,
@@ -176,9 +178,20 @@ class Work(Record, frozen=True, kw_only=True):
         return self.bytes_read + self.bytes_written
 
 
+class Call(Record, frozen=True, kw_only=True):
+    """A custom node that a plugin computes, or its function where there is none: the nodes that name it."""
+
+    name: NodeName
+    domain: DomainName
+    op_type: OpName
+    outputs: tuple[TensorName, ...]
+    """Tensors that it makes."""
+
+
 class Node(Record, frozen=True, kw_only=True):
     """A node of the ONNX model as loaded, under its unique name.
 
+    Of a custom node with a function, those of its function are there, called ``<custom node>/<node of the function>``.
     ``graph`` is the path of the subgraph that holds it (``""`` for the main graph,
     ``If_3/then_branch`` for a branch). ``original_name`` is what the file called it.
     """
@@ -190,6 +203,8 @@ class Node(Record, frozen=True, kw_only=True):
     work: Work | None = None
     constant: bool = False
     """All inputs are constants, so that the node can be computed before the run."""
+    call: Call | None = None
+    """The custom node whose function it is of."""
 
 
 class InputTensor(Record, frozen=True, kw_only=True):

@@ -238,8 +238,9 @@ class _Plan:
                 self.kinds.append(self._kind(graph, real, numbers, outputs, dtypes))
                 shapes.append(_shapes(self.kinds[kind]))
                 mains.append(_main(self.kinds[kind].ops))
+            call = group.nodes[0].call
             shown = PredictedLayer(
-                name=real[mains[kind]].name + (f" +{len(real) - 1}" if len(real) > 1 else ""),
+                name=call.name if call is not None else _called(real, mains[kind]),
                 op_type=" + ".join(node.op.op_type for node in real),
                 nodes=tuple(node.name for node in group.nodes),
                 rule=group.rule,
@@ -408,6 +409,10 @@ def _touched(kind: _Kind, precision: str, *, unknown: bool) -> tuple[dict[str, i
         writes = {moved.tensor.name: moved_bytes(moved) for moved in cost.writes}
         given += [moved.tensor for moved in cost.reads]
     return reads, writes, {tensor.name: tensor.nbytes or 0 for tensor in given if tensor.constant}
+
+
+def _called(nodes: Sequence[Node], main: int) -> str:
+    return nodes[main].name + (f" +{len(nodes) - 1}" if len(nodes) > 1 else "")
 
 
 def _main(ops: Sequence[Op]) -> int:

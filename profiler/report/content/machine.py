@@ -12,6 +12,7 @@ from profiler.report.document import Block, Column, Document, Heading, Notes, Pa
 _TITLES = {
     "backend": "backends, in the order of --backend auto",
     "collector": "collectors on a GPU, in the order of --collector auto",
+    "plugin": "for kernels by hand: what compiles them, and what checks them without a GPU",
     "left out": "left out, for it is broken",
 }
 

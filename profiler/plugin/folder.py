@@ -1,0 +1,276 @@
+"""What a folder of `trtprof plugin` holds, for those who go on with it: the checks, the bench, another insertion.
+
+``plugin.json`` names no place outside of its folder, and the same task and kernels make the same bytes. What is text
+anyway (CUDA C++, PTX) lies in files of its own beside it, which it names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.output_file import write_file
+from profiler.base.records import SCHEMA_VERSION, Work
+from profiler.plugin.kernel import Kernel
+from profiler.plugin.task import Operand, Task
+from profiler.runtime.nvrtc import first_line
+
+FILE = "plugin.json"
+
+
+class KernelFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel, and where its text and what was compiled of it lie in the folder; see `kernel_files`.
+
+    Attributes:
+        kernel: Without its text, which is in a file; `PluginFolder.kernels_in` gives it with it.
+        source: That file.
+        ptx: File by the architecture that it was compiled for: ``sm_89``, or ``compute_89``.
+    """
+
+    kernel: Kernel
+    source: str
+    ptx: dict[str, str] = {}
+
+    def ptx_for(self, capability: tuple[int, int]) -> str:
+        """The file for a device of this compute capability: of the nearest architecture that it runs; "" of none.
+
+        PTX runs on what it was compiled for and on all that is newer; with a letter (``sm_90a``) on that alone.
+        """
+        fitting = {}
+        for architecture, file in self.ptx.items():
+            number, letter = _architecture(architecture)
+            if number == capability or (number < capability and not letter):
+                fitting[number, letter] = file
+        return fitting[max(fitting)] if fitting else ""
+
+
+class OfRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The run whose layer the kernel is for.
+
+    Attributes:
+        folder: Its name, without where it lies.
+        created: When it was made, by its request.
+        kernels_ns: What the present kernels of the layer take, once, by the run.
+        kernels: Names of these.
+        gpu: What it ran on, as the driver calls it.
+    """
+
+    folder: str
+    created: str
+    kernels_ns: int | None = None
+    kernels: tuple[str, ...] = ()
+    gpu: str = ""
+
+
+class PluginFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `FILE`.
+
+    Attributes:
+        name: Of the plugin, and of the op of its node.
+        version: Of the plugin.
+        nodes: See `Task`; so are ``inputs``, ``outputs``, ``body`` (serialised) and ``main``.
+        model: File name of the original model.
+        sha256: Of the original model.
+        inserted: File of the model with the plugin in it; "" where none was written. So are all files.
+        quick: File of the plugin in Python.
+        native: Folder of the C++ project.
+        kernels: Variants by their tactic.
+        dims: What named dimensions of the task were in the brief.
+        shapes: Of the model, as ``--shapes`` takes them.
+        settings: How the engine of the run was built, by option; see `flows.options.with_flags`.
+        layer: That the brief is of.
+        runs: How often the kernel runs in one inference.
+        work: Of one run of it, at these sizes.
+        run: The run that the brief is of.
+        versions: Of what wrote and compiled it: ``trtprof``, ``nvrtc``.
+        digests: SHA-256 of text and PTX of the kernels as they were written, by file.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    version: str = "1"
+    nodes: tuple[str, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    body: bytes
+    main: str
+    model: str = ""
+    sha256: str = ""
+    inserted: str = ""
+    quick: str = ""
+    native: str = ""
+    kernels: tuple[KernelFiles, ...] = ()
+    dims: dict[str, int] = {}
+    shapes: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
+    layer: str = ""
+    runs: int = 1
+    work: Work | None = None
+    run: OfRun | None = None
+    versions: dict[str, str] = {}
+    digests: dict[str, str] = {}
+
+    @property
+    def task(self) -> Task:
+        """What the kernels compute.
+
+        Raises:
+            ValueError: The body is damaged.
+        """
+        import onnx
+        from google.protobuf.message import DecodeError
+
+        try:
+            body = onnx.FunctionProto.FromString(self.body)
+        except DecodeError as error:
+            raise ValueError(f"its body: {first_line(error)}") from None
+        return Task(self.name, self.nodes, self.inputs, self.outputs, body, self.main)
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the inputs of the task, as they were in the brief."""
+        return self.task.shapes(self.dims)
+
+    def kernels_in(self, folder: Path) -> tuple[Kernel, ...]:
+        """The kernels with their text.
+
+        Raises:
+            MissingError: A file is not there.
+        """
+        return tuple(
+            dataclasses.replace(files.kernel, source=read(folder, files.source).decode()) for files in self.kernels
+        )
+
+    def ptx_in(self, folder: Path) -> dict[tuple[str, int], str]:
+        """What was compiled, by architecture and tactic.
+
+        Raises:
+            MissingError: A file is not there.
+        """
+        return {
+            (architecture, files.kernel.tactic): read(folder, name).decode()
+            for files in self.kernels
+            for architecture, name in files.ptx.items()
+        }
+
+    def outdated_in(self, folder: Path) -> tuple[str, ...]:
+        """Files with the text of kernels that was changed, while PTX that was compiled of it was not.
+
+        Raises:
+            MissingError: A file is not there.
+        """
+
+        def changed(name: str) -> bool:
+            return name in self.digests and hashlib.sha256(read(folder, name)).hexdigest() != self.digests[name]
+
+        return tuple(
+            one.source for one in self.kernels if changed(one.source) and not all(map(changed, one.ptx.values()))
+        )
+
+    @classmethod
+    def of(cls, task: Task, kernels: tuple[KernelFiles, ...] = (), **more: Any) -> PluginFolder:
+        """Of a task; ``more`` are the fields that it does not have."""
+        return cls(
+            name=task.name, nodes=task.nodes, inputs=task.inputs, outputs=task.outputs,
+            body=task.body.SerializeToString(deterministic=True), main=task.main, kernels=kernels, **more,
+        )  # fmt: skip
+
+
+def kernel_files(kernel: Kernel, source: str, ptx: Mapping[str, str] = MappingProxyType({})) -> KernelFiles:
+    """A kernel whose text and PTX (by architecture) lie in these files of the folder."""
+    return KernelFiles(
+        kernel=dataclasses.replace(kernel, source=""), source=source, ptx={name: ptx[name] for name in sorted(ptx)}
+    )
+
+
+def save(folder: Path, given: PluginFolder) -> Path:
+    """Write `FILE`; the files that it names are their writers'.
+
+    Raises:
+        MissingError: The folder cannot be written.
+        ValueError: A file is named that lies outside of the folder.
+    """
+    for name in _files(given):
+        if not _inside(name):
+            raise ValueError(f"{name} is no file of a folder of its own")
+    path = folder / FILE
+    write_file(path, msgspec.json.format(msgspec.json.encode(given, order="deterministic"), indent=1) + b"\n")
+    return path
+
+
+def load(folder: Path) -> PluginFolder:
+    """Read a folder back.
+
+    Raises:
+        MissingError: There is no such folder, or it is none of `trtprof plugin`, or a file is not there any more.
+        UsageError: `FILE` is damaged, or of another version.
+    """
+    again = "write it again: trtprof plugin MODEL NODE -o FOLDER --force"
+    data = read(folder, FILE)
+    try:
+        version = msgspec.json.decode(data, type=_Version).schema_version
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{folder / FILE} cannot be read",
+                why=f"it has schema version {version}, this trtprof reads {SCHEMA_VERSION}",
+                fix=again,
+            )
+        found = msgspec.json.decode(data, type=PluginFolder)
+        _ = found.task
+    except (msgspec.DecodeError, ValueError) as error:
+        raise UsageError(f"{folder / FILE} cannot be read", why=first_line(error), fix=again) from None
+    for name in _files(found):
+        if not _inside(name):
+            raise UsageError(f"{folder / FILE} is not used", why=f"it names {name}, outside of its folder", fix=again)
+        if not (folder / name).exists():
+            raise MissingError(f"{folder / name} is not there", why=f"{FILE} names it", fix=again)
+    return found
+
+
+def read(folder: Path, name: str) -> bytes:
+    """A file of the folder.
+
+    Raises:
+        MissingError: It is not there.
+    """
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise MissingError(
+            f"{folder} is no folder of trtprof plugin" if name == FILE else f"{folder / name} is not there",
+            why=f"{FILE} is not in it" if name == FILE and folder.is_dir() else error.strerror or str(error),
+            fix="name a folder that `trtprof plugin MODEL NODE -o FOLDER` wrote",
+        ) from None
+
+
+class _Version(msgspec.Struct):
+    schema_version: int
+
+
+def _files(given: PluginFolder) -> list[str]:
+    """All files and folders that it names."""
+    own = (given.inserted, given.quick, given.native)
+    of_kernels = (name for one in given.kernels for name in (one.source, *one.ptx.values()))
+    return [name for name in (*own, *of_kernels) if name]
+
+
+def _inside(name: str) -> bool:
+    """Whether it stays in the folder, wherever that is, on any system."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and not re.search(r"[\\:\0]", name)
+
+
+def _architecture(name: str) -> tuple[tuple[int, int], str]:
+    """Compute capability and letter of an architecture."""
+    found = re.fullmatch(r"(?:sm|compute)_(\d+)(\d)([a-z]?)", name)
+    if found is None:
+        raise ValueError(f"{name} is no architecture")
+    return (int(found[1]), int(found[2])), found[3]
