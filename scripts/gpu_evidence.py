@@ -2,7 +2,7 @@
 
     python scripts/gpu_evidence.py [PART...] [--out FOLDER] [--list]
 
-Parts (all but the last by default, in this order; ``--list`` tells the share of time of each):
+Parts (all but the last two by default, in this order; ``--list`` tells the share of time of each):
 
 * ``here``: driver, CUDA, libraries and tools with their versions; whether the kernels of the calibration, CUPTI in the
   process, TensorRT-RTX and TensorRT, and each nsys that is found, work on this GPU.
@@ -10,8 +10,10 @@ Parts (all but the last by default, in this order; ``--list`` tells the share of
   expectations are off for half of them, without and with the other half as a correction.
 * ``runs``: ONNX Runtime's CUDA provider on a batched gemv, a convolution, ResNet-50, a MobileNet, an LSTM and a
   transformer of 12 layers in fp32 and fp16; one of them under nsys, one with TensorRT, where these are here.
-* ``gemv``: the batched gemv by a kernel written by hand, against float64, the measured bandwidth and libraries.
 * ``truth``: predicted DRAM bytes and FLOP beside the counters of ncu, and predicted beside measured time, by op class.
+* ``plugin``, only where it is named: a kernel by hand for the batched gemv, as `trtprof plugin` writes it and `trtprof
+  plugin bench` measures it: against float64, beside cuBLASLt and the measured bandwidth, and in an engine of TensorRT
+  where that is here.
 * ``try``, only where it is named: what `trtprof try` finds on the batched gemv and on a MobileNet with the backend that
   is chosen here: each rung with its measured and its predicted gain, and those that fail.
 
@@ -46,9 +48,6 @@ import textwrap
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from ctypes import c_uint32 as u32
-from ctypes import c_uint64 as u64
-from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -58,14 +57,12 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from profiler import __version__
-from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.base.units import format_ns, format_percent, format_rate
+from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.units import format_ns, format_percent
 from profiler.runtime import child
 from profiler.source.request import ModelRequest
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import onnx
 
     from profiler.base.records import Ceilings, Run
@@ -834,274 +831,6 @@ def run_tensorrt(work: Path) -> Outcome:
     raise MissingError("no TensorRT runs here", why="; ".join(refused))
 
 
-# --- the gemv by hand ------------------------------------------------------------------------
-
-MATRICES, ROWS, HEADS, LENGTH = 600, 200, 8, 64
-"""``a`` [600, 200, 8, 1, 64] times ``b`` [600, 1, 8, 64, 1], fp32: ``y`` [600, 200, 8, 1, 1]."""
-WARP, PIECE_BYTES, FP32_BYTES = 32, 16, 4
-BLOCK_ROWS = 8
-"""Rows (values of the second axis) of one matrix that a warp takes: it loads its part of ``b`` once for them."""
-UNROLLED = 2
-"""Rows whose loads are in flight at a time."""
-WARPS = 8
-"""Of a thread block."""
-SETS = 3
-"""Buffers that the launches rotate through: 750 MB, 15 times the L2 of an H100."""
-BATCH, SAMPLES = 6, 50
-CHECKED = 100
-"""Matrices whose results are held against float64 at a time."""
-FLOATS = PIECE_BYTES // FP32_BYTES
-ROW_PIECES = HEADS * LENGTH // FLOATS
-"""Pieces of 16 bytes in all heads of a row, which lie behind one another."""
-LOADS = ROW_PIECES // WARP
-"""Pieces of a row that each thread loads; a head is half a warp wide, so each is of another head."""
-HEAD_THREADS = LENGTH // FLOATS
-PER_LOAD = WARP // HEAD_THREADS
-"""Heads that a warp reads with one load."""
-ROW_BLOCKS = ROWS // BLOCK_ROWS
-
-INDICES = {
-    "MATRIX": "(warp / ROW_BLOCKS)",
-    "FIRST_ROW": "(warp % ROW_BLOCKS * BLOCK_ROWS)",
-    "A_AT": "((matrix * ROWS + row) * ROW_PIECES + WARP * load + lane)",
-    "B_AT": "(matrix * ROW_PIECES + WARP * load + lane)",
-    "Y_AT": "((matrix * ROWS + row) * HEADS + PER_LOAD * load + lane / HEAD_THREADS)",
-}
-"""Where a thread reads and writes, in pieces of ``a`` and ``b`` and in floats of ``y``."""
-
-GEMV = """
-// Rows of one matrix for each warp. A load of a warp is 512 bytes that lie together: two heads, half a warp each.
-KERNEL gemv_by_hand(float *y, const float4 *a, const float4 *b, u32 warps) {
-  u32 warp = thread_id() / WARP, lane = threadIdx.x % WARP;
-  if (warp >= warps) return;
-  u32 matrix = MATRIX, first = FIRST_ROW;
-  float4 vector[LOADS];
-#pragma unroll
-  for (u32 load = 0; load < LOADS; ++load) vector[load] = b[B_AT];
-#pragma unroll UNROLLED
-  for (u32 at = 0; at < BLOCK_ROWS; ++at) {
-    u32 row = first + at;
-    float sum[LOADS], mine = 0;
-#pragma unroll
-    for (u32 load = 0; load < LOADS; ++load) {
-      float4 x = __ldcs(a + A_AT), w = vector[load];
-      sum[load] = fmaf(x.x, w.x, fmaf(x.y, w.y, fmaf(x.z, w.z, x.w * w.w)));
-    }
-#pragma unroll
-    for (u32 load = 0; load < LOADS; ++load) {
-#pragma unroll
-      for (u32 step = HEAD_THREADS / 2; step; step /= 2) sum[load] += __shfl_xor_sync(~0u, sum[load], step);
-      if (lane % HEAD_THREADS == load) mine = sum[load];
-    }
-    // The heads of a row in one store of 32 bytes.
-    u32 load = lane % HEAD_THREADS;
-    if (load < LOADS) __stcs(y + Y_AT, mine);
-  }
-}
-"""
-
-
-def gemv_source() -> bytes:
-    """The kernel, and those of the calibration that fill memory and keep the device busy."""
-    from profiler.hardware.cuda import _kernels
-
-    names = ("ROWS", "HEADS", "WARP", "BLOCK_ROWS", "UNROLLED", "ROW_PIECES", "LOADS", "HEAD_THREADS", "PER_LOAD",
-             "ROW_BLOCKS")  # fmt: skip
-    defined = {**{name: f"{globals()[name]}u" for name in names}, **INDICES}
-    lines = [f"#define {name} {value}" for name, value in defined.items()]
-    return _kernels.source() + "\n".join(["", *lines, GEMV]).encode()
-
-
-class GemvSet(NamedTuple):
-    """Addresses of the operands and of the result of one launch."""
-
-    a: int
-    b: int
-    y: int
-
-
-A_FLOATS, B_FLOATS, Y_FLOATS = MATRICES * ROWS * HEADS * LENGTH, MATRICES * HEADS * LENGTH, MATRICES * ROWS * HEADS
-GEMV_BYTES = FP32_BYTES * (A_FLOATS + B_FLOATS + Y_FLOATS)
-
-
-def by_hand(work: Path) -> Outcome:
-    """Check and time the kernel; beside it, the measured bandwidth and what libraries take."""
-    ceilings = measured_ceilings(work)
-    facts: dict[str, Any] = {"bytes": GEMV_BYTES}
-    gpu = opened(gemv_source())
-    sets = [filled(gpu, seed) for seed in range(SETS)]
-    warps = MATRICES * ROW_BLOCKS
-    turn = cycle(sets)
-
-    def run() -> None:
-        own = next(turn)
-        gpu.launch("gemv_by_hand", -(-warps // WARPS), WARPS * WARP, u64(own.y), u64(own.a), u64(own.b), u32(warps))
-
-    for _ in sets:
-        run()
-    gpu.synchronize()
-    off = [gemv_error(gpu, own) for own in sets]
-    facts["error"] = {"share_of_allowed": max(off), "allowed": "64 units of least precision of the sum of |a b|"}
-    if max(off) > 1:
-        return Outcome(status="failed", headline=f"the result is wrong: {max(off):.3g} times what is allowed",
-                       facts=facts)  # fmt: skip
-    times = timed(gpu, run)
-    gpu.close()
-    median = statistics.median(times)
-    facts["by_hand_ns"] = spread_of(times)
-    roofs = {"dram": ceilings.attainable.dram_bytes_per_s}
-    if (read := ceilings.measurements.get("dram read")) is not None:
-        roofs["dram read"] = read.value
-    shares = {name: GEMV_BYTES / (median * 1e-9) / roof for name, roof in roofs.items()}
-    facts["share_of_bandwidth"], facts["bandwidth"] = shares, roofs
-    parts = [f"{format_ns(median)}, {format_rate(GEMV_BYTES / (median * 1e-9), 'B/s')}",
-             ", ".join(f"{format_percent(share)} of {name} as measured" for name, share in shares.items()),
-             f"right ({max(off):.2g} of what is allowed)"]  # fmt: skip
-    libraries: dict[str, Callable[[], dict[str, float]]] = {"ONNX Runtime": lambda: ort_gemv(work), "torch": torch_gemv}
-    for name, ask in libraries.items():
-        so_far(work, "gemv/by-hand", "; ".join(parts), facts)
-        try:
-            others = ask()
-        except (TrtprofError, ImportError, RuntimeError, AttributeError, OSError) as error:
-            # What another library does not do leaves the kernel's own figures as they are.
-            why = words(error) if isinstance(error, TrtprofError) else " ".join(str(error).split())[:300]
-            facts[name] = {"absent": why}
-            parts.append(f"{name}: absent ({why})")
-            continue
-        facts[name] = others
-        parts += [f"{what} ({name}) takes {ns / median:.2f} times as long" for what, ns in others.items()]
-    return Outcome(status="ok", headline="; ".join(parts), facts=facts)
-
-
-def filled(gpu: Gpu, seed: int) -> GemvSet:
-    """New buffers, the operands uniform in [-1, 1)."""
-    from profiler.hardware.cuda._kernels import THREADS
-
-    own = GemvSet(*(gpu.allocate(FP32_BYTES * count) for count in (A_FLOATS, B_FLOATS, Y_FLOATS)))
-    blocks = gpu.full_wave("fill_fp32", THREADS)
-    for at, count, salt in ((own.a, A_FLOATS, 2 * seed + 1), (own.b, B_FLOATS, 2 * seed + 2)):
-        gpu.launch("fill_fp32", blocks, THREADS, u64(at), u64(count), u32(salt))
-    # What nobody writes is then no number.
-    nans = bytes.fromhex("ffffffff")
-    gpu.check(gpu.driver.cuMemsetD32Async(own.y, int.from_bytes(nans, "little"), Y_FLOATS, gpu.stream))
-    gpu.synchronize()
-    return own
-
-
-def gemv_error(gpu: Gpu, own: GemvSet) -> float:
-    """The greatest error of an entry against float64, as a share of what is allowed."""
-    import numpy as np
-
-    def floats(address: int, *shape: int) -> npt.NDArray[np.float32]:
-        return np.frombuffer(gpu.read(address, FP32_BYTES * int(np.prod(shape))), np.float32).reshape(shape)
-
-    worst = 0.0
-    for first in range(0, MATRICES, CHECKED):
-        step = min(CHECKED, MATRICES - first)
-        a = floats(own.a + FP32_BYTES * first * ROWS * HEADS * LENGTH, step, ROWS, HEADS, LENGTH)
-        b = floats(own.b + FP32_BYTES * first * HEADS * LENGTH, step, HEADS, LENGTH)
-        y = floats(own.y + FP32_BYTES * first * ROWS * HEADS, step, ROWS, HEADS)
-        worst = max(worst, share_of_allowed(a, b, y))
-    return worst
-
-
-def share_of_allowed(a: npt.NDArray[Any], b: npt.NDArray[Any], y: npt.NDArray[Any]) -> float:
-    """The greatest error of ``y``, as a share of the bound of a dot product in fp32 in any order.
-
-    The bound is n u sum |a b| with u = 2**-24 (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 3.1).
-    """
-    import numpy as np
-
-    wide, vector = a.astype(np.float64), b.astype(np.float64)
-    exact = np.einsum("ijhk,ihk->ijh", wide, vector)
-    allowed = LENGTH * 2.0**-24 * np.einsum("ijhk,ihk->ijh", np.abs(wide), np.abs(vector))
-    off = np.abs(y - exact) / np.maximum(allowed, np.finfo(np.float32).tiny)
-    return float("inf") if not np.isfinite(off).all() else float(off.max())
-
-
-def timed(gpu: Gpu, run: Callable[[], None]) -> list[float]:
-    """Time of one launch in ns, over and over, by events; the host's own time is not in it."""
-    from profiler.hardware.cuda._measure import HOST_NS, WARM_UP_SECONDS
-
-    def enqueue() -> None:
-        for _ in range(BATCH):
-            run()
-
-    end = time.monotonic() + WARM_UP_SECONDS
-    while time.monotonic() < end:
-        enqueue()
-        gpu.synchronize()
-    found: list[float] = []
-    hold = HOST_NS * (BATCH + 1)
-    for _ in range(4 * SAMPLES):
-        elapsed = gpu.elapsed_ns(enqueue, hold)
-        if elapsed is None:
-            hold *= 2
-        else:
-            found.append(elapsed / BATCH)
-        if len(found) == SAMPLES:
-            return found
-    raise CaptureError(
-        "the kernel could not be timed", why="the host is too slow to put its launches on the stream",
-        fix="measure on an idle machine",
-    )  # fmt: skip
-
-
-def spread_of(times: Sequence[float]) -> dict[str, float]:
-    deciles = statistics.quantiles(times, n=10)
-    return {"median": statistics.median(times), "p10": deciles[0], "p90": deciles[-1], "n": len(times)}
-
-
-def ort_gemv(work: Path) -> dict[str, float]:
-    """Time of the kernels that ONNX Runtime picked for the same product, in ns, by their names."""
-    from profiler.base.run_folder import REPORT, RunFolder
-
-    folder = RunFolder(work / "runs" / "gemv")
-    run = folder.report() if folder.has(REPORT) else run_model(
-        work, "gemv", ROOT / "sample_models" / "gemv.onnx", verify=False
-    )  # fmt: skip
-    layer = max(run.layers, key=lambda layer: layer.measured_ns)
-    return {", ".join(match.kernel for match in layer.kernels)[:200]: float(layer.measured_ns)}
-
-
-def torch_gemv() -> dict[str, float]:
-    """Time of torch's own ways to the same product, in ns; operands rotate as for the kernel."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise MissingError(
-            "torch has no CUDA", why=f"torch {torch.__version__} sees no GPU", fix="install its CUDA build"
-        )
-    sets = [
-        (
-            torch.rand(MATRICES, ROWS, HEADS, 1, LENGTH, device="cuda"),
-            torch.rand(MATRICES, 1, HEADS, LENGTH, 1, device="cuda"),
-        )
-        for _ in range(SETS)
-    ]
-    ways: dict[str, Callable[[Any, Any], Any]] = {
-        "torch.matmul": torch.matmul,
-        "torch.einsum": lambda a, b: torch.einsum("ijhk,ihk->ijh", a[:, :, :, 0], b[:, 0, :, :, 0]),
-        "torch mul and sum": lambda a, b: (a[..., 0, :] * b[..., 0]).sum(-1),
-    }
-    found = {}
-    for name, way in ways.items():
-        turn = cycle(sets)
-        times = []
-        for at in range(20):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(2_000_000)  # cycles: the host is done before the work begins
-            start.record()
-            for a, b in islice(turn, SETS):
-                way(a, b)
-            end.record()
-            end.synchronize()
-            if at >= 5:
-                times.append(start.elapsed_time(end) * 1e6 / SETS)
-        found[name] = statistics.median(times)
-    return found
-
-
 # --- truth -----------------------------------------------------------------------------------
 
 CLASSES_NAME = "op_classes"
@@ -1380,6 +1109,42 @@ def tried(work: Path, name: str, model: Path, batch: int | None = None) -> Outco
     return Outcome(status="ok" if found.candidates else "failed", headline=headline, facts=facts)
 
 
+# --- plugin ----------------------------------------------------------------------------------
+
+
+def plugin_gemv(work: Path) -> Outcome:
+    """The story's product: its kernel by hand, written here and measured."""
+    return benched(work, "gemv", ROOT / "sample_models" / "gemv.onnx")
+
+
+def benched(work: Path, name: str, model: Path) -> Outcome:
+    """Write a plugin for the first node of a model, and measure it; the folder lies beside the runs."""
+    import onnx
+
+    from profiler.flows.plugin.bench import bench
+    from profiler.hardware import nvml
+    from profiler.hardware.cuda import calibrate
+
+    spec, _ = nvml.spec_of(calibrate.find(GPU_INDEX))
+    node = onnx.load(str(model), load_external_data=False).graph.node[0].name
+    folder = work / "runs" / f"plugin-{name}"
+    words = ["plugin", str(model), node, "--gpu", spec.slug, "--only", "brief,write,insert", "-o", str(folder)]
+    wrote = checked_by(child.command("profiler", *words), lambda said: said[-1] if said else "")
+    if wrote.status != "ok":
+        return wrote
+    found = bench(folder, Say())
+    gains = {"alone": found.kernel_gain, "engine": found.engine_gain}
+    told = [f"{what} {gain.value:.3g} ({gain.low:.3g} to {gain.high:.3g})" for what, gain in gains.items() if gain]
+    alone = f"{format_ns(found.alone.median_ns)} alone" if found.alone is not None else ""
+    share = f"{format_percent(found.bandwidth)} of the bandwidth" if found.bandwidth is not None else ""
+    score = f"score {found.score:.3f}" if found.score is not None else ""
+    return Outcome(
+        status="failed" if found.verdict == "incorrect" else "ok",
+        headline="; ".join(filter(None, [found.verdict, alone, share, score, *told, found.why])),
+        facts=msgspec.to_builtins(found),
+    )
+
+
 # --- all of it -------------------------------------------------------------------------------
 
 PARTS = (
@@ -1396,12 +1161,12 @@ PARTS = (
         Step("transformer-fp16", 26, run_transformer_fp16), Step("lstm", 18, run_lstm), Step("gemv-nsys", 20, run_nsys),
         Step("gemv-tensorrt", 16, run_tensorrt),
     )),
-    Part("gemv", "a kernel written by hand for the batched gemv, against float64, bandwidth and libraries", (
-        Step("by-hand", 30, by_hand),
-    )),
     Part("truth", "predictions beside hardware counters and measured times, by op class", (
         Step("counters", 85, counted), Step("errors", 20, predicted),
     )),
+    Part("plugin", "a kernel by hand for the batched gemv: right, alone beside a library, in an engine of TensorRT", (
+        Step("gemv", 300, plugin_gemv),
+    ), named=True),
     Part("try", "rungs on a GPU: measured and predicted gains, by TensorRT or ONNX Runtime", (
         Step("gemv", 230, try_gemv), Step("mobilenet", 230, try_mobilenet),
     ), named=True),

@@ -26,6 +26,8 @@ from profiler.flows.analyze import Files, analyze
 from profiler.flows.model_sweep import sweep
 from profiler.flows.op_sweep import parse_options, sweep_op
 from profiler.flows.options import RunOptions
+from profiler.flows.plugin import make
+from profiler.flows.plugin.options import PluginOptions
 from profiler.flows.predict import predict
 from profiler.flows.predict.groups import Settings
 from profiler.flows.report import analysed, save_report
@@ -102,6 +104,15 @@ def op_sweep_text() -> str:
     return _until(render(sweep_op("conv", values, [device])), "\nintensity")
 
 
+def brief_text() -> str:
+    """The brief of the story."""
+    model = str(ROOT / "sample_models" / "gemv.onnx")
+    found = make(
+        PluginOptions(what=model, layer="MatMul", request=ModelRequest.of(model), gpu="rtx-4090", steps=("brief",))
+    )
+    return render(found, "text")
+
+
 def _until(text: str, end: str) -> str:
     return text[: text.index(end)].rstrip() + "\n"
 
@@ -114,6 +125,7 @@ PRINTED = {
     "compare": compare_text,
     "plan": plan_text,
     "op sweep": op_sweep_text,
+    "brief": brief_text,
 }
 """What stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``."""
 

@@ -64,6 +64,8 @@ NOT_RUN = (
     Absent(r"trtprof build (?!.*--dry-run)", "needs TensorRT or TensorRT-RTX; tests/cli/test_build.py runs it"),
     Absent(r"trtprof calibrate$", "measures for half a minute; tests/cli/test_calibrate.py runs it"),
     Absent(r"trtprof try ", "measures for minutes; tests/flows/test_try.py runs it"),
+    Absent(r"trtprof plugin (?!.*--only brief)", "checks for a minute; tests/flows/plugin/test_story.py runs it"),
+    Absent(r"trtprof run gemv-plugin", "needs what such a command wrote; tests/flows/plugin/test_story.py runs it"),
     Absent(r"trtprof report .*(--serve|--open)", "goes on until Ctrl-C, or opens a browser"),
 )
 

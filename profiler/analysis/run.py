@@ -146,6 +146,9 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         clocks_profiled=evidence.clocks_profiled,
         tries=subject.tries,
         tried=subject.tried,
+        ops={node.name: node.op for node in source.nodes} if source is not None else {},
+        runs={row.result.name: engine.costs[row.at].runs for row in rows},
+        estimates={row.result.name: row.estimate for row in rows if row.estimate is not None},
     )
     if spec is not None:
         case = case._replace(
@@ -163,16 +166,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     if not any(works.values()):
         works, _ = work_of_nodes(nodes)
     doubts = withheld(findings)
-    weighed = (
-        ()
-        if doubts
-        else candidates(
-            case,
-            {node.name: node.op for node in nodes},
-            {row.result.name: engine.costs[row.at].runs for row in rows},
-            backend.name,
-        )
-    )
+    weighed = () if doubts else candidates(case)
     info = source.model if source is not None else subject.model or model_of_plan(document.bindings, "engine", "")
     run = Run(
         schema_version=SCHEMA_VERSION,

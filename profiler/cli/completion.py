@@ -49,6 +49,13 @@ def precisions(incomplete: str) -> list[str]:
     return [name for name in ("model", *PRECISIONS) if name.startswith(incomplete)]
 
 
+def plugin_steps(incomplete: str) -> list[str]:
+    """What `trtprof plugin --only` takes."""
+    from profiler.flows.plugin.options import STEPS
+
+    return [name for name in STEPS if name.startswith(incomplete)]
+
+
 def runs(incomplete: str) -> list[str]:
     """Run folders: those under reports/, newest first, or beside what was begun; of a list with commas its last one."""
     done, comma, begun = incomplete.rpartition(",")

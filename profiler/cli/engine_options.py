@@ -141,7 +141,7 @@ class Plugins(NamedTuple):
             "--static-plugins",
             "--plugins",
             metavar="LIB",
-            help="A library of plugins; may be repeated.",
+            help="A library of plugins, or the Python module of quick deployable ones; may be repeated.",
         ),
     ] = None
     aux_streams: AuxStreamsOption = None

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 def say(text: str) -> None:
     """One line of talk, on stderr; on a terminal broken between words where it is too long."""
-    _put(sys.stderr, fitted(text, sys.stderr) + "\n")
+    _put(sys.stderr, fitted(_harmless(text, but="\n\t"), sys.stderr) + "\n")
+
+
+def _harmless(text: str, but: str = "") -> str:
+    """Text without what steers a terminal, ``but`` for these characters: names come from files by others."""
+    return "".join(each if each.isprintable() or each in but else ascii(each)[1:-1] for each in text)
 
 
 def result(text: str) -> None:
@@ -83,9 +88,7 @@ def terminal_width(stream: TextIO, most: int = 120) -> int:
 def whole(text: str, stream: TextIO) -> str:
     """A sentence in lines for a stream; a word that is longer than a line stays in one piece."""
     width = terminal_width(stream)
-    # No name may steer the terminal.
-    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(_harmless(text), width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def wants_color(stream: TextIO) -> bool:

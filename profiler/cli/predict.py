@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from profiler.base.errors import UsageError
 from profiler.cli import completion
 from profiler.cli.engine_options import Types
 from profiler.cli.gpu_targets import (
@@ -33,7 +32,6 @@ from profiler.cli.output import StageLines, errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
-    from profiler.base.records import GpuSpec
     from profiler.flows.predict.on_gpus import Level
 
 
@@ -94,11 +92,12 @@ def predict(
         paths = writable(output, record, force=force, example="why.html" if why else "result.svg")
         request = model_request(model.name, shapes, export)
         overrides = parse_ceilings(ceiling)
-        specs = _specs(gpu)
         from profiler.flows import predict as flow
+        from profiler.flows.gpus import asked_or_here
         from profiler.flows.predict.on_gpus import Settings
         from profiler.flows.timed_rows import timed_on
 
+        specs = asked_or_here(names(gpu), say)
         how = Settings(
             level=cast("Level", level),
             engine=engine,
@@ -119,29 +118,3 @@ def predict(
         deliver(found, format_name, paths, top=top)
         if not paths:
             say("next: the same command with -o FILE.svg draws the roofline")
-
-
-def _specs(asked: list[str] | None) -> list[GpuSpec]:
-    """The GPUs that are asked for, or the first that is here.
-
-    Raises:
-        UsageError: One is not known, or none is asked for and none is here.
-    """
-    from profiler.hardware import gpus
-
-    found = {spec.slug: spec for spec in map(gpus.find, names(asked))}
-    if found:
-        return list(found.values())
-    from profiler.hardware import nvml
-
-    live, why = nvml.gpus()
-    if not live:
-        few = ", ".join(sorted(gpus.specs())[:5])
-        raise UsageError(
-            "which GPU? none is named with --gpu, and none is here",
-            why=why,
-            fix=f"--gpu NAME, such as {few}; `trtprof gpus` lists them all",
-        )
-    spec, reason = nvml.spec_of(live[0])
-    say(f"{live[0].name}: {reason}")
-    return [spec]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from profiler.base.records import FactChange, Finding, LatencyChange
-from profiler.base.units import format_percent, format_shape
+from profiler.base.records import FactChange, Finding, LatencyChange, PluginBench
+from profiler.base.units import format_ns, format_percent, format_shape
 from profiler.compare.causes import roof_words
 from profiler.compare.nodes import FORMAT_OPS, NodeMatch
 from profiler.compare.regions import Region
@@ -59,7 +59,19 @@ def _facts(runs: Runs) -> dict[str, str]:
             for key, value in sorted(one.request.options.items())
             if key not in _OPTIONS_ELSEWHERE
         }
-    return found
+    return found | {f"plugin {bench.name}": _bench(bench) for bench in one.benches}
+
+
+def _bench(bench: PluginBench) -> str:
+    """A plugin that was measured, in a line."""
+    parts = [f"{bench.verdict} on {bench.gpu}"]
+    if bench.engine_gain is not None:
+        gain = bench.engine_gain
+        parts.append(f"the engine {gain.value:.3g} times as fast with it ({gain.low:.3g} to {gain.high:.3g})")
+    if bench.alone is not None:
+        beside = f" beside {format_ns(bench.kernel[0].median_ns)}" if bench.kernel is not None else ""
+        parts.append(f"the kernel alone {format_ns(bench.alone.median_ns)}{beside}")
+    return ", ".join(parts)
 
 
 def _clocks(one: LoadedRun) -> dict[str, str]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.base.latency import latency_of, median_ns
-from profiler.base.records import Capture, Ceilings, Latency, LayerResult, Run, Side, Source
+from profiler.base.records import Capture, Ceilings, Latency, LayerResult, PluginBench, PluginBenches, Run, Side, Source
 from profiler.base.run_folder import Request, RunFolder
 from profiler.compare.nodes import NodeGraph, node_graph
 from profiler.compare.samples import FEWEST
@@ -45,6 +45,7 @@ class LoadedRun(NamedTuple):
         ceilings: As measured, before they are brought to the speed of the run.
         request: What was asked.
         source: The model as bound.
+        benches: Plugins for its layers that were measured.
     """
 
     path: Path
@@ -55,6 +56,7 @@ class LoadedRun(NamedTuple):
     ceilings: Ceilings
     request: Request | None
     source: Source | None
+    benches: tuple[PluginBench, ...] = ()
 
     @property
     def stepped_ns(self) -> int:
@@ -157,10 +159,12 @@ def _load(folder: RunFolder) -> LoadedRun:
         )
     run = folder.report()
     written = folder.written() or run.schema_version
+    benches: PluginBenches | None = _artefact(folder, run_folder.BENCH, PluginBenches)
     return LoadedRun(
         folder.path, run, written, _samples(folder), _artefact(folder, run_folder.CAPTURE, Capture),
         _artefact(folder, run_folder.CEILINGS, Ceilings) or run.ceilings,
         _artefact(folder, run_folder.REQUEST, Request), _artefact(folder, run_folder.SOURCE, Source),
+        benches.benches if benches else (),
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from profiler.base.records import (
     Ceilings,
     ClockSummary,
     Coverage,
+    Estimate,
     Fraction,
     GpuSpec,
     Latency,
@@ -35,6 +36,7 @@ from profiler.base.records import (
     LedgerRow,
     Match,
     MatchedLayer,
+    Op,
     PlanBinding,
     PlanEdge,
     PlanLint,
@@ -233,6 +235,12 @@ class Case(NamedTuple):
     """The command that tries what would help the model, up to what it is to try; empty where there is none."""
     tried: Tried | None = None
     """What it found, where it was run."""
+    ops: Mapping[str, Op] = {}
+    """ONNX ops by node, which tell the tensors inside of a fused layer; without them, their sizes are guessed."""
+    runs: Mapping[str, int] = {}
+    """How often a layer runs in one inference, where that is not once."""
+    estimates: Mapping[str, Estimate] = {}
+    """What bounds all the runs of a layer in one inference, as far as its work is known."""
 
     def kernel_names(self, layer: LayerResult) -> tuple[tuple[Match, KernelName], ...]:
         """The kernels of a layer with what their names say, most time first."""

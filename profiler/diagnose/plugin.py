@@ -7,14 +7,16 @@ writes through it into a concatenation. All of that is priced here by the same c
 fixes come first.
 
 The price is that of a plugin for the main op of the layer alone, in linear formats: one that computes the rest of
-the layer too, or takes the formats as they are, pays less, and the verdict says so where that decides it.
+the layer too, or takes the formats as they are, pays less, and the verdict says so where that decides it. Of a kernel
+that is known better (`Thought`) it is that of this one.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -50,7 +52,9 @@ _NO_WORK = re.compile(r"(?i)[._/](?:weight|bias)$|quantize|unnamed layer")
 _SMALL = 10
 """A layer whose roof is under so many launches keeps the device busy for too short a time to be judged alone."""
 
-Verdict = Literal["write it", "try first", "do not"]
+Verdict = Literal["write it", "try first", "do not", "not decided"]
+Weighing = Literal["write it", "try first", "do not"]
+"""A verdict on a layer that can be weighed."""
 Kind = Literal["fusion", "format", "concat", "launch"]
 
 
@@ -59,6 +63,7 @@ class Fused(NamedTuple):
 
     Attributes:
         main: What it computes, in a word.
+        nodes: That it computes, as far as they are known.
         crossing: Tensors that newly cross memory: name, bytes of one pass, how often (written, read).
         before: Op types that would run in a layer of their own before it.
         behind: The same behind it.
@@ -67,11 +72,42 @@ class Fused(NamedTuple):
     """
 
     main: str
+    nodes: tuple[str, ...] = ()
     crossing: tuple[tuple[str, int, int], ...] = ()
     before: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     products: int = 1
     guessed: bool = False
+
+
+class Thought(NamedTuple):
+    """A kernel that is thought of, as far as more is known of it than its class.
+
+    Attributes:
+        nodes: Those of the layer that it computes; none: its main op, or all of a chain.
+        ns: What it is predicted to take in one inference; None: what kernels of its class reach.
+        basis: Where that is from, in words.
+    """
+
+    nodes: frozenset[str] = frozenset()
+    ns: int | None = None
+    basis: str = ""
+
+
+class Weighed(NamedTuple):
+    """What came of weighing a kernel for a layer.
+
+    Attributes:
+        verdict: Whether to write it.
+        why: In words.
+        candidate: The numbers; None where nothing tells them.
+        listed: Whether a report lists the layer: it lost enough, and is slower than kernels of its class are.
+    """
+
+    verdict: Verdict
+    why: str
+    candidate: PluginCandidate | None = None
+    listed: bool = False
 
 
 class _Price(NamedTuple):
@@ -80,6 +116,42 @@ class _Price(NamedTuple):
     part: BarrierPart
     most_ns: int
     kind: Kind
+
+
+class Cost(NamedTuple):
+    """What a kernel takes in one inference, and what it costs to cut a layer out of its fusion.
+
+    Attributes:
+        fused: What it leaves to other layers.
+        reachable_ns: What it should take.
+        best_ns: At best.
+        worst_ns: At worst.
+        basis: Where that is from, in words.
+        down_to: What that is of kernels, in a few words to be said behind a gain.
+        prices: Of the barrier.
+    """
+
+    fused: Fused
+    reachable_ns: int
+    best_ns: int
+    worst_ns: int
+    basis: str
+    down_to: str
+    prices: tuple[_Price, ...]
+
+    @property
+    def parts(self) -> tuple[BarrierPart, ...]:
+        return tuple(price.part for price in self.prices)
+
+    @property
+    def barrier_ns(self) -> int:
+        """Of the whole barrier."""
+        return sum(price.part.ns for price in self.prices)
+
+    @property
+    def most_ns(self) -> int:
+        """The same where nothing is found in the cache."""
+        return sum(price.most_ns for price in self.prices)
 
 
 class _Net(NamedTuple):
@@ -94,9 +166,6 @@ class _View(NamedTuple):
     """A case as the weighing of a plugin looks at it."""
 
     case: Case
-    ops: Mapping[str, Op]
-    runs: Mapping[str, int]
-    backend: str
     makers: Mapping[str, Sequence[MatchedLayer]]
     """The layers that write a tensor, as ``readers`` are those that read it."""
     readers: Mapping[str, Sequence[MatchedLayer]]
@@ -111,51 +180,64 @@ class _View(NamedTuple):
         return self.case.enqueue_ns > self.kernels_ns
 
 
-def candidates(
-    case: Case,
-    ops: Mapping[str, Op] | None = None,
-    runs: Mapping[str, int] | None = None,
-    backend: str = "tensorrt",
-) -> tuple[PluginCandidate, ...]:
+def candidates(case: Case) -> tuple[PluginCandidate, ...]:
     """The layers for which a hand-written kernel is worth a thought, most net gain first.
 
     They do work of the model that is known, are slower than any kernel of their class would be by what the device
     reaches for it (`reached`), and what could be won back is worth a person's time (`Thresholds.min_share`). Where too
     little of the time is attributed there is no verdict, and so no candidate.
+    """
+    slow = [] if _undecided(case) else [layer for layer in case.layers if _lost_enough(case, layer)]
+    if not slow:
+        return ()
+    view, healthy = _view(case), healthy_layers(case)
+    weighed = [_weighed(view, layer, reached(case, layer, healthy), Thought()) for layer in slow]
+    found = [one.candidate for one in weighed if one.listed and one.candidate is not None]
+    return tuple(sorted(found, key=lambda one: (-one.net_ns, -one.recoverable_ns, one.layer)))
+
+
+def weigh(case: Case, layer: LayerResult, kernel: Thought = Thought(), doubts: Sequence[str] = ()) -> Weighed:  # noqa: B008
+    """A hand-written kernel for any layer of a run, listed among the `candidates` or not.
 
     Args:
         case: The run.
-        ops: ONNX ops by node, which tell the tensors inside of a fused layer; without them, their sizes are guessed.
-        runs: How often a layer runs in one inference, where that is not once.
-        backend: Which one ran it: TensorRT-RTX takes no plugins.
+        layer: One of its layers.
+        kernel: What is known of the kernel.
+        doubts: Those that leave no verdict.
     """
-    if not case.gpu or case.coverage.exact + case.coverage.inferred < case.thresholds.coverage:
-        return ()
-    slow = [layer for layer in case.layers if _lost_enough(case, layer)]
-    if not slow:
-        return ()
-    view = _view(case, ops or {}, runs or {}, backend)
-    healthy = healthy_layers(case)
-    found = []
-    for layer in slow:
-        reach = reached(case, layer, healthy)
-        if _far_from(case, layer, reach):
-            found.append(_candidate(view, layer, reach))
-    return tuple(sorted(found, key=lambda one: (-one.net_ns, -one.recoverable_ns, one.layer)))
+    undecided = _undecided(case, doubts) or _not_told(case, layer)
+    if undecided:
+        return Weighed("not decided", undecided)
+    nothing = _nothing_to_write(layer)
+    if nothing:
+        return Weighed("do not", nothing)
+    return _weighed(_view(case), layer, reached(case, layer), kernel)
+
+
+def _weighed(view: _View, layer: LayerResult, reach: Reached, kernel: Thought) -> Weighed:
+    case = view.case
+    cost = _cost(view, layer, reach, fused_in(case, layer, kernel.nodes), kernel)
+    found = _candidate(view, layer, reach, cost)
+    lost, far = _lost_enough(case, layer), _far_from(case, layer, reach)
+    if lost and far:
+        return Weighed(found.verdict, found.why, found, listed=True)
+    share = format_percent(case.thresholds.min_share)
+    if not lost:
+        why = f"it lost {format_ns(max(layer.lost_ns or 0, 0))} to its roofline, under {share} of latency"
+    else:
+        why = (
+            f"it is no slower than kernels of its class are, by {share} of latency: "
+            f"{format_ns(found.recoverable_ns)} could be won back; {reach.basis}"
+        )
+    found = msgspec.structs.replace(found, verdict="do not", why=why, command="")
+    return Weighed("do not", why, found)
 
 
 def no_candidates(case: Case, doubts: Sequence[str] = ()) -> str:
     """Why no layer of a run was weighed, in words; ``doubts`` are those that leave no verdict."""
-    if not case.gpu:
-        return "not decided: on a CPU nothing tells what healthy kernels of a class reach, and plugins are for TensorRT"
-    attributed = case.coverage.exact + case.coverage.inferred
-    if attributed < case.thresholds.coverage:
-        return (
-            f"not decided: only {format_percent(attributed)} of {case.time_of} time is attributed, and "
-            f"{format_percent(case.thresholds.coverage)} are needed"
-        )
-    if doubts:
-        return f"not decided: there is no verdict: {'; '.join(doubts)}"
+    undecided = _undecided(case, doubts)
+    if undecided:
+        return f"not decided: {undecided}"
     share = format_percent(case.thresholds.min_share)
     if not any(_lost_enough(case, layer) for layer in case.layers):
         return f"no: no layer whose work is known lost {share} of latency"
@@ -167,17 +249,48 @@ def no_candidates(case: Case, doubts: Sequence[str] = ()) -> str:
     )
 
 
-def _view(case: Case, ops: Mapping[str, Op], runs: Mapping[str, int], backend: str) -> _View:
+def _undecided(case: Case, doubts: Sequence[str] = ()) -> str:
+    """Why no layer of a run can be weighed, in words; empty where each can."""
+    if not case.gpu:
+        return "on a CPU nothing tells what healthy kernels of a class reach, and plugins are for TensorRT"
+    attributed = case.coverage.exact + case.coverage.inferred
+    if attributed < case.thresholds.coverage:
+        return (
+            f"only {format_percent(attributed)} of {case.time_of} time is attributed, and "
+            f"{format_percent(case.thresholds.coverage)} are needed"
+        )
+    return f"there is no verdict: {'; '.join(doubts)}" if doubts else ""
+
+
+def _not_told(case: Case, layer: LayerResult) -> str:
+    """Why nothing tells what a kernel for a layer would win, in words."""
+    if layer.name in case.partial:
+        return "only a part of its work is known, so that nothing tells what it lost"
+    if layer.role == "compute" and (layer.bound == "unknown" or not layer.attainable_ns or layer.lost_ns is None):
+        return f"its work is not known{f': {layer.reason}' if layer.reason else ''}"
+    return ""
+
+
+def _nothing_to_write(layer: LayerResult) -> str:
+    """Why there is nothing to write a kernel for, in words."""
+    if layer.constant:
+        return "all that it reads is constant: it can be computed before the run, and needs no kernel"
+    if layer.role != "compute":
+        return f"it is no work of the model: the engine put it in ({layer.role}), and a plugin replaces nodes"
+    return ""
+
+
+def _view(case: Case) -> _View:
     makers: dict[str, list[MatchedLayer]] = {}
     for matched in case.plan.values():
         for tensor in _once(matched.layer.outputs):
             makers.setdefault(tensor.name, []).append(matched)
     readers = {tensor: [case.plan[name] for name in names] for tensor, names in case.readers.items()}
     kernels_ns = sum(layer.measured_ns for layer in case.layers)
-    return _View(case, ops, runs, backend, makers, readers, _concatenated(case, ops, makers), kernels_ns)
+    return _View(case, makers, readers, _concatenated(case, makers), kernels_ns)
 
 
-def _concatenated(case: Case, ops: Mapping[str, Op], makers: Mapping[str, Sequence[MatchedLayer]]) -> dict[str, str]:
+def _concatenated(case: Case, makers: Mapping[str, Sequence[MatchedLayer]]) -> dict[str, str]:
     """Of concatenations that no layer computes, since what they join is written in its place at once."""
     found = {
         name: f"the tensor {name}, which {len(layers)} layers write a part of each"
@@ -185,7 +298,7 @@ def _concatenated(case: Case, ops: Mapping[str, Op], makers: Mapping[str, Sequen
         if len(layers) > 1
     }
     run = {node for matched in case.plan.values() for node in matched.nodes}
-    for node, op in ops.items():
+    for node, op in case.ops.items():
         if op.op_type == "Concat" and node not in run:
             for tensor in op.inputs:
                 if tensor is not None and tensor.name in makers:
@@ -211,39 +324,62 @@ def _far_from(case: Case, layer: LayerResult, reach: Reached) -> bool:
     return case.share(case.in_latency(max(recoverable, 0))) >= case.thresholds.min_share
 
 
-def _candidate(view: _View, layer: LayerResult, reach: Reached) -> PluginCandidate:
-    case = view.case
+def cost_of(case: Case, layer: LayerResult, kernel: Thought = Thought()) -> Cost:  # noqa: B008
+    """What a kernel for a layer takes and costs, whatever the layer takes now."""
+    return _cost(_view(case), layer, reached(case, layer), fused_in(case, layer, kernel.nodes), kernel)
+
+
+def _cost(view: _View, layer: LayerResult, reach: Reached, fused: Fused, kernel: Thought) -> Cost:
     attainable = layer.attainable_ns or 0
-    reachable = math.ceil(attainable / reach.efficiency)
-    recoverable = max(layer.measured_ns - reachable, 0)
-    fused = fused_in(case, layer, view.ops)
-    prices = [*_barrier(view, layer, fused)]
-    barrier = sum(price.part.ns for price in prices)
+    reachable, down_to = math.ceil(attainable / reach.efficiency), reach.down_to
+    best, worst = math.ceil(attainable / reach.high), math.ceil(attainable / reach.low)
+    if kernel.ns is not None:
+        # What it is predicted to do was not measured: it is not promised to be faster than its class is at best.
+        reachable, down_to = max(kernel.ns, best), ", down to what is predicted of the kernel"
+        worst = max(worst, reachable)
+    prices = tuple(_barrier(view, layer, fused))
+    return Cost(fused, reachable, min(best, reachable), worst, kernel.basis or reach.basis, down_to, prices)
+
+
+def _candidate(view: _View, layer: LayerResult, reach: Reached, cost: Cost) -> PluginCandidate:
+    case = view.case
+    recoverable = max(layer.measured_ns - cost.reachable_ns, 0)
     noise = math.ceil(layer.measured_ns * min(max(case.latency.cv, 0.0), 1.0))
     net = _Net(
-        low=layer.measured_ns - noise - math.ceil(attainable / reach.low) - sum(price.most_ns for price in prices),
-        point=recoverable - barrier,
-        high=layer.measured_ns + noise - math.ceil(attainable / reach.high) - barrier,
+        low=layer.measured_ns - noise - cost.worst_ns - cost.most_ns,
+        point=recoverable - cost.barrier_ns,
+        high=layer.measured_ns + noise - cost.best_ns - cost.barrier_ns,
     )
     ladder = _measured(case, layer, tuple(_ladder(view, layer, reach)))
-    verdict, why = _judge(view, fused, prices, (recoverable, reach.down_to), net, ladder)
+    verdict, why = _judge(view, cost, recoverable, net, ladder)
     kernels = case.kernel_names(layer)
     return PluginCandidate(
         layer=layer.name,
         nodes=layer.nodes,
         kernel=kernels[0][0].kernel if kernels else case.tactics.get(layer.name, ""),
         measured_ns=layer.measured_ns,
-        reachable_ns=reachable,
-        basis=reach.basis,
+        reachable_ns=cost.reachable_ns,
+        basis=cost.basis,
         recoverable_ns=recoverable,
-        barrier=tuple(price.part for price in prices),
+        barrier=cost.parts,
         net_ns=net.point,
         net_low_ns=net.low,
-        net_high_ns=net.high,
+        net_high_ns=max(net.high, net.point),
         verdict=verdict,
         why=why,
         ladder=ladder,
+        command="" if verdict == "do not" else _writes(case, layer, cost.fused),
     )
+
+
+def _writes(case: Case, layer: LayerResult, fused: Fused) -> str:
+    """The command that writes the kernel: it names a node that no other layer has, which is shorter than the layer.
+
+    A folder may be moved and its result stays what it is, so that the run has no name here.
+    """
+    others = {node for other in case.layers if other.name != layer.name for node in other.nodes}
+    called = next((node for node in (*fused.nodes, *layer.nodes) if node not in others), layer.name)
+    return f"trtprof plugin RUN {shlex.quote(called)}"
 
 
 # --- the verdict ------------------------------------------------------------------------------
@@ -261,28 +397,20 @@ def noise_floor_ns(case: Case) -> int:
     return math.ceil(max(error, share, case.clock_resolution_ns))
 
 
-def _judge(
-    view: _View,
-    fused: Fused,
-    prices: Sequence[_Price],
-    won: tuple[int, str],
-    net: _Net,
-    ladder: Sequence[LadderStep],
-) -> tuple[Verdict, str]:
+def _judge(view: _View, cost: Cost, recoverable: int, net: _Net, ladder: Sequence[LadderStep]) -> tuple[Weighing, str]:
     """The verdict and why.
 
     Args:
         view: The case.
-        fused: What a plugin leaves to other layers.
-        prices: What that costs.
-        won: What could be won back in ns, and by what that is told, in words.
+        cost: Of the kernel.
+        recoverable: What could be won back in ns.
         net: The gain.
         ladder: Cheaper fixes.
     """
-    case, (recoverable, down_to) = view.case, won
-    barrier = sum(price.part.ns for price in prices)
+    case, fused, prices = view.case, cost.fused, cost.prices
     priced = (
-        f"{format_ns(recoverable)} could be won back{down_to}, and cutting the layer out costs {format_ns(barrier)}"
+        f"{format_ns(recoverable)} could be won back{cost.down_to}, and cutting the layer out costs "
+        f"{format_ns(cost.barrier_ns)}"
     )
     floor = noise_floor_ns(case)
     if net.high <= 0 or case.in_latency(max(net.point, 0)) < floor:
@@ -304,7 +432,7 @@ def _judge(
     if net.low <= 0:
         doubt = f"{format_ns(net.point)} is likely, but at worst it costs {format_ns(-net.low)}: {priced}"
         return "try first", doubt + _unless(prices, fused, recoverable, floor)
-    if view.backend == "tensorrt-rtx":
+    if case.backend == "tensorrt-rtx":
         return "try first", f"{format_ns(net.point)} net, but TensorRT-RTX takes no plugins: build it with TensorRT"
     return "write it", f"{priced}: {format_ns(net.point)} net, at least {format_ns(net.low)}; {_cheaper(ladder)}"
 
@@ -342,7 +470,7 @@ def _unless(prices: Sequence[_Price], fused: Fused, recoverable: int, floor: int
 
 def _barrier(view: _View, layer: LayerResult, fused: Fused) -> Iterator[_Price]:
     ceilings = view.case.ceilings
-    times = view.runs.get(layer.name, 1)
+    times = view.case.runs.get(layer.name, 1)
     launch = math.ceil(ceilings.launch_ns) * times
 
     def moved(what: str, size: int, passes: int, kind: Kind, *, launched: bool = False) -> _Price:
@@ -441,27 +569,39 @@ def is_linear(tensor: PlanTensor) -> bool:
 # --- what is fused ----------------------------------------------------------------------------
 
 
-def fused_in(case: Case, layer: LayerResult, ops: Mapping[str, Op]) -> Fused:
+def fused_in(case: Case, layer: LayerResult, inside: Collection[str] = ()) -> Fused:
     """What a layer computes beside its main op: its product, or its only normalisation or softmax.
 
     A layer without such an op is one chain, which a plugin computes as a whole, as it does a fused attention. So is a
     layer of one node: there is no fusion to cut.
+
+    Args:
+        case: The run.
+        layer: One of its layers.
+        inside: Nodes of it that the plugin computes; none: those of its main op.
     """
     matched = case.plan.get(layer.name)
-    nodes = [(name, ops[name]) for name in layer.nodes if name in ops]
+    nodes = {name: case.ops[name] for name in layer.nodes if name in case.ops}
     if len(nodes) < len(layer.nodes) or not nodes:
         return _guessed(layer, matched)
     kind = class_of(layer, case).op
-    products = [name for name, op in nodes if op.op_type in MULTIPLYING]
-    heads = products or [name for name, op in nodes if op_class(op) in ("norm", "softmax")]
-    if len(nodes) == 1 or len(heads) != 1 or kind == "attention":
-        several = len(products) if len(products) > 1 and kind != "attention" else 1
-        return Fused(kind if len(nodes) > 1 else nodes[0][1].op_type, products=several)
-    return _around(heads[0], dict(nodes), layer, matched)
+    products = [name for name, op in nodes.items() if op.op_type in MULTIPLYING]
+    heads = products or [name for name, op in nodes.items() if op_class(op) in ("norm", "softmax")]
+    several = len(products) if len(products) > 1 and kind != "attention" else 1
+    chosen = [name for name in nodes if name in inside]
+    if chosen and len(chosen) < len(nodes):
+        main = next((name for name in heads if name in chosen), chosen[-1])
+        return _around(main, chosen, nodes, layer, matched)._replace(products=several)
+    if chosen or len(nodes) == 1 or len(heads) != 1 or kind == "attention":
+        main = kind if len(nodes) > 1 else next(iter(nodes.values())).op_type
+        return Fused(main, tuple(nodes), products=several)
+    return _around(heads[0], heads, nodes, layer, matched)
 
 
-def _around(main: str, nodes: Mapping[str, Op], layer: LayerResult, matched: MatchedLayer | None) -> Fused:
-    """The tensors between the main op of a layer and the others; views and what is constant move nothing."""
+def _around(
+    main: str, inside: Collection[str], nodes: Mapping[str, Op], layer: LayerResult, matched: MatchedLayer | None
+) -> Fused:
+    """The tensors between what a plugin computes of a layer and the rest; views and what is constant move nothing."""
     root: dict[str, str] = {}
     maker: dict[str, str] = {}
     sizes: dict[str, int] = {}
@@ -489,13 +629,14 @@ def _around(main: str, nodes: Mapping[str, Op], layer: LayerResult, matched: Mat
             made_by = maker.get(source)
             if made_by is None:
                 continue
-            if main in (made_by, name) and made_by != name:
+            if (made_by in inside) != (name in inside):
                 crossing[source] = 1 if source in given else 2
-            if made_by == main or made_by in behind:
+            if made_by in inside or made_by in behind:
                 behind.add(name)
-    others = [name for name in working if name != main]
+    others = [name for name in working if name not in inside]
     return Fused(
         main=nodes[main].op_type,
+        nodes=tuple(name for name in nodes if name in inside),
         crossing=tuple((name, sizes[name], passes) for name, passes in crossing.items()),
         before=tuple(nodes[name].op_type for name in others if name not in behind),
         behind=tuple(nodes[name].op_type for name in others if name in behind),
@@ -510,16 +651,17 @@ def _guessed(layer: LayerResult, matched: MatchedLayer | None) -> Fused:
     """
     plan = matched.layer if matched is not None else None
     if plan is not None and plan.onnx_range:
-        return Fused(layer.op_type, products=0)
+        return Fused(layer.op_type, layer.nodes, products=0)
     names = [name for name in layer.nodes if not _NO_WORK.search(name)]
     words = tokens(plan) if plan is not None and not names else ()
     if max(len(names), len(words)) <= 1:
-        return Fused(layer.op_type)
+        return Fused(layer.op_type, layer.nodes)
     outputs = plan.outputs if plan is not None else ()
     size = max((tensor.nbytes or 0 for tensor in outputs), default=0)
     others = len(names) - 1
     rest = words[1:] or ("another node" if others == 1 else f"{others} other nodes",)
-    return Fused(layer.op_type, (("what its main op gives", size, 2),), behind=rest, guessed=True)
+    crossing = (("what its main op gives", size, 2),)
+    return Fused(layer.op_type, layer.nodes, crossing=crossing, behind=rest, guessed=True)
 
 
 def _width(layer: LayerResult, matched: MatchedLayer | None) -> str:
@@ -551,20 +693,15 @@ def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderS
             basis="nothing here tells which order the kernel wants: write the product with the weights transposed",
             rung="row-matmul-transposed",
         )
-    yield from _precision(case, layer, view.backend)
-    if view.backend == "ort-cuda":
+    yield from _precision(case, layer, case.backend)
+    if case.backend == "ort-cuda":
         yield LadderStep(
             what="an engine of TensorRT",
             command="trtprof run MODEL --backend tensorrt -o reports/b",
             basis="nothing tells which kernel TensorRT would choose before it has timed its tactics",
         )
     else:
-        yield LadderStep(
-            what="a higher builder optimisation level",
-            command="trtprof run MODEL --builderOptimizationLevel 5 -o reports/b",
-            basis="nothing tells before the builder has timed more tactics",
-            rung="builder-level-5",
-        )
+        yield from builder_steps(routes=case.backend != "tensorrt-rtx")
     if layer.bound == "launch" or view.host_bound:
         yield _cuda_graph(case)
     if layer.bound == "launch" or (layer.attainable_ns or 0) < _SMALL * case.ceilings.launch_ns:
@@ -572,6 +709,24 @@ def _ladder(view: _View, layer: LayerResult, reach: Reached) -> Iterator[LadderS
             what="a larger batch",
             command="trtprof run MODEL --batch N -o reports/b",
             basis="an inference takes longer, one of its samples less: how much is not known before it is measured",
+        )
+
+
+def builder_steps(*, routes: bool) -> Iterator[LadderStep]:
+    """What has the builder time more kernels; ``routes``: whether it may be one that has build routes."""
+    yield LadderStep(
+        what="a higher builder optimisation level",
+        command="trtprof run MODEL --builderOptimizationLevel 5 -o reports/b",
+        basis="nothing tells before the builder has timed more tactics",
+        rung="builder-level-5",
+    )
+    if routes:
+        yield LadderStep(
+            what="a build route (TensorRT 11.1 and later)",
+            command="trtprof run MODEL --setBuildRoute=-cask_fusion:num_tactics=20 -o reports/b",
+            basis="nothing tells before it is built; this one times more tactics where kernels are fused, and trtexec "
+            "--tuneBuildRoutes turns each knob of a list",
+            rung="route-more-fusions",
         )
 
 

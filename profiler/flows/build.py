@@ -204,16 +204,18 @@ def _in_full(profile: Mapping[str, ShapeRange], inputs: list[Tensor]) -> dict[st
     return {name: ShapeRange(min=low, opt=by_end[1][name], max=by_end[2][name]) for name, low in by_end[0].items()}
 
 
-def named_file(loaded: LoadedModel, scratch: Path) -> tuple[Path, Path | None]:
+def named_file(loaded: LoadedModel, scratch: Path, *, plugins: bool = False) -> tuple[Path, Path | None]:
     """A file of the model with unique node names, and the folder of the weights beside it where it has any.
 
-    It is the model's own file where that will do, else one in ``scratch``; weights beside it stay where they are.
+    With ``plugins`` custom nodes stay what they are, for a runtime that may have their plugins; else the nodes of their
+    functions stand in their place. It is the model's own file where that will do, else one in ``scratch``; weights
+    beside it stay where they are.
     """
     external = loaded.path.resolve().parent if loaded.external_data else None
     if not loaded.changed:
         return loaded.path.resolve(), external
     named = scratch / loaded.path.name
-    named.write_bytes(loaded.full().SerializeToString())
+    named.write_bytes(loaded.full(plugins=plugins).SerializeToString())
     return named, external
 
 
@@ -242,7 +244,7 @@ def engine_of(
     """
     device = _device()
     with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
-        file, external = named_file(loaded, Path(scratch))
+        file, external = named_file(loaded, Path(scratch), plugins=options.backend == "tensorrt")
         built = tensorrt.build(
             file,
             options,

@@ -1,17 +1,19 @@
-"""`trtprof gpus`: the GPUs at hand, the datasheets asked for, and for which works there are expectations on each."""
+"""The GPUs at hand, the datasheets asked for, and for which works there are expectations on each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from profiler.base.records import GpuListing, GpuSheet
+from profiler.base.errors import UsageError
+from profiler.base.records import GpuListing, GpuSheet, GpuSpec
 from profiler.expected import measured_on
+from profiler.hardware import gpus as datasheets
 from profiler.hardware import listing
 from profiler.hardware.listing import Filters
 
-__all__ = ["Filters", "gpus"]
+__all__ = ["Filters", "asked_or_here", "gpus"]
 
 
 def gpus(names: Sequence[str], filters: Filters) -> GpuListing:
@@ -33,3 +35,31 @@ def gpus(names: Sequence[str], filters: Filters) -> GpuListing:
 
 def _with_measured(sheet: GpuSheet) -> GpuSheet:
     return msgspec.structs.replace(sheet, measured=measured_on(sheet.spec))
+
+
+def asked_or_here(names: Sequence[str], say: Callable[[str], None] = lambda _: None) -> list[GpuSpec]:
+    """The GPUs that are asked for, or the first that is here.
+
+    Args:
+        names: Slugs, names, or files of datasheets.
+        say: Told which one is here, and by what its datasheet was found.
+
+    Raises:
+        UsageError: One is not known, or none is asked for and none is here.
+    """
+    found = {spec.slug: spec for spec in map(datasheets.find, names)}
+    if found:
+        return list(found.values())
+    from profiler.hardware import nvml
+
+    live, why = nvml.gpus()
+    if not live:
+        few = ", ".join(sorted(datasheets.specs())[:5])
+        raise UsageError(
+            "which GPU? none is named with --gpu, and none is here",
+            why=why,
+            fix=f"--gpu NAME, such as {few}; `trtprof gpus` lists them all",
+        )
+    spec, reason = nvml.spec_of(live[0])
+    say(f"{live[0].name}: {reason}")
+    return [spec]

@@ -89,6 +89,17 @@ def tries(request: Request, backend: Backend | None, spec: GpuSpec | None) -> st
     return shlex.join(words)
 
 
+def engine_settings(request: Request) -> dict[str, str]:
+    """How the engine of a run was built, and whether a CUDA graph runs it, as `options.with_flags` takes it."""
+    options = request.options
+    found = {f"--{name}": options[name] for name in filter(options.__contains__, _OF_AN_ENGINE)}
+    # What is told of a switch is the field that it sets.
+    settings = {name: "1" if value in ("True", "False") else value for name, value in found.items()}
+    if "cuda-graph" in options:
+        settings["--cuda-graph"] = "1" if options["cuda-graph"] == "True" else "0"
+    return settings
+
+
 def case_of(folder: RunFolder) -> Case:
     """What the rules look at, of a finished run; see `analysed`."""
     cases: list[Case] = []

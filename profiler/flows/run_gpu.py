@@ -235,20 +235,30 @@ def _ceilings(job: Job, gpu: LiveGpu, spec: GpuSpec) -> None:
     if folder.has(run_folder.CEILINGS) and not again:
         say.detail("kept from before")
         return
-    shelf = store.of_gpu(gpu)
-    found = None if again else shelf.read(say.detail)
-    if found is not None:
-        say.detail(f"ceilings of {found.device} measured {found.measured_at} (--recalibrate measures them again)")
-    else:
-        try:
-            found = calibrate_gpu(gpu.index, progress=say.detail)
-            shelf.write(found, say.detail)
-        except (MissingError, CaptureError) as error:
-            if again:
-                raise
-            say.detail(f"the datasheet's, since none were measured: {error.what} ({error.why})")
-            found = gpus.ceilings(spec)
+    found = ceilings_here(gpu, spec, say.detail, again=again)
     folder.write(run_folder.CEILINGS, found if job.options.gpu.build.tf32 else _without_tf32(found))
+
+
+def ceilings_here(gpu: LiveGpu, spec: GpuSpec, say: Callable[[str], None], *, again: bool = False) -> Ceilings:
+    """The ceilings of a GPU that is here: those that were measured before, else measured, else its datasheet's.
+
+    Raises:
+        TrtprofError: They are to be measured ``again``, and cannot be.
+    """
+    shelf = store.of_gpu(gpu)
+    found = None if again else shelf.read(say)
+    if found is not None:
+        say(f"ceilings of {found.device} measured {found.measured_at} (--recalibrate measures them again)")
+        return found
+    try:
+        found = calibrate_gpu(gpu.index, progress=say)
+        shelf.write(found, say)
+    except (MissingError, CaptureError) as error:
+        if again:
+            raise
+        say(f"the datasheet's, since none were measured: {error.what} ({error.why})")
+        found = gpus.ceilings(spec)
+    return found
 
 
 def _corrects(job: Job, measured: Measured | None, spec: GpuSpec) -> None:

@@ -16,6 +16,7 @@ from profiler.base.errors import UsageError
 from profiler.base.plan_words import precision
 from profiler.base.records import (
     EXPECTED_BASES,
+    BenchSide,
     CeilingsDocument,
     Comparisons,
     EnginePlan,
@@ -25,10 +26,14 @@ from profiler.base.records import (
     GpuPrediction,
     GpuSheet,
     Inspection,
+    Interval,
     KernelListing,
     Machine,
     OpSweep,
     PlanTensor,
+    Plugin,
+    PluginBench,
+    PluginBenches,
     PredictedWhy,
     Prediction,
     Record,
@@ -39,6 +44,7 @@ from profiler.base.records import (
     Work,
 )
 from profiler.report._format import dims_text, headline
+from profiler.report.content.plugin import beside_one_another
 from profiler.report.content.prediction import longest
 
 __all__ = ["TABLES", "Cell", "Column", "Table", "table_of", "tables_of"]
@@ -354,6 +360,7 @@ _table(
     _text("why", "in words", "mixed"),
     _list("ladder", "cheaper fixes to try first, each with its command", "hypothesis",
           of=lambda one: tuple(f"{step.what}: {step.command}" for step in one.ladder)),
+    _text("command", "what goes on, and writes it; empty where it is not worth it", "hypothesis"),
 )  # fmt: skip
 
 
@@ -698,6 +705,134 @@ _table(
 )
 
 
+# --- a hand-written kernel -------------------------------------------------------------------
+
+_table(
+    "kernels",
+    "a kernel of a plugin on an architecture; none where no template fits",
+    lambda found: ((one, build) for one in found.variants for build in one.builds),
+    *_part(
+        0,
+        _count("tactic", "name", "its number among the variants"),
+        _text("entry", "its function"),
+        _text("label", "what tells it from the others"),
+    ),
+    *_part(
+        1,
+        _text("architecture", "compiled for"),
+        _count("registers", "fact", "of a thread"),
+        _count("spill_bytes", "fact", "that it spills", "B"),
+        _count("shared_bytes", "fact", "shared memory of a block", "B"),
+        _count("blocks_per_sm", "estimate", "blocks that an SM holds at a time"),
+        _share("occupancy", "estimate", "share of the warps that fit"),
+        _share("bandwidth", "estimate", "share of the bandwidth of DRAM that it is predicted to draw"),
+        _text("dropped", "why it is not used there, in words; empty where it is"),
+    ),
+    record=Plugin,
+)
+_table(
+    "tensors",
+    "a tensor that the kernel reads or writes",
+    lambda found: found.brief.tensors,
+    _text("operand", "what kernel and formulas call it"),
+    _text("role", "input, weight or output"),
+    _text("dtype", "of its elements"),
+    _list("shape", "its dimensions", of=lambda one: tuple(map(str, one.shape))),
+    _count("nbytes", "name", "its size", "B"),
+    _text("layout", "where it is not dense and row-major"),
+    _text("name", "what the model calls it"),
+    record=Plugin,
+)
+_table(
+    "neighbours",
+    "a node that works element by element beside the kernel",
+    lambda found: found.brief.neighbours,
+    _text("node", "its name"),
+    _text("op_type", "of the node"),
+    _text("side", "producer or consumer"),
+    _field("fused", "bool", "", "name", "whether the kernel computes it"),
+    _text("reason", "why not"),
+    _count("bytes", "estimate", "that cross memory between the two as long as they are apart", "B"),
+    record=Plugin,
+)
+_table(
+    "ladder",
+    "a cheaper way, to be tried before",
+    lambda found: found.brief.ladder,
+    _text("what", "in words", "hypothesis"),
+    _ns("gain_ns", "mixed", "of one inference: measured where the step was tried, else an estimate"),
+    _text("basis", "where that is from"),
+    _text("command", "that measures it", "hypothesis"),
+    _text("rung", "what `trtprof try --rung` calls it"),
+    record=Plugin,
+)
+_table(
+    "checks",
+    "a check that needs no GPU",
+    lambda found: found.check.steps if found.check is not None else (),
+    _text("name", "what is checked"),
+    _text("verdict", "passed, failed, not here"),
+    _text("reason", "why"),
+    _count("cases", "fact", "that were looked at"),
+    _number("seconds", "fact", "that it took", "s"),
+    record=Plugin,
+)
+
+
+def _bench_sides(found: PluginBench) -> Iterator[tuple[PluginBench, str, BenchSide, Interval | None]]:
+    for what, sides, gain in beside_one_another(found):
+        yield from ((found, what, side, gain) for side in sides)
+
+
+_SIDES = (
+    *_part(0, _text("plugin", "its name", of="name"), _text("gpu", "that ran it"), _text("verdict", "of the engine")),
+    _text("of", "kernel: alone; engine: the whole inference", of=itemgetter(1)),
+    *_part(
+        2,
+        _text("what", "which side"),
+        _ns("median_ns", "fact", "of its turns"),
+        _count("n", "fact", "samples"),
+    ),
+    *_part(
+        3,
+        _number("gain", "fact", "time before over after", of="value"),
+        _number("gain_low", "fact", "lower end of its interval", of="low"),
+        _number("gain_high", "fact", "upper end of its interval", of="high"),
+    ),
+)
+_OUTPUTS = (
+    *_part(0, _text("plugin", "its name", of="name")),
+    *_part(
+        1,
+        _text("what", "which outputs"),
+        _field("ok", "bool", "", "fact", "whether they are right"),
+        _number("worst", "fact", "largest error over what is allowed"),
+        _text("reason", "why"),
+    ),
+)
+
+
+def _benches(found: PluginBench | PluginBenches) -> tuple[PluginBench, ...]:
+    return found.benches if isinstance(found, PluginBenches) else (found,)
+
+
+for _bench in (PluginBench, PluginBenches):
+    _table(
+        "sides",
+        "one of two things that took turns on a GPU",
+        lambda found: (side for one in _benches(found) for side in _bench_sides(one)),
+        *_SIDES,
+        record=_bench,
+    )
+    _table(
+        "outputs",
+        "outputs on a GPU, held against what they are to be",
+        lambda found: ((one, check) for one in _benches(found) for check in one.checks),
+        *_OUTPUTS,
+        record=_bench,
+    )
+
+
 # --- sweeps, whose columns are what was swept ------------------------------------------------
 
 
@@ -870,7 +1005,7 @@ _table(
 )  # fmt: skip
 _table(
     "parts",
-    "a backend, a collector, or something that is broken",
+    "a backend, a collector, a tool for plugins, or something that is broken",
     lambda found: found.parts,
     _text("kind", "which of these"),
     _text("name", "its name"),

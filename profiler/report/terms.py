@@ -137,6 +137,42 @@ TERMS: dict[str, Term] = {
         "its interval.",
         ("kernel", "hand-written", "plugin"),
     ),
+    "in-reach": Term(
+        "In reach",
+        "What a hand-written kernel should take: what kernels of its class reach on this device, or what is predicted "
+        "of one that was written by the bytes that it keeps under way. An estimate, never the bound.",
+        ("reachable",),
+    ),
+    "barrier": Term(
+        "Fusion barrier",
+        "What it costs to cut a layer out of what the engine computes in one kernel: tensors that cross memory, "
+        "reformats at its borders, launches.",
+        ("fusion barrier", "what cutting it out costs"),
+    ),
+    "pays": Term(
+        "Pays",
+        "What the present kernels must take for a hand-written one to win anything: what is in reach, and the fusion "
+        "barrier. Where nothing was measured, all that can be said.",
+    ),
+    "tactic": Term(
+        "Tactic",
+        "A variant of a kernel. TensorRT times all of a layer when it builds an engine, and takes the fastest.",
+        ("variant",),
+    ),
+    "occupancy": Term(
+        "Occupancy", "Share of the warps that an SM can hold which its registers and shared memory leave room for."
+    ),
+    "rounding-floor": Term(
+        "Rounding floor",
+        "What the roundings of fp32 arithmetic come to in any order, and half a unit in the last place of the output. "
+        "Errors of a kernel are told in units of it.",
+    ),
+    "score": Term(
+        "Speed of light",
+        "1 / (1 + (Tk - Tsol) / (Tb - Tsol)): Tk what the kernel takes, Tb its rival, Tsol what no correct kernel "
+        "beats. 1 is the speed of light, 0.5 as fast as the rival.",
+        ("sol", "light"),
+    ),
     "counters": Term(
         "Hardware counters",
         "Predictions about a layer held against what the GPU counted while its kernels ran (ncu): bytes that crossed "

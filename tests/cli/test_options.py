@@ -77,6 +77,7 @@ DIFFERENT = {
     "--no-tf32": "analyze and sweep have --tf32 beside it",
     "--noTF32": "the same",
     "--onnx": "analyze needs none",
+    "--only": "try takes codes of findings, plugin its steps",
     "--output": "run names a folder, too, report - and folders of tables, export the model",
     "-o": "the same",
     "--profile": "analyze reads that of trtexec",
@@ -113,8 +114,8 @@ def test_a_flag_says_the_same_in_every_verb() -> None:
         ("--builderOptimizationLevel", {"run", "try", "build"}),
         ("--quiet", {"run", "build", "export"}),
         ("--loadEngine", {"run", "build"}),
-        ("--format", {"run", "try", "inspect", "predict", "build", "analyze", "report", "compare", "sweep", "gpus",
-                      "calibrate", "kernel", "rules", "doctor"}),
+        ("--format", {"run", "try", "plugin", "inspect", "predict", "build", "analyze", "report", "compare", "sweep",
+                      "gpus", "calibrate", "kernel", "rules", "doctor"}),
     ],
 )  # fmt: skip
 def test_a_flag_is_there_wherever_it_could_be(flag: str, verbs: set[str]) -> None:

@@ -133,7 +133,7 @@ def test_a_gpu_is_not_called_slow_where_good_kernels_of_the_same_shapes_reach_no
 def test_a_kernel_by_hand_may_hope_for_the_fastest_tenth_and_at_worst_for_the_slowest() -> None:
     case = story(1_900_000)
     case = expecting(case, gemv=(0.2, 0.3, 0.5))
-    (found,) = candidates(case, {"gemv": case.engine["gemv"].op})
+    (found,) = candidates(case._replace(ops={"gemv": case.engine["gemv"].op}))
     assert found.reachable_ns == 380_000
     assert found.recoverable_ns == 1_520_000
     assert found.net_ns == 1_520_000 - 2000
@@ -191,6 +191,6 @@ def test_the_story_is_worth_a_kernel_though_trees_that_know_no_gemv_call_it_fast
     (found,) = expect([work], spec, gpus.ceilings(spec, tf32=False), tf32=False)
     assert not found.firm
     told = tuple(msgspec.structs.replace(one, **msgspec.structs.asdict(found)) for one in case.layers)
-    (candidate,) = candidates(case._replace(layers=told), {"gemv": case.engine["gemv"].op})
+    (candidate,) = candidates(case._replace(layers=told, ops={"gemv": case.engine["gemv"].op}))
     assert candidate.verdict == "write it"
     assert as_fast(told[0]) == ""

@@ -25,7 +25,8 @@ from profiler.base.records import (
     Run,
     Tensor,
 )
-from profiler.diagnose.plugin import candidates, fused_in, is_linear, no_candidates, noise_floor_ns
+from profiler.diagnose.plugin import Thought, candidates, fused_in, is_linear, no_candidates, noise_floor_ns
+from profiler.diagnose.plugin import weigh as weigh_layer
 from profiler.engine.inspector import read_layer_info
 from profiler.flows.analyze import Files, analyze
 from profiler.flows.predict.on_gpus import Settings
@@ -72,7 +73,9 @@ def test_the_gemv_of_the_story_is_worth_a_kernel() -> None:
     # At worst 70 % of the ceiling, and 1 % of noise either way; at best the ceiling.
     assert found.net_low_ns == pytest.approx(1_900_000 - 19_000 - 272_640 / 0.7 - 2000, abs=3)
     assert found.net_high_ns == pytest.approx(1_900_000 + 19_000 - 272_640 - 2000, abs=3)
-    assert [step.what for step in found.ladder] == ["half precision", "a higher builder optimisation level"]
+    assert [step.what for step in found.ladder] == [
+        "half precision", "a higher builder optimisation level", "a build route (TensorRT 11.1 and later)"
+    ]  # fmt: skip
     # Half the bytes take half the time, if the kernel is as slow at them.
     assert found.ladder[0].gain_ns == pytest.approx(950_000, rel=1e-3)
     assert found.ladder[0].command == "trtprof run MODEL --fp16 -o reports/b"
@@ -90,6 +93,90 @@ def test_where_half_precision_is_predicted_to_bring_most_of_it_that_comes_first(
     assert found.net_low_ns > 0
     assert found.verdict == "try first"
     assert found.why.startswith("cheaper: half precision, predicted to bring 300 us, where a plugin")
+
+
+@pytest.mark.parametrize("ns", [270_000, 300_000, 350_000, 380_000, 400_000, 1_900_000])
+def test_any_layer_can_be_weighed_and_none_that_is_not_listed_is_to_be_written(ns: int) -> None:
+    case, plan = story(ns)
+    case = case._replace(plan={"gemv": plan})
+    found = weigh_layer(case, case.layers[0])
+    listed = candidates(case)
+    assert found.listed == bool(listed)
+    assert found.candidate is not None
+    assert (found.candidate.verdict, found.candidate.why) == (found.verdict, found.why)
+    if listed:
+        assert found.candidate == listed[0]
+        assert found.candidate.command == "trtprof plugin RUN gemv"
+    else:
+        assert (found.verdict, found.candidate.command) == ("do not", "")
+
+
+def test_between_the_least_and_the_best_of_its_class_there_is_none_to_write() -> None:
+    """Though something could be won back: kernels that are as slow are healthy."""
+    case, plan = story(380_000)
+    found = weigh_layer(case._replace(plan={"gemv": plan}), case.layers[0])
+    assert found.candidate is not None
+    assert found.candidate.net_ns > noise_floor_ns(case)
+    assert (found.verdict, found.listed) == ("do not", False)
+    assert found.why.startswith("it is no slower than kernels of its class are")
+
+
+def test_a_kernel_that_is_known_better_is_weighed_as_it_is() -> None:
+    case, plan = story(1_900_000)
+    case = case._replace(plan={"gemv": plan})
+    (before,) = candidates(case)
+    known = weigh_layer(case, case.layers[0], Thought(ns=400_000, basis="predicted")).candidate
+    assert known is not None
+    assert (known.reachable_ns, known.basis) == (400_000, "predicted")
+    assert known.net_ns == 1_500_000 - 2000
+    assert known.net_low_ns <= known.net_ns < before.net_ns < known.net_high_ns == before.net_high_ns
+    fast = weigh_layer(case, case.layers[0], Thought(ns=1)).candidate
+    assert fast is not None
+    assert fast.reachable_ns == case.layers[0].attainable_ns, "nothing beats the ceiling"
+    slow = weigh_layer(case, case.layers[0], Thought(ns=1_899_000)).candidate
+    assert slow is not None
+    assert slow.net_low_ns <= slow.net_ns
+    assert slow.verdict == "do not"
+
+
+def test_what_cannot_be_weighed_says_why() -> None:
+    case, plan = story(1_900_000)
+    case = case._replace(plan={"gemv": plan})
+    (one,) = case.layers
+    for changed, of, verdict, why in (
+        (case._replace(gpu=False), one, "not decided", "on a CPU"),
+        (case._replace(partial=frozenset({"gemv"})), one, "not decided", "only a part of its work"),
+        (case, msgspec.structs.replace(one, bound="unknown", reason="no cost"), "not decided", "not known: no cost"),
+        (case, msgspec.structs.replace(one, constant=True), "do not", "before the run"),
+        (case, msgspec.structs.replace(one, role="layout"), "do not", "no work of the model"),
+    ):
+        found = weigh_layer(changed, of)
+        assert (found.verdict, why in found.why, found.candidate) == (verdict, True, None)
+    assert weigh_layer(case, one, doubts=("too noisy",)).why == "there is no verdict: too noisy"
+
+
+def test_the_command_names_a_node_of_the_layer_alone_as_a_shell_takes_it() -> None:
+    case, plan = story(1_900_000)
+    (one,) = case.layers
+    spaced = msgspec.structs.replace(one, nodes=("a node",))
+    assert weigh(case._replace(layers=(spaced,)), plan).command == "trtprof plugin RUN 'a node'"
+    other = msgspec.structs.replace(one, name="other", nodes=("a node",), lost_ns=0)
+    assert weigh(case._replace(layers=(spaced, other)), plan).command == "trtprof plugin RUN gemv"
+
+
+def test_a_plugin_that_computes_what_is_fused_too_cuts_nothing() -> None:
+    a, b, m, r, y = (tensor(name, 512, 512) for name in "abmry")
+    one = layer("first", "MatMul", (a, b), (m,), nodes=("first", "second", "third"))
+    case = engine_case(Timed(one, 10.0))
+    case = case._replace(ops={"first": one.op, "second": op("Add", (m, a), r), "third": op("Relu", (r,), y)})
+    result = case.layers[0]
+    alone = fused_in(case, result)
+    assert (alone.nodes, alone.behind) == (("first",), ("Add", "Relu"))
+    assert [name for name, _, _ in alone.crossing] == ["m"]
+    part = fused_in(case, result, ("first", "second"))
+    assert (part.nodes, part.behind, [name for name, _, _ in part.crossing]) == (("first", "second"), ("Relu",), ["r"])
+    whole = fused_in(case, result, ("first", "second", "third"))
+    assert (whole.crossing, whole.before, whole.behind) == ((), (), ())
 
 
 # --- users' cases ---------------------------------------------------------------------------------
@@ -246,7 +333,7 @@ def test_views_and_constants_inside_a_layer_move_nothing_and_the_engine_has_its_
     }
     plan = matched("product", (plan_tensor("a", 64, 64),), (plan_tensor("y", 64, 64),), names)
     case = engine_case(Timed(one), plan={"product": plan})
-    found = fused_in(case, case.layers[0], ops)
+    found = fused_in(case._replace(ops=ops), case.layers[0])
     assert found.main == "MatMul"
     assert found.crossing == (("m", 64 * 64 * 2, 2),)
     assert (found.before, found.behind) == ((), ("Add", "Relu"))
@@ -259,7 +346,7 @@ def test_a_tensor_that_is_given_out_anyway_is_only_read_once_more() -> None:
     ops = {"soft": one.op, "relu": op("Relu", (m,), y)}
     plan = matched("soft", (plan_tensor("x", 64, 64),), [plan_tensor(name, 64, 64) for name in "my"])
     case = engine_case(Timed(one), plan={"soft": plan})
-    assert fused_in(case, case.layers[0], ops).crossing == (("m", 64 * 64 * 2, 1),)
+    assert fused_in(case._replace(ops=ops), case.layers[0]).crossing == (("m", 64 * 64 * 2, 1),)
 
 
 def test_without_the_model_the_words_of_the_plan_tell_that_something_is_fused() -> None:
@@ -267,23 +354,23 @@ def test_without_the_model_the_words_of_the_plan_tell_that_something_is_fused() 
     named = matched("__myl_FcAddRelu_myl0_1", (plan_tensor("a", 8, 8),), (plan_tensor("y", 8, 8),), kind="gemm")
     case = engine_case(Timed(one), plan={"l": named})
     unnamed = msgspec.structs.replace(case.layers[0], nodes=())
-    found = fused_in(case, unnamed, {})
+    found = fused_in(case, unnamed)
     assert found.guessed
     assert found.crossing[0][1:] == (128, 2)
     assert found.behind == ("Add", "Relu")
     # A node that the plan names for sure may be many words of Myelin.
-    assert not fused_in(case, case.layers[0], {}).crossing
+    assert not fused_in(case, case.layers[0]).crossing
     # Weights and what quantises them are in the name of a layer, and are no work of it.
     result = msgspec.structs.replace(case.layers[0], nodes=("conv1.weight", "QuantizeLinear_7", "Conv_9"))
     alone = case._replace(plan={"l": matched("l", (), ())})
-    assert not fused_in(alone, result, {}).crossing
+    assert not fused_in(alone, result).crossing
 
 
 def test_a_chain_without_a_main_op_is_computed_as_a_whole() -> None:
     x, m, y = (tensor(name, 64, 64) for name in "xmy")
     one = layer("exp", "Exp", (x,), (m,), nodes=("exp", "mul"))
     case = engine_case(Timed(one))
-    found = fused_in(case, case.layers[0], {"exp": one.op, "mul": op("Mul", (m, m), y)})
+    found = fused_in(case._replace(ops={"exp": one.op, "mul": op("Mul", (m, m), y)}), case.layers[0])
     assert (found.crossing, found.before, found.behind, found.products) == ((), (), (), 1)
 
 

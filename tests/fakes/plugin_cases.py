@@ -47,8 +47,8 @@ def matched(
 
 def weigh(case: Case, *plan: MatchedLayer, ops: Mapping[str, Op] | None = None, **how: Any) -> PluginCandidate:
     """The one candidate of a case."""
-    case = case._replace(plan={one.layer.name: one for one in plan})
-    (found,) = candidates(case, ops, **how)
+    case = case._replace(plan={one.layer.name: one for one in plan}, ops=ops or {}, **how)
+    (found,) = candidates(case)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import SCHEMA_VERSION, Comparisons, Prediction, Record, Run, Tried
+from profiler.base.records import SCHEMA_VERSION, Comparisons, Plugin, PluginBench, Prediction, Record, Run, Tried
 
 
 def schema() -> dict[str, Any]:
@@ -43,6 +43,8 @@ SCHEMAS: dict[str, tuple[type[Record], str]] = {
     "prediction": (Prediction, "trtprof predict"),
     "comparison": (Comparisons, "trtprof compare"),
     "tried": (Tried, "trtprof try"),
+    "plugin": (Plugin, "trtprof plugin"),
+    "plugin_bench": (PluginBench, "trtprof plugin bench"),
 }
 """The documents whose schemas ship with the package, as ``NAME.schema.json``."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html as html_module
 import json
 import re
+import shlex
 from typing import Literal
 
 import msgspec
@@ -38,6 +40,7 @@ def candidate(name: str, verdict: Verdict = "write it", net: int = 1_570_000) ->
             LadderStep(what="half precision", command=FP16, gain_ns=950_000, basis=name),
             LadderStep(what="a higher level", command="trtprof run MODEL -o reports/b", basis=name),
         ),
+        command="" if verdict == "do not" else f"trtprof plugin RUN {shlex.quote(name)}",
     )  # fmt: skip
 
 
@@ -69,7 +72,8 @@ def test_the_text_has_the_verdict_the_gain_the_reason_and_the_ladder_below_the_p
     assert lines[start + 3] == "          why  what could be won back of gemv"
     assert lines[start + 4] == "          try  half precision, ~950 us: trtprof run MODEL --fp16 -o reports/b"
     assert lines[start + 5] == "          try  a higher level, gain unknown: trtprof run MODEL -o reports/b"
-    assert lines[start + 6] == ""
+    assert lines[start + 6] == "          then trtprof plugin RUN gemv"
+    assert lines[start + 7] == ""
 
 
 def test_a_command_is_never_cut_at_the_usual_width() -> None:
@@ -80,6 +84,30 @@ def test_a_command_is_never_cut_at_the_usual_width() -> None:
     at = next(index for index, line in enumerate(shown) if "a" * 40 in line)
     assert shown[at].endswith("gain unknown")
     assert shown[at + 1] == " " * 15 + step.command
+
+
+@pytest.mark.parametrize("verdict", ["write it", "try first", "do not"])
+def test_what_goes_on_is_named_where_a_kernel_may_pay(verdict: Verdict) -> None:
+    """In every format, and in a terminal with the folder of the run in place of its stand-in."""
+    run = weighed(candidate("gemv", verdict), candidate("other one", verdict))
+    goes_on = verdict != "do not"
+    for form in ("text", "markdown", "html", "json"):
+        assert ("trtprof plugin RUN gemv" in html_unescaped(render(run, form))) == goes_on, form
+    assert ("trtprof plugin RUN 'other one'" in render(run, "csv", table="plugins")) == goes_on
+    shown = get("text").render(run, ReportOptions(width=80, file="reports/a"))
+    assert ("trtprof plugin reports/a gemv" in shown) == goes_on
+    assert "plugin RUN" not in shown
+
+
+def html_unescaped(text: str) -> str:
+    return html_module.unescape(text)
+
+
+def test_nor_is_one_that_is_wider_than_the_screen() -> None:
+    long = f"trtprof run MODEL --setBuildRoute={'-knob=value ' * 9}-o reports/b"
+    step = LadderStep(what="a route", command=long, basis="none")
+    shown = text(weighed(msgspec.structs.replace(candidate("gemv"), ladder=(step,))), width=60)
+    assert long in shown
 
 
 def test_three_are_shown_unless_more_are_asked_for_and_what_is_not_worth_it_has_no_ladder() -> None:
@@ -95,7 +123,8 @@ def test_three_are_shown_unless_more_are_asked_for_and_what_is_not_worth_it_has_
 def test_no_line_is_wider_than_asked_whatever_the_names(width: int, ascii_only: bool) -> None:
     run = weighed(*map(candidate, HOSTILE_NAMES), run=of_engine(hostile(), HOSTILE_NAMES))
     lines = text(run, top=50, width=width, ascii_only=ascii_only).splitlines()
-    assert all(cells(line) <= width for line in lines)
+    # A command that is cut cannot be run.
+    assert all(cells(line) <= width or "trtprof plugin RUN" in line for line in lines)
     assert all(line.isprintable() for line in lines)
     assert not ascii_only or all(line.isascii() for line in lines)
 

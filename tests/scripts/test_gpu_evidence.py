@@ -1,4 +1,4 @@
-"""The evidence script: its steps apart from each other, what it reports, and its kernel by hand."""
+"""The evidence script: its steps apart from each other, and what it reports."""
 
 from __future__ import annotations
 
@@ -20,21 +20,19 @@ import onnx
 import pytest
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import SCHEMA_VERSION, BenchSide, Interval, PluginBench
 from profiler.base.run_folder import RunFolder
 from profiler.capture.ncu import record as ncu
 from profiler.capture.nsys import record as nsys
 from profiler.capture.same_outputs import KindCheck, Original
 from profiler.expected import expect, read_measured, works_to_time
-from profiler.flows.inspect import inspect
 from profiler.flows.try_ import search
 from profiler.hardware import gpus, nvml
-from profiler.hardware.cuda import _measure, kernel_times
+from profiler.hardware.cuda import kernel_times
 from profiler.hardware.cuda._kernels import ROW_LENGTHS
 from profiler.hardware.cuda.kernel_times import KernelTimes
-from profiler.runtime import nvrtc
-from profiler.source.request import ModelRequest
 from tests.fakes.seeming_gpu import H100, seem
-from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, load_script
+from tests.fakes.support import ROOT, SAMPLES, load_script
 from tests.fakes.trying import GEMV, gained, model_of
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
@@ -175,7 +173,7 @@ def test_a_step_has_its_own_share_even_after_late_ones_but_never_more_than_is_le
 def test_the_parts_fit_the_budget_and_their_names_are_unique() -> None:
     names = [f"{part.name}/{step.name}" for part in evidence.PARTS for step in part.steps]
     assert len(set(names)) == len(names)
-    assert [part.name for part in evidence.PARTS] == ["here", "calibrate", "runs", "gemv", "truth", "try"]
+    assert [part.name for part in evidence.PARTS] == ["here", "calibrate", "runs", "truth", "plugin", "try"]
     unnamed = [part for part in evidence.PARTS if not part.named]
     assert sum(part.share_s for part in unnamed) <= evidence.BUDGET_S < 9 * 60
     assert all(part.share_s <= evidence.BUDGET_S for part in evidence.PARTS if part.named)
@@ -183,9 +181,9 @@ def test_the_parts_fit_the_budget_and_their_names_are_unique() -> None:
 
 
 def test_parts_are_chosen_by_name_in_their_own_order() -> None:
-    assert [part.name for part in evidence.selected([])] == ["here", "calibrate", "runs", "gemv", "truth"]
+    assert [part.name for part in evidence.selected([])] == ["here", "calibrate", "runs", "truth"]
     assert [part.name for part in evidence.selected(["try"])] == ["try"]
-    assert [part.name for part in evidence.selected(["gemv", "here"])] == ["here", "gemv"]
+    assert [part.name for part in evidence.selected(["plugin", "here"])] == ["here", "plugin"]
     with pytest.raises(UsageError, match="no part 'nosuch'"):
         evidence.selected(["nosuch"])
 
@@ -326,260 +324,6 @@ def test_without_a_gpu_it_ends_with_one_message(tmp_path: Path) -> None:
     assert script("nosuch").returncode == 2
 
 
-# --- the kernel by hand ----------------------------------------------------------------------
-
-
-def needs_nvrtc() -> None:
-    pytest.importorskip("cuda.bindings", reason="the kernel is compiled by NVRTC through cuda-bindings")
-    try:
-        nvrtc.nvrtc_version()
-    except MissingError as missing:
-        pytest.skip(f"the kernel is compiled by NVRTC: {missing.what}")
-
-
-@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0), (12, 0)])
-def test_the_kernel_compiles_without_spills_and_loads_sixteen_bytes(capability: tuple[int, int]) -> None:
-    needs_nvrtc()
-    name = f"sm_{capability[0]}{capability[1]}"
-    if nvrtc.target(capability, name) != name:
-        pytest.skip(f"this NVRTC does not know {name}")
-    compiled = nvrtc.compile_source(evidence.gemv_source(), name)
-    assert compiled.image.startswith(b"\x7fELF")
-    own = compiled.log[compiled.log.index("'gemv_by_hand'") :]
-    assert own.index("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") < own.index("registers")
-    body = re.split(r"\.visible \.entry (\w+)\(", compiled.ptx)
-    code = dict(zip(body[1::2], body[2::2], strict=True))
-    # What keeps the device busy, and what fills the operands, must be in the same module.
-    assert {"gemv_by_hand", "spin", "fill_fp32"} <= set(code)
-    loads = re.findall(r"\bld\.global\S*", code["gemv_by_hand"])
-    assert len(loads) == evidence.LOADS * (1 + evidence.UNROLLED)
-    assert all(re.search(r"\.v4\.[fb]32$", load) for load in loads)
-    assert re.findall(r"\bst\.global\S*", code["gemv_by_hand"]) == ["st.global.cs.f32"] * evidence.UNROLLED
-
-
-def emulated(a: np.ndarray, b: np.ndarray, matrices: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The kernel, thread by thread, in float64: the result, how often each value was written, each piece of a read."""
-    pieces_a, pieces_b = a.reshape(-1, evidence.FLOATS), b.reshape(-1, evidence.FLOATS)
-    y = np.full(matrices * evidence.ROWS * evidence.HEADS, np.nan)
-    written, reads = np.zeros(len(y), int), np.zeros(len(pieces_a), int)
-    sizes = ("ROWS", "HEADS", "WARP", "ROW_PIECES", "HEAD_THREADS", "PER_LOAD", "ROW_BLOCKS", "BLOCK_ROWS")
-    names = {name: getattr(evidence, name) for name in sizes}
-
-    def at(which: str, **values: Any) -> Any:
-        # The very expression that stands in the kernel.
-        return eval(evidence.INDICES[which].replace("/", "//"), {}, {**names, **values})  # noqa: S307
-
-    lane = np.arange(evidence.WARP)
-    for warp in range(matrices * evidence.ROW_BLOCKS):
-        matrix, first = at("MATRIX", warp=warp), at("FIRST_ROW", warp=warp)
-        loads = range(evidence.LOADS)
-        vector = [pieces_b[at("B_AT", matrix=matrix, load=load, lane=lane)] for load in loads]
-        for row in range(first, first + evidence.BLOCK_ROWS):
-            sums = []
-            for load in loads:
-                where = at("A_AT", matrix=matrix, row=row, load=load, lane=lane)
-                reads[where] += 1
-                own = (pieces_a[where] * vector[load]).sum(axis=1)
-                step = evidence.HEAD_THREADS // 2
-                while step:
-                    own = own + own[lane ^ step]
-                    step //= 2
-                sums.append(own)
-            load = lane % evidence.HEAD_THREADS
-            stores = load < evidence.LOADS
-            mine = np.array([sums[min(own, evidence.LOADS - 1)][at_] for at_, own in enumerate(load)])
-            place = at("Y_AT", matrix=matrix, row=row, load=load, lane=lane)[stores]
-            written[place] += 1
-            y[place] = mine[stores]
-    return y, written, reads
-
-
-def test_the_indices_of_the_kernel_reach_every_value_once_and_give_the_product() -> None:
-    matrices = 3
-    shape = (matrices, evidence.ROWS, evidence.HEADS, evidence.LENGTH)
-    values = np.random.default_rng(0)
-    a, b = values.uniform(-1, 1, shape), values.uniform(-1, 1, (matrices, evidence.HEADS, evidence.LENGTH))
-    y, written, reads = emulated(a, b, matrices)
-    assert (written == 1).all()
-    assert (reads == 1).all()
-    np.testing.assert_allclose(y.reshape(shape[:3]), np.einsum("ijhk,ihk->ijh", a, b), rtol=1e-12, atol=1e-13)
-    assert evidence.share_of_allowed(a, b, y.reshape(shape[:3])) < 1e-3
-
-
-def test_every_expression_of_an_index_stands_in_the_kernel_and_the_shapes_divide() -> None:
-    assert all(re.search(rf"\b{name}\b", evidence.GEMV) for name in evidence.INDICES)
-    assert evidence.ROWS == evidence.ROW_BLOCKS * evidence.BLOCK_ROWS
-    assert evidence.BLOCK_ROWS % evidence.UNROLLED == 0
-    assert evidence.LOADS * evidence.WARP == evidence.ROW_PIECES
-    assert evidence.LOADS <= evidence.HEAD_THREADS
-    assert evidence.PER_LOAD * evidence.LOADS == evidence.HEADS
-
-
-def test_an_error_beyond_rounding_and_a_value_that_nobody_wrote_are_seen() -> None:
-    values = np.random.default_rng(1)
-    a = values.uniform(-1, 1, (2, 5, evidence.HEADS, evidence.LENGTH)).astype(np.float32)
-    b = values.uniform(-1, 1, (2, evidence.HEADS, evidence.LENGTH)).astype(np.float32)
-    y = np.einsum("ijhk,ihk->ijh", a, b)
-    assert 0 < evidence.share_of_allowed(a, b, y) <= 1
-    off = y.copy()
-    off[1, 2, 3] += 1e-3
-    assert evidence.share_of_allowed(a, b, off) > 1
-    off[1, 2, 3] = np.nan
-    assert evidence.share_of_allowed(a, b, off) == float("inf")
-
-
-def test_the_bytes_of_the_kernel_are_those_of_the_model() -> None:
-    found = inspect(ModelRequest.of(SAMPLES / "gemv.onnx"))
-    assert found.total.bytes == evidence.GEMV_BYTES == 250_828_800
-    model = onnx.load(SAMPLES / "gemv.onnx")
-    shapes = {info.name: tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in model.graph.input}
-    m, r, h, k = evidence.MATRICES, evidence.ROWS, evidence.HEADS, evidence.LENGTH
-    assert shapes == {"a": (m, r, h, 1, k), "b": (m, 1, h, k, 1)}
-
-
-class FakeGpu:
-    """Memory of the host, and a kernel that takes as long as it is told to."""
-
-    def __init__(self, kernel_ns: float, *, wrong: bool = False) -> None:
-        self.memory: dict[int, Any] = {}
-        self.kernel_ns, self.wrong = kernel_ns, wrong
-        self.launched: list[tuple[int, ...]] = []
-        self.closed = False
-        self.stream = 0
-        self.driver = self
-
-    def allocate(self, nbytes: int) -> int:
-        buffer = np.zeros(nbytes, np.uint8)
-        self.memory[buffer.ctypes.data] = buffer
-        return int(buffer.ctypes.data)
-
-    def _floats(self, address: int) -> np.ndarray:
-        found: np.ndarray = self.memory[address].view(np.float32)
-        return found
-
-    def full_wave(self, _kernel: str, _threads: int) -> int:
-        return 1
-
-    def cuMemsetD32Async(self, address: int, value: int, count: int, _stream: int) -> tuple[()]:  # noqa: N802
-        self._floats(address)[:count] = np.uint32(value).view(np.float32)
-        return ()
-
-    def check(self, answer: tuple[()]) -> tuple[()]:
-        return answer
-
-    def launch(self, kernel: str, blocks: int, threads: int, *arguments: Any) -> None:
-        values = [argument.value for argument in arguments]
-        if kernel == "fill_fp32":
-            own = self._floats(values[0])
-            own[: values[1]] = np.random.default_rng(values[2]).uniform(-1, 1, values[1])
-            return
-        assert kernel == "gemv_by_hand"
-        assert blocks * threads >= values[3] * evidence.WARP
-        self.launched.append(tuple(values))
-        y, a, b = (self._floats(address) for address in values[:3])
-        shape = (evidence.MATRICES, evidence.ROWS, evidence.HEADS, evidence.LENGTH)
-        y[:] = np.einsum("ijhk,ihk->ijh", a.reshape(shape), b.reshape(shape[0], *shape[2:])).ravel()
-        if self.wrong:
-            y[-1] += 1
-
-    def elapsed_ns(self, enqueue: Callable[[], None], hold_ns: int = 0) -> float | None:
-        before = len(self.launched)
-        enqueue()
-        # The host is too slow at first.
-        return None if hold_ns < 200_000 else self.kernel_ns * (len(self.launched) - before)
-
-    def read(self, address: int, nbytes: int) -> bytes:
-        start = max(base for base in self.memory if base <= address)
-        return bytes(self.memory[start][address - start : address - start + nbytes])
-
-    def synchronize(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three matrices in place of 600, checked two at a time, and ceilings of 2 TB/s."""
-    rows = evidence.ROWS * evidence.HEADS
-    values = {
-        "MATRICES": 3, "CHECKED": 2, "A_FLOATS": 3 * rows * evidence.LENGTH,
-        "B_FLOATS": 3 * evidence.HEADS * evidence.LENGTH, "Y_FLOATS": 3 * rows, "SAMPLES": 12,
-    }  # fmt: skip
-    for name, value in values.items():
-        monkeypatch.setattr(evidence, name, value)
-    monkeypatch.setattr(_measure, "WARM_UP_SECONDS", 0.01)
-    ceilings = fixed_ceilings()
-    roof = msgspec.structs.replace(ceilings.attainable, dram_bytes_per_s=2e12)
-    monkeypatch.setattr(
-        evidence, "measured_ceilings", lambda _: msgspec.structs.replace(ceilings, attainable=roof, measurements={})
-    )
-    monkeypatch.setattr(evidence, "ort_gemv", lambda _: {"gemv2T_kernel_val": 400_000.0})
-
-
-def no_torch() -> Any:
-    raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-
-def test_the_kernel_is_checked_timed_and_held_against_bandwidth_and_libraries(
-    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu = FakeGpu(160_000.0)
-    monkeypatch.setattr(evidence, "opened", lambda _: gpu)
-    monkeypatch.setattr(evidence, "torch_gemv", no_torch)
-    outcome = do(tmp_path, evidence.by_hand)
-    assert outcome.status == "ok", outcome
-    assert gpu.closed
-    assert outcome.facts["by_hand_ns"] == {"median": 160_000.0, "p10": 160_000.0, "p90": 160_000.0, "n": 12}
-    # 250,828,800 bytes in 160 us are 1.568 of the 2 TB/s.
-    assert outcome.facts["share_of_bandwidth"] == {"dram": pytest.approx(250_828_800 / 160e-6 / 2e12)}
-    assert 0 < outcome.facts["error"]["share_of_allowed"] <= 1
-    assert outcome.facts["ONNX Runtime"] == {"gemv2T_kernel_val": 400_000.0}
-    assert outcome.facts["torch"] == {"absent": "No module named 'torch'"}
-    assert "160 us, 1.57 TB/s; 78.4 % of dram as measured" in outcome.headline
-    assert "gemv2T_kernel_val (ONNX Runtime) takes 2.50 times as long" in outcome.headline
-    # Every launch has other buffers than the two before it.
-    sets = [values[0] for values in gpu.launched]
-    assert all(len({*sets[at : at + evidence.SETS]}) == evidence.SETS for at in range(len(sets) - evidence.SETS))
-
-
-def test_a_library_that_fails_leaves_the_figures_of_the_kernel(
-    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails() -> Any:
-        raise RuntimeError("CUDA error: no kernel image is available")
-
-    monkeypatch.setattr(evidence, "opened", lambda _: FakeGpu(160_000.0))
-    monkeypatch.setattr(evidence, "torch_gemv", fails)
-    outcome = do(tmp_path, evidence.by_hand)
-    assert outcome.status == "ok"
-    assert outcome.facts["by_hand_ns"]["median"] == 160_000.0
-    assert outcome.facts["torch"] == {"absent": "CUDA error: no kernel image is available"}
-
-
-def test_a_host_that_is_always_too_slow_gives_no_time(
-    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu = FakeGpu(160_000.0)
-    monkeypatch.setattr(gpu, "elapsed_ns", lambda *_: None)
-    monkeypatch.setattr(evidence, "opened", lambda _: gpu)
-    outcome = do(tmp_path, evidence.by_hand)
-    assert outcome.status == "failed"
-    assert "could not be timed" in outcome.headline
-    assert not outcome.facts
-
-
-def test_a_kernel_whose_result_is_wrong_has_no_time(
-    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evidence, "opened", lambda _: FakeGpu(160_000.0, wrong=True))
-    outcome = do(tmp_path, evidence.by_hand)
-    assert outcome.status == "failed"
-    assert "the result is wrong" in outcome.headline
-    assert set(outcome.facts) == {"bytes", "error"}
-
-
 # --- truth -----------------------------------------------------------------------------------
 
 
@@ -681,6 +425,65 @@ def test_without_a_backend_for_the_gpu_nothing_is_tried(tmp_path: Path, monkeypa
     outcome = do(tmp_path, evidence.try_gemv)
     assert outcome.status == "absent"
     assert "no backend runs on the GPU" in outcome.headline
+
+
+BENCHED = PluginBench(
+    schema_version=SCHEMA_VERSION, name="Gemv", gpu=H100.name, created="", verdict="slower", why="it cuts too much",
+    alone=BenchSide(what="", median_ns=160_000, n=156), kernel_gain=Interval(value=1.9, low=1.8, high=2.0),
+    bandwidth=0.784, score=0.91, engine_gain=Interval(value=0.9, low=0.88, high=0.92),
+)  # fmt: skip
+
+
+@pytest.fixture
+def plugins(seeming_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
+    """What a plugin is written by says how that ended, and what measures it gives this; the commands that were run."""
+    from profiler.flows.plugin import bench as flow
+
+    def put(bench: PluginBench, status: str = "ok") -> list[list[str]]:
+        commands: list[list[str]] = []
+
+        def checked_by(command: list[str], _: object) -> Any:
+            commands.append(command)
+            return evidence.Outcome(status=status, headline="what it said")
+
+        def measured(folder: Path, _: object) -> PluginBench:
+            commands.append(["bench", str(folder)])
+            return bench
+
+        monkeypatch.setattr(evidence, "checked_by", checked_by)
+        monkeypatch.setattr(flow, "bench", measured)
+        return commands
+
+    return put
+
+
+def test_a_plugin_is_written_for_this_gpu_and_measured(plugins: Callable[..., list[list[str]]], tmp_path: Path) -> None:
+    commands = plugins(BENCHED)
+    outcome = evidence.plugin_gemv(tmp_path)
+    assert outcome.status == "ok"
+    wrote, measured = commands
+    folder = str(tmp_path / "runs" / "plugin-gemv")
+    node = onnx.load(SAMPLES / "gemv.onnx").graph.node[0].name
+    assert wrote[-9:] == [
+        "plugin", str(SAMPLES / "gemv.onnx"), node, "--gpu", "h100-sxm5", "--only", "brief,write,insert", "-o", folder,
+    ]  # fmt: skip
+    assert measured == ["bench", folder]
+    assert outcome.headline == (
+        "slower; 160 us alone; 78.4 % of the bandwidth; score 0.910; alone 1.9 (1.8 to 2); engine 0.9 (0.88 to 0.92); "
+        "it cuts too much"
+    )
+    assert outcome.facts["verdict"] == "slower"
+    msgspec.json.encode(outcome)
+
+
+def test_a_plugin_that_is_wrong_has_failed_and_one_that_was_not_written_is_not_measured(
+    plugins: Callable[..., list[list[str]]], tmp_path: Path
+) -> None:
+    plugins(msgspec.structs.replace(BENCHED, verdict="incorrect"))
+    assert evidence.plugin_gemv(tmp_path).status == "failed"
+    commands = plugins(BENCHED, "absent")
+    assert evidence.plugin_gemv(tmp_path) == evidence.Outcome(status="absent", headline="what it said")
+    assert len(commands) == 1
 
 
 def test_timed_kernels_tell_how_far_expectations_are_off_without_and_with_them(
@@ -804,7 +607,10 @@ def test_without_a_tool_a_step_is_absent(tmp_path: Path, monkeypatch: pytest.Mon
         pytest.skip("there are such tools here")
     monkeypatch.setenv("TRTPROF_NCU", str(tmp_path / "no-ncu"))
     monkeypatch.setenv("TRTPROF_NSYS", str(tmp_path / "no-nsys"))
-    for step in (evidence.counted, evidence.traced, evidence.run_tensorrt, evidence.calibrated, evidence.run_gemv):
+    for step in (
+        evidence.counted, evidence.traced, evidence.run_tensorrt, evidence.calibrated, evidence.run_gemv,
+        evidence.plugin_gemv,
+    ):  # fmt: skip
         outcome = do(tmp_path, step)
         assert outcome.status == "absent", outcome
         assert outcome.headline

@@ -23,8 +23,9 @@ from profiler.base.run_folder import RunFolder
 from profiler.capture.gpu_record import GpuArtefact, PlanArtefact, TensorrtRequest
 from profiler.capture.turns import Variant as Side
 from profiler.engine.inspector import read_layer_info
+from profiler.engine.tensorrt import BuildOptions
 from profiler.flows.build import EngineBuild, bound, engine_of
-from profiler.flows.options import RunOptions, typed_flags, with_flags
+from profiler.flows.options import GpuOptions, RunOptions, typed_flags, with_flags
 from profiler.flows.progress import Progress
 from profiler.flows.run import session_of
 from profiler.flows.try_.options import OptionRung, cuda_graph_rung, no_fp32, several_branches, tf32_rung
@@ -113,28 +114,36 @@ class OnTensorrt:
         return predicted(msgspec.structs.replace(self._base, layers=tuple(self._layers)), after)
 
     def side(self, variant: Variant, name: str, inputs: tuple[InputTensor, ...], seed: int) -> Side:
-        built = cast("EngineBuild", variant.engine)
-        engine = TensorrtRequest(
-            phase="clean", folder="", scratch="", inputs=inputs, layers=len(built.priced.document.layers), seed=seed,
-            iterations=1, warmup_ms=0.0, duration_s=0.0, profile_iterations=1,
-            backend="tensorrt-rtx" if self._backend == "tensorrt-rtx" else "tensorrt",
-            engine=str(built.built.plan.resolve()), plugins=variant.gpu.build.static_plugins,
-        )  # fmt: skip
-        return Side(name=name, inputs=inputs, seed=seed, engine=engine, cuda_graph=variant.gpu.cuda_graph is True)
+        return side_of(cast("EngineBuild", variant.engine), variant.gpu, name, inputs, seed)
 
     def rounding(self, variant: Variant, /) -> Rounding:
-        builds = self.original.gpu.build, variant.gpu.build
-        found = [name for name in ("fp16", "bf16") if any(getattr(build, name) for build in builds)]
-        # A step of 8 bits is no finer than the last of the 8 that bf16 has.
-        narrow = any(build.int8 or build.fp8 for build in builds)
-        precision = "+".join(dict.fromkeys([*found, *(["bf16"] if narrow else [])]))
-        return Rounding(any(build.tf32 for build in builds), precision)
+        return rounding_of(self.original.gpu.build, variant.gpu.build)
 
     def run_options(self, variant: Variant) -> RunOptions:
         return msgspec.structs.replace(self._run, gpu=variant.gpu)
 
     def flags(self, variant: Variant) -> tuple[str, ...]:
         return "--backend", self._backend, *typed_flags(variant.gpu)
+
+
+def side_of(made: EngineBuild, gpu: GpuOptions, name: str, inputs: tuple[InputTensor, ...], seed: int) -> Side:
+    """An engine as what takes turns."""
+    engine = TensorrtRequest(
+        phase="clean", folder="", scratch="", inputs=inputs, layers=len(made.priced.document.layers), seed=seed,
+        iterations=1, warmup_ms=0.0, duration_s=0.0, profile_iterations=1,
+        backend="tensorrt-rtx" if made.built.backend == "tensorrt-rtx" else "tensorrt",
+        engine=str(made.built.plan.resolve()), plugins=gpu.build.static_plugins,
+    )  # fmt: skip
+    return Side(name=name, inputs=inputs, seed=seed, engine=engine, cuda_graph=gpu.cuda_graph is True)
+
+
+def rounding_of(*builds: BuildOptions) -> Rounding:
+    """What engines that were built so may differ by."""
+    found = [name for name in ("fp16", "bf16") if any(getattr(build, name) for build in builds)]
+    # A step of 8 bits is no finer than the last of the 8 that bf16 has.
+    narrow = any(build.int8 or build.fp8 for build in builds)
+    precision = "+".join(dict.fromkeys([*found, *(["bf16"] if narrow else [])]))
+    return Rounding(any(build.tf32 for build in builds), precision)
 
 
 def with_timing_cache(run: RunOptions, backend: str, runs: Path) -> RunOptions:

@@ -10,6 +10,7 @@ characters where the reader chose how many rows to see; a document with room has
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from profiler.base import units
@@ -387,9 +388,15 @@ class _Page:
             what = f"{step.what}, {step.basis if step.tried else gain}"
             # A command that is cut cannot be run: where both do not fit on one line it has its own.
             together = f"{what}: {step.command}"
-            texts = [together] if cells(together) <= room else [what, step.command]
-            labels = ("try", " ")
-            under += [Under(prose(text), label, indent=_LABEL) for label, text in zip(labels, texts, strict=False)]
+            apart = cells(together) > room
+            under.append(Under(prose(what if apart else together), "try", indent=_LABEL))
+            if apart and step.command:
+                under.append(Under(Span(step.command, "", "never"), " ", indent=_LABEL))
+        if one.command:
+            command = one.command
+            if self.options.file:
+                command = command.replace(" RUN ", f" {shlex.quote(self.options.file)} ", 1)
+            under.append(Under(Span(command, "", "never"), "then", indent=_LABEL))
         net = f"~{units.format_ns(sum(each.net_ns for each in group))} net"
         low, high = sum(each.net_low_ns for each in group), sum(each.net_high_ns for each in group)
         between = f" ({units.format_ns(low)} to {units.format_ns(high)})"

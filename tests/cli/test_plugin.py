@@ -1,0 +1,113 @@
+"""`trtprof plugin` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler.base.records import SCHEMA_VERSION
+from profiler.flows import plugin
+from profiler.flows.plugin import bench as benched
+from profiler.flows.plugin.bench import BenchOptions
+from profiler.flows.plugin.options import STEPS, PluginOptions
+from tests.fakes.command_line import refused, trtprof
+from tests.fakes.plugin_factory import bench, typical
+from tests.fakes.support import SAMPLES
+
+GEMV = SAMPLES / "gemv.onnx"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[PluginOptions]:
+    """What the flow was asked; it made `typical` without doing anything."""
+    given: list[PluginOptions] = []
+
+    def stand_in(options: PluginOptions, *_: Any) -> Any:
+        given.append(options)
+        return typical()
+
+    monkeypatch.setattr(plugin, "make", stand_in)
+    return given
+
+
+def test_options_get_to_the_flow(asked: list[PluginOptions], tmp_path: Path) -> None:
+    done = trtprof(
+        "plugin", GEMV, "MatMul", "--gpu", "rtx-4090", "-o", tmp_path / "p", "--only", "check,write", "--place", "a,b",
+        "--no-function", "--alone", "--check-seconds", 7, "--trt-include", tmp_path, "--shapes", "a:1x2", "--force",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    (options,) = asked
+    assert (options.what, options.layer, options.gpu) == (str(GEMV), "MatMul", "rtx-4090")
+    assert (options.steps, options.places, options.function) == (("write", "check"), ("a", "b"), False)
+    assert (options.alone, options.seconds, options.headers, options.force) == (True, 7, tmp_path, True)
+    assert options.request is not None
+    assert options.request.shapes_given == ("a:1x2",)
+    assert options.folder == str(tmp_path / "p")
+    assert "wrote" in done.stderr
+
+
+def test_all_steps_are_done_unless_some_are_asked_for(asked: list[PluginOptions], tmp_path: Path) -> None:
+    assert trtprof("plugin", tmp_path, "layer").exit_code == 0
+    (options,) = asked
+    assert (options.steps, options.request, options.what, options.folder) == (STEPS, None, str(tmp_path), "")
+
+
+def test_what_lies_in_a_folder_is_checked_without_a_subject(asked: list[PluginOptions], tmp_path: Path) -> None:
+    assert trtprof("plugin", "--only", "check", "-o", tmp_path).exit_code == 0
+    assert trtprof("plugin", tmp_path, "--only", "check").exit_code == 0
+    for options in asked:
+        assert (options.steps, options.folder, options.what) == (("check",), str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "which layer of what?"),
+        ((GEMV,), "which layer of what?"),
+        ((GEMV, "MatMul", "--only", "nonsense"), "there is no such step"),
+        ((GEMV, "MatMul", "--gpu", "rtx-4090,l4"), "names 2 GPUs"),
+        ((GEMV, "MatMul", "--gpu", "nosuch"), "nosuch"),
+        ((GEMV, "MatMul", "--format", "nosuch"), "nosuch"),
+        (("bench",), "which plugin?"),
+        ((GEMV, "MatMul", "--device", "1"), "--device 1 is for bench"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: tuple[object, ...], says: str) -> None:
+    assert says in refused(trtprof("plugin", *words))
+
+
+def test_no_name_in_a_folder_steers_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "plugin.json").write_text(
+        json.dumps({
+            "schema_version": SCHEMA_VERSION, "name": "A", "nodes": [], "inputs": [], "outputs": [], "body": "",
+            "main": "", "quick": "\x1b[31mred.py",
+        })
+    )  # fmt: skip
+    said = refused(trtprof("plugin", "bench", tmp_path), 3)
+    assert "\x1b" not in said
+    assert r"\x1b[31mred.py is not there" in said
+
+
+def test_bench_measures_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[tuple[Path, BenchOptions]] = []
+
+    def stand_in(folder: Path, _: Any, options: BenchOptions) -> Any:
+        given.append((folder, options))
+        return bench()
+
+    monkeypatch.setattr(benched, "bench", stand_in)
+    done = trtprof("plugin", "bench", tmp_path, "--device", 1)
+    assert done.exit_code == 0, done.output
+    assert given == [(tmp_path, BenchOptions(device=1))]
+    assert bench().verdict in done.stdout
+
+
+@pytest.mark.parametrize("name", ["text", "json", "markdown"])
+def test_it_is_told_in_each_format(asked: list[PluginOptions], name: str) -> None:
+    done = trtprof("plugin", GEMV, "MatMul", "--format", name)
+    assert done.exit_code == 0
+    assert typical().name in done.stdout
+    assert asked

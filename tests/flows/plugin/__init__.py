@@ -1,0 +1,1 @@
+"""The brief, and what comes of it."""

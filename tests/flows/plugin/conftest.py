@@ -1,0 +1,13 @@
+"""Most tests of the flow compile kernels: the same ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from profiler.runtime import nvrtc
+from tests.fakes.compiler import compiled_once
+
+
+@pytest.fixture(autouse=True)
+def _compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "compile_source", compiled_once)

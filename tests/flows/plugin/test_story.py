@@ -1,0 +1,42 @@
+"""The README's story of the kernel by hand: its commands, in their order, as far as no GPU is needed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.command_line import refused, trtprof
+from tests.fakes.compiler import needs_nvrtc
+from tests.fakes.in_process import fixed_calibration
+from tests.fakes.support import ROOT, SAMPLES
+
+
+def commands() -> list[list[str]]:
+    """What the section has in its blocks."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text[text.index("## The kernel by hand") : text.index("## Comparing runs")]
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    return [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
+
+
+def test_each_command_does_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_nvrtc()
+    (tmp_path / "sample_models").symlink_to(SAMPLES)
+    monkeypatch.chdir(tmp_path)
+    fixed_calibration(monkeypatch)
+    brief, write, check, run, bench = commands()
+    assert "what that takes is not known before it is measured" in " ".join(trtprof(*brief).stdout.split())
+    written = trtprof(*write, "--check-seconds", 1)
+    assert written.exit_code == 0, written.output
+    assert "bandwidth" in written.stdout
+    assert Path("gemv-plugin/model.onnx").is_file()
+    assert not re.search(r"^\S+ +failed", written.stdout, re.MULTILINE), written.stdout
+    checked = trtprof(*check, "--check-seconds", 1)
+    assert re.search(r"^numerics +passed", checked.stdout, re.MULTILINE), checked.stdout
+    ran = trtprof(*run, "--iterations", 1, "--warmUp", 0, "--duration", 0, "-o", "ran")
+    assert ran.exit_code == 0, ran.output
+    assert "100.0 %" in ran.stdout  # the custom node is led back to, and priced
+    refused(trtprof(*bench), 3)
