@@ -654,7 +654,8 @@ def _reduced(call: _Call) -> _Known:
     axes = _axes(call, x.value.ndim)
     keep = bool(call.attribute("keepdims", 1))
     if x.value.dtype != np.float64:
-        return _Known(call.run(call.values())[0])
+        # The evaluator adds in 64 bits; the result has the type of the operand, and wraps as that does.
+        return _Known(call.run(call.values())[0].astype(x.value.dtype))
     count = math.prod(x.value.shape[axis] for axis in axes)
     if op in {"ReduceMax", "ReduceMin"}:
         extreme = np.max if op == "ReduceMax" else np.min

@@ -249,3 +249,13 @@ def test_shapes_that_do_not_fit_are_said() -> None:
     task = one_node("MatMul", {"a": (2, 3), "b": (3, 2), "y": (2, 2)})
     with pytest.raises(UsageError, match="cannot be evaluated"):
         evaluate(task, [np.zeros((2, 3), np.float32), np.zeros((4, 2), np.float32)])
+
+
+def test_sums_of_integers_wrap_as_their_type_does() -> None:
+    x = np.array([47425, 12], np.int32)
+    squares = kernel_tasks.task(
+        [node("ReduceSumSquare", "x axes", "s", keepdims=1), node("Abs", "s")],
+        {"x": ("int32", [2])}, {"y": ("int32", [1])}, constants={"axes": [0]},
+    )  # fmt: skip
+    (expected,) = evaluate(squares, [x])
+    assert expected.value.tolist() == [2**32 - (47425**2 + 12**2)]
