@@ -43,7 +43,7 @@ def _behind(random: Random, x: str, dtype: str, dims: Sequence[Dim], least: int 
             nodes.append(node(random.choice(UNARY), x, to))
         else:
             inputs[f"o{step}"] = (dtype, random.choice([dims, dims[-1:], (), [1] * len(dims[:-1]) + [*dims[-1:]],
-                                                        [*dims[:-1], 1][-len(dims):]]))  # fmt: skip
+                                                        [*dims[:-1], *[1] * bool(dims)]]))  # fmt: skip
             pair = [x, f"o{step}"]
             random.shuffle(pair)
             nodes.append(node(random.choice(BINARY), " ".join(pair), to))
