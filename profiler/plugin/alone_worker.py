@@ -34,8 +34,7 @@ from profiler.plugin.reference import Array, Expected, difference, evaluate, num
 from profiler.plugin.task import Task
 from profiler.plugin.trials import Trial, drawn
 from profiler.runtime import child, cublas, cuda_driver, nvrtc
-from profiler.runtime.ask_child import answer
-from profiler.runtime.cuda_driver import Argument, Properties
+from profiler.runtime.cuda_driver import Argument, Properties, answer_on_gpu
 from profiler.runtime.cuda_driver import Extent as Blocks
 
 POISONS = (0xFF, 0x5A)
@@ -135,14 +134,7 @@ class Inputs(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-
-    def told(request: AloneRequest) -> Alone:
-        try:
-            return opened(request)
-        except nvrtc.CudaError as error:
-            raise CaptureError("a function of CUDA failed", why=str(error)) from error
-
-    return answer(argv, AloneRequest, told)
+    return answer_on_gpu(argv, AloneRequest, opened)
 
 
 def opened(request: AloneRequest) -> Alone:
@@ -153,20 +145,11 @@ def opened(request: AloneRequest) -> Alone:
         CaptureError: There is too little free memory.
         CudaError: A function of the driver failed.
     """
-    gpu = cuda_driver.Gpu(request.ordinal)
-    try:
+    with cuda_driver.device(request.ordinal, request.uuid) as gpu:
         found = gpu.properties
-        if request.uuid and not request.uuid.endswith(found.uuid):
-            raise MissingError(
-                f"CUDA does not see the GPU {request.uuid}",
-                why=f"its device {request.ordinal} is {found.uuid}",
-                fix="look at CUDA_VISIBLE_DEVICES",
-            )
         architecture = nvrtc.target(found.capability, "sm_{}{}".format(*found.capability))
         flush = nvrtc.compile_source(FLUSH, architecture).image
         return measure(request, gpu, flush, lambda workspace: cublas.Library(workspace, int(gpu.stream)))
-    finally:
-        gpu.close()
 
 
 def measure(request: AloneRequest, gpu: Device, flush: bytes, library: Library | None = None) -> Alone:

@@ -7,12 +7,18 @@ brings nothing else along; the few that are needed are wrapped here so that an e
 from __future__ import annotations
 
 import ctypes
-import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import uuid as uuids
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
-from profiler.base.errors import MissingError
+import msgspec
+
+from profiler.base.errors import CaptureError, MissingError
+from profiler.runtime.ask_child import answer
 from profiler.runtime.nvrtc import INSTALL_12, CudaError, bindings, first_line, nvrtc_version
+
+R = TypeVar("R")
 
 Argument = ctypes.c_uint32 | ctypes.c_uint64 | ctypes.c_int32
 Extent = int | tuple[int, int, int]
@@ -45,6 +51,43 @@ class Graph:
 
     def launch(self) -> None:
         self._gpu.check(self._gpu.driver.cuGraphLaunch(self._handle, self._gpu.stream))
+
+
+@contextmanager
+def device(ordinal: int, uuid: str = "") -> Iterator[Gpu]:
+    """A device, given back in the end.
+
+    Args:
+        ordinal: See `Gpu`.
+        uuid: That it has, as NVML writes it; "" for whichever it is.
+
+    Raises:
+        MissingError: It is another one; see `Gpu`.
+        CudaError: See `Gpu`.
+    """
+    gpu = Gpu(ordinal)
+    try:
+        if uuid and not uuid.endswith(gpu.properties.uuid):
+            raise MissingError(
+                f"CUDA does not see the GPU {uuid}",
+                why=f"its device {ordinal} is {gpu.properties.uuid}",
+                fix="look at CUDA_VISIBLE_DEVICES",
+            )
+        yield gpu
+    finally:
+        gpu.close()
+
+
+def answer_on_gpu(argv: list[str], kind: type[R], measure: Callable[[R], msgspec.Struct]) -> int:
+    """`ask_child.answer` of a child that works on a GPU: why a function of CUDA failed is why the child did."""
+
+    def told(request: R) -> msgspec.Struct:
+        try:
+            return measure(request)
+        except CudaError as error:
+            raise CaptureError("a function of CUDA failed", why=str(error)) from error
+
+    return answer(argv, kind, told)
 
 
 class Gpu:
@@ -249,7 +292,7 @@ class Gpu:
         identity = self.check(driver.cuDeviceGetUuid(device))
         return Properties(
             name=name.split(b"\0")[0].decode(errors="replace"),
-            uuid=str(uuid.UUID(bytes=bytes(identity.bytes))),
+            uuid=str(uuids.UUID(bytes=bytes(identity.bytes))),
             capability=(ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")),
             sms=ask("MULTIPROCESSOR_COUNT"),
             l2_bytes=ask("L2_CACHE_SIZE"),

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from profiler.base.errors import CaptureError, MissingError
+from profiler.base.errors import CaptureError
 from profiler.base.units import format_bytes
 from profiler.hardware import _fit
 from profiler.hardware._fit import Reading, Task
@@ -31,8 +31,8 @@ from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest, GpuSetting
 from profiler.hardware.cuda._kernels import THREADS, ComputeKernel
 from profiler.hardware.cuda._workloads import Device, Memory, Run, Workload
 from profiler.runtime import child, cublas, cuda_driver, nvml_session, nvrtc
-from profiler.runtime.ask_child import answer
 from profiler.runtime.cublas import Extent
+from profiler.runtime.cuda_driver import answer_on_gpu
 
 BATCH_NS = 2e6
 """Runs that together take about this long are timed by one pair of events, which resolve half a microsecond."""
@@ -83,14 +83,7 @@ class Products(Protocol):
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-
-    def told(request: GpuRequest) -> GpuMeasured:
-        try:
-            return measure(request)
-        except nvrtc.CudaError as error:
-            raise CaptureError("a function of CUDA failed", why=str(error)) from error
-
-    return answer(argv, GpuRequest, told)
+    return answer_on_gpu(argv, GpuRequest, measure)
 
 
 def measure(request: GpuRequest) -> GpuMeasured:
@@ -125,15 +118,8 @@ def opened(request: GpuRequest) -> Iterator[tuple[Bench, GpuSetting]]:
         CaptureError: There is too little free memory.
         CudaError: A function of the driver failed.
     """
-    gpu = cuda_driver.Gpu(request.ordinal)
-    try:
+    with cuda_driver.device(request.ordinal, request.uuid) as gpu:
         found = gpu.properties
-        if request.uuid and not request.uuid.endswith(found.uuid):
-            raise MissingError(
-                f"CUDA does not see the GPU {request.uuid}",
-                why=f"its device {request.ordinal} is {found.uuid}",
-                fix="look at CUDA_VISIBLE_DEVICES",
-            )
         architecture = nvrtc.target(found.capability, _kernels.architecture(found.capability))
         gpu.load(nvrtc.compile_source(_kernels.source(), architecture).image)
         memory = take_memory(gpu)
@@ -156,8 +142,6 @@ def opened(request: GpuRequest) -> Iterator[tuple[Bench, GpuSetting]]:
                 pool_bytes=memory.pool_bytes,
             ),
         )
-    finally:
-        gpu.close()
 
 
 def take_memory(gpu: Device) -> Memory:

@@ -21,16 +21,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from profiler.base.errors import CaptureError
 from profiler.hardware._fit import Task
 from profiler.hardware.cuda import _kernels
 from profiler.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
 from profiler.hardware.cuda._kernels import PIECE, THREADS, TILE
 from profiler.hardware.cuda._measure import Bench, clock_of, fill, opened, watch
 from profiler.hardware.cuda._workloads import Run, Workload
-from profiler.runtime import child, cublas, nvrtc
-from profiler.runtime.ask_child import answer
+from profiler.runtime import child, cublas
 from profiler.runtime.cublas import Extent, Product
+from profiler.runtime.cuda_driver import answer_on_gpu
 
 _FUNCTION = {"fp32": "R_32F", "fp16": "R_16F"}
 _TOLERANCE = {"fp32": 1e-4, "fp16": 5e-3}
@@ -43,14 +42,7 @@ _MOST_NOTES = 5
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-
-    def told(request: KernelsRequest) -> KernelsMeasured:
-        try:
-            return timed(request)
-        except nvrtc.CudaError as error:
-            raise CaptureError("a function of CUDA failed", why=str(error)) from error
-
-    return answer(argv, KernelsRequest, told)
+    return answer_on_gpu(argv, KernelsRequest, timed)
 
 
 def timed(request: KernelsRequest) -> KernelsMeasured:
