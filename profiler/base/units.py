@@ -6,6 +6,7 @@ Time is kept in integer nanoseconds, work in FLOP and bytes. Prefixes are SI: 1 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 FLOP_PER_MAC = 2
@@ -77,9 +78,37 @@ def _digits(value: float) -> str:
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))
 
 
+NS_BY_UNIT = {"ns": 1.0, "us": 1e3, "\u00b5s": 1e3, "\u03bcs": 1e3, "ms": 1e6, "s": 1e9}
+"""What a unit of time is in ns, in lower case; both signs for micro."""
+_TIME = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?)\s*([a-z\u00b5\u03bc]+)", re.IGNORECASE)
+
+
+def parse_ns(text: str) -> int:
+    """A duration with its unit, ``10 ms``, in ns.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    found = _TIME.fullmatch(text.strip())
+    if found is None or found[2].lower() not in NS_BY_UNIT:
+        raise ValueError(f"{text!r} is no time")
+    return round(float(found[1]) * NS_BY_UNIT[found[2].lower()])
+
+
 def format_ns(ns: float) -> str:
     """A duration in ns with the SI unit that suits its size, three significant digits."""
     return _scaled(ns, _TIMES)
+
+
+def format_seconds(seconds: float) -> str:
+    """How long a person waits: ``40 s``, ``12 min``, ``2 h 05 min``, ``3 days``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {rest:02} min" if hours else f"{minutes} min"
+    return f"{hours / 24:.0f} days"
 
 
 def ns_unit(ns: float) -> tuple[float, str]:

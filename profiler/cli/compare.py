@@ -10,14 +10,13 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import app, completion
+from profiler.cli.gates import InconclusiveOption, check_gates, inconclusive_fails
 from profiler.cli.options import ForceOption, TopOption
 from profiler.cli.output import errors_shown, say
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
 
 if TYPE_CHECKING:
     from profiler.base.records import Comparisons
-
-EXIT_CODE = 1
 
 
 @app.command()
@@ -42,14 +41,7 @@ def compare(
             ),
         ),
     ] = None,
-    inconclusive: Annotated[
-        str,
-        typer.Option(
-            "--inconclusive",
-            metavar="pass|fail",
-            help="What a gate does that cannot be decided: it is said either way, and with fail it leaves with 1, too.",
-        ),
-    ] = "pass",
+    inconclusive: InconclusiveOption = "pass",
     format_name: FormatOption = "text",
     output: OutputsOption = None,
     force: ForceOption = False,
@@ -71,12 +63,7 @@ def compare(
         from profiler.base.records import Comparisons
 
         check_report("compare", format_name, Comparisons)
-        if inconclusive not in ("pass", "fail"):
-            raise UsageError(
-                f"--inconclusive {inconclusive} is not known",
-                why="a gate that cannot be decided passes or fails",
-                fix="--inconclusive fail",
-            )
+        fails = inconclusive_fails(inconclusive)
         paths = writable(output, Comparisons, force=force, example="compare.html")
         found = comparing.compare(_sides(sides or ()), gate or ())
         deliver(found, format_name, paths, top=top)
@@ -84,7 +71,7 @@ def compare(
             say("next: the same command with --gate 'latency>3%' leaves with exit code 1 where that is exceeded")
         elif not paths:
             say("next: the same command with -o compare.html makes a page of it")
-        _check(found, inconclusive_fails=inconclusive == "fail")
+        _check(found, fails=fails)
 
 
 def _sides(texts: Sequence[str]) -> list[list[Path]]:
@@ -112,20 +99,14 @@ def _folders(text: str) -> list[Path]:
     return [folder.parent if folder.name == "report.json" else folder for folder in folders]
 
 
-def _check(found: Comparisons, *, inconclusive_fails: bool) -> None:
+def _check(found: Comparisons, *, fails: bool) -> None:
     """Say on stderr what gates did not pass, and leave with exit code 1 where one failed."""
     many = len(found.comparisons) > 1
-    failed = False
-    for one in found.comparisons:
-        for gate in one.gates:
-            if gate.answer == "passed":
-                continue
-            counts = gate.answer == "failed" or inconclusive_fails
-            failed = failed or counts
-            words = (
-                "failed" if gate.answer == "failed" else "inconclusive" + (", which counts as failed" if counts else "")
-            )
-            where = f" ({one.after.label} against {one.before.label})" if many else ""
-            say(f"gate {gate.gate}{where} {words}: {gate.reason}")
-    if failed:
-        raise typer.Exit(EXIT_CODE)
+    check_gates(
+        (
+            (gate, f" ({one.after.label} against {one.before.label})" if many else "")
+            for one in found.comparisons
+            for gate in one.gates
+        ),
+        inconclusive_fails=fails,
+    )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO
 
 import typer
 
@@ -181,7 +181,7 @@ class StageLines:
         self.finished: list[str] = []
         self._status: object | None = None
 
-    def __enter__(self) -> StageLines:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

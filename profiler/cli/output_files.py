@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 ENGINE_SUFFIXES = (".engine", ".plan", ".trt")
 """What files with an engine are called."""
+
+_SUFFIX = re.compile(r"\w\.[A-Za-z]{2,5}$")
+"""How a name ends that is rather a file's than a folder's: ``report.pdf``, not ``v1.2`` or ``resnet.fp16``."""
 
 _NEXT = {
     "perfetto": "   open it at https://ui.perfetto.dev",
@@ -124,6 +128,27 @@ def suffix_format(path: Path, record: type[Record], example: str) -> Reporter:
             fix=f"-o {path.stem or Path(example).stem}{Path(example).suffix}",
         )
     return report.for_path(path.name, record)
+
+
+def refuse_file_name(name: str, record: type[Record], what: str) -> None:
+    """Refuse the name of a folder that is rather that of a file, in a format that there is not.
+
+    Args:
+        name: As given.
+        record: What would be written.
+        what: What the folder would be, in words.
+
+    Raises:
+        UsageError: It is such a name.
+    """
+    from profiler import report
+
+    if _SUFFIX.search(name) and not Path(name).exists():
+        raise UsageError(
+            f"{name} says no format",
+            why="known suffixes: " + ", ".join(each.suffix for each in report.formats_of(record)),
+            fix=f"-o {Path(name).stem}.html; if it is to be {what}, -o {name}/",
+        )
 
 
 def deliver(found: Record, format_name: str, paths: Sequence[Path], **options: Any) -> None:

@@ -45,11 +45,16 @@ from profiler.cli.options import (
     model_request,
 )
 from profiler.cli.output import StageLines, errors_shown, refuse_binary, result, say
-from profiler.cli.output_files import ENGINE_SUFFIXES, FormatOption, deliver, refuse_existing, writable
+from profiler.cli.output_files import (
+    ENGINE_SUFFIXES,
+    FormatOption,
+    deliver,
+    refuse_existing,
+    refuse_file_name,
+    writable,
+)
 from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
 
-_SUFFIX = re.compile(r"\w\.[A-Za-z]{2,5}$")
-"""How a name ends that is rather a file's than a folder's: ``report.pdf``, not ``v1.2`` or ``resnet.fp16``."""
 _DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
 
 
@@ -298,12 +303,7 @@ def _outputs(names: Sequence[str], *, force: bool) -> tuple[str, list[Path]]:
     files = [name for name in names if name.lower().endswith(suffixes) and not Path(name).is_dir()]
     folders = [name for name in names if name not in files]
     for name in folders:
-        if _SUFFIX.search(name) and not Path(name).exists():
-            raise UsageError(
-                f"{name} says no format",
-                why="known suffixes: " + ", ".join(each.suffix for each in report.formats_of(Run)),
-                fix=f"-o {Path(name).stem}.html; if it is to be the run folder, -o {name}/",
-            )
+        refuse_file_name(name, Run, "the run folder")
     if len(folders) > 1:
         raise UsageError(
             f"-o names {len(folders)} folders: {', '.join(folders)}",

@@ -21,23 +21,24 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
 from profiler.base.errors import UsageError
 from profiler.base.records import Comparison, Comparisons, GateResult, Interval
-from profiler.base.units import format_ns
+from profiler.base.units import NS_BY_UNIT, format_ns
 
 __all__ = ["Gate", "judge", "judged", "parse"]
 
 Quantity = Literal["latency", "lost", "gap-to-roof"]
+Unit = Literal["%", "ns", "cells"]
 
-QUANTITIES: tuple[Quantity, ...] = ("latency", "lost", "gap-to-roof")
+QUANTITIES: dict[str, tuple[Unit, ...]] = {"latency": ("%", "ns"), "lost": ("%", "ns"), "gap-to-roof": ("%",)}
+"""What a gate looks at, and the units of its threshold."""
 EXAMPLES = "latency>3%, lost>5%, gap-to-roof>2%, latency>0.1ms, lost>50us"
 
-_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(.*)", re.IGNORECASE)
 _WORK = ("work changed", "precision changed", "fusion changed", "only before", "only after")
 """Causes that change what the roofline allows for a reason other than its ceilings."""
@@ -51,21 +52,28 @@ class Gate(NamedTuple):
     Attributes:
         text: As written.
         what: The quantity.
-        threshold: In percent (percentage points of ``gap-to-roof``) or ns.
-        unit: Which of both.
+        threshold: In percent (percentage points of ``gap-to-roof``), ns, or a number of cells of a fleet.
+        unit: Which of these.
     """
 
     text: str
-    what: Quantity
+    what: str
     threshold: float
-    unit: Literal["%", "ns"]
+    unit: Unit
 
 
 # --- what is asked for ----------------------------------------------------------------------
 
 
-def parse(texts: Sequence[str]) -> tuple[Gate, ...]:
+def parse(
+    texts: Sequence[str], quantities: Mapping[str, Sequence[Unit]] = QUANTITIES, examples: str = EXAMPLES
+) -> tuple[Gate, ...]:
     """The gates of ``--gate``, before any work is done for them.
+
+    Args:
+        texts: As written.
+        quantities: What a gate may look at, and the units of its threshold.
+        examples: Gates of these, for whoever wrote none.
 
     Example:
         >>> parse(["latency > 3 %", "lost>50us"])[1]
@@ -74,64 +82,87 @@ def parse(texts: Sequence[str]) -> tuple[Gate, ...]:
     Raises:
         UsageError: One says no quantity, no ``>``, no number, or no unit.
     """
-    return tuple(_gate(text.strip()) for text in texts)
+    return tuple(_gate(text.strip(), quantities, examples) for text in texts)
 
 
-def _gate(text: str) -> Gate:
+def _gate(text: str, quantities: Mapping[str, Sequence[Unit]], examples: str) -> Gate:
     name, sign, rest = text.partition(">")
-    what = _quantity(text, name.strip().lower())
+    what = _quantity(text, name.strip().lower(), quantities)
+    usual = f"{what}>{'0' if quantities[what] == ('cells',) else '3%'}"
     if not sign or not rest.strip():
         if "<" in name:
             raise UsageError(
                 f"--gate {text} is no gate",
                 why="a gate says what is too much: it has a > in it",
-                fix=f"--gate '{what}>3%'",
+                fix=f"--gate '{usual}'",
             )
         raise UsageError(
             f"--gate {text} looks cut off: it says no threshold",
             why="without quotes the shell takes > for itself, and sends the output to a file that is called after "
-            "the threshold (look for one named like 3%)",
-            fix=f"put quotes around it: --gate '{what}>3%'",
+            f"the threshold (look for one named like {usual.partition('>')[2]})",
+            fix=f"put quotes around it: --gate '{usual}'",
         )
     found = _NUMBER.fullmatch(rest.strip())
     if found is None:
         why = (
             "a gate has one sign, >" if rest.lstrip().startswith("=") else f"{rest.strip()!r} is no number with a unit"
         )
-        raise UsageError(f"--gate {text} is no gate", why=why, fix=f"such as {EXAMPLES}")
-    number, unit = float(found[1]), found[2].strip()
-    if unit == "%":
-        if number <= -100 or not math.isfinite(number):
-            raise UsageError(
-                f"--gate {text} is not possible",
-                why="nothing shrinks by more than all of it",
-                fix=f"such as {EXAMPLES}",
-            )
-        return Gate(text, what, number, "%")
-    if unit.lower() not in _NS:
-        why = f"{unit!r} is no unit of a gate" if unit else f"{found[1]} of what? It has no unit"
-        raise UsageError(f"--gate {text} is no gate", why=f"{why}; known: %, ns, us, ms, s", fix=f"such as {EXAMPLES}")
+        raise UsageError(f"--gate {text} is no gate", why=why, fix=f"such as {examples}")
+    threshold, unit = _threshold(text, float(found[1]), found[2].strip(), quantities[what], examples)
+    if unit in quantities[what]:
+        return Gate(text, what, threshold, unit)
     if what == "gap-to-roof":
         raise UsageError(
             f"--gate {text} is no gate",
             why="the gap to the roofline is a share of the latency, and has no time",
             fix="--gate 'gap-to-roof>2%' (percentage points), or --gate 'lost>50us' for a time",
         )
-    threshold = number * _NS[unit.lower()]
+    known = {"%": "percent", "ns": "a time", "cells": "a number of cells, without a unit"}
+    raise UsageError(
+        f"--gate {text} is no gate",
+        why=f"{what} has another unit: {' or '.join(known[each] for each in quantities[what])}",
+        fix=f"--gate '{usual}'",
+    )
+
+
+def _threshold(text: str, number: float, unit: str, units: Sequence[Unit], examples: str) -> tuple[float, Unit]:
+    if unit == "%":
+        if number <= -100 or not math.isfinite(number):
+            raise UsageError(
+                f"--gate {text} is not possible",
+                why="nothing shrinks by more than all of it",
+                fix=f"such as {examples}",
+            )
+        return number, "%"
+    if "cells" in units and not unit:
+        if number < 0 or not math.isfinite(number):
+            raise UsageError(
+                f"--gate {text} is not possible",
+                why="there are never fewer than 0 cells",
+                fix=f"such as {examples}",
+            )
+        return number, "cells"
+    if unit.lower() not in NS_BY_UNIT:
+        why = f"{unit!r} is no unit of a gate" if unit else f"{number:g} of what? It has no unit"
+        raise UsageError(f"--gate {text} is no gate", why=f"{why}; known: %, ns, us, ms, s", fix=f"such as {examples}")
+    threshold = number * NS_BY_UNIT[unit.lower()]
     if not math.isfinite(threshold):
-        raise UsageError(f"--gate {text} is not possible", why=f"{rest.strip()} is no time", fix=f"such as {EXAMPLES}")
-    return Gate(text, what, threshold, "ns")
+        raise UsageError(
+            f"--gate {text} is not possible", why=f"{number:g} {unit} is no time", fix=f"such as {examples}"
+        )
+    return threshold, "ns"
 
 
-def _quantity(text: str, name: str) -> Quantity:
-    for known in QUANTITIES:
+def _quantity(text: str, name: str, quantities: Mapping[str, Sequence[Unit]]) -> str:
+    for known in quantities:
         if name.partition("<")[0].strip() == known:
             return known
-    near = difflib.get_close_matches(name.replace("_", "-"), QUANTITIES, n=1)
+    near = difflib.get_close_matches(name.replace("_", "-"), quantities, n=1)
+    what = near[0] if near else "latency"
     raise UsageError(
         f"--gate {text} is no gate" if text else "--gate says nothing",
-        why=f"known quantities: {', '.join(QUANTITIES)}",
-        fix=f"--gate '{near[0] if near else 'latency'}>3%'",
+        why=f"known quantities: {', '.join(quantities)}",
+        fix=f"--gate '{what}>{'0' if quantities[what] == ('cells',) else '3%'}'",
     )
 
 
@@ -176,8 +207,8 @@ def _result(
     gate: Gate, value: Interval | None, answer: Literal["passed", "failed", "inconclusive"], reason: str
 ) -> GateResult:
     return GateResult(
-        gate=gate.text, what=gate.what, unit=gate.unit, threshold=gate.threshold, value=value, answer=answer,
-        reason=reason,
+        gate=gate.text, what=cast("Quantity", gate.what), unit=cast("Literal['%', 'ns']", gate.unit),
+        threshold=gate.threshold, value=value, answer=answer, reason=reason,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from profiler.base.records import Interval, LatencyChange, Significance
 from profiler.base.units import format_ns, format_percent
 from profiler.compare.causes import clock_of_latency
-from profiler.compare.samples import LEVEL, LOWER_DECILE, MEDIAN, RUN_TO_RUN, Change, Samples, change_of
+from profiler.compare.samples import LEVEL, LOWER_DECILE, MEDIAN, RUN_TO_RUN, Change, Samples, change_of, level_of
 from profiler.compare.sides import Runs, probe_noise, unrest
 
 
@@ -45,6 +45,29 @@ class _QuantileChange(NamedTuple):
         """Whether a side has phases that fill a run, or a good part of one."""
         sides = zip((self.change.before, self.change.after), self.change.levels, strict=True)
         return any(side.drift > 0 or side.apart > _ALIKE * RUN_TO_RUN[MEDIAN] * level for side, level in sides)
+
+
+def latency_interval(runs: Runs) -> Interval | None:
+    """The median latency of a side, with the interval that holds that of other runs of the same, too.
+
+    Where the machine was slower than when its ceilings were measured, it holds what would be left at that speed, too.
+    None where there are no raw samples to tell chance by.
+    """
+    samples = runs.samples
+    if samples is None:
+        return None
+    median = runs.side.latency.median_ns
+    level, low, high = level_of(samples, unrest(runs))
+    # The interval is moved by what the rounding took.
+    low, high = max(low + median - level, 0.0), high + median - level
+    # A machine that is faster than it was then was disturbed then, which says nothing of the run.
+    longer = -math.log(min(runs.over_runs(lambda one: one.run.speed or None) or 1.0, 1.0))
+    return Interval(value=median, low=low * math.exp(-_clear_of(longer, _noise(runs))), high=high, level=LEVEL)
+
+
+def _noise(*sides: Runs) -> float:
+    """What the speed of the machine must change by to have changed: a logarithm."""
+    return 2 * max(*map(probe_noise, sides), _SAME_CLOCK)
 
 
 def latency_change(before: Runs, after: Runs) -> LatencyChange:
@@ -89,7 +112,7 @@ def _with_interval(before: Runs, after: Runs, earlier: Sequence[Samples], later:
     median = _quantile_change(
         change_of(earlier, later, (unrest(before), unrest(after))),
         (first.median_ns, second.median_ns),
-        _clear_of(clock, 2 * max(probe_noise(before), probe_noise(after), _SAME_CLOCK)),
+        _clear_of(clock, _noise(before, after)),
         clock,
     )
     found = change_of(earlier, later, at=LOWER_DECILE)

@@ -132,7 +132,7 @@ def change_of(
         at: Which quantile: a key of `RUN_TO_RUN`.
     """
     first, second = _side(before, at), _side(after, at)
-    between = _between(first, second, unrest)
+    between = _between((first, second), unrest)
     # The lower side always draws first, so that swapping the sides changes signs and nothing else.
     drawn: dict[int, Samples] = {}
     generator = np.random.default_rng(SEED)
@@ -157,6 +157,22 @@ def change_of(
         spreads[0], spreads[1],
         int(np.median([run.block for run in (*first.parts, *second.parts)])),
     )  # fmt: skip
+
+
+def level_of(runs: Sequence[npt.NDArray[Any]], unrest: float = 0.0, at: float = MEDIAN) -> tuple[float, float, float]:
+    """The median of a side, or another quantile, and the ends of its interval: that of one side of `change_of`.
+
+    Two such intervals that do not depend on one another are as wide together, as the root of the sum of their squares,
+    as that of the difference.
+
+    Args:
+        runs: Samples in ns of each run, as `change_of` takes them.
+        unrest: As there, of this side.
+        at: As there.
+    """
+    side = _side(runs, at)
+    (between,) = _between((side,), (unrest,))
+    return side.level, *_ends(_resampled(side, between, np.random.default_rng(SEED)), side.level)
 
 
 class _Run(NamedTuple):
@@ -330,13 +346,13 @@ class _Between(NamedTuple):
         return self.share * t_quantile(self.freedom)
 
 
-def _between(first: _Side, second: _Side, unrest: tuple[float, float]) -> tuple[_Between, _Between]:
+def _between(sides: Sequence[_Side], unrest: Sequence[float]) -> list[_Between]:
     """What each side differs by from run to run: measured and assumed, pooled, or measured where that is more.
 
     Drift and unrest are part of what is assumed, and count for less the more runs there are: their medians hold both.
     """
     weight, seen = 0.0, 0.0
-    for side in (first, second):
+    for side in sides:
         if side.runs > 1 and side.level:
             # Of lower deciles the two lowest tell how alike undisturbed runs are; the others met a neighbour.
             levels = side.levels if side.at == MEDIAN else np.sort(side.levels)[:2]
@@ -352,7 +368,7 @@ def _between(first: _Side, second: _Side, unrest: tuple[float, float]) -> tuple[
         # What is assumed must not talk down what was seen.
         return max(pooled, measured, key=lambda one: one.width)
 
-    return of(first, unrest[0]), of(second, unrest[1])
+    return [of(side, restless) for side, restless in zip(sides, unrest, strict=True)]
 
 
 def _resampled(side: _Side, between: _Between, generator: np.random.Generator) -> Samples:
@@ -385,7 +401,7 @@ def t_quantile(freedom: float, tail: float = (1 - LEVEL) / 2) -> float:
     return math.sqrt(freedom * math.expm1(scaled * scaled / freedom))
 
 
-def t_tails(t: npt.NDArray[Any], freedom: float) -> Samples:
+def t_tails(t: npt.NDArray[Any], freedom: float | npt.NDArray[Any]) -> Samples:
     """Both tails of Student's t beyond +-t: how often chance alone goes so far; by Wallace, as `t_quantile`."""
     z = (8 * freedom + 1) / (8 * freedom + 3) * np.sqrt(freedom * np.log1p(np.square(t) / freedom))
     erfc = np.frompyfunc(math.erfc, 1, 1)

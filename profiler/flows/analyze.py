@@ -464,7 +464,7 @@ def _open(loaded: LoadedModel, model: ModelRequest) -> _Open | None:
     """Which dimensions of the model nobody gave; None where each has a number."""
     from profiler.source.load import bound_as_allowed
 
-    assumed = tuple(bound_as_allowed(loaded, model.shapes, model.batch).assumptions)
+    assumed = tuple(bound_as_allowed(loaded, model.shapes, model.batch, model.symbols).assumptions)
     if not assumed:
         return None
 
@@ -474,7 +474,7 @@ def _open(loaded: LoadedModel, model: ModelRequest) -> _Open | None:
     alone = False
     if model.batch is None:
         with contextlib.suppress(UsageError):  # no dimension of it is a batch
-            alone = not bound_as_allowed(loaded, model.shapes, 1).assumptions
+            alone = not bound_as_allowed(loaded, model.shapes, 1, model.symbols).assumptions
     return _Open(at, assumed, alone)
 
 

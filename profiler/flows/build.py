@@ -158,7 +158,7 @@ def bound(request: ModelRequest, loaded: LoadedModel, options: BuildOptions) -> 
     if not options.profiles:
         source = request.bound(loaded)
         return source, msgspec.structs.replace(options, shapes=static_shapes(source))
-    if request.shapes or request.batch is not None:
+    if request.shapes or request.symbols or request.batch is not None:
         raise UsageError(
             f"{'--shapes' if request.shapes else '--batch'} and profiles are both given",
             why="the profiles say the shapes already",

@@ -34,7 +34,7 @@ def with_way_out(error: CaptureError, job: Job) -> CaptureError:
     if not candidates:
         return error
     asked = job.options.model
-    names = [guess.name for guess in bound_as_allowed(job.loaded, asked.shapes, asked.batch).guesses]
+    names = [guess.name for guess in bound_as_allowed(job.loaded, asked.shapes, asked.batch, asked.symbols).guesses]
     job.progress.detail(f"it does not run: up to {len(candidates)} other shapes are tried")
     trial = _tried(job, candidates)
     if trial is None:
@@ -59,15 +59,16 @@ def _final(error: CaptureError) -> CaptureError:
 def _candidates(job: Job) -> Iterator[Source]:
     """The model with other shapes: those that it gets if none is asked for, then other numbers for what was guessed."""
     request, count, seen = job.options.model, 0, {_shapes(job.source)}
-    asked = [(request.shapes, request.batch)]
-    if request.shapes or request.batch is not None:
-        asked.insert(0, ({}, None))
-    for shapes, batch in asked:
-        guesses = bound_as_allowed(job.loaded, shapes, batch).guesses
+    asked: list[tuple[dict[str, tuple[int, ...]], int | None, dict[str, int]]]
+    asked = [(request.shapes, request.batch, request.symbols)]
+    if request.shapes or request.batch is not None or request.symbols:
+        asked.insert(0, ({}, None, {}))
+    for shapes, batch, symbols in asked:
+        guesses = bound_as_allowed(job.loaded, shapes, batch, symbols).guesses
         for numbers in [{}, *alternatives(guesses, {})]:
             try:
                 instead = {name: Instead(number, "") for name, number in numbers.items()} if numbers else None
-                found = source_of(job.loaded, shapes, batch, seed=job.options.seed, instead=instead)
+                found = source_of(job.loaded, shapes, batch, seed=job.options.seed, symbols=symbols, instead=instead)
             except UsageError:
                 continue
             if _shapes(found) not in seen and count < _MOST:

@@ -81,7 +81,7 @@ def _at_profiles(options: RunOptions, loaded: LoadedModel) -> tuple[ModelRequest
     from profiler.flows.build import best_shapes, in_full
 
     profiles = in_full(build.profiles, loaded)
-    given = options.model.shapes or options.model.batch is not None
+    given = options.model.shapes or options.model.symbols or options.model.batch is not None
     model = options.model if given else options.model.at(best_shapes(profiles[0], loaded))
     gpu = msgspec.structs.replace(options.gpu, build=msgspec.structs.replace(build, profiles=profiles))
     return model, msgspec.structs.replace(options, gpu=gpu)
@@ -179,6 +179,8 @@ def _request(options: RunOptions, source: Source) -> Request:
     for name in ("output", "force", "resume", "model", "recalibrate", "gpu", "tuning", "command", KEPT):
         fields.pop(name)
     fields |= {"shapes": options.model.shapes_given, "batch": options.model.batch}
+    if options.model.symbols:
+        fields["symbols"] = dict(sorted(options.model.symbols.items()))
     of_gpu = changed_options(options.gpu)
     for name in ("--rebuild", "--saveEngine"):
         of_gpu.pop(name, None)

@@ -51,6 +51,20 @@ def host_cpu(root: Path = Path("/"), *, system: str | None = None, cpus: Iterabl
     return _portable(system, len(allowed))
 
 
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Bytes of memory that can be had without swapping, by the host and by the cgroup; None where nothing tells."""
+    match = re.search(r"^MemAvailable:\s*(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
+    free = [int(match[1]) * 1024] if match else []
+    for folder in _cgroup_folders(root, "memory"):
+        for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            limit, taken = _read(folder / most), _read(folder / used)
+            if limit.isdigit() and taken.isdigit() and 0 < int(limit) < _UNLIMITED:
+                # Pages of files that nobody has open are given back when they are needed.
+                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(folder / "memory.stat"), re.MULTILINE)
+                free.append(max(int(limit) - int(taken) + (int(cached[1]) if cached else 0), 0))
+    return min(free, default=None)
+
+
 def llc_instance_bytes(device: Device) -> int:
     """Size of one last-level cache in bytes: what a single thread can reach. 0 when unknown."""
     instances = int(device.detail.get("llc_instances", "1"))

@@ -130,11 +130,6 @@ def perturbation(latency: Latency, profiled: Latency) -> float | None:
     return profiled.median_ns / latency.median_ns - 1
 
 
-def doubts(run: Run) -> tuple[str, ...]:
-    """What is doubtful about the numbers of a run, each in a few words, the gravest first; none where all is well."""
-    return tuple(finding.brief or finding.title for finding in run.findings if finding.kind == "trust")
-
-
 def signed_percent(fraction: float) -> str:
     """``+4.0 %``, ``-1.2 %``."""
     return f"{100 * fraction:+.1f} %"

@@ -67,7 +67,7 @@ class LoadedModel:
             be given `full` instead of the file.
         external_data: Whether some weights lie in files beside the model.
         assumptions: What was repaired, in words.
-        instead: What was found in place of guesses, by the shapes and the batch that were asked for.
+        instead: What was found in place of guesses, by the shapes, the batch and the dimensions that were asked for.
     """
 
     def __init__(self, path: Path, proto: ModelProto) -> None:
@@ -263,6 +263,35 @@ def _read(path: Path) -> ModelProto:
     return proto
 
 
+class Outline(NamedTuple):
+    """What tells files apart, and what may be asked of their shapes, without the rest."""
+
+    inputs: tuple[Tensor, ...]
+    nodes: int
+    """Of its main graph."""
+    external: tuple[str, ...]
+    """Files that hold weights, as seen from the model's folder; they need not be there."""
+
+
+def outline(path: Path) -> Outline:
+    """The inputs of a model, its size, and the files beside it; nothing else of it is checked.
+
+    Raises:
+        ModelError: The path is no readable ONNX file.
+    """
+    with _damage_shown(path):
+        proto = _read(path)
+        stored = stored_tensors(path, proto)
+        places = {
+            entry.value
+            for tensor in stored.tensors
+            if tensor.data_location == EXTERNAL
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+        return Outline(tuple(graph_inputs(proto)), len(proto.graph.node), tuple(sorted(places)))
+
+
 def graph_inputs(proto: ModelProto) -> list[Tensor]:
     """The inputs that a caller must feed: graph inputs without an initializer."""
     constants = {tensor.name for tensor in proto.graph.initializer}
@@ -292,7 +321,7 @@ def source_of(
         seed: Seed of the random inputs, named in the assumptions.
         feed: Whether the model will run. If not, inputs that cannot be made up are taken too, no
             values are planned, and the digest of the file, for which it is read in full, stays empty.
-        symbols: Symbolic dimension -> number.
+        symbols: Named dimension -> number.
         known: Result of `tensors_of` for the same shapes, batch and symbols, where it is at hand.
         instead: What to assume of dimensions that nobody gave, by name; None looks for what the graph allows.
 
@@ -358,12 +387,11 @@ def _source_of(
     files = input_values.check_files(inputs, input_files)
     for name, header in files.items():
         shapes.setdefault(name, header.shape)
-    if symbols is not None or instead is not None:
-        # What varies over a sweep is proven by trying it, and what a sweep does not vary must not either.
+    if instead is not None:
         binding = bind_shapes(inputs, shapes, batch, symbols=symbols, feed=feed, instead=instead)
         found = None
     else:
-        binding, found = _allowed(loaded, shapes, batch, feed=feed)
+        binding, found = _allowed(loaded, shapes, batch, symbols or {}, feed=feed)
     known = known or found or _known_tensors(loaded, binding)
     _mend_outputs(loaded, known.tensors[""])
     notes = [*loaded.assumptions, *binding.assumptions, *known.notes]
@@ -418,28 +446,38 @@ def _source_of(
     )
 
 
-def bound_as_allowed(loaded: LoadedModel, given_shapes: Mapping[str, tuple[int, ...]], batch: int | None) -> Binding:
+def bound_as_allowed(
+    loaded: LoadedModel,
+    given_shapes: Mapping[str, tuple[int, ...]],
+    batch: int | None,
+    symbols: Mapping[str, int] | None = None,
+) -> Binding:
     """How `source_of` binds a model that will not run.
 
     Raises:
         UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
     """
-    return _allowed(loaded, given_shapes, batch, feed=False)[0]
+    return _allowed(loaded, given_shapes, batch, symbols or {}, feed=False)[0]
 
 
 def _allowed(
-    loaded: LoadedModel, shapes: Mapping[str, tuple[int, ...]], batch: int | None, *, feed: bool
+    loaded: LoadedModel,
+    shapes: Mapping[str, tuple[int, ...]],
+    batch: int | None,
+    symbols: Mapping[str, int],
+    *,
+    feed: bool,
 ) -> tuple[Binding, KnownTensors | None]:
     """The binding, with other guesses where the graph contradicts one; and what is known of the tensors then."""
     inputs = graph_inputs(loaded.proto)
-    key = (tuple(sorted(shapes.items())), batch)
-    binding = bind_shapes(inputs, shapes, batch, feed=feed, instead=loaded.instead.get(key))
+    key = (tuple(sorted(shapes.items())), batch, tuple(sorted(symbols.items())))
+    binding = bind_shapes(inputs, shapes, batch, symbols, feed=feed, instead=loaded.instead.get(key))
     if not binding.guesses or key in loaded.instead:
         return binding, None
     latest: list[tuple[Binding, KnownTensors]] = []
 
     def attempt(instead: Mapping[str, Instead]) -> list[Clash]:
-        bound = bind_shapes(inputs, shapes, batch, feed=feed, instead=instead)
+        bound = bind_shapes(inputs, shapes, batch, symbols, feed=feed, instead=instead)
         known = _known_tensors(loaded, bound)
         latest[:] = [(bound, known)]
         return _clashes(loaded, known)
@@ -448,7 +486,7 @@ def _allowed(
     loaded.instead[key] = chosen
     if not chosen and not left:
         return latest[0]
-    binding = bind_shapes(inputs, shapes, batch, feed=feed, instead=chosen)
+    binding = bind_shapes(inputs, shapes, batch, symbols, feed=feed, instead=chosen)
     if left:
         names = ", ".join(guess.name for guess in binding.guesses)
         binding.assumptions.append(

@@ -27,28 +27,39 @@ class ModelRequest(msgspec.Struct, frozen=True):
         batch: Value of ``--batch``: a number for dynamic batch dimensions.
         export: How a spec is exported. Its shapes are bound to the inputs of a file, too.
         shapes_given: The values of ``--shapes`` as they were written.
+        symbols: Numbers of named dimensions, whatever inputs they are of; see `shapes.bind_shapes`.
     """
 
     model: str
     batch: int | None = None
     export: ExportOptions = ExportOptions()
     shapes_given: tuple[str, ...] = ()
+    symbols: dict[str, int] = {}
 
     @classmethod
-    def of(cls, model: str | Path, shapes: Iterable[str] = (), batch: int | None = None, **export: Any) -> ModelRequest:
+    def of(
+        cls,
+        model: str | Path,
+        shapes: Iterable[str] = (),
+        batch: int | None = None,
+        symbols: Mapping[str, int] | None = None,
+        **export: Any,
+    ) -> ModelRequest:
         """A request from what was written.
 
         Args:
             model: See above.
             shapes: Values of ``--shapes``; see `shapes.parse_shapes`.
             batch: See above.
+            symbols: See above.
             export: The other fields of `ExportOptions`.
 
         Raises:
             UsageError: A shape cannot be read.
         """
         given = tuple(shapes)
-        return cls(str(model), batch, ExportOptions(shapes=parse_shapes(given), **export), given)
+        how = ExportOptions(shapes=parse_shapes(given), **export)
+        return cls(str(model), batch, how, given, dict(symbols or {}))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -111,11 +122,11 @@ class ModelRequest(msgspec.Struct, frozen=True):
             feed: Whether the model will run.
 
         Raises:
-            UsageError: The shapes do not fit the model.
+            UsageError: The shapes do not fit the model, or a named dimension is none of it.
         """
         from profiler.source.load import source_of
 
-        source = source_of(loaded, self.shapes, self.batch, files, seed, feed=feed)
+        source = source_of(loaded, self.shapes, self.batch, files, seed, feed=feed, symbols=self.symbols)
         return msgspec.structs.replace(source, model=self.named(source.model))
 
     def named(self, model: ModelInfo) -> ModelInfo:

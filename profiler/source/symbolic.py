@@ -178,7 +178,8 @@ class _Prober:
 
     def _source(self, point: Point, known: KnownTensors | None = None) -> Source:
         shapes, symbols = self._bound(point)
-        return source_of(self._loaded, shapes, self._batch, feed=False, symbols=symbols, known=known)
+        # What varies is proven by trying it, and what does not vary must not either: nothing is assumed from the graph.
+        return source_of(self._loaded, shapes, self._batch, feed=False, symbols=symbols, known=known, instead={})
 
     def _tensors(self, point: Point) -> KnownTensors:
         if point not in self._recent:

@@ -10,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from profiler.base import run_folder
 from profiler.base.records import Comparison, Latency, Run
 from profiler.base.run_folder import RunFolder
 from profiler.compare import compare
 from profiler.compare.gates import judge, parse
+from profiler.compare.latency import latency_interval
+from profiler.compare.sides import load_side
 from tests.fakes.compare_factory import L, chain, make_run, save
 
 Samples = npt.NDArray[np.float64]
@@ -117,3 +120,23 @@ def test_another_speed_of_the_machine_may_be_all_of_it(tmp_path: Path) -> None:
         [folder(tmp_path / "d", after, probe_ns=(1.05e6, 1e6, 1.1e6))],
     ]
     assert compare(restless).comparisons[0].latency.answer == "slower"
+
+
+def test_the_interval_of_one_run_holds_what_a_slow_machine_hides(tmp_path: Path) -> None:
+    samples = 2.0 * quiet(seed=1)
+
+    def interval(name: str, speed: float, probes: tuple[float, ...] = (1e6, 1e6, 1e6)) -> tuple[float, float]:
+        made = folder(tmp_path / name, samples, probe_ns=probes)
+        made.write(run_folder.REPORT, msgspec.structs.replace(made.report(), speed=speed))
+        found = latency_interval(load_side([made]))
+        assert found is not None
+        return found.low, found.high
+
+    usual = interval("usual", 1.0)
+    assert usual[0] > 1.9 * NS
+    low, high = interval("half", 0.5)
+    assert (low < NS, high) == (True, usual[1])
+    # Faster than it was then: it was disturbed then. And probes that differ as much as that say nothing.
+    assert interval("faster", 2.0) == usual
+    restless = interval("restless", 0.8, (1e6, 1.3e6, 1.25e6))
+    assert restless == pytest.approx(interval("as restless", 1.0, (1e6, 1.3e6, 1.25e6)))

@@ -17,6 +17,7 @@ from profiler.compare.samples import (
     change_of,
     discoveries,
     drift_of,
+    level_of,
     t_quantile,
     t_tails,
 )
@@ -181,3 +182,24 @@ def test_of_many_changes_few_are_false() -> None:
     assert found[:900].sum() < 20
     assert not discoveries(np.asarray([0.2, 0.9, 0.6])).any()
     assert discoveries(np.asarray([])).shape == (0,)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.9])
+def test_intervals_of_both_sides_make_that_of_their_difference(rho: float) -> None:
+    before, after = dependent(1, 800, rho), dependent(2, 800, rho, level=1100.0)
+    change = change_of([before], [after])
+    sides = [level_of([samples]) for samples in (before, after)]
+    assert [level for level, _, _ in sides] == list(change.levels)
+    together = math.hypot(*((high - low) / 2 for _, low, high in sides))
+    assert together == pytest.approx((change.high - change.low) / 2, rel=0.1)
+
+
+def test_the_interval_of_a_side_holds_what_its_runs_differ_by() -> None:
+    calm = np.full(100, 1000.0)
+    level, low, high = level_of([calm])
+    assert level == 1000.0
+    assert high - low == pytest.approx(2 * t_quantile(compare_samples.PRIOR_RUNS) * 10.0, rel=0.1)
+    _, low, high = level_of([calm, calm * 1.1, calm * 0.9])
+    assert high - low > 200.0
+    restless = level_of([calm], 0.05)
+    assert restless[2] - restless[1] > 4 * 23.0

@@ -11,7 +11,6 @@ import pytest
 
 from profiler.base import units
 from profiler.base.records import Run
-from profiler.report._format import doubts
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import on_gpu, typical
 
@@ -144,8 +143,8 @@ def test_six_questions_are_answered_in_two_clicks(same_page: Open, width: int, s
 
     # Can I trust it? Said where the page opens.
     told = read(page, page.locator("#trust"))
-    assert doubts(run)
-    assert all(doubt in told for doubt in doubts(run))
+    assert run.doubts
+    assert all(doubt in told for doubt in run.doubts)
     # Which layer, and where does the time go?
     clicks = fresh()
     clicks.on(page.locator("nav a", has_text="Layers"))

@@ -67,6 +67,13 @@ def test_a_height_that_the_graph_contradicts_is_not_assumed(tmp_path: Path) -> N
     assert said.endswith("was not given, and 224 cannot be ('join' then joins 4 and 1 at axis 2): 48 assumed")
 
 
+def test_beside_a_number_that_was_given_the_height_still_fits_the_graph(tmp_path: Path) -> None:
+    onnx.save(text_line(), tmp_path / "m.onnx")
+    loaded = load_model(tmp_path / "m.onnx")
+    assert source_of(loaded, symbols={"width": 64}).model.inputs[0].shape == (1, 3, 48, 64)
+    assert source_of(loaded, symbols={"width": 64}, instead={}).model.inputs[0].shape == (1, 3, 224, 64)
+
+
 def test_a_height_that_is_fixed_is_kept_and_nothing_is_looked_for(tmp_path: Path) -> None:
     source = run(text_line(64), tmp_path)
     assert source.model.inputs[0].shape == (1, 3, 64, 224)

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from profiler.base.errors import UsageError
@@ -40,6 +41,15 @@ def test_a_file_is_opened_and_bound() -> None:
     assert source.model.path == str(RESNET)
     assert [tensor.shape for tensor in source.model.inputs] == [(3, 3, 64, 64)]
     assert not source.model.sha256, "what does not run is not read in full"
+
+
+def test_a_named_dimension_gets_its_number_in_each_input_that_has_it_and_guesses_still_fit_the_graph() -> None:
+    asked = ModelRequest.of(SAMPLES / "transformer_block.onnx", batch=3, symbols={"sequence": 17})
+    with asked.opened() as loaded:
+        assert [tensor.shape for tensor in asked.bound(loaded).model.inputs] == [(3, 17), (3, 17)]
+        with pytest.raises(UsageError, match="'seq' is not a dynamic dimension") as wrong:
+            msgspec.structs.replace(asked, symbols={"seq": 17}).bound(loaded)
+    assert "batch, sequence" in wrong.value.fix
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,10 @@ class PredictedLayer(Expectation, frozen=True, kw_only=True):
     """Of a layer of a built engine: how surely it was led back to its nodes."""
 
 
+DOES_NOT_FIT = "does not fit"
+"""How a note on a GPU begins whose memory is too small."""
+
+
 class GpuPrediction(Expectation, frozen=True, kw_only=True):
     """A model on one GPU: what bounds its time, and what to expect of good library kernels.
 

@@ -178,3 +178,13 @@ class Run(Record, frozen=True, kw_only=True):
     """Who reads what from whom; None where neither a plan nor a model tells."""
     tags: tuple[Tag, ...] = ()
     """What its owner calls it: words to find it by, kept beside the run and no part of its result."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is doubtful about the numbers, each in a few words, the gravest first; none where all is well."""
+        return tuple(finding.brief or finding.title for finding in self.findings if finding.kind == "trust")
+
+    @property
+    def no_verdict(self) -> bool:
+        """Whether doubts, or what is not known, forbid a verdict."""
+        return self.verdict.startswith("no verdict")

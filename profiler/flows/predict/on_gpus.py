@@ -14,6 +14,7 @@ import msgspec
 
 from profiler.base.errors import UsageError
 from profiler.base.records import (
+    DOES_NOT_FIT,
     EXPECTED_BASES,
     SCHEMA_VERSION,
     WIDER_BASES,
@@ -174,25 +175,27 @@ FORECAST_SHARE = 0.5
 """Share of the bound time that layers with an expectation must have, or there is no forecast of all."""
 
 
-def forecast(layers: Sequence[PredictedLayer]) -> Expectation:
+def forecast(layers: Sequence[tuple[Expectation, int, int]]) -> Expectation:
     """The sum of the expectations of layers, as far as there are any.
+
+    Each is given as its expectation, the bound of all its runs in ns, and how many runs the expectation is not of.
 
     All erring the same way, the sum of the tenth percentiles is the tenth percentile of the sum; the errors of one
     model on one GPU have much in common, so that a narrower band would promise too much.
     """
-    bound_ns = sum(_bound_ns(layer) for layer in layers)
-    known = [layer for layer in layers if layer.expected_ns is not None]
-    known_ns = sum(_bound_ns(layer) for layer in known)
+    bound_ns = sum(bound for _, bound, _ in layers)
+    known = [each for each in layers if each[0].expected_ns is not None]
+    known_ns = sum(bound for _, bound, _ in known)
     if not known:
         return Expectation(expected_reason="no layer has an expectation" if layers else "there are no layers")
     if known_ns < FORECAST_SHARE * bound_ns:
         share = format_percent(known_ns / bound_ns)
         return Expectation(expected_reason=f"only layers of {share} of the bound time have an expectation")
     return Expectation(
-        expected_ns=sum((layer.expected_ns or 0) * layer.repeats for layer in known),
-        expected_p10_ns=sum((layer.expected_p10_ns or 0) * layer.repeats for layer in known),
-        expected_p90_ns=sum((layer.expected_p90_ns or 0) * layer.repeats for layer in known),
-        expected_basis=least_sure(known),
+        expected_ns=sum((one.expected_ns or 0) * runs for one, _, runs in known),
+        expected_p10_ns=sum((one.expected_p10_ns or 0) * runs for one, _, runs in known),
+        expected_p90_ns=sum((one.expected_p90_ns or 0) * runs for one, _, runs in known),
+        expected_basis=least_sure([one for one, _, _ in known]),
     )
 
 
@@ -248,7 +251,7 @@ def gpu_prediction(
     refused = [layer for layer in layers if layer.expected_ns is None]
     wider = Counter(layer.expected_reason for layer in asked if layer.expected_basis in WIDER_BASES)
     raised = sum(one.expected_reason != layer.expected_reason for one, layer in zip(asked, layers, strict=True))
-    whole = forecast(layers)
+    whole = forecast([(layer, _bound_ns(layer), layer.repeats) for layer in layers])
     refused_ns = sum(map(_bound_ns, refused))
     return GpuPrediction(
         gpu=spec.slug,
@@ -289,7 +292,7 @@ def _notes(
         yield f"layers of which less than the bound would be expected, so that they count with it: {raised}"
     there = int(spec.memory_bytes.value)
     if needed > there:
-        yield f"does not fit: at least {format_bytes(needed)} of {format_bytes(there)} of memory"
+        yield f"{DOES_NOT_FIT}: at least {format_bytes(needed)} of {format_bytes(there)} of memory"
     if not has_unit(spec, how.precision):
         yield f"no unit for {how.precision}: multiplied as the next wider type that it has one for"
     weak = [name for name, figure in spec.figures.items() if figure.kind == "weak"]

@@ -14,7 +14,6 @@ from profiler.report._format import (
     check_text,
     clock_text,
     count,
-    doubts,
     good_text,
     headline,
     mode_text,
@@ -91,7 +90,7 @@ def head(run: Run) -> Iterator[Block]:
 
 def withheld(run: Run) -> bool:
     """Whether doubts, or what is not known, forbid a verdict."""
-    return run.verdict.startswith("no verdict")
+    return run.no_verdict
 
 
 def numbers(run: Run) -> Iterator[Pair]:
@@ -112,7 +111,7 @@ def numbers(run: Run) -> Iterator[Pair]:
 
 
 def _trust(run: Run) -> Pair:
-    reasons = [*doubts(run), *([f"less sure: {', '.join(run.lacking)}"] if run.lacking else [])]
+    reasons = [*run.doubts, *([f"less sure: {', '.join(run.lacking)}"] if run.lacking else [])]
     grave = withheld(run) or any(one.kind == "trust" and one.severity == "critical" for one in run.findings)
     kind: Kind = "critical" if grave else "doubt" if reasons else "better"
     level = "LOW" if grave else "FAIR" if reasons else "GOOD"

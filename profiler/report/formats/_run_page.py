@@ -20,7 +20,6 @@ from profiler.report._format import (
     check_rows,
     clock_rows,
     count,
-    doubts,
     good_text,
     headline,
     ledger_gap_ns,
@@ -77,7 +76,7 @@ def render(run: Run) -> str:
         theme_digest=digest(theme),
         total=headline(run),
         good=good_text(run),
-        doubts=doubts(run),
+        doubts=run.doubts,
         layers_ns=sum(layer.measured_ns for layer in run.layers),
         clock=_clock(run),
         # Keys of a device are those of its records; a reader knows no llc.

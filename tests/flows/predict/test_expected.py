@@ -85,8 +85,7 @@ def test_the_sum_of_an_engine_is_the_sum_of_its_layers(monkeypatch: pytest.Monke
 def test_layers_that_run_again_count_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_gpus, "expect", twice_the_bound)
     (gpu,) = predicted("resnet_tiny", "l4").gpus
-    again = tuple(msgspec.structs.replace(layer, repeats=3) for layer in gpu.layers)
-    thrice = on_gpus.forecast(again)
+    thrice = on_gpus.forecast([(layer, 1, 3) for layer in gpu.layers])
     assert thrice.expected_ns == 3 * (gpu.expected_ns or 0) > 0
     assert thrice.expected_p90_ns == 3 * (gpu.expected_p90_ns or 0)
 
