@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from profiler.flows.notebook import LoadedRun, analyze, predict, run, runs
+    from profiler.flows.notebook import LoadedRun, analyze, fleet, predict, run, runs
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyze", "compare", "load_run", "predict", "run", "runs"]
+__all__ = ["__version__", "analyze", "compare", "fleet", "load_run", "predict", "run", "runs"]
 
 # ONNX Runtime looks up a host and names the graph of the model there unless this is set before its library is loaded
 # (`disable_telemetry_events` comes too late). Our processes import this package first, and children inherit it.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+# Ray reports what it is used for unless this is set before it is imported.
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
 def load_run(path: str | Path) -> LoadedRun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import platform
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from profiler.base.records import SCHEMA_VERSION, Machine, Part
 from profiler.capture.cupti import activity as cupti
 from profiler.capture.nsys import record as nsys
 from profiler.engine.backends import backends, onnxruntime_version
+from profiler.flows.fleet.execute import INSTALL_RAY
 from profiler.hardware import gpus, nvml
 from profiler.hardware.device import host_cpu
 from profiler.hardware.store import default_cache_dir
@@ -39,6 +41,7 @@ def look() -> Machine:
             ),
             *_collectors(),
             *_plugin_tools(),
+            _cluster(),
             *_left_out(),
         ),
     )
@@ -83,6 +86,15 @@ def _plugin_tools() -> Iterator[Part]:
         except TrtprofError as error:
             why = f"{error.what}: {error.why}" if error.why else error.what
             yield Part(kind="plugin", name=name, available=False, reason=why, fix=error.fix)
+
+
+def _cluster() -> Part:
+    """Ray, by what is installed: importing it takes longer than all of the rest."""
+    try:
+        version = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        return Part(kind="fleet", name="ray", available=False, reason="Ray is not installed", fix=INSTALL_RAY)
+    return Part(kind="fleet", name="ray", available=True, reason=version)
 
 
 def _left_out() -> Iterator[Part]:

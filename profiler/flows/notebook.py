@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import html
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +22,7 @@ from profiler.base.trace_file import table_file
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 _WIDTH = 100
 """Columns of what a notebook shows."""
@@ -403,6 +404,65 @@ def runs(reports: str | Path = "reports") -> Runs:
         MissingError: There is no such folder.
     """
     return Runs(Path(reports))
+
+
+def fleet(
+    place: str | Path,
+    *,
+    all: bool = False,  # noqa: A002
+    columns: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """The table of a fleet: one row a cell that is done or failed, with columns of `records.FleetRow`.
+
+    Sizes and options are text (JSON), tags and attempts lists of words, ``ledger`` and ``kernels`` lists of dicts, and
+    whole numbers stay whole where some are missing (``Int64``). Times are in ns.
+
+    Args:
+        place: The folder that ``trtprof fleet run`` wrote, or its URI (``s3://bucket/fleet``).
+        all: Rows of cells, too, that the fleet does not ask for now: of older models, versions or manifests.
+        columns: Names of columns, in the order in which they are wanted; None: all but ``ledger`` and ``kernels``,
+            which take most of the memory.
+
+    Raises:
+        MissingError: It is no folder of a fleet.
+        UsageError: There is no such column, or a file of it is damaged or of another version.
+    """
+    import warnings
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from profiler.base.fleet_table import schema
+    from profiler.flows.fleet.store import Store
+
+    kinds = schema()
+    known = kinds.names
+    if isinstance(columns, str):
+        columns = [columns]
+    if strangers := [name for name in columns or () if name not in known]:
+        raise UsageError(f"a fleet has no column {', '.join(strangers)}", fix=f"one of: {', '.join(known)}")
+    if columns is None:
+        wanted = [name for name in known if not _holds_records(kinds.field(name).type)]
+    else:
+        wanted = list(dict.fromkeys(columns))
+    told: list[str] = []
+    store = Store(str(place), say=told.append)
+    _, cells = store.asked()
+    table = store.table(None if all else {cell.key for cell in cells}, wanted)
+    lists = [field.name for field in table.schema if pa.types.is_list(field.type)]
+    frame: pd.DataFrame = table.drop_columns(lists).to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    for name in lists:
+        frame[name] = table[name].to_pylist()
+    for text in told:
+        warnings.warn(text, stacklevel=2)
+    in_order: pd.DataFrame = frame[table.column_names]
+    return in_order
+
+
+def _holds_records(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
 
 
 def _request(model: str | Path, shapes: str | Iterable[str], batch: int | None) -> Any:

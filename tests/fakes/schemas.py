@@ -7,7 +7,19 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import SCHEMA_VERSION, Comparisons, Plugin, PluginBench, Prediction, Record, Run, Tried
+from profiler.base.records import (
+    SCHEMA_VERSION,
+    Comparisons,
+    Fleet,
+    FleetComparison,
+    FleetPlan,
+    Plugin,
+    PluginBench,
+    Prediction,
+    Record,
+    Run,
+    Tried,
+)
 
 
 def schema() -> dict[str, Any]:
@@ -42,6 +54,9 @@ SCHEMAS: dict[str, tuple[type[Record], str]] = {
     "run": (Run, "trtprof run"),
     "prediction": (Prediction, "trtprof predict"),
     "comparison": (Comparisons, "trtprof compare"),
+    "fleet_plan": (FleetPlan, "trtprof fleet plan"),
+    "fleet": (Fleet, "trtprof fleet report"),
+    "fleet_comparison": (FleetComparison, "trtprof fleet compare"),
     "tried": (Tried, "trtprof try"),
     "plugin": (Plugin, "trtprof plugin"),
     "plugin_bench": (PluginBench, "trtprof plugin bench"),

@@ -9,14 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pytest
 
 import profiler as tp
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.records import SCHEMA_VERSION, FleetRow
 from profiler.engine.inspector import read_layer_info
+from profiler.flows.fleet.cells import Asked
+from profiler.flows.fleet.store import Store
 from profiler.flows.notebook import LoadedRun
 from profiler.report.tables import TABLES
+from tests.fakes import fleets
 from tests.fakes.in_process import quick
 from tests.fakes.support import ROOT, SAMPLES
 
@@ -136,3 +141,33 @@ def test_files_made_elsewhere_are_analysed(tmp_path: Path) -> None:
     measured = tp.analyze(log, profile, SAMPLES / "resnet_tiny.onnx", gpu="rtx-4090", batch=2)
     assert set(measured.layers["measured_ns"]) == {20_000}
     assert "resnet_tiny" in measured._repr_html_()
+
+
+def test_the_table_of_a_fleet_is_a_frame(tmp_path: Path) -> None:
+    store, rows = Store(str(tmp_path)), fleets.rows()
+    asked = Asked(schema_version=SCHEMA_VERSION, name="fleet", models=(), targets=())
+    store.keep(asked, list(fleets.cells())[:12])
+    store.put(rows)
+    names = list(FleetRow.__struct_fields__)
+    assert list(tp.fleet(tmp_path).columns) == [name for name in names if name not in ("ledger", "kernels")]
+    assert list(tp.fleet(tmp_path, columns=["model", "key"]).columns) == ["model", "key"]
+    assert list(tp.fleet(tmp_path, columns="kernels").columns) == ["kernels"]
+    with pytest.raises(UsageError, match="no column latency"):
+        tp.fleet(tmp_path, columns=["latency"])
+    frame = tp.fleet(tmp_path, columns=names)
+    assert list(frame.columns) == names
+    assert set(frame["key"]) == {cell.key for cell in list(fleets.cells())[:12]}
+    of = {row.key: row for row in rows}
+    for key, latency, kernels, ledger in zip(
+        frame["key"], frame["latency_ns"], frame["kernels"], frame["ledger"], strict=True
+    ):
+        assert (None if pd.isna(latency) else latency) == of[key].latency_ns
+        assert kernels == list(msgspec.to_builtins(of[key].kernels))
+        assert ledger == list(msgspec.to_builtins(of[key].ledger))
+    assert set(tp.fleet(str(tmp_path), all=True)["key"]) == set(of)
+    part = next((tmp_path / "parts").iterdir())
+    part.write_bytes(b"")
+    with pytest.warns(UserWarning, match="cannot be read"):
+        assert part.stem not in set(tp.fleet(tmp_path, all=True)["key"])
+    with pytest.raises(MissingError, match="is no folder of a fleet"):
+        tp.fleet(tmp_path / "none")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from profiler.report import render
-from tests.fakes import comparison_factory, plan_factory, tried_factory
+from tests.fakes import comparison_factory, fleet_reports, plan_factory, tried_factory
 from tests.fakes.command_line import trtprof
 from tests.fakes.estimates import SWEEPS, predicted
 from tests.fakes.support import ROOT
@@ -25,6 +25,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "predict two": lambda: render(predicted("resnet_tiny", "rtx-4090", "l4"), "html", top=20),
     "sweep": lambda: render(SWEEPS["two devices"], "html"),
     "try": lambda: render(tried_factory.typical(), "html"),
+    "fleet": lambda: render(fleet_reports.made_up(), "html"),
+    "fleet of predictions": lambda: render(fleet_reports.made_up(40, 1, ran=False), "html"),
 }
 COMMANDS = {
     "inspect": ("inspect", str(ROOT / "sample_models" / "resnet_tiny.onnx")),

@@ -14,7 +14,7 @@ import pytest
 
 REPORT = Path(__file__).parents[2] / "profiler" / "report"
 WEB, TEMPLATES = REPORT / "web", REPORT / "templates"
-PRODUCT = ("app.js", "theme.js", "app.js.LICENSES.txt")
+PRODUCT = ("app.js", "fleet.js", "theme.js", "app.js.LICENSES.txt", "fleet.js.LICENSES.txt")
 REBUILD = "after a change in profiler/report/web run `npm ci && npm run build` there, and commit templates/ with it"
 
 

@@ -185,8 +185,8 @@ def documents(run: Run) -> dict[str, str]:
     """The run in every format, binary ones as far as their bytes are text; data blocks of pages unescaped."""
     found: dict[str, str] = {}
     for one in REPORTERS.values():
-        if one.name == "onnx":
-            continue  # It is the model itself, which is refused together with --redact.
+        if one.name == "onnx" or not one.takes(Run):
+            continue  # The first is the model itself, which is refused together with --redact.
         if one.name in ("png", "svg"):
             for figure in ("roofline", "ledger", "timeline"):
                 content = one.encode(run, ReportOptions(figure=figure))

@@ -34,6 +34,13 @@ def test_our_package_turns_it_off_whatever_the_user_has_set(before: str | None) 
     assert done.stdout.split() == ["1", "False"]
 
 
+def test_ray_is_told_not_to_report_what_it_is_used_for() -> None:
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "1"}
+    code = "import os, sys, profiler; print(os.environ['RAY_USAGE_STATS_ENABLED'], 'ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "False"]
+
+
 @pytest.mark.usefixtures("no_calibration")
 def test_every_child_begins_with_it_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python runs ``sitecustomize`` before anything else, so that each child notes the environment it was given."""

@@ -12,6 +12,7 @@ from profiler.base.records.comparison import *
 from profiler.base.records.engine import *
 from profiler.base.records.estimate import *
 from profiler.base.records.findings import *
+from profiler.base.records.fleet import *
 from profiler.base.records.gpus import *
 from profiler.base.records.inspection import *
 from profiler.base.records.kernel_names import *

@@ -10,9 +10,9 @@ from profiler.base.records.gpus import LiveGpu
 
 
 class Part(Record, frozen=True, kw_only=True):
-    """A backend, a collector, a tool for plugins, or something that is broken."""
+    """A backend, a collector, a tool for plugins or for fleets, or something that is broken."""
 
-    kind: Literal["backend", "collector", "plugin", "left out"]
+    kind: Literal["backend", "collector", "plugin", "fleet", "left out"]
     name: str
     available: bool
     reason: str
@@ -38,4 +38,4 @@ class Machine(Record, frozen=True, kw_only=True):
     ceilings_folder: str
     parts: tuple[Part, ...]
     """Backends in the order of ``--backend auto``, collectors in that of ``--collector auto``, what makes and
-    checks plugins, what is left out."""
+    checks plugins, what runs fleets on more than this machine, what is left out."""

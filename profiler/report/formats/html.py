@@ -1,8 +1,8 @@
 """A document as one HTML page that needs nothing else: no server, no network, no other file.
 
-A run and a comparison have pages of their own, which draw. Any other document is told as text: its names come from
-files by others, so the template escapes all, they stand in ``<bdi>``, and a content security policy allows exactly the
-style sheet of the page, by its digest, no script and no request at all.
+A run, a fleet and comparisons have pages of their own, which draw. Any other document is told as text: its names come
+from files by others, so the template escapes all, they stand in ``<bdi>``, and a content security policy allows exactly
+the style sheet of the page, by its digest, no script and no request at all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from profiler.base.records import Comparisons, Record, Run
+from profiler.base.records import Comparisons, Fleet, FleetComparison, Record, Run
 from profiler.report import ReportOptions, document_of, reporter
 from profiler.report._templates import asset, digest, environment
 from profiler.report.document import Bar, Cell, Column, Heading, Notes, Pairs, Picture, Section, Table, Words, line
@@ -34,6 +34,14 @@ def render(found: Record, options: ReportOptions) -> str:
         from profiler.report.formats import _comparison_page
 
         return _comparison_page.render(found)
+    if isinstance(found, Fleet):
+        from profiler.report.formats import _fleet_page
+
+        return _fleet_page.render(found, options)
+    if isinstance(found, FleetComparison):
+        from profiler.report.formats import _fleet_comparison_page
+
+        return _fleet_comparison_page.render(found)
     from markupsafe import Markup
 
     document = document_of(found, options)

@@ -11,6 +11,9 @@ The format is that of the OASIS standard (`SCHEMA`). A rule of the tool is a cod
 - A fingerprint is of the code and the ONNX nodes alone (the layers, or the place in words, where there are none), so
   that it is the same over runs, devices and names of engine layers, as long as the same nodes are concerned.
 
+Of two fleets a result is a cell that is worse, a pattern of kernels that got slower, or a gate that did not pass; the
+rules are `FLEET_RULES`. What got better is no result. A fingerprint is of the rule and what is asked of the cell.
+
 The properties of a result keep ``lost_ns``, which is an estimate, and the confidence; those of the run its latency.
 """
 
@@ -20,15 +23,16 @@ import datetime as dt
 import hashlib
 import json
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
 from profiler.base import units
-from profiler.base.records import Finding, Run
+from profiler.base.records import Finding, Fleet, FleetCellChange, FleetComparison, Run
 from profiler.report import ReportOptions, reporter
 from profiler.report._format import headline, visible
+from profiler.report.content import _fleet_comparison as words
 from profiler.report.formats._lanes import latency_name
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -39,9 +43,23 @@ LEVELS = {"critical": "error", "warning": "warning", "info": "note"}
 _WORST_FIRST = ("critical", "warning", "info")
 
 
-@reporter("sarif", suffix=".sarif", of=(Run,))
-def render(run: Run, options: ReportOptions) -> str:
+@reporter("sarif", suffix=".sarif", of=(Run, Fleet, FleetComparison))
+def render(found: Run | Fleet | FleetComparison, options: ReportOptions) -> str:
     """The findings as one SARIF log with one run."""
+    if isinstance(found, Fleet):
+        from profiler.report.formats import _fleet_sarif
+
+        return _fleet_sarif.render(found)
+    return log_of(_fleet_log(found) if isinstance(found, FleetComparison) else _run_log(found, options))
+
+
+def log_of(run: dict[str, Any]) -> str:
+    """A log of one run of the tool, as text."""
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+
+
+def _run_log(run: Run, options: ReportOptions) -> dict[str, Any]:
     places = _Places(run)
     results = []
     seen: dict[str, int] = {}
@@ -50,23 +68,16 @@ def render(run: Run, options: ReportOptions) -> str:
         mark = fingerprint(finding, places.nodes_of(finding))
         seen[mark] = seen.get(mark, 0) + 1
         results.append(_result(finding, codes.index(finding.code), places, f"{mark}:{seen[mark]}"))
-    log = {
-        "$schema": SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {"driver": _driver(run, codes)},
-                "automationDetails": {"id": f"trtprof/{quote(visible(run.backend.name), safe='')}/"},
-                "invocations": [_invocation(run)],
-                "artifacts": _artifacts(run),
-                "logicalLocations": places.listed,
-                "results": results,
-                "columnKind": "unicodeCodePoints",
-                "properties": _of_run(run, options),
-            }
-        ],
+    return {
+        "tool": {"driver": _driver(run, codes)},
+        "automationDetails": {"id": f"trtprof/{quote(visible(run.backend.name), safe='')}/"},
+        "invocations": [_invocation(run.created)],
+        "artifacts": _artifacts(run),
+        "logicalLocations": places.listed,
+        "results": results,
+        "columnKind": "unicodeCodePoints",
+        "properties": _of_run(run, options),
     }
-    return json.dumps(log, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
 
 
 def model_uri(path: str) -> str:
@@ -110,7 +121,7 @@ class _Places:
             # Two names may look the same.
             location["logicalLocations"] = list({at["index"]: at for at in named}.values())
         if finding.where:
-            location["message"] = {"text": _literal(finding.where)}
+            location["message"] = {"text": literal(finding.where)}
         return [location] if location else []
 
     def _place(self, kind: str, name: str) -> dict[str, Any]:
@@ -122,7 +133,7 @@ class _Places:
         return {"index": at, "fullyQualifiedName": full}
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Text of a message (3.11 of the standard) that holds no placeholder and no link."""
     text = visible(text).replace("{", "{{").replace("}", "}}")
     return text.replace("[", "\\[").replace("]", "\\]") if "](" in text else text
@@ -155,13 +166,13 @@ def _message(finding: Finding) -> str:
     head = "doubt" if finding.kind == "trust" else "likely cause"
     lost = f", ~{units.format_ns(finding.lost_ns)} lost" if finding.lost_ns else ""
     sure = "" if finding.kind == "trust" else f", {100 * finding.confidence:.0f} % sure"
-    parts = [f"{_literal(finding.title)} ({head}{sure}{lost})"]
+    parts = [f"{literal(finding.title)} ({head}{sure}{lost})"]
     if finding.where:
-        parts.append(f"At {_literal(finding.where)}")
+        parts.append(f"At {literal(finding.where)}")
     if finding.evidence:
-        parts.append(_literal(finding.evidence))
+        parts.append(literal(finding.evidence))
     if finding.try_:
-        parts.append(f"Try: {_literal(finding.try_)}")
+        parts.append(f"Try: {literal(finding.try_)}")
     return ". ".join(parts)
 
 
@@ -177,26 +188,26 @@ def _rule(code: str, findings: Sequence[Finding]) -> dict[str, Any]:
     first = findings[0]
     worst = min((one.severity for one in findings), key=_WORST_FIRST.index)
     trust = all(one.kind == "trust" for one in findings)
-    tries = f"`{_literal(first.command)}` tries it.\n" if first.command else ""
+    tries = f"`{literal(first.command)}` tries it.\n" if first.command else ""
     explained = f"`trtprof rules {visible(code)}` says what it is, why it costs time and what to try."
     return {
         "id": visible(code),
-        "shortDescription": {"text": _literal(first.title)},
+        "shortDescription": {"text": literal(first.title)},
         "fullDescription": {
-            "text": _literal(first.title)
+            "text": literal(first.title)
             + (": a doubt about the measurement" if trust else ": a likely cause of time above the roofline")
         },
-        "help": {"text": f"Try: {_literal(first.try_)}\n{tries}{explained}"},
+        "help": {"text": f"Try: {literal(first.try_)}\n{tries}{explained}"},
         "defaultConfiguration": {"level": "none" if trust else LEVELS[worst]},
         "properties": {"tags": ["trust"] if trust else ["performance"]},
     }
 
 
-def _invocation(run: Run) -> dict[str, Any]:
+def _invocation(created: str) -> dict[str, Any]:
     """The analysis itself went well, whatever it found."""
     invocation: dict[str, Any] = {"executionSuccessful": True}
     try:
-        moment = dt.datetime.fromisoformat(run.created)
+        moment = dt.datetime.fromisoformat(created)
     except ValueError:
         return invocation
     if moment.tzinfo is not None:
@@ -233,3 +244,104 @@ def _of_run(run: Run, options: ReportOptions) -> dict[str, Any]:
     if options.file:
         properties["run_folder"] = visible(options.file)
     return properties
+
+
+# --- two fleets -----------------------------------------------------------------------------
+
+FLEET_RULES: dict[str, tuple[str, str, str]] = {
+    "FL001": ("error", "a cell fails now that did not before", "its row has the error, the stage and the log"),
+    "FL002": ("warning", "a cell is slower beyond noise", "`trtprof compare` of both run folders tells which part is"),
+    "FL003": ("warning", "kernels of one pattern are slower in many models", "`trtprof plugin` weighs one of them"),
+    "FL004": ("warning", "a cell is not asked any more", "leave it in the manifest, or take it out on both sides"),
+    "FL005": ("note", "an estimate rose", "it is computed: what changed is its cause, and no measurement says so"),
+    "FL006": ("none", "a cell cannot be compared", "answer it on both sides: `trtprof fleet run` goes on where it was"),
+    "FL007": ("error", "a gate failed, or cannot be decided", "the cells that it looked at are results of their own"),
+}
+"""Rules by their ids: level, what it is, what to do. Of level ``none`` are those that a person must look at."""
+
+_RULE_OF = {
+    "failed now": "FL001", "slower": "FL002", "vanished": "FL004", "estimate rose": "FL005", "not answered": "FL006",
+    "not decided": "FL006",
+}  # fmt: skip
+
+
+def _fleet_log(found: FleetComparison) -> dict[str, Any]:
+    rules = list(FLEET_RULES)
+    driver: dict[str, Any] = {"name": "trtprof"}
+    if len(found.after.trtprof) == 1:
+        driver["version"] = visible(found.after.trtprof[0])
+    driver["rules"] = [
+        {
+            "id": rule,
+            "shortDescription": {"text": text},
+            "help": {"text": help_},
+            "defaultConfiguration": {"level": level},
+            "properties": {"tags": ["trust"] if level == "none" else ["performance"]},
+        }
+        for rule, (level, text, help_) in FLEET_RULES.items()
+    ]
+    results = [
+        {
+            "ruleId": rule,
+            "ruleIndex": rules.index(rule),
+            "kind": "review" if level == "none" else "fail",
+            "level": level,
+            "message": {"text": literal(text)},
+            "locations": locations,
+            "partialFingerprints": {"primaryLocationLineHash": mark, "trtprofFinding/v1": mark},
+            "properties": properties,
+        }
+        for rule, level, text, locations, mark, properties in _fleet_results(found)
+    ]
+    return {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": "trtprof/fleet/"},
+        "invocations": [_invocation(found.after.last)],
+        "results": results,
+        "columnKind": "unicodeCodePoints",
+        "properties": {
+            "before": visible(found.before.folder),
+            "after": visible(found.after.folder),
+            "verdict": visible(found.verdict),
+            "counts": dict(found.counts),
+        },
+    }
+
+
+def _fleet_results(
+    found: FleetComparison,
+) -> Iterator[tuple[str, str, str, list[dict[str, Any]], str, Mapping[str, Any]]]:
+    """Rule, level, message, locations, fingerprint and properties of each result."""
+    for gate in found.gates:
+        if gate.answer != "passed":
+            level = "error" if gate.answer == "failed" else "none"
+            text = f"gate {gate.gate} {gate.answer}: {gate.reason}"
+            yield "FL007", level, text, [], _mark("FL007", gate.gate), {"answer": gate.answer}
+    for kernel in found.kernels:
+        if kernel.kind == "fact" and kernel.ratio > 1:
+            text = f"{kernel.pattern} {kernel.dtype} on {kernel.target}: {words.kernel(kernel)}"
+            mark = _mark("FL003", kernel.pattern, kernel.dtype, kernel.target)
+            yield "FL003", FLEET_RULES["FL003"][0], text, [], mark, {"more_ns": kernel.after_ns - kernel.before_ns}
+    for cell in found.cells:
+        rule = _RULE_OF.get(cell.answer)
+        if cell.answer == "appeared" and cell.reason:
+            rule = "FL001"
+        if rule is not None:
+            size = words.size(cell)
+            text = f"{cell.model} on {cell.target}, {size}: {words.in_words(cell)}"
+            mark = _mark(rule, cell.model, cell.target, cell.verb, size)
+            known = {"before_ns": cell.before_ns, "after_ns": cell.after_ns, "told_by": cell.told_by}
+            properties = {name: value for name, value in known.items() if value is not None}
+            yield rule, FLEET_RULES[rule][0], text, _cell_place(cell), mark, {"answer": cell.answer, **properties}
+
+
+def _mark(*words_: str) -> str:
+    return hashlib.sha256(json.dumps(words_).encode()).hexdigest()[:32] + ":1"
+
+
+def _cell_place(cell: FleetCellChange) -> list[dict[str, Any]]:
+    named = {"name": visible(cell.target), "fullyQualifiedName": f"target:{visible(cell.target)}", "kind": "target"}
+    location: dict[str, Any] = {"logicalLocations": [named]}
+    if uri := model_uri(cell.path):
+        location["physicalLocation"] = {"artifactLocation": {"uri": uri}}
+    return [location]

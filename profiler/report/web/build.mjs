@@ -1,5 +1,5 @@
-// Bundles src/ into ../templates: app.js (the page), theme.js (set before first paint) and the licences of what app.js
-// holds. The same sources and lock file give the same bytes, on every machine. `--out FOLDER` writes elsewhere.
+// Bundles src/ into ../templates: app.js (the page of a run), fleet.js (that of a fleet), theme.js (set before first paint) and the licences of what the
+// first two hold. The same sources and lock file give the same bytes, on every machine. `--out FOLDER` writes elsewhere.
 import { createHash } from "node:crypto";
 import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
@@ -44,23 +44,34 @@ async function bundle(entry, name, banner) {
 
 const app = await bundle("src/main.ts", "app.js",
   `/*! trtprof's page, built from profiler/report/web; sources sha256:${sources}\n    Bundled libraries: see "Licences" at the end of the page, and app.js.LICENSES.txt */`);
+const fleet = await bundle("src/fleet.ts", "fleet.js",
+  `/*! trtprof's page of a fleet, built from profiler/report/web; sources sha256:${sources}\n    Bundled libraries: see "Licences" at the end of the page, and fleet.js.LICENSES.txt */`);
 const theme = await bundle("src/theme.ts", "theme.js", `/*! trtprof's page; sources sha256:${sources} */`);
 
-const packages = [...new Set(app.inputs.map((path) => /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(relative(".", path).split(sep).join("/"))?.[1]).filter(Boolean))].sort();
-const licences = [`Libraries in app.js; sources sha256:${sources}\n`];
-for (const name of packages) {
-  const folder = join(root, "node_modules", name);
-  const { version, license, homepage } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
-  licences.push(`${"=".repeat(78)}\n${name} ${version} (${license})${homepage ? `, ${homepage}` : ""}\n`);
-  // echarts keeps the licences of what it took over in a folder of its own.
-  const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((file) => file.isFile() && !file.parentPath.includes(join(name, "node_modules")))
-    .map((file) => relative(folder, join(file.parentPath, file.name)).split(sep).join("/")).filter((file) => /^(licen[cs]es?\/|licen[cs]e[^/]*$|notice[^/]*$)/i.test(file)).sort();
-  if (!files.length) throw new Error(`${name} has no licence file`);
-  for (const file of files) licences.push(`${"-".repeat(78)}\n${(await readFile(join(folder, file), "utf8")).replace(/\r\n/g, "\n").trimEnd()}\n`);
+// The libraries of a bundle, and a text of their licences.
+async function licencesOf(name, inputs) {
+  const packages = [...new Set(inputs.map((path) => /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(relative(".", path).split(sep).join("/"))?.[1]).filter(Boolean))].sort();
+  const licences = [`Libraries in ${name}; sources sha256:${sources}\n`];
+  for (const name of packages) {
+    const folder = join(root, "node_modules", name);
+    const { version, license, homepage } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
+    licences.push(`${"=".repeat(78)}\n${name} ${version} (${license})${homepage ? `, ${homepage}` : ""}\n`);
+    // echarts keeps the licences of what it took over in a folder of its own.
+    const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((file) => file.isFile() && !file.parentPath.includes(join(name, "node_modules")))
+      .map((file) => relative(folder, join(file.parentPath, file.name)).split(sep).join("/")).filter((file) => /^(licen[cs]es?\/|licen[cs]e[^/]*$|notice[^/]*$)/i.test(file)).sort();
+    if (!files.length) throw new Error(`${name} has no licence file`);
+    for (const file of files) licences.push(`${"-".repeat(78)}\n${(await readFile(join(folder, file), "utf8")).replace(/\r\n/g, "\n").trimEnd()}\n`);
+  }
+  return { packages, text: licences.join("\n") };
 }
+
+const used = await licencesOf("app.js", app.inputs);
+const usedByFleet = await licencesOf("fleet.js", fleet.inputs);
 
 await mkdir(out, { recursive: true });
 await writeFile(join(out, "app.js"), app.text);
+await writeFile(join(out, "fleet.js"), fleet.text);
 await writeFile(join(out, "theme.js"), theme.text);
-await writeFile(join(out, "app.js.LICENSES.txt"), licences.join("\n"));
-console.log(`app.js ${app.text.length} bytes, theme.js ${theme.text.length} bytes; ${packages.join(", ")}`);
+await writeFile(join(out, "app.js.LICENSES.txt"), used.text);
+await writeFile(join(out, "fleet.js.LICENSES.txt"), usedByFleet.text);
+console.log(`app.js ${app.text.length} bytes, fleet.js ${fleet.text.length} bytes, theme.js ${theme.text.length} bytes; ${used.packages.join(", ")}`);

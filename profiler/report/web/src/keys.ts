@@ -1,13 +1,13 @@
 // The keyboard, the list of its keys, and the switch of colours.
 import { byId } from "./dom";
 import { say } from "./copy";
-import type { Store } from "./store";
+import type { Rows, Store } from "./store";
 import type { Table } from "./table";
 
 const typing = (target: EventTarget | null): boolean => target instanceof Element && target.matches("input, textarea, select");
 const acting = (target: EventTarget | null): boolean => target instanceof Element && target.closest("button, a, summary, select, input") !== null;
 
-export function mountKeys(store: Store, layers: Table, step: (by: number) => void): void {
+export function mountKeys(store: Store<Rows>, layers: Table, step: (by: number) => void): void {
   const help = byId("help") as HTMLDialogElement;
   const theme = byId("theme") as HTMLSelectElement;
   const root = document.documentElement;

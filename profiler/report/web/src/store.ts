@@ -3,8 +3,13 @@ import { el } from "./dom";
 import { elided, visible } from "./text";
 import type { Page } from "./page";
 
-export interface Store {
-  page: Page;
+/** What a store asks of the data: the rows one of which is selected. */
+export interface Rows {
+  layers: readonly unknown[];
+}
+
+export interface Store<P extends Rows = Page> {
+  page: P;
   /** Place in `page.layers`. */
   selected: number | null;
   /** Selects a layer, or none; `by` names the panel that asks, which need not scroll to it. */
@@ -32,7 +37,7 @@ function parse(hash: string): URLSearchParams {
   return text && !text.includes("=") ? new URLSearchParams({ at: text }) : new URLSearchParams(text);
 }
 
-export function createStore(page: Page): Store {
+export function createStore<P extends Rows>(page: P): Store<P> {
   let parts = parse(location.hash);
   const selects: ((layer: number | null, by: string) => void)[] = [];
   const themes: (() => void)[] = [];
@@ -56,7 +61,7 @@ export function createStore(page: Page): Store {
     }, 120);
   }
 
-  const store: Store = {
+  const store: Store<P> = {
     page,
     selected: fromAddress(),
     select(layer, by) {

@@ -3,7 +3,7 @@ import { Virtualizer, elementScroll, observeElementOffset, observeElementRect } 
 import { copyBar, type Cell } from "./copy";
 import { el } from "./dom";
 import { formatWhole, plural, visible } from "./text";
-import type { Store } from "./store";
+import type { Rows, Store } from "./store";
 
 const ROW_HEIGHT = 33;
 const DETAIL_HEIGHT = 420;
@@ -30,7 +30,7 @@ export interface Column<T> {
 }
 
 export interface Options<T> {
-  store: Store;
+  store: Store<Rows>;
   /** Names the table in the address and the ids of its rows: `layer`. */
   id: string;
   noun: string;

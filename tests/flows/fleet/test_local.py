@@ -1,0 +1,280 @@
+"""Processes of this machine that answer cells: killed, hanging, crashing; what is left of them; who is alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from profiler.base.errors import MissingError
+from profiler.base.records import FleetCell, FleetVerb
+from profiler.flows.fleet import HowToRun, local
+from profiler.flows.fleet.execute import Answered, Task
+from profiler.flows.fleet.local import BASE_BYTES, LocalExecutor
+from profiler.flows.fleet.schedule import schedule
+from profiler.flows.fleet.store import Store
+from tests.fakes.fleets import digest
+from tests.fakes.support import ROOT, SAMPLES
+
+FAKE = "tests.fakes.fleet_worker"
+
+
+def task(name: str, verb: FleetVerb = "predict", path: str = "", **fields: Any) -> Task:
+    key = digest(name, verb)
+    cell = FleetCell(
+        key=key, group=key, model=name, path=path or f"{name}.onnx", sha256=key, target="l4", verb=verb, gpu="l4",
+        trtprof="0", **fields,
+    )  # fmt: skip
+    return Task(group=key, cells=(cell,))
+
+
+@contextmanager
+def executor(workers: int = 2, **more: Any) -> Iterator[LocalExecutor]:
+    made = LocalExecutor([], workers, **more)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def wait_for(made: LocalExecutor, count: int = 1, seconds: float = 20.0) -> list[Answered]:
+    found: list[Answered] = []
+    until = time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < until:
+        found += made.answered(0.2)
+    assert len(found) == count
+    return found
+
+
+def of_process(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def pids(found: list[Answered]) -> set[int]:
+    return {int(each.rows[0].worker.rpartition(":")[2]) for each in found}
+
+
+def test_a_process_answers_one_task_after_the_other_and_ends_when_it_is_closed() -> None:
+    with executor(1) as made:
+        model = str(SAMPLES / "lstm.onnx")
+        seen = set()
+        for _ in range(3):
+            made.start(task("lstm", path=model))
+            (found,) = wait_for(made)
+            assert (found.rows[0].status, found.lost, found.run) == ("done", "", None)
+            seen |= pids([found])
+        assert len(seen) == 1
+        (pid,) = seen
+        assert of_process(pid)
+    assert not of_process(pid)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("killed", "it was killed (SIGKILL): out of memory, or by hand"),
+        ("segfault", "it was ended by SIGSEGV"),
+        ("exit", "exit code 3: ImportError: no such thing"),
+    ],
+)
+def test_a_task_whose_process_dies_is_lost_and_another_process_takes_the_next(name: str, why: str) -> None:
+    with executor(1, module=FAKE) as made:
+        made.start(task(name))
+        (found,) = wait_for(made)
+        assert (found.rows, found.lost) == ((), why)
+        assert made.takes(task("fine"))
+        made.start(task("fine"))
+        (found,) = wait_for(made)
+        assert found.rows[0].stage == "fake"
+
+
+def test_a_process_that_is_killed_from_outside_loses_its_task_alone() -> None:
+    with executor(2, module=FAKE) as made:
+        made.start(task("hang"))
+        hanging = made.processes[0]
+        made.start(task("slow"))
+        os.kill(hanging, signal.SIGKILL)
+        found = wait_for(made, 2)
+        assert sorted((each.task.cells[0].model, bool(each.lost)) for each in found) == [
+            ("hang", True),
+            ("slow", False),
+        ]
+
+
+def test_one_that_waits_for_a_task_and_is_killed_costs_none() -> None:
+    with executor(1, module=FAKE) as made:
+        made.start(task("fine"))
+        (first,) = pids(wait_for(made))
+        os.kill(first, signal.SIGKILL)
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+        made.start(task("fine"))
+        (found,) = wait_for(made)
+        assert found.lost == ""
+        assert pids([found]) != {first}
+
+
+def test_one_that_takes_too_long_has_failed_and_its_process_is_ended() -> None:
+    with executor(1, module=FAKE, timeout_s=0.6) as made:
+        made.start(task("hang"))
+        (pid,) = made.processes
+        (found,) = wait_for(made)
+        assert (found.rows[0].status, found.rows[0].stage, found.lost) == ("failed", "timeout", "")
+        assert found.rows[0].error == "it was not done after 0.6 s, and was ended"
+        assert not of_process(pid)
+        assert made.takes(task("fine"))
+
+
+def test_a_fleet_whose_processes_die_and_hang_has_a_row_of_every_cell(tmp_path: Path) -> None:
+    cells = [task(name).cells[0] for name in ("fine", "killed", "hang", "segfault", "slow")]
+    made = LocalExecutor(cells, 2, timeout_s=1.5, module=FAKE)
+    standing = schedule(cells, Store(str(tmp_path), "a"), made, HowToRun(attempts=2), poll_s=0.05)
+    assert standing.answered.total() == 5
+    rows = {row["model"]: row for row in Store(str(tmp_path)).table().to_pylist()}
+    stages = {name: row["stage"] for name, row in rows.items()}
+    assert stages == {"fine": "fake", "slow": "fake", "killed": "worker", "segfault": "worker", "hang": "timeout"}
+    assert rows["segfault"]["error"] == "worker died: it was ended by SIGSEGV"
+    assert len(rows["segfault"]["attempts"]) == 2
+    assert not made.processes
+
+
+def test_what_a_library_prints_is_no_answer_and_a_long_one_arrives_whole() -> None:
+    with executor(2, module=FAKE) as made:
+        made.start(task("noise"))
+        made.start(task("much"))
+        found = {each.task.cells[0].model: each for each in wait_for(made, 2)}
+        assert found["noise"].rows[0].stage == "fake"
+        assert len(found["much"].rows[0].log) == 200_000
+
+
+def test_a_run_has_the_machine_to_itself() -> None:
+    with executor(2, module=FAKE) as made:
+        made.start(task("slow"))
+        assert made.takes(task("fine"))
+        assert not made.takes(task("fine", "run")), "not beside a prediction"
+        (predicted,) = wait_for(made)
+        assert predicted.rows[0].error == "1", "libraries of predictions take one thread"
+        made.start(task("slow", "run"))
+        assert not made.takes(task("fine"))
+        assert not made.takes(task("fine", "build"))
+        assert len(made.processes) == 1, "idle ones are ended"
+        (ran,) = wait_for(made)
+        assert ran.rows[0].error == "None", "a run takes what it takes"
+
+
+def test_a_process_that_has_grown_beyond_its_share_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    for share in (BASE_BYTES, 1 << 20):
+        monkeypatch.setattr(local, "BASE_BYTES", share)
+        with executor(1, module=FAKE) as made:
+            for _ in range(2):
+                made.start(task("fine"))
+                seen.append(pids(wait_for(made)))
+    assert seen[0] == seen[1]
+    assert seen[2] != seen[3]
+
+
+def test_there_are_as_many_as_cores_and_memory_carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "large.onnx"
+    with model.open("wb") as file:
+        file.truncate(BASE_BYTES)
+    cell = task("large", path=str(model)).cells[0]
+    said: list[str] = []
+    for free, expected in ((100 * BASE_BYTES, 4), (7 * BASE_BYTES, 3), (0, 1), (None, 4)):
+        monkeypatch.setattr(local, "available_memory", lambda free=free: free)
+        monkeypatch.setattr(local, "usable_cores", lambda: 4)
+        made = LocalExecutor([cell], say=said.append)
+        made.close()
+        assert made.workers == expected
+    assert said[1] == "3 processes on this machine: 4 cores, 3.76 GB of memory free, of which one may need 1.07 GB"
+
+
+def test_a_cell_of_a_cluster_is_refused() -> None:
+    with executor(1, module=FAKE) as made:
+        assert made.refuses(task("fine", "run").cells[0]) == ""
+        asked = made.refuses(task("fine", "run", resource="gpu_h100").cells[0])
+        assert asked == "it needs gpu_h100, which nodes of a Ray cluster offer (--ray)"
+
+
+PARENT = f"""
+import sys, time, msgspec
+from profiler.flows.fleet.execute import Task
+from profiler.flows.fleet.local import LocalExecutor
+made = LocalExecutor([], 1, module="{FAKE}")
+made.start(msgspec.json.decode(sys.argv[1], type=Task))
+print(*made.processes, flush=True)
+time.sleep(60)
+"""
+
+
+def test_processes_end_with_the_one_that_started_them_however_that_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-c", PARENT, msgspec.json.encode(task("hang")).decode()]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert of_process(pid)
+        parent.kill()
+    until = time.monotonic() + 10
+    while of_process(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not of_process(pid)
+    # What it left lying goes with the next one; that of another that lives stays.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert len(scratch_folders(tmp_path)) == 1
+    with executor(1), executor(1):
+        assert len(scratch_folders(tmp_path)) == 2
+    assert not scratch_folders(tmp_path)
+
+
+def test_a_place_for_work_that_was_taken_away_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with executor(1, module=FAKE) as made:
+        for _ in range(2):
+            made.start(task("fine"))
+            wait_for(made)
+            shutil.rmtree(next(tmp_path.iterdir()))
+        made.start(task("fine"))
+        wait_for(made)
+        # The same one as of the others, not to be looked into.
+        assert [path.stat().st_mode & 0o77 for path in tmp_path.iterdir()] == [0]
+    assert not scratch_folders(tmp_path)
+
+
+def test_where_nothing_can_be_written_there_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with pytest.raises(MissingError, match="no place to work in"):
+        LocalExecutor([], 1)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with executor(1, module=FAKE) as made:
+        shutil.rmtree(tmp_path)
+        with pytest.raises(MissingError, match="no place to work in"):
+            made.start(task("fine"))
+
+
+def scratch_folders(place: Path) -> list[Path]:
+    return [path for path in place.glob("*/*") if path.is_dir()]
+
+
+def test_nothing_is_left_lying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with executor(1, module=FAKE) as made:
+        made.start(task("fine"))
+        wait_for(made)
+        made.start(task("hang"))
+    assert not list(tmp_path.glob("*/*"))
