@@ -27,6 +27,7 @@ def test_what_commands_print_is_what_the_code_prints() -> None:
 def test_every_command_is_listed() -> None:
     load_commands()
     names = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    names |= {str(group.typer_instance.info.name) for group in app.registered_groups if group.typer_instance}
     assert set(re.findall(r"^\| `trtprof (\w+)", README, re.MULTILINE)) == names
 
 

@@ -35,6 +35,7 @@ QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-ite
 
 PLACEHOLDERS = {
     "MODEL.onnx": "sample_models/resnet_tiny.onnx",
+    "FLEET.toml": "sample_models/fleet.toml",
     "RUN": "finished",
     "A": "finished",
     "B": "again",
@@ -66,6 +67,8 @@ NOT_RUN = (
     Absent(r"trtprof try ", "measures for minutes; tests/flows/test_try.py runs it"),
     Absent(r"trtprof plugin (?!.*--only brief)", "checks for a minute; tests/flows/plugin/test_story.py runs it"),
     Absent(r"trtprof run gemv-plugin", "needs what such a command wrote; tests/flows/plugin/test_story.py runs it"),
+    Absent(r"trtprof fleet run .*--ray", "needs a cluster; tests/flows/fleet/test_on_ray.py starts one"),
+    Absent(r"trtprof fleet run .*--shard", "needs a queue; tests/cli/test_fleet_run.py asks for a part"),
     Absent(r"trtprof report .*(--serve|--open)", "goes on until Ctrl-C, or opens a browser"),
 )
 
@@ -133,6 +136,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.exit_code == 0, done.output
     for name in ("again", "base1", "base2", "base3", "head1", "head2", "head3"):
         shutil.copytree(path / "finished", path / name)
+    done = invoke(["fleet", "run", str(SAMPLES / "fleet.toml"), "-o", str(path / "last-week"), "--quiet"])
+    assert done.exit_code == 0, done.output
+    shutil.copytree(path / "last-week", path / "my-fleet")
     for name in ("example", "example-1-thread"):
         shutil.copytree(ROOT / "reports" / name, path / "reports" / name)
     return path

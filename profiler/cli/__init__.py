@@ -22,8 +22,8 @@ EXIT_CODES = """Exit codes: 0 done, 1 findings or a regression (only when asked 
 130 stopped by Ctrl-C."""
 
 _ORDER = (
-    "run", "try", "plugin", "inspect", "predict", "build", "analyze", "report", "compare", "export", "sweep", "gpus",
-    "calibrate", "kernel", "rules", "help", "doctor",
+    "run", "try", "plugin", "inspect", "predict", "build", "analyze", "report", "compare", "export", "sweep", "fleet",
+    "gpus", "calibrate", "kernel", "rules", "help", "doctor",
 )  # fmt: skip
 """Of the commands in the help: the main job first."""
 

@@ -71,6 +71,29 @@ def runs(incomplete: str) -> list[str]:
     ]
 
 
+def manifests(incomplete: str) -> list[str]:
+    """Manifests of fleets: TOML files that name models and targets, and the folders on the way to some."""
+    at = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent) if "/" in incomplete else Path()
+    found = []
+    for path in sorted(at.iterdir()) if at.is_dir() else ():
+        if not str(path).startswith(incomplete) or path.name.startswith("."):
+            continue
+        if path.is_dir():
+            found.append(f"{path}/")
+        elif path.suffix == ".toml" and _is_manifest(path):
+            found.append(str(path))
+    return found
+
+
+def _is_manifest(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            text = file.read(1 << 16)
+    except OSError:
+        return False
+    return b"[[models]]" in text and b"[[targets]]" in text
+
+
 def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     """What offers those of a list that begin so; the list is made when it is asked for."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -30,8 +31,7 @@ def explain(
         from profiler.report.terms import TERMS, term_of
 
         word = " ".join(term or ())
-        group = ctx.parent.command if ctx.parent is not None else None
-        command = group.get_command(ctx, word) if isinstance(group, typer.core.TyperGroup) else None
+        command = _command(ctx.parent, term or ())
         width = terminal_width(sys.stdout)
         if command is not None:
             result(command.get_help(typer.Context(command, info_name=word, parent=ctx.parent)))
@@ -45,3 +45,11 @@ def explain(
         else:
             rows = (f"{key:<16}{', '.join((found.title, *found.also))}" for key, found in TERMS.items())
             result("\n".join(textwrap.fill(row, width, subsequent_indent=" " * 16) for row in rows))
+
+
+def _command(ctx: Any, words: Sequence[str]) -> Any:
+    """The command of some words, ``fleet plan``; None where there is none."""
+    found = ctx.command if ctx is not None and words else None
+    for word in words:
+        found = found.get_command(ctx, word) if isinstance(found, typer.core.TyperGroup) else None
+    return found

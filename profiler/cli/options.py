@@ -49,9 +49,9 @@ class Verb(typer.core.TyperCommand):
             try:
                 return super().parse_args(ctx, list(given))
             except _ClickUsageError as error:
-                given = self._mended(error, given)
+                given = self._mended(error, given, ctx)
 
-    def _mended(self, error: Any, given: list[str]) -> list[str]:
+    def _mended(self, error: Any, given: list[str], ctx: Any) -> list[str]:
         """The arguments to try again with, less a flag of trtexec that changes nothing.
 
         Raises:
@@ -61,7 +61,9 @@ class Verb(typer.core.TyperCommand):
         name = getattr(error, "option_name", None)
         if not name or not hasattr(error, "possibilities"):
             raise error
-        if self.name in ("run", "build"):
+        # A command of a group, `fleet run`, is another one than that of its name.
+        inside = ctx.parent.info_name if ctx.parent is not None and ctx.parent.parent is not None else ""
+        if self.name in ("run", "build") and not inside:
             from profiler.cli import trtexec
 
             verb = cast("trtexec.Verb", self.name)
@@ -72,7 +74,7 @@ class Verb(typer.core.TyperCommand):
             if answer := trtexec.answer(verb, name):
                 with errors_shown():
                     raise answer
-        if self.name not in ("run", "build") and (answer := _taken_elsewhere(error, str(self.name), name)):
+        elif answer := _of_manifest(inside, name) or _taken_elsewhere(error, f"{inside} {self.name}".strip(), name):
             with errors_shown():
                 raise answer
         alike = [each for each in error.possibilities or () if SequenceMatcher(None, each, name).ratio() >= _ALIKE]
@@ -89,6 +91,23 @@ class Verb(typer.core.TyperCommand):
         for title in sorted(sections, key=lambda title: (title != "Arguments", title == "Options")):
             with formatter.section(title):
                 formatter.write_dl(sections[title])
+
+
+def _of_manifest(group: str, name: str) -> UsageError | None:
+    """What whoever types an option of a cell at a command of `trtprof fleet` is told; None where it is none."""
+    if group != "fleet":
+        return None
+    from profiler.flows.fleet.options import OPTIONS
+
+    word = name.lstrip("-").replace("-", "").lower()
+    known = next((option for option in OPTIONS if option.replace("-", "") == word), "")
+    if not known:
+        return None
+    return UsageError(
+        f"{name} is not taken by trtprof fleet",
+        why="its manifest says how cells are answered: of all, of a model or of a target",
+        fix=f"in the manifest: options = {{ {known} = ... }}",
+    )
 
 
 def _taken_elsewhere(error: Any, verb: str, name: str) -> UsageError | None:
@@ -119,6 +138,20 @@ def command(function: Command) -> Command:
         >>> @command
         ... def inspect(model: NamedModel, shapes: Shapes, export: Export, no_engine: ...) -> None: ...
     """
+    return command_of(app)(function)
+
+
+def command_of(parent: typer.Typer) -> Callable[[Command], Command]:
+    """The same of a command that has commands of its own."""
+
+    def register(function: Command) -> Command:
+        _register(parent, function)
+        return function
+
+    return register
+
+
+def _register(parent: typer.Typer, function: Callable[..., None]) -> None:
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
@@ -143,8 +176,7 @@ def command(function: Command) -> Command:
     # Those of the signature are read already; Typer would do it again.
     call.__annotations__ = {}
     # A verb that is a keyword of Python has an underscore behind it there.
-    app.command(function.__name__.rstrip("_").replace("_", "-"), cls=Verb)(call)
-    return function
+    parent.command(function.__name__.rstrip("_").replace("_", "-"), cls=Verb)(call)
 
 
 ForceOption = Annotated[

@@ -1,0 +1,181 @@
+"""``trtprof fleet run``: every cell of a manifest is answered, here or on a cluster."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from profiler.base.errors import MissingError, UsageError
+from profiler.cli.fleet import fleet
+from profiler.cli.fleet.live import FleetLines
+from profiler.cli.fleet.places import ManifestArgument, ShardOption, parse_shard
+from profiler.cli.options import QuietOption, command_of
+from profiler.cli.output import errors_shown, result, say
+from profiler.cli.output_files import FormatOption, check_report, deliver
+
+if TYPE_CHECKING:
+    from profiler.base.records import FleetPlan
+
+_PANEL = "Execution"
+
+
+@command_of(fleet)
+def run(
+    *,
+    manifest: ManifestArgument,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="The folder of the fleet, or a URI such as s3://bucket/fleet; what is answered there is not asked "
+            "again.",
+            show_default=False,
+            rich_help_panel="Result",
+        ),
+    ],
+    shard: ShardOption = "",
+    retry: Annotated[
+        str,
+        typer.Option("--retry", metavar="failed", help="Do cells that failed again, too.", rich_help_panel=_PANEL),
+    ] = "",
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=0,
+            help="Processes that predict; default: as many as cores and memory carry.",
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
+    ] = 0,
+    ray: Annotated[
+        str,
+        typer.Option(
+            "--ray",
+            metavar="auto|ADDRESS",
+            help="Execute the cells on a Ray cluster: the one that is found, or that at an address.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = "",
+    attempts: Annotated[
+        int,
+        typer.Option(
+            "--attempts", metavar="N", min=1, help="Try a cell so often whose worker dies.", rich_help_panel=_PANEL
+        ),
+    ] = 3,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="S",
+            min=0.1,
+            help="What takes longer is ended, and has failed.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = 3600.0,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on",
+            metavar="failed",
+            help="Leave with exit code 1, all written, where a cell failed.",
+            rich_help_panel="Result",
+        ),
+    ] = "",
+    format_name: FormatOption = "text",
+    quiet: QuietOption = False,
+) -> None:
+    """Answer every cell of a manifest: predictions side by side, builds and runs alone on their device.
+
+    What is answered is kept at once, a file a cell: whatever interrupts it, the same command goes on. Several may work
+    on one folder, here and elsewhere; no cell is done twice. Cells that fail are rows with their error.
+
+    Example: trtprof fleet run sample_models/fleet.toml -o my-fleet
+    """
+    progress = FleetLines(quiet=quiet)
+    with errors_shown(progress):
+        for option, value in (("--retry", retry), ("--fail-on", fail_on)):
+            if value not in ("", "failed"):
+                raise UsageError(f"{option} {value} is not known", why="known: failed", fix=f"{option} failed")
+        from profiler.base.records import FleetPlan
+        from profiler.flows import fleet as flow
+
+        check_report("fleet run", format_name, FleetPlan)
+        how = flow.HowToRun(
+            workers=workers,
+            ray=ray,
+            retry=cast("Literal['', 'failed']", retry),
+            shard=parse_shard(shard),
+            attempts=attempts,
+            timeout_s=timeout,
+        )
+        try:
+            with progress, _ended_in_order():
+                found = flow.run(manifest, output, how, progress, progress.watch)
+        except KeyboardInterrupt as stopped:
+            progress.stop()
+            number = stopped.args[0] if stopped.args else signal.SIGINT
+            by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+            # A terminal that was closed hears nothing.
+            with suppress(OSError):
+                say(f"stopped by {by}: what is answered is kept in {output}, and the same command goes on")
+            raise typer.Exit(128 + number) from None
+        deliver(found, "" if quiet else format_name, [])
+        if quiet:
+            result(found.folder)
+        _end(found, str(manifest), shard, quiet=quiet)
+        if fail_on and any(each.failed for each in found.targets):
+            raise typer.Exit(1)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """What ends a job or closes a terminal is as Ctrl-C in there: claims are let go; what is ignored stays so."""
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - it has the signature of all handlers
+        ended.append(number)
+        if len(ended) == 1:  # both come where a session is ended: the first is obeyed in peace
+            raise KeyboardInterrupt(number)
+
+    ended: list[int] = []
+
+    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for each in heard:
+        signal.signal(each, stop)
+    try:
+        yield
+    finally:
+        for each in heard:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _end(found: FleetPlan, manifest: str, shard: str, *, quiet: bool) -> None:
+    """What was written, what failed, what is left, and what comes next.
+
+    Raises:
+        MissingError: Cells are left, which nothing here can execute.
+    """
+    failed, left = (sum(getattr(each, name) for each in found.targets) for name in ("failed", "left"))
+    again = shlex.join(
+        ["trtprof", "fleet", "run", manifest, "-o", found.folder, *(["--shard", shard] if shard else [])]
+    )
+    if not quiet:
+        say(f"wrote {found.folder}")
+        if failed:
+            say(f"{failed:,} cell{'s' * (failed != 1)} failed; again: {again} --retry failed")
+        say(f"next: {shlex.join(['trtprof', 'fleet', 'report', found.folder, '-o', 'fleet.html'])}")
+    if left:
+        raise MissingError(
+            f"{left:,} cell{'s are' if left != 1 else ' is'} left",
+            why="; ".join(found.notes) or "their rows were lost or damaged while others were answered",
+            fix="the same command where they can be, or with --ray ADDRESS of a cluster that offers what they need",
+        )

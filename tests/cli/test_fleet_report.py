@@ -1,0 +1,70 @@
+"""``trtprof fleet report`` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profiler.flows.fleet.store import Store
+from tests.fakes import fleets
+from tests.fakes.command_line import refused, trtprof
+from tests.fakes.fleet_reports import asked
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("fleet") / "a fleet"
+    cells = list(fleets.cells(3, 2))
+    store = Store(str(place))
+    store.keep(asked(cells, {"t4": 0.4, "l4": 0.8}), cells)
+    store.put(fleets.rows(3, 2))
+    return place
+
+
+def test_it_is_told_and_written_in_any_format(folder: Path, tmp_path: Path) -> None:
+    files = [tmp_path / f"f.{suffix}" for suffix in ("html", "json", "csv", "parquet", "prom", "md", "txt", "sarif",
+                                                     "junit.xml")]  # fmt: skip
+    done = trtprof("fleet", "report", folder, *(word for file in files for word in ("-o", file)))
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("ours   3 models   6 targets   36 cells:")
+    assert all(f"wrote {file}" in done.stderr for file in files)
+    again = trtprof("fleet", "report", folder, "-o", files[0])
+    refused(again, 2, "exists and will not be overwritten")
+
+
+def test_a_page_links_runs_from_where_it_is(folder: Path, tmp_path: Path) -> None:
+    ran = next(row for row in fleets.rows(3, 2) if row.run)
+    for page, link in ((folder / "fleet.html", f"./{ran.run}"), (folder.parent / "x.html", f"./a%20fleet/{ran.run}")):
+        assert trtprof("fleet", "report", folder, "-o", page, "--force").exit_code == 0
+        assert f'"{link}"' in page.read_text("utf-8")
+    other = tmp_path / "y.html"
+    assert trtprof("fleet", "report", folder, "-o", other).exit_code == 0
+    assert f"/a%20fleet/{ran.run}" in other.read_text("utf-8")
+
+
+def test_it_is_narrowed_and_limited(folder: Path) -> None:
+    asked = ("--model", "*_0001", "--target", "l4", "--target", "t4", "--limit", "1 ns", "--format", "json")
+    found = json.loads(trtprof("fleet", "report", folder, *asked).stdout)
+    assert found["limit_ns"] == 1
+    assert {one["target"] for one in found["answers"]} == {"l4", "t4"}
+    assert [one["why"].split(";")[0] for one in found["best"]] == ["none keeps to 1.00 ns at every size"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--limit", "fast"], 2, "--limit fast is no time"),
+        (["--limit", "0 ms"], 2, "--limit 0 ms is no time"),
+        (["--target", "h200"], 2, "the fleet has no target h200"),
+        (["--tag", "none of it"], 2, "no cell of the fleet"),
+        (["--format", "svgz"], 2, "no format"),
+    ],
+)
+def test_mistakes_are_told(folder: Path, words: list[str], code: int, told: str) -> None:
+    refused(trtprof("fleet", "report", folder, *words), code, told)
+
+
+def test_no_fleet_is_told(tmp_path: Path) -> None:
+    refused(trtprof("fleet", "report", tmp_path), 3, "is no folder of a fleet")
