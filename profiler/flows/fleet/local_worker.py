@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from profiler.base.records import FleetRow
 from profiler.flows.fleet.execute import Task
-from profiler.flows.fleet.work import answer
+from profiler.flows.fleet.travel import content_at
+from profiler.flows.fleet.work import answer, failed
 from profiler.runtime.workers import serve
 
 
@@ -24,9 +26,31 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str
 
 
+def answered(task: Task, scratch: Path) -> tuple[FleetRow, ...]:
+    """See `work.answer`; a model that is no more what its cells are addressed by has no answer under their keys."""
+    rows = _changed(task)
+    if rows:
+        return rows
+    rows = answer(task, scratch)
+    return _changed(task) or rows
+
+
+def _changed(task: Task) -> tuple[FleetRow, ...]:
+    cell = task.cells[0]
+    if content_at(Path(cell.path)) == cell.sha256:
+        return ()
+    return failed(
+        task,
+        "source",
+        f"{cell.path} is not what it was when the fleet was planned",
+        why="it was changed, or is gone; a cell is addressed by the content of its model",
+        fix="run the same command again: it asks of the model as it is then",
+    )
+
+
 def _answer(line: bytes) -> bytes:
     request = msgspec.json.decode(line, type=Request)
-    return msgspec.json.encode(answer(request.task, Path(request.scratch)))
+    return msgspec.json.encode(answered(request.task, Path(request.scratch)))
 
 
 if __name__ == "__main__":

@@ -17,12 +17,14 @@ import msgspec
 import pytest
 
 from profiler.base.errors import MissingError
-from profiler.base.records import FleetCell, FleetVerb
-from profiler.flows.fleet import HowToRun, local
+from profiler.base.records import FleetCell, FleetRow, FleetVerb
+from profiler.flows.fleet import HowToRun, local, local_worker, work
 from profiler.flows.fleet.execute import Answered, Task
 from profiler.flows.fleet.local import BASE_BYTES, LocalExecutor
+from profiler.flows.fleet.local_worker import answered
 from profiler.flows.fleet.schedule import schedule
 from profiler.flows.fleet.store import Store
+from profiler.flows.fleet.travel import content_at
 from tests.fakes.fleets import digest
 from tests.fakes.support import ROOT, SAMPLES
 
@@ -31,8 +33,9 @@ FAKE = "tests.fakes.fleet_worker"
 
 def task(name: str, verb: FleetVerb = "predict", path: str = "", **fields: Any) -> Task:
     key = digest(name, verb)
+    sha256 = content_at(Path(path)) if path else key
     cell = FleetCell(
-        key=key, group=key, model=name, path=path or f"{name}.onnx", sha256=key, target="l4", verb=verb, gpu="l4",
+        key=key, group=key, model=name, path=path or f"{name}.onnx", sha256=sha256, target="l4", verb=verb, gpu="l4",
         trtprof="0", **fields,
     )  # fmt: skip
     return Task(group=key, cells=(cell,))
@@ -278,3 +281,29 @@ def test_nothing_is_left_lying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         wait_for(made)
         made.start(task("hang"))
     assert not list(tmp_path.glob("*/*"))
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "gone"])
+def test_a_model_that_changed_since_it_was_planned_has_no_answer(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its content is in the address of the cell: another content answers another question."""
+    model = tmp_path / "model.onnx"
+    shutil.copy(SAMPLES / "lstm.onnx", model)
+    asked = task("model", path=str(model))
+
+    def change(*_: Any) -> tuple[FleetRow, ...]:
+        if when == "gone":
+            model.unlink()
+        else:
+            shutil.copy(SAMPLES / "gemv.onnx", model)
+        return real(*_)
+
+    real = work.answer
+    if when == "before":
+        shutil.copy(SAMPLES / "gemv.onnx", model)
+    else:
+        monkeypatch.setattr(local_worker, "answer", change)
+    (row,) = answered(asked, tmp_path / "scratch")
+    assert (row.status, row.stage, row.key) == ("failed", "source", asked.cells[0].key)
+    assert row.error == f"{model} is not what it was when the fleet was planned"
