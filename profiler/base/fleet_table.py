@@ -191,3 +191,29 @@ def each_once(
             seen[at[kept]] = True
             if len(kept):
                 yield part.take(pa.array(kept)) if len(kept) < len(part) else part, at[kept]
+
+
+class Patterns:
+    """Op types and dtypes of kernels by number, the same number in every piece.
+
+    Attributes:
+        names: Both of each number.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[tuple[str, str]] = []
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def of(self, kernels: pa.StructArray) -> np.ndarray:
+        """The number of each."""
+        import numpy as np
+
+        pattern, dtype = (kernels.field(name).dictionary_encode() for name in ("pattern", "dtype"))
+        words = [(one, other) for one in pattern.dictionary.to_pylist() for other in dtype.dictionary.to_pylist()]
+        of = np.asarray(pattern.indices) * len(dtype.dictionary) + np.asarray(dtype.indices)
+        places = np.zeros(len(words), dtype="int64")
+        for seen in np.unique(of):
+            places[seen] = self._numbers.setdefault(words[seen], len(self.names))
+            if places[seen] == len(self.names):
+                self.names.append(words[seen])
+        return np.asarray(places[of])

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from profiler.base.fleet_table import REST, WHICH, each_once
+from profiler.base.fleet_table import REST, WHICH, Patterns, each_once
 from profiler.base.records import (
     SCHEMA_VERSION,
     FleetCause,
@@ -516,21 +516,20 @@ def _kernels(pairs: _Pairs) -> list[FleetKernelChange]:
     at = np.flatnonzero(np.logical_or(*told))
     if not len(at):
         return []
-    alike = _Alike()
-    sides = [
-        alike.times(side, mine[at], told[0][at]) for side, mine in ((pairs.before, pairs.b), (pairs.after, pairs.a))
-    ]
-    both = alike.joined(sides)
+    patterns = Patterns()
+    sides = (pairs.before, pairs.b), (pairs.after, pairs.a)
+    # Of neither side anything is kept beside what both have.
+    both = _on_both(*(_times(side, mine[at], told[0][at], patterns) for side, mine in sides))
     found = [
-        *_patterns(pairs, both[told[0][at][both["cell"]]], at, alike, "fact"),
-        *_patterns(pairs, both[told[1][at][both["cell"]]], at, alike, "estimate"),
+        *_patterns(pairs, both[told[0][at][both["cell"]]], at, patterns, "fact"),
+        *_patterns(pairs, both[told[1][at][both["cell"]]], at, patterns, "estimate"),
     ]
     return sorted(
         found, key=lambda one: (one.kind != "fact", one.before_ns - one.after_ns, one.pattern, one.dtype, one.target)
     )
 
 
-def _patterns(pairs: _Pairs, both: Any, at: Places, alike: _Alike, kind: Any) -> list[FleetKernelChange]:
+def _patterns(pairs: _Pairs, both: Any, at: Places, patterns: Patterns, kind: Any) -> list[FleetKernelChange]:
     if both.empty:
         return []
     models, model_names = _codes([pairs.cells[each].model for each in at.tolist()])
@@ -558,8 +557,8 @@ def _patterns(pairs: _Pairs, both: Any, at: Places, alike: _Alike, kind: Any) ->
     made = made.assign(half=half).merge(told[told.models >= FEWEST_MODELS].reset_index(), on=pattern)
     return [
         FleetKernelChange(
-            pattern=alike.patterns[row.pattern][0],
-            dtype=alike.patterns[row.pattern][1],
+            pattern=patterns.names[row.pattern][0],
+            dtype=patterns.names[row.pattern][1],
             target=target_names[row.target],
             kind=kind,
             models=int(row.models),
@@ -592,89 +591,65 @@ def _apart(mean: Numbers, spread: Numbers, models: Places) -> tuple[Numbers, Num
     return np.maximum(*tails), np.maximum(*halves)
 
 
-class _Alike:
-    """Kernels of the same op types and dtype at the same shapes, by number: names are kept once.
+def _times(side: _Columns, places: Places, ran: npt.NDArray[np.bool_], patterns: Patterns) -> tuple[Any, ...]:
+    """Times of kernels that are alike, of a side: what they are of, the cell, the pattern, and ns.
 
-    Attributes:
-        patterns: Op types and dtype of each number of a pattern.
+    Shapes are told by a hash of 64 bits, for of a large fleet they would fill the memory.
+
+    Args:
+        side: Which.
+        places: Of the cells that are looked at; the cells are counted so.
+        ran: Whether the time of each cell is that measured; else that expected.
+        patterns: Numbers of patterns, the same of both sides.
     """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def __init__(self) -> None:
-        self.patterns: list[tuple[str, str]] = []
-        self._pattern: dict[tuple[str, str], int] = {}
-        self._of: list[int] = []
-        self._number: dict[tuple[int, str], int] = {}
+    cells = np.full(len(side.rows) + 1, -1, dtype=np.int64)
+    cells[side.at[places]] = np.arange(len(places))
+    parts: list[tuple[npt.NDArray[Any], ...]] = []
+    keys, status, started = (side.rows[name].to_pylist() for name in WHICH)
+    for part, at in each_once(keys, status, started, side.pieces):
+        column = part["kernels"].combine_chunks()
+        flat = pc.list_flatten(column)
+        cell = cells[at[pc.list_parent_indices(column).to_numpy()]]
+        measured, expected = (
+            flat.field(name).cast("float64").to_numpy(zero_copy_only=False) for name in ("measured_ns", "expected_ns")
+        )
+        ns = np.where(ran[cell], measured, expected)
+        whole = pc.not_equal(flat.field("pattern"), REST).to_numpy(zero_copy_only=False)
+        kept = np.flatnonzero((cell >= 0) & ~np.isnan(ns) & whole)
+        if not len(kept):
+            continue
+        flat, cell, ns = flat.take(pa.array(kept)), cell[kept], ns[kept]
+        pattern = patterns.of(flat)
+        shapes = flat.field("shapes").dictionary_encode()
+        shape = pd.util.hash_array(shapes.dictionary.to_numpy(zero_copy_only=False))[np.asarray(shapes.indices)]
+        what = pd.util.hash_array(cell << _CELL | pattern) ^ shape
+        known, first, inverse = np.unique(what, return_index=True, return_inverse=True)
+        summed = np.bincount(inverse, ns, len(known))
+        parts.append((known, cell[first].astype(np.int32), pattern[first].astype(np.int32), summed))
+    if not parts:
+        return tuple(np.empty(0, dtype=np.int64) for _ in range(4))
+    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
-    def times(self, side: _Columns, places: Places, ran: npt.NDArray[np.bool_]) -> tuple[Places, Places, Numbers]:
-        """Times of a side: the cell of each, as counted in ``places``, what it is of, and ns.
 
-        Args:
-            side: Which.
-            places: Of the cells that are looked at.
-            ran: Whether the time of each is that measured; else that expected.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
+_CELL = 32
+"""Bits of a number that tell a pattern; the others tell a cell."""
 
-        cells = np.full(len(side.rows) + 1, -1, dtype=np.int32)
-        cells[side.at[places]] = np.arange(len(places), dtype=np.int32)
-        parts: list[tuple[npt.NDArray[Any], ...]] = []
-        keys, status, started = (side.rows[name].to_pylist() for name in WHICH)
-        for part, at in each_once(keys, status, started, side.pieces):
-            column = part["kernels"].combine_chunks()
-            flat = pc.list_flatten(column)
-            cell = cells[at[pc.list_parent_indices(column).to_numpy()]]
-            measured, expected = (
-                flat.field(name).cast("float64").to_numpy(zero_copy_only=False)
-                for name in ("measured_ns", "expected_ns")
-            )
-            ns = np.where(ran[cell], measured, expected)
-            whole = pc.not_equal(flat.field("pattern"), REST).to_numpy(zero_copy_only=False)
-            kept = np.flatnonzero((cell >= 0) & ~np.isnan(ns) & whole)
-            if len(kept):
-                parts.append((cell[kept], self._numbers(flat.take(pa.array(kept))), ns[kept]))
-        if not parts:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
-        cell, of, ns = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return cell, of, ns
 
-    def _numbers(self, kernels: pa.StructArray) -> npt.NDArray[np.int32]:
-        columns = [kernels.field(name).dictionary_encode() for name in ("pattern", "dtype", "shapes")]
-        words = [column.dictionary.to_pylist() for column in columns]
-        packed = np.zeros(len(kernels), dtype=np.int64)
-        for column in columns:
-            packed = packed * len(column.dictionary) + column.indices.to_numpy()
-        known, inverse = np.unique(packed, return_inverse=True)
-        numbers = np.empty(len(known), dtype=np.int32)
-        for place, each in enumerate(known.tolist()):
-            rest, shapes = divmod(each, len(words[2]))
-            pattern = tuple(names[at] for names, at in zip(words, divmod(rest, len(words[1])), strict=False))
-            kind = self._pattern.setdefault(pattern, len(self._pattern))
-            if kind == len(self.patterns):
-                self.patterns.append(pattern)
-            number = self._number.setdefault((kind, words[2][shapes]), len(self._of))
-            if number == len(self._of):
-                self._of.append(kind)
-            numbers[place] = number
-        return numbers[inverse]
+def _on_both(before: tuple[Any, ...], after: tuple[Any, ...]) -> Any:
+    """What both sides have: ``cell``, ``pattern``, ``ns_before``, ``ns_after``, none of them 0."""
+    import pandas as pd
 
-    def joined(self, sides: Sequence[tuple[Places, Places, Numbers]]) -> Any:
-        """What both sides have of a cell: ``cell``, ``pattern``, ``ns_before``, ``ns_after``, none of them 0."""
-        import pandas as pd
-
-        size = max(len(self._of), 1)
-        summed = []
-        for cell, of, ns in sides:
-            known, inverse = np.unique(cell.astype(np.int64) * size + of, return_inverse=True)
-            summed.append((known, np.bincount(inverse, ns, len(known))))
-        (first, before), (second, after) = summed
-        known, left, right = np.intersect1d(first, second, assume_unique=True, return_indices=True)
-        patterns = np.array(self._of, dtype=np.int64)
-        found = pd.DataFrame({
-            "cell": known // size, "pattern": patterns[known % size],
-            "ns_before": before[left], "ns_after": after[right],
-        })  # fmt: skip
-        return found[(found["ns_before"] > 0) & (found["ns_after"] > 0)]
+    # A cell is in one piece, so that nothing is there twice.
+    _, left, right = np.intersect1d(before[0], after[0], assume_unique=True, return_indices=True)
+    _, cell, pattern, ns = before
+    found = pd.DataFrame(
+        {"cell": cell[left], "pattern": pattern[left], "ns_before": ns[left], "ns_after": after[3][right]}
+    )
+    return found[(found["ns_before"] > 0) & (found["ns_after"] > 0)]
 
 
 # --- causes, and words ----------------------------------------------------------------------

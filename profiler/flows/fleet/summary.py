@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import msgspec
 
 from profiler.base.errors import UsageError
-from profiler.base.fleet_table import ORDER, REST, WHICH, each_once
+from profiler.base.fleet_table import ORDER, REST, WHICH, Patterns, each_once
 from profiler.base.records import (
     DOES_NOT_FIT,
     FIRM,
@@ -638,7 +638,7 @@ class _Kernels:
         self.measured_ns = float(rows.frame["latency_ns"].sum())
         self.models, self.targets = rows.frame["model"].to_numpy(), rows.frame["target"].to_numpy()
         self.runs = rows.frame["run"].to_numpy()
-        self.groups: dict[tuple[str, str], int] = {}
+        self.groups = Patterns()
         self.examples: dict[int, _Example] = {}
         self.parts: list[pd.DataFrame] = []
 
@@ -658,7 +658,7 @@ class _Kernels:
         def number(name: str) -> np.ndarray:
             return np.asarray(items.field(name).cast("float64").to_numpy(zero_copy_only=False))
 
-        group = self._codes(items.field("pattern"), items.field("dtype"))
+        group = self.groups.of(items)
         bound, expected, measured = number("bound_ns"), number("expected_ns"), number("measured_ns")
         win, hours = number("win_ns"), self.hours_per_ns[parents]
         verdict = items.field("verdict").to_numpy(zero_copy_only=False)
@@ -691,23 +691,6 @@ class _Kernels:
 
         return pd.concat(self.parts).groupby(level=[0, 1, 2]).sum().reset_index() if self.parts else None
 
-    @cached_property
-    def names(self) -> list[tuple[str, str]]:
-        """Op types and dtype of each group."""
-        return list(self.groups)
-
-    def _codes(self, patterns: pa.Array, dtypes: pa.Array) -> np.ndarray:
-        """The number of the group of each item, the same in all slices."""
-        import numpy as np
-
-        pattern, dtype = patterns.dictionary_encode(), dtypes.dictionary_encode()
-        words = [(one, other) for one in pattern.dictionary.to_pylist() for other in dtype.dictionary.to_pylist()]
-        of = np.asarray(pattern.indices) * len(dtype.dictionary) + np.asarray(dtype.indices)
-        places = np.zeros(len(words), dtype="int64")
-        for seen in np.unique(of):
-            places[seen] = self.groups.setdefault(words[seen], len(self.groups))
-        return np.asarray(places[of])
-
     def _remember(self, group: np.ndarray, win: np.ndarray, parents: np.ndarray, layers: pa.Array) -> None:
         """The layer of each group that wins most; of equals the first."""
         import numpy as np
@@ -727,7 +710,7 @@ class _Kernels:
         by_day = requested and bool(sums["win_counted"].any())
         found = []
         for group, part in _by_group(sums):
-            pattern, dtype = self.names[group]
+            pattern, dtype = self.groups.names[group]
             counted = by_day and part["win_counted"].sum() > 0
             hours = int(part["win_hours"].sum()) / FINE
             example = self.examples[group]
@@ -761,7 +744,7 @@ class _Kernels:
         if self.sums is None:
             return
         for group, part in _by_group(self.sums):
-            pattern, dtype = self.names[group]
+            pattern, dtype = self.groups.names[group]
             yield FleetPattern(
                 pattern=pattern, dtype=dtype, models=part["model"].nunique(), cells=int(part["cells"].sum()),
                 above_ns=int(part["above"].sum()),
