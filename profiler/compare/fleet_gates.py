@@ -19,7 +19,8 @@ A cell is above for sure where its whole interval is, and is among those of whic
 (`samples.discoveries`, of all cells of the gate together: ten thousand unchanged ones must not fail it); it is not
 above where none of its interval is. What is between is neither. Where no cell is above for sure and one is between, the
 gate is inconclusive. What is computed or counted has no interval and is never between. A gate that finds nothing to
-look at is inconclusive.
+look at is inconclusive, and so is one that would pass while cells which both sides ask have no number on a side: a
+fleet that is half done is not as fast as it was. (What fails now is another gate's: ``failed>0``.)
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -56,6 +58,7 @@ QUANTITIES: dict[str, tuple[Unit, ...]] = {
 }  # fmt: skip
 EXAMPLES = "latency>3%, geomean>1%, bound>0%, cost>5%, failed>0, vanished>0"
 
+_NOTHING = "no cell has a latency that was measured on both sides"
 Answer = Literal["passed", "failed", "inconclusive"]
 
 
@@ -101,14 +104,43 @@ def judge(
         prices: An hour of a target, before and after.
     """
     if gate.what in COUNTS:
-        return _counted(gate, found)
-    if gate.what == "latency":
-        return _latency(gate, found, measured)
-    if gate.what == "geomean":
-        return _mean(gate, found)
-    if gate.what == "cost":
-        return _cost(gate, found, measured, prices)
-    return _estimated(gate, found)
+        made = _counted(gate, found, measured)
+    elif gate.what == "latency":
+        made = _latency(gate, found, measured)
+    elif gate.what == "geomean":
+        made = _mean(gate, found)
+    elif gate.what == "cost":
+        made = _cost(gate, found, measured, prices)
+    else:
+        made = _estimated(gate, found)
+    return _unless_open(gate, made, sum(_open(gate.what, cell) for cell in found.cells))
+
+
+def _open(what: str, cell: FleetCellChange) -> bool:
+    """Whether a gate cannot know what a cell will add to it."""
+    waits, ran = cell.answer == "not answered", cell.verb == "run"
+    if what in ("failed", "mended"):
+        return waits
+    if what in ("latency", "geomean", "slower", "faster"):
+        return ran and (waits or cell.answer == "not decided")
+    if what in ("expected", "bound"):
+        ends = (
+            (cell.expected_before_ns, cell.expected_after_ns) if what == "expected"
+            else (cell.bound_before_ns, cell.bound_after_ns)
+        )  # fmt: skip
+        return waits or (cell.told_by is not None and (ends[0] is None) != (ends[1] is None))
+    return what == "cost" and waits
+
+
+def _unless_open(gate: Gate, made: FleetGate, waiting: int) -> FleetGate:
+    if made.answer != "passed" or not waiting:
+        return made
+    if gate.what in COUNTS and (made.value or 0.0) + waiting <= gate.threshold:
+        return made
+    more = f"{cells_words(waiting)} {'has' if waiting == 1 else 'have'} no number on a side"
+    return msgspec.structs.replace(
+        made, answer="inconclusive", between=made.between + waiting, reason=f"{made.reason}; {more}"
+    )
 
 
 def _made(gate: Gate, answer: Answer, reason: str, **fields: float | str | None) -> FleetGate:
@@ -122,7 +154,9 @@ def _limit(gate: Gate) -> str:
     return gate.text.partition(">")[2].strip()
 
 
-def _counted(gate: Gate, found: FleetComparison) -> FleetGate:
+def _counted(gate: Gate, found: FleetComparison, measured: Measured) -> FleetGate:
+    if gate.what in ("slower", "faster") and not len(measured.at):
+        return _made(gate, "inconclusive", _NOTHING)
     wanted = COUNTS[gate.what]
     # A new cell that fails is one that did not fail before.
     cells = [
@@ -146,7 +180,7 @@ def _counted(gate: Gate, found: FleetComparison) -> FleetGate:
 
 def _latency(gate: Gate, found: FleetComparison, measured: Measured) -> FleetGate:
     if not len(measured.at):
-        return _made(gate, "inconclusive", "no cell has a latency that was measured on both sides")
+        return _made(gate, "inconclusive", _NOTHING)
     cells = [found.cells[at] for at in measured.at.tolist()]
     before = np.array([cell.before_ns for cell in cells], dtype=np.float64)
     growth = np.full(len(cells), gate.threshold / 100) if gate.unit == "%" else gate.threshold / before
@@ -218,7 +252,7 @@ def _estimated(gate: Gate, found: FleetComparison) -> FleetGate:
 def _mean(gate: Gate, found: FleetComparison) -> FleetGate:
     mean = next((each for each in found.groups if each.by == "fleet" and each.kind == "fact"), None)
     if mean is None or mean.low is None or mean.high is None:
-        return _made(gate, "inconclusive", "no cell has a latency that was measured on both sides")
+        return _made(gate, "inconclusive", _NOTHING)
     ends = [100 * (each - 1) for each in (mean.ratio, mean.low, mean.high)]
     return _by_interval(gate, ends, f"over {cells_words(mean.cells)} ")
 
@@ -245,7 +279,9 @@ def _cost(
     }
     answers = []
     for kind in ("measured", "expected"):
-        sums, errors, number = [0.0, 0.0], [0.0, 0.0], 0
+        sums, number = [0.0, 0.0], 0
+        # Cells of one model on one target err the same way, as in means.
+        errors: dict[tuple[str, str], list[float]] = {}
         for at, cell in enumerate(found.cells):
             mine = cell.told_by == "latency" if kind == "measured" else cell.told_by not in (None, "latency")
             ends = (
@@ -259,12 +295,13 @@ def _cost(
             costs = [(ns or 0) * (hour or 0.0) for ns, hour in zip(ends, hours, strict=True)]
             sums = [total + cost for total, cost in zip(sums, costs, strict=True)]
             for side, half in enumerate(halves.get(at, (0.0, 0.0))):
-                errors[side] += (half * sum(costs) / 2) ** 2
+                errors.setdefault((cell.model, cell.target), [0.0, 0.0])[side] += half * sum(costs) / 2
         if not number or min(sums) <= 0:
             continue
         log, size = math.log(sums[1] / sums[0]), sum(sums) / 2
-        ends_log = (log, log - math.sqrt(errors[0]) / size, log + math.sqrt(errors[1]) / size)
-        about = f"one inference of each of {number:,} {'measured' if kind == 'measured' else 'predicted'} cells costs "
+        down, up = (math.hypot(*(each[side] for each in errors.values())) / size for side in (0, 1))
+        ends_log = (log, log - down, log + up)
+        about = f"the cost of one inference of each of {number:,} {'measured' if kind == 'measured' else 'predicted'} cells: "
         after = "" if kind == "measured" else "; an estimate, by what is expected"
         answers.append(_by_interval(gate, [100 * math.expm1(each) for each in ends_log], about, after))
     if not answers:

@@ -113,6 +113,32 @@ def test_counts_of_cells() -> None:
     assert set(COUNTS) < set(QUANTITIES)
 
 
+@pytest.mark.parametrize("text", ["latency>3%", "geomean>3%", "cost>5%", "slower>0", "failed>0", "expected>2%"])
+def test_no_gate_passes_for_cells_that_are_not_done(text: str) -> None:
+    rows = [run_row(name, half=0.005) for name in "abc"]
+    assert gate(text, rows, rows).answer == "passed"
+    found = gate(text, rows, rows[:2], asked=list(map(cell_of, rows)))
+    assert (found.answer, found.between) == ("inconclusive", 1)
+    assert "1 cell has no number on a side" in found.reason
+    assert gate("slower>1", rows, rows[:2], asked=list(map(cell_of, rows))).answer == "passed", "whatever it is"
+    assert gate("vanished>0", rows, rows[:2], asked=list(map(cell_of, rows))).answer == "passed"
+
+
+def test_a_gate_that_finds_nothing_to_look_at_does_not_pass() -> None:
+    predicted = fleets.rows(1, 1, fails=0.0)[0]
+    for text in ("slower>0", "faster>0", "latency>3%"):
+        assert gate(text, [predicted], [predicted]).answer == "inconclusive", text
+    lost = changed(predicted, expected_ns=None, key=fleets.digest("lost"))
+    assert gate("expected>2%", [predicted, changed(predicted, model="o", key=fleets.digest("o"))],
+                [lost, changed(predicted, model="o", key=fleets.digest("o"))]).answer == "inconclusive"  # fmt: skip
+
+
+def test_sizes_of_one_model_on_one_target_err_alike_in_costs_as_in_means() -> None:
+    rows = [run_row("a", batch=at, key=fleets.digest(at)) for at in range(9)]
+    cost, mean = gate("cost>5%", rows, rows), gate("geomean>5%", rows, rows)
+    assert (cost.low, cost.high) == pytest.approx((mean.low, mean.high), rel=1e-3)
+
+
 def test_the_mean_of_the_fleet_is_surer_than_its_cells() -> None:
     rows = [run_row(f"m{at}") for at in range(100)]
     after = [slower(row, 1.02) for row in rows]

@@ -389,7 +389,7 @@ class _Served:
         candidates = _on_targets(frame, limits)
         places = frame.groupby(["model", "precision", "target"], sort=False).indices
         requests, times = frame["requests"].to_numpy(), frame["time_ns"].to_numpy()
-        ran = frame["latency_ns"].notna().to_numpy()
+        ran, too_large = frame["latency_ns"].notna().to_numpy(), frame["too_large"].to_numpy(dtype=bool)
         for (model, precision), number in sorted(sizes.items()):
             found = _best(model, precision, number, limits.get(model), candidates.get((model, precision), []))
             about = models.get(model, AskedModel(name=model))
@@ -397,7 +397,8 @@ class _Served:
                 rate = about.requests_per_s * number / of_model[model]
                 served = about.served_by or found.target
                 at = places.get((model, precision, served), np.empty(0, dtype="int64"))
-                at = at[~np.isnan(times[at])]
+                large = bool(too_large[at].any())
+                at = at[~np.isnan(times[at]) & ~too_large[at]]
                 if len(at) == number:
                     rates[at] = rate / number / requests[at]
                     busy = math.fsum(rates[at] * times[at]) / 1e9
@@ -411,7 +412,7 @@ class _Served:
                     self.requests += rate
                 else:
                     named = model if precision == "model" else f"{model} at {precision}"
-                    why = _why_not(found, served, about, number, len(at), narrowed)
+                    why = _why_not(found, served, about, (number, len(at)), narrowed, large=large)
                     self.not_counted.append(f"{named}: {why}")
                 found = msgspec.structs.replace(found, requests_per_s=rate)
             self.best.append(found)
@@ -514,12 +515,17 @@ def _out(
         yield f"it does not fit into the memory of {format_names(large)}"
 
 
-def _why_not(best: FleetBest, served: str, about: AskedModel, sizes: int, timed: int, narrowed: Narrowed) -> str:
+def _why_not(
+    best: FleetBest, served: str, about: AskedModel, timed: tuple[int, int], narrowed: Narrowed, *, large: bool
+) -> str:
     if not served:
         return best.why.partition("; ")[0]
     if about.served_by and narrowed.targets and served not in narrowed.targets:
         return f"served by {served}, which was not chosen"
-    return f"{served} has a time of {timed} of {sizes} sizes"
+    if large:
+        return f"it does not fit into the memory of {served}"
+    sizes, number = timed
+    return f"{served} has a time of {number} of {sizes} sizes"
 
 
 def _targets(rows: _Rows, asked: Asked, served: _Served) -> Iterator[FleetTarget]:

@@ -136,6 +136,9 @@ def test_a_target_whose_memory_is_too_small_is_not_the_best() -> None:
     ]
     found = best(rows)
     assert (found.target, found.why) == ("y", "it does not fit into the memory of x")
+    # Nor does it serve anything, whoever says so.
+    told = report_of(rows, models=[AskedModel(name="a", requests_per_s=9.0, served_by="x")])
+    assert (told.hours_per_day, told.not_counted) == (None, ("a: it does not fit into the memory of x",))
     alone = report_of(rows[:1], models=[AskedModel(name="a", requests_per_s=9.0)])
     assert alone.best[0].target == ""
     assert alone.best[0].why.endswith("it does not fit into the memory of x")
