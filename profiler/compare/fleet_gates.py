@@ -301,7 +301,8 @@ def _cost(
         log, size = math.log(sums[1] / sums[0]), sum(sums) / 2
         down, up = (math.hypot(*(each[side] for each in errors.values())) / size for side in (0, 1))
         ends_log = (log, log - down, log + up)
-        about = f"the cost of one inference of each of {number:,} {'measured' if kind == 'measured' else 'predicted'} cells: "
+        told = f"{number:,} {'measured' if kind == 'measured' else 'predicted'} cells"
+        about = f"the cost of one inference of each of {told}: "
         after = "" if kind == "measured" else "; an estimate, by what is expected"
         answers.append(_by_interval(gate, [100 * math.expm1(each) for each in ends_log], about, after))
     if not answers:

@@ -12,7 +12,7 @@ from profiler.base.records import Fleet
 from profiler.report import ReportOptions, render
 from profiler.report.content import fleet as words
 from profiler.report.formats._fleet_page import link
-from tests.fakes.fleet_reports import hostile, made_up
+from tests.fakes.fleet_reports import MS, cell, done, hostile, made_up, report_of
 
 browser = pytest.mark.browser
 Open = Callable[..., Any]
@@ -102,6 +102,33 @@ def test_hostile_names_do_nothing(open_page: Open) -> None:
     assert page.evaluate("window.__pwned === undefined")
     page.locator("#answers-table tr.row").first.click()
     assert page.evaluate("window.__pwned === undefined")
+
+
+@browser
+def test_a_build_has_no_time_and_energy_is_an_estimate(open_page: Open) -> None:
+    rows = [
+        done(cell("a", "x", verb="run"), latency_ns=MS, joules=0.3),
+        done(cell("a", "y", verb="build")),
+        done(cell("a", "z"), doubts="nothing is priced"),
+    ]
+    page = open_page(report_of(rows))
+    assert [under(page, target) for target in "xyz"] == [["1.00 ms"], ["built"], ["no price"]]
+    page.locator("#shown-energy").check()
+    assert [under(page, target) for target in "xyz"] == [["~300 mJ"], ["unknown"], ["unknown"]]
+    page.locator("#shown-time").check()
+
+
+def test_what_is_said_of_several_models_is_said_once() -> None:
+    names = [f"model {at}" for at in range(5)]
+    rows = [done(cell(name, "x"), expected_ns=MS) for name in names[:3]]
+    rows += [done(cell(name, "y"), bound_ns=MS) for name in names]
+    found = report_of(rows)
+    page = render(found, "html")
+    table = page[page.index('id="best"') : page.index('id="answers"')]
+    assert list(words.shared(found.best).values()) == [names[:3], names[3:]]
+    for why, named in words.shared(found.best).items():
+        assert table.count(f"<bdi>{', '.join(named)}</bdi>: <bdi>{why}</bdi>") == 1
+    assert table.count("there is a bound alone") == 2
 
 
 def test_a_page_is_the_same_twice_and_small(found: Fleet) -> None:

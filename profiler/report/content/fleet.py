@@ -174,6 +174,11 @@ def best_words(one: FleetBest, *, why: bool = True) -> str:
     return "; ".join(filter(None, (alike, one.why if why else "")))
 
 
+def shared(best: Sequence[FleetBest]) -> dict[str, list[str]]:
+    """Why others are none, where the same is said of several models; and of which."""
+    return {why: names for why, names in _alike((one.why, called(one)) for one in best).items() if len(names) >= SHARED}
+
+
 def win_hours(one: FleetWin) -> tuple[str, str]:
     """What a kernel by hand would win, and the interval: hours a day, or without requests the time."""
     if one.hours_per_day is not None and one.hours_low is not None and one.hours_high is not None:
@@ -221,7 +226,7 @@ def _best(found: Fleet, shown: int) -> Section | None:
     columns += [Column("a million", right=True)] if priced else []
     columns += [Column("busy", right=True, drop=1)] if asked else []
     served = [one for one in found.best if one.target]
-    shared = _alike((one.why, called(one)) for one in served[: max(shown, PAPER)])
+    alike = shared(served[: max(shown, PAPER)])
     rows = []
     for one in served[: max(shown, PAPER)]:
         kind: Kind = "estimate" if one.basis == "expected" else ""
@@ -230,10 +235,10 @@ def _best(found: Fleet, shown: int) -> Section | None:
         cells += [name(one.target, "end"), Span(best_time(one) or "-", kind)]
         cells += [Span(cost(one.cost_per_million, one.basis, found.currency) or "-", kind)] if priced else []
         cells += [_busy_cell(one)] if asked else []
-        words = best_words(one, why=len(shared.get(one.why, ())) < SHARED)
+        words = best_words(one, why=one.why not in alike)
         rows.append(Row(tuple(cells), (Under(prose(words), indent=2, lines=2),) if words else ()))
     what, total = "cheapest" if priced else "fastest", len(found.best) + found.best_left_out
-    told = [f"{format_names(names, NAMES)}: {why}" for why, names in shared.items() if len(names) >= SHARED]
+    told = [f"{format_names(names, NAMES)}: {why}" for why, names in alike.items()]
     nobody = _alike((one.why, called(one)) for one in found.best if not one.target)
     table = Table(
         columns=tuple(columns), rows=rows, shown=shown, paper=PAPER, hidden="not shown: {}", after=tuple(told),

@@ -48,6 +48,7 @@ def render(found: Fleet, options: ReportOptions) -> str:
         bars=_bars(found),
         efficient=_efficient(found),
         best_rows=BEST,
+        shared=words.shared(found.best[:BEST]),
         pattern_rows=PATTERNS,
         licences=asset("fleet.js.LICENSES.txt").splitlines(),
         styles=[Markup(style) for style in styles],  # noqa: S704 - our own files
@@ -79,6 +80,7 @@ def _cell(one: FleetAnswer, folder: str) -> list[Any]:
         one.expected_ns, one.expected_p10_ns, one.expected_p90_ns, int(one.expected_basis in WIDER_BASES),
         one.of_expected, one.cost_per_million, FLEET_BASES.index(one.cost_basis), one.joules,
         FLEET_BASES.index(one.joules_basis), one.doubts, one.error, link(one.page or one.run, folder), one.run,
+        words.time(one) if one.status == "done" and words.basis(one) == "none" else "",
     ]  # fmt: skip
 
 

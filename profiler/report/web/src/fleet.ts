@@ -13,7 +13,7 @@ type Basis = (typeof BASES)[number];
 
 /** A cell, in the order of `_cell` of formats/_fleet_page.py. */
 type Packed = [done: number, latency: number | null, low: number | null, high: number | null, bound: number | null, expected: number | null, p10: number | null, p90: number | null,
-  wider: number, ofExpected: number | null, cost: number | null, costBasis: number, joules: number | null, joulesBasis: number, doubts: string, error: string, href: string, run: string];
+  wider: number, ofExpected: number | null, cost: number | null, costBasis: number, joules: number | null, joulesBasis: number, doubts: string, error: string, href: string, run: string, nothing: string];
 interface Data {
   currency: string;
   targets: string[];
@@ -22,6 +22,8 @@ interface Data {
 interface Answer {
   done: boolean; latency: number | null; low: number | null; high: number | null; bound: number | null; expected: number | null; p10: number | null; p90: number | null;
   wider: boolean; ofExpected: number | null; cost: number | null; costBasis: Basis; joules: number | null; joulesBasis: Basis; doubts: string; error: string; href: string; run: string;
+  /** What is said where no number is. */
+  nothing: string;
 }
 interface Row {
   place: number; model: string; size: string; precision: string; best: string; cells: (Answer | null)[];
@@ -31,7 +33,7 @@ const data = JSON.parse(byId("data")!.textContent!) as Data;
 const basis = (at: number): Basis => BASES[at] ?? "none";
 const answer = (c: Packed): Answer => ({
   done: c[0] === 1, latency: c[1], low: c[2], high: c[3], bound: c[4], expected: c[5], p10: c[6], p90: c[7], wider: c[8] === 1, ofExpected: c[9], cost: c[10], costBasis: basis(c[11]),
-  joules: c[12], joulesBasis: basis(c[13]), doubts: c[14], error: c[15], href: c[16], run: c[17],
+  joules: c[12], joulesBasis: basis(c[13]), doubts: c[14], error: c[15], href: c[16], run: c[17], nothing: c[18],
 });
 const rows: Row[] = data.rows.map(([model, size, precision, best, cells], place) => ({ place, model, size, precision, best, cells: cells.map((cell) => cell && answer(cell)) }));
 const store = createStore({ layers: rows });
@@ -49,7 +51,8 @@ const SHOWN: Shown[] = [
   { id: "time", label: "latency", of: timeOf, basis: timeBasis, words: formatNs },
   { id: "cost", label: `cost of a million requests`, of: (one) => one.cost, basis: (one) => one.costBasis, words: money },
   { id: "share", label: "expected \u00f7 measured", of: (one) => one.ofExpected, basis: () => "expected", words: percent },
-  { id: "energy", label: "energy of an inference", of: (one) => one.joules, basis: (one) => one.joulesBasis, words: energy },
+  // The power limit of a board is not what it drew: an estimate, whatever the time rests on.
+  { id: "energy", label: "energy of an inference", of: (one) => one.joules, basis: (one) => (one.joulesBasis === "measured" ? "expected" : one.joulesBasis), words: energy },
 ];
 const offered = SHOWN.filter((shown) => rows.some((row) => row.cells.some((one) => one?.done && shown.of(one) !== null)));
 
@@ -58,7 +61,7 @@ function cellOf(row: Row, at: number, shown: Shown): HTMLElement | string {
   if (!one) return "";
   if (!one.done) return el("span", { class: "bad", title: elided(one.error, 300) }, "failed");
   const value = shown.of(one);
-  if (value === null) return el("span", { class: "soft" }, "unknown");
+  if (value === null) return el("span", { class: "soft" }, shown.id === "time" ? one.nothing : "unknown");
   const rests = shown.basis(one), star = shown.id === "time" && rests === "expected" && one.wider ? "*" : "";
   const doubt = one.doubts && rests === "measured" ? el("span", { class: "doubt", title: elided(one.doubts, 300) }, "!") : null;
   return el("span", { class: [rests === "measured" ? "" : "est", row.best === data.targets[at] ? "best" : ""].join(" ").trim() || null }, `${MARKS[rests]}${shown.words(value)}${star}`, doubt);
@@ -74,7 +77,7 @@ function detail(row: Row): HTMLElement {
     const named = [bdi(elided(target, 60), { class: "name" }), row.best === target ? " (best)" : null];
     return [el("tr", null,
       el("th", { scope: "row" }, named, one.run ? [el("br"), one.href ? el("a", { href: one.href }, "its run") : el("span", { class: "soft" }, bdi(elided(one.run, 80)))] : null),
-      el("td", { class: "num" }, one.done ? known(one.latency, formatNs) : el("span", { class: "bad" }, "failed"), one.low !== null && one.high !== null ? el("small", { class: "interval" }, `${formatNs(one.low)} .. ${formatNs(one.high)}`) : null),
+      el("td", { class: "num" }, one.done ? one.nothing || known(one.latency, formatNs) : el("span", { class: "bad" }, "failed"), one.low !== null && one.high !== null ? el("small", { class: "interval" }, `${formatNs(one.low)} .. ${formatNs(one.high)}`) : null),
       el("td", { class: "num est" }, one.expected === null ? "" : one.p10 === null || one.p90 === null ? `~${formatNs(one.expected)}` : formatBand(one.expected, one.p10, one.p90), one.wider ? "*" : null),
       el("td", { class: "num est" }, known(one.bound, formatNs, ">= ")), el("td", { class: "num est" }, known(one.ofExpected, percent, "~")),
       el("td", { class: one.costBasis === "measured" ? "num" : "num est" }, known(one.cost, money, MARKS[one.costBasis])),
