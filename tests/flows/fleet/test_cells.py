@@ -385,7 +385,7 @@ def test_files_that_are_as_they_were_are_not_read_again(tmp_path: Path, monkeypa
     text, known = '[[models]]\nfiles = "a.onnx"\nbatches = [1, 2]', tmp_path / "deep" / "known.json"
     first = read(tmp_path, text, known=known)
     with monkeypatch.context() as patch:
-        patch.setattr(contents, "_read", lambda _: pytest.fail("it was read again"))
+        patch.setattr(contents, "look", lambda _: pytest.fail("it was read again"))
         assert read(tmp_path, text, known=known).cells == first.cells
     for change in (tmp_path / "a.data", path):
         change.write_bytes(change.read_bytes() + b"\n")
