@@ -183,7 +183,10 @@ def test_a_task_is_where_its_resource_is_and_alone_has_its_gpu(
 def test_what_no_node_offers_is_refused_and_it_is_told_what_is_offered(executor: RayExecutor, tmp_path: Path) -> None:
     (cell, *_) = some_cells(tmp_path / "m", "mobilenet_tiny")
     assert not executor.refuses(cell)
-    assert not executor.refuses(asking([cell], "gpu_h100")[0])
+    assert not executor.refuses(asking([cell], "gpu_h100")[0], 1.0)
+    assert executor.refuses(asking([cell], "gpu_h100")[0], 4.0).startswith(
+        "no node of the cluster offers gpu_h100 and 4 GPUs; offered are "
+    )
     why = executor.refuses(asking([cell], "gpu_b200")[0])
     assert why == (
         "no node of the cluster offers gpu_b200; offered are CPU (2), GPU (2), gpu_a100 (1), gpu_h100 (1), spare (2)"
