@@ -14,11 +14,14 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from profiler.base.errors import MissingError
 from profiler.base.fleet_table import lasting
 from profiler.base.records import FleetPlan, FleetTargetCount
+from profiler.cli import app
 from profiler.cli.fleet.live import FleetLines, block, overall
+from profiler.flows import fleet as flow
 from profiler.flows.fleet import HowToRun, running
 from profiler.flows.fleet.store import Store
 from profiler.flows.progress import SILENT
@@ -145,6 +148,15 @@ def test_cells_that_fail_are_counted_and_done_again_when_it_is_asked_for(tmp_pat
     (tmp_path / "broken.onnx").write_bytes((SAMPLES / "lstm.onnx").read_bytes())
     code, out, err = ran("run", manifest, "-o", folder, "--retry", "failed", "--format", "json")
     assert (code, json.loads(out)["targets"][0]["done"]) == (0, 1), err
+
+
+def test_what_to_do_again_is_on_the_same_cluster(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = FleetTargetCount(target="l4", verb="predict", cells=1, failed=1)
+    plan = FleetPlan(schema_version=1, name="", folder="out", models=1, cells=1, targets=(count,))
+    monkeypatch.setattr(flow, "run", lambda *_: plan)
+    found = CliRunner().invoke(app, ["fleet", "run", str(small), "-o", "out", "--shard", "1/2", "--ray", "auto"])
+    again = f"again: trtprof fleet run {small} -o out --shard 1/2 --ray auto --retry failed"
+    assert (found.exit_code, again in " ".join(found.stderr.split())) == (0, True)
 
 
 def test_what_nothing_here_executes_is_left_with_exit_code_3(tmp_path: Path) -> None:

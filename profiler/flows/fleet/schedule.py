@@ -223,7 +223,7 @@ class _Scheduler:
                 self.refused[f"{cell.target}: {why[asks]}"] += 1
             else:
                 left.append(cell)
-        for gpu in {cell.gpu for cell in left if cell.verb == "predict" and cell.gpu.endswith(".toml")}:
+        for gpu in {cell.gpu for cell in left if cell.gpu.endswith(".toml")}:
             with suppress(UsageError):  # whoever answers says what is wrong with it
                 self.datasheets[gpu] = find(gpu)
         left.sort(key=lambda cell: _ORDER[cell.verb])

@@ -195,13 +195,16 @@ class _Answer:
             return self._failed(cell, error)
 
     def _ran(self, cell: FleetCell) -> dict[str, Any]:
-        from profiler.flows.fleet.measured import columns
+        from profiler.flows.fleet.measured import columns, elsewhere
         from profiler.flows.run import execute
 
+        gpu = self._datasheet(cell) if cell.gpu else None
         options = run_options_of(cell, request_of(cell, self.model))
         folder = execute(msgspec.structs.replace(options, output=str(self.scratch / RUN)), self.told)
         self.told.stage("row")
-        return columns(folder)
+        found = columns(folder)
+        doubts = (elsewhere(folder, gpu) if gpu is not None else "", found["doubts"])
+        return {**found, "doubts": "; ".join(filter(None, doubts))}
 
     def _built(self, cell: FleetCell) -> dict[str, Any]:
         from profiler.engine.backends import choose_builder

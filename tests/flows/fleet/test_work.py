@@ -19,7 +19,7 @@ from profiler.base.run_folder import RunFolder
 from profiler.flows import predict as flow
 from profiler.flows.fleet.cells import key_by
 from profiler.flows.fleet.execute import Task
-from profiler.flows.fleet.measured import kernels
+from profiler.flows.fleet.measured import elsewhere, kernels
 from profiler.flows.fleet.work import LOG_BYTES, RUN, answer
 from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
@@ -208,8 +208,10 @@ SHORT = {"duration": "0.05", "warmup": "10", "profile-iterations": "3", "threads
 
 def test_a_run_leaves_its_folder_and_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
-    (row,) = answer(task(cell("resnet_tiny", "here", "run", options={"backend": "ort-cpu", **SHORT})), tmp_path)
+    asked = cell("resnet_tiny", "here", "run", gpu="l4", options={"backend": "ort-cpu", **SHORT})
+    (row,) = answer(task(asked), tmp_path)
     assert (row.status, row.error) == ("done", "")
+    assert row.doubts.startswith(f"it ran on {row.device}, and L4 was asked for")
     report = json.loads((tmp_path / RUN / "report.json").read_bytes())
     latency, low, high = row.latency_ns or 0, row.latency_low_ns or 0, row.latency_high_ns or 0
     assert latency == report["latency"]["median_ns"]
@@ -236,13 +238,15 @@ def test_a_run_on_a_gpu_takes_energy_by_its_datasheet_and_weighs_plugins(
     seem(monkeypatch, tmp_path, H100, ("tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu"))
     options = {"backend": "ort-cuda", "collector": "cupti", "duration": "0", "iterations": "5", "warmup": "0"}
     scratch = tmp_path / "scratch"
-    (row,) = answer(task(cell("resnet_tiny", "h100", "run", options={**options, "profile-iterations": "4"})), scratch)
+    asked = cell("resnet_tiny", "h100", "run", gpu="h100-sxm", options={**options, "profile-iterations": "4"})
+    (row,) = answer(task(asked), scratch)
     assert (row.status, row.error, row.device) == ("done", "", H100.name)
     assert row.joules == pytest.approx((row.latency_ns or 0) / 1e9 * (row.tdp_w or 0))
     assert row.tdp_w == gpus.find("h100-sxm").tdp_w.value
     run = RunFolder(scratch / RUN).report()
     assert row.doubts == "; ".join((*run.doubts, *run.lacking)) != ""
     assert {kernel.kernel for kernel in row.kernels} == {layer.kernels[0].kernel for layer in run.layers}
+    assert elsewhere(RunFolder(scratch / RUN), gpus.find("l4")) == f"it ran on {H100.name}, and L4 was asked for"
 
 
 def test_the_win_of_a_kernel_is_that_of_its_candidates_and_there_is_none_without_a_verdict() -> None:
