@@ -6,6 +6,7 @@ A model whose path is a named pipe keeps a worker waiting until somebody writes:
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import pickle
 import signal
@@ -249,6 +250,34 @@ def test_a_model_that_was_changed_since_is_not_sent(
     (answered,) = until_answered(executor)
     assert {row.error for row in answered.rows} == {"m/mobilenet_tiny.onnx cannot be sent"}
     assert {row.why for row in answered.rows} == {"it was changed since the fleet was planned"}
+
+
+def test_a_model_that_has_no_room_on_the_cluster_is_lost_and_may_be_tried_again(
+    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (task, *_) = tasks_of(some_cells(tmp_path / "m", "mobilenet_tiny"))
+    here = executor._ray
+    monkeypatch.setattr(executor, "_lacking", True)
+    with monkeypatch.context() as patch:
+
+        def full(_: bytes) -> None:
+            raise here.exceptions.ObjectStoreFullError
+
+        patch.setattr(here, "put", full)
+        executor.start(task)
+        assert until_answered(executor)[0].lost == "the object store is full"
+    executor.start(task)
+    assert until_answered(executor)[0].rows
+
+
+def test_a_cluster_that_is_gone_is_one_clear_error(executor: RayExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> None:
+        raise ConnectionError("no GCS")
+
+    monkeypatch.setattr(executor, "_looked", -math.inf)
+    monkeypatch.setattr(executor._ray, "nodes", gone)
+    with pytest.raises(MissingError, match="does not answer any more"):
+        executor._nodes()
 
 
 def test_a_model_that_changes_while_it_is_answered_is_not_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
