@@ -15,10 +15,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from profiler.base.errors import MissingError
 from profiler.base.fleet_table import lasting
 from profiler.base.records import FleetPlan, FleetTargetCount
 from profiler.cli.fleet.live import FleetLines, block, overall
+from profiler.flows.fleet import HowToRun, running
 from profiler.flows.fleet.store import Store
+from profiler.flows.progress import SILENT
 from tests.fakes.support import ROOT, SAMPLES
 
 MANIFEST = f"""
@@ -257,3 +260,12 @@ def test_cells_that_a_manifest_asks_no_more_are_told(small: Path, tmp_path: Path
     assert process.returncode == 0
     assert "12 of 16 cells that 'small' asked in" in told
     assert "asked no more: reports leave them out" in told
+
+
+def test_on_windows_it_is_told_before_anything_is_made(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(MissingError, match="cannot be answered on Windows"):
+        running.run(small, str(tmp_path / "out"), HowToRun(), SILENT)
+    assert not (tmp_path / "out").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -148,7 +149,8 @@ def _ended_in_order() -> Iterator[None]:
 
     ended: list[int] = []
 
-    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    ends = [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGHUP]
+    heard = [each for each in ends if signal.getsignal(each) is signal.SIG_DFL]
     for each in heard:
         signal.signal(each, stop)
     try:

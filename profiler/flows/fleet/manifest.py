@@ -517,8 +517,8 @@ class _Reader:
             return None
         try:
             return one(_join(place, key), table[key])
-        except ValueError as error:
-            self.mistakes.add(_join(place, key), str(error))
+        except (ValueError, OSError) as error:
+            self.mistakes.add(_join(place, key), _why(error))
         return None
 
     def many(self, table: Mapping[str, Any], key: str, place: str, one: Callable[[str, object], T]) -> tuple[T, ...]:
@@ -539,8 +539,8 @@ class _Reader:
         for at, each in zip(places, value, strict=True):
             try:
                 yield one(at, each)
-            except ValueError as error:
-                self.mistakes.add(at, str(error))
+            except (ValueError, OSError) as error:
+                self.mistakes.add(at, _why(error))
 
     def sizes(self, place: str, value: object) -> dict[str, tuple[int, ...]]:
         if not isinstance(value, dict):
@@ -681,6 +681,11 @@ class _Reader:
         except UsageError as error:
             raise ValueError(": ".join(filter(None, (error.what, error.why)))) from None
         return file or spec.slug
+
+
+def _why(error: ValueError | OSError) -> str:
+    """What is wrong with a value; a place may be one that nobody can look at."""
+    return str(error) if isinstance(error, ValueError) else f"it cannot be looked at: {error.strerror or error}"
 
 
 _CODE = "{!r} names code, and a manifest holds none: `trtprof export` makes an ONNX file of it"

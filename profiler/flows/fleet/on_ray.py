@@ -208,12 +208,12 @@ class RayExecutor:
             if batch.began is not None and batch.left
         ]
 
-    def refuses(self, cell: FleetCell) -> str:
-        """That no node offers its resource, and what is offered."""
-        nodes = self._nodes()
-        if not cell.resource or any(node.offers.get(cell.resource, 0) >= 1 for node in nodes):
+    def refuses(self, cell: FleetCell, num_gpus: float = 0.0) -> str:
+        """That no node offers its resource, and as many GPUs, and what is offered."""
+        nodes, least = self._nodes(), _Demand(0.0, num_gpus, cell.resource)
+        if not (cell.resource or num_gpus) or any(least.slots(node) for node in nodes):
             return ""
-        return f"no node of the cluster offers {cell.resource}; offered {_offered(nodes)}"
+        return f"no node of the cluster offers {least.words}; offered {_offered(nodes)}"
 
     def takes(self, task: Task) -> bool:
         """Whether its kind of slot has less to do than `_AHEAD` Ray tasks, and the object store has room."""

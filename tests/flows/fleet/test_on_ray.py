@@ -14,12 +14,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import onnx
 import pytest
 
+from profiler import __version__
 from profiler.base import fleet_table
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import FleetCell, FleetRow
@@ -181,7 +183,10 @@ def test_a_task_is_where_its_resource_is_and_alone_has_its_gpu(
 def test_what_no_node_offers_is_refused_and_it_is_told_what_is_offered(executor: RayExecutor, tmp_path: Path) -> None:
     (cell, *_) = some_cells(tmp_path / "m", "mobilenet_tiny")
     assert not executor.refuses(cell)
-    assert not executor.refuses(asking([cell], "gpu_h100")[0])
+    assert not executor.refuses(asking([cell], "gpu_h100")[0], 1.0)
+    assert executor.refuses(asking([cell], "gpu_h100")[0], 4.0).startswith(
+        "no node of the cluster offers gpu_h100 and 4 GPUs; offered are "
+    )
     why = executor.refuses(asking([cell], "gpu_b200")[0])
     assert why == (
         "no node of the cluster offers gpu_b200; offered are CPU (2), GPU (2), gpu_a100 (1), gpu_h100 (1), spare (2)"
@@ -244,6 +249,23 @@ def test_a_model_that_was_changed_since_is_not_sent(
     (answered,) = until_answered(executor)
     assert {row.error for row in answered.rows} == {"m/mobilenet_tiny.onnx cannot be sent"}
     assert {row.why for row in answered.rows} == {"it was changed since the fleet was planned"}
+
+
+def test_a_model_that_changes_while_it_is_answered_is_not_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows would be under the key of what it was."""
+    (cell, *_) = some_cells(tmp_path / "m", "mobilenet_tiny")
+
+    def change(*given: Any) -> tuple[FleetRow, ...]:
+        rows = real(*given)
+        Path(cell.path).write_bytes(b"another")
+        return rows
+
+    real = answer
+    monkeypatch.setattr(ray_worker, "answer", change)
+    monkeypatch.setattr("ray.get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "node"))
+    asked = ray_worker.Ask(trtprof=__version__, tasks=tuple(tasks_of([cell])))
+    said = ray_worker.whole(msgspec.json.encode(asked), {})
+    assert [msgspec.json.decode(each, type=ray_worker.Reply).kind for each in said] == ["here", "lacks"]
 
 
 class Listening:
