@@ -10,7 +10,7 @@ import functools
 import itertools
 import operator
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from profiler.base.records import EXPECTED_BASES, FleetCell, FleetKernel, FleetRow
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 MOST_KERNELS = 24
@@ -28,6 +29,10 @@ those that something is expected of, one for the others."""
 ORDER = ("model", "target", "shapes", "batch", "sizes", "precision", "key")
 PASSING = ("started", "seconds", "attempts", "worker", "log")
 """Columns that may differ between two executions of the same cell."""
+WHICH = ("key", "status", "started")
+"""Columns that tell which row it is: of two answers to a cell one counts."""
+SLICE = 10_000
+"""Rows whose records are looked at together: of all of them they would fill the memory."""
 VERSION = 1
 """Of the columns; kept in the metadata of each file under `MARK`."""
 MARK = "trtprof.fleet"
@@ -154,3 +159,35 @@ def in_order(table: pa.Table) -> pa.Table:
 def lasting(table: pa.Table) -> pa.Table:
     """The table in order, without what passes: the same for the same answers."""
     return in_order(table.drop_columns(list(PASSING)))
+
+
+def each_once(
+    keys: Sequence[str], status: Sequence[str], started: Sequence[str], pieces: Iterable[pa.Table]
+) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """Pieces of some rows alone, each row once, `SLICE` at most together, and the place of each of these.
+
+    Args:
+        keys: Of the rows, no two alike.
+        status: Of each.
+        started: Of each.
+        pieces: Tables with the columns `WHICH` at least, of any rows in any order.
+    """
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+
+    places = pd.Index(keys)
+    states, begun = np.asarray(status, dtype=object), np.asarray(started, dtype=object)
+    seen = np.zeros(len(places), dtype=bool)
+    for piece in pieces:
+        for start in range(0, len(piece), SLICE):
+            part = piece.slice(start, SLICE)
+            told = part.select(list(WHICH)).to_pandas()
+            at = places.get_indexer(told["key"])
+            ours = (at >= 0) & (states[at] == told["status"].to_numpy()) & (begun[at] == told["started"].to_numpy())
+            ours &= ~seen[at]
+            ours &= ~pd.Series(np.where(ours, at, -1)).duplicated().to_numpy() | ~ours
+            kept = np.flatnonzero(ours)
+            seen[at[kept]] = True
+            if len(kept):
+                yield part.take(pa.array(kept)) if len(kept) < len(part) else part, at[kept]

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from profiler.base.fleet_table import REST
+from profiler.base.fleet_table import REST, WHICH, each_once
 from profiler.base.records import (
     SCHEMA_VERSION,
     FleetCause,
@@ -62,9 +62,11 @@ _NOISE = 3 * math.sqrt(2) * RUN_TO_RUN[MEDIAN]
 """A logarithm of a ratio of two times of kernels that is no more than this may be chance."""
 COLUMNS = (
     "key", "status", "stage", "error", "device", "doubts", "latency_ns", "latency_low_ns", "latency_high_ns",
-    "bound_ns", "expected_ns", "kernels", "run", "started",
+    "bound_ns", "expected_ns", "run", "started",
 )  # fmt: skip
 """Columns of the rows that are looked at."""
+KERNELS = (*WHICH, "kernels")
+"""Those that are read in pieces: of all rows they would fill the memory."""
 
 ORDER: tuple[FleetOutcome, ...] = get_args(FleetOutcome)
 _CODE = {answer: at for at, answer in enumerate(ORDER)}
@@ -86,6 +88,7 @@ class FleetOf(NamedTuple):
         folder: Where it is.
         cells: What it asks now.
         rows: What came of them, with `COLUMNS` at least; of other cells rows are left out.
+        kernels: The same with `KERNELS`, in any order and any number; of other rows they are passed over.
         prices: An hour of a target, where that is known.
         currency: Of the prices.
     """
@@ -94,6 +97,7 @@ class FleetOf(NamedTuple):
     folder: str
     cells: Sequence[FleetCell]
     rows: pa.Table
+    kernels: Iterable[pa.Table] = ()
     prices: Mapping[str, float] = {}
     currency: str = ""
 
@@ -156,7 +160,7 @@ class _Columns:
         rows = side.rows
         place = {key: at for at, key in enumerate(rows["key"].to_pylist())}
         self.at = np.array([*(place.get(cell.key, -1) for cell in side.cells), -1], dtype=np.int64)
-        self.rows = rows
+        self.rows, self.pieces = rows, side.kernels
         done = np.array([*(text == "done" for text in rows["status"].to_pylist()), False])
         self.status = np.where(self.at < 0, _NOT_ANSWERED, np.where(done[self.at], _DONE, _FAILED))
         self.status[-1] = _NOT_ASKED
@@ -508,38 +512,40 @@ def _means(
 
 
 def _kernels(pairs: _Pairs) -> list[FleetKernelChange]:
+    told = pairs.told["latency"], pairs.told["expected"]
+    at = np.flatnonzero(np.logical_or(*told))
+    if not len(at):
+        return []
+    alike = _Alike()
+    sides = [
+        alike.times(side, mine[at], told[0][at]) for side, mine in ((pairs.before, pairs.b), (pairs.after, pairs.a))
+    ]
+    both = alike.joined(sides)
     found = [
-        *_patterns(pairs, pairs.told["latency"], "measured_ns", "fact"),
-        *_patterns(pairs, pairs.told["expected"], "expected_ns", "estimate"),
+        *_patterns(pairs, both[told[0][at][both["cell"]]], at, alike, "fact"),
+        *_patterns(pairs, both[told[1][at][both["cell"]]], at, alike, "estimate"),
     ]
     return sorted(
         found, key=lambda one: (one.kind != "fact", one.before_ns - one.after_ns, one.pattern, one.dtype, one.target)
     )
 
 
-def _patterns(pairs: _Pairs, places: npt.NDArray[np.bool_], field: str, kind: Any) -> list[FleetKernelChange]:
-    at = np.flatnonzero(places)
-    sides = [_times(side, mine[at], field) for side, mine in ((pairs.before, pairs.b), (pairs.after, pairs.a))]
-    same = ["cell", "pattern", "dtype", "shapes"]
-    if not len(at) or sides[0].empty or sides[1].empty:
-        return []
-    both = sides[0].merge(sides[1], on=same, suffixes=("_before", "_after"))
-    both = both[(both.ns_before > 0) & (both.ns_after > 0)]
+def _patterns(pairs: _Pairs, both: Any, at: Places, alike: _Alike, kind: Any) -> list[FleetKernelChange]:
     if both.empty:
         return []
     models, model_names = _codes([pairs.cells[each].model for each in at.tolist()])
     targets, target_names = _codes([pairs.cells[each].target for each in at.tolist()])
-    both["model"], both["target"] = models[both.cell], targets[both.cell]
-    pattern = ["pattern", "dtype", "target"]
-    summed = both.groupby([*pattern, "model"], observed=True, sort=True)
+    both = both.assign(model=models[both.cell], target=targets[both.cell])
+    pattern = ["pattern", "target"]
+    summed = both.groupby([*pattern, "model"], sort=True)
     by_model = summed[["ns_before", "ns_after"]].sum().reset_index()
     by_model["log"] = np.log(by_model.ns_after / by_model.ns_before)
-    made = by_model.groupby(pattern, observed=True, sort=True)["log"].agg(["size", "mean", "std"]).reset_index()
+    made = by_model.groupby(pattern, sort=True)["log"].agg(["size", "mean", "std"]).reset_index()
     by_model = by_model.merge(made, on=pattern)
     noise = _NOISE if kind == "fact" else 0.0
     moved = by_model[by_model.log * np.sign(by_model["mean"]) > noise]
     moved = moved.assign(more=-(moved.ns_after - moved.ns_before).abs()).sort_values("more", kind="stable")
-    told = moved.groupby(pattern, observed=True, sort=True).agg(
+    told = moved.groupby(pattern, sort=True).agg(
         models=("log", "size"), ratio=("log", "mean"), before_ns=("ns_before", "sum"), after_ns=("ns_after", "sum"),
         example=("model", "first"),
     )  # fmt: skip
@@ -552,8 +558,8 @@ def _patterns(pairs: _Pairs, places: npt.NDArray[np.bool_], field: str, kind: An
     made = made.assign(half=half).merge(told[told.models >= FEWEST_MODELS].reset_index(), on=pattern)
     return [
         FleetKernelChange(
-            pattern=row.pattern,
-            dtype=row.dtype,
+            pattern=alike.patterns[row.pattern][0],
+            dtype=alike.patterns[row.pattern][1],
             target=target_names[row.target],
             kind=kind,
             models=int(row.models),
@@ -586,25 +592,89 @@ def _apart(mean: Numbers, spread: Numbers, models: Places) -> tuple[Numbers, Num
     return np.maximum(*tails), np.maximum(*halves)
 
 
-def _times(side: _Columns, places: Places, field: str) -> Any:
-    """Time by cell, pattern, dtype and shapes; cells are counted as in ``places``."""
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.compute as pc
+class _Alike:
+    """Kernels of the same op types and dtype at the same shapes, by number: names are kept once.
 
-    rows = pa.array(side.at[places])
-    column = side.rows["kernels"].take(rows).combine_chunks()
-    column = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks else column
-    if isinstance(column, pa.ChunkedArray):
-        return pd.DataFrame({name: [] for name in ("cell", "pattern", "dtype", "shapes", "ns")})
-    flat = pc.list_flatten(column)
-    texts = {name: flat.field(name).dictionary_encode().to_pandas() for name in ("pattern", "dtype", "shapes")}
-    cell = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
-    ns = flat.field(field).to_numpy(zero_copy_only=False).astype(np.float64)
-    found = pd.DataFrame({"cell": cell, **texts, "ns": ns}).dropna(subset="ns")
-    found = found[found["pattern"] != REST]
-    found = found.astype(dict.fromkeys(texts, "str"))
-    return found.groupby(["cell", "pattern", "dtype", "shapes"], observed=True, sort=False)["ns"].sum().reset_index()
+    Attributes:
+        patterns: Op types and dtype of each number of a pattern.
+    """
+
+    def __init__(self) -> None:
+        self.patterns: list[tuple[str, str]] = []
+        self._pattern: dict[tuple[str, str], int] = {}
+        self._of: list[int] = []
+        self._number: dict[tuple[int, str], int] = {}
+
+    def times(self, side: _Columns, places: Places, ran: npt.NDArray[np.bool_]) -> tuple[Places, Places, Numbers]:
+        """Times of a side: the cell of each, as counted in ``places``, what it is of, and ns.
+
+        Args:
+            side: Which.
+            places: Of the cells that are looked at.
+            ran: Whether the time of each is that measured; else that expected.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        cells = np.full(len(side.rows) + 1, -1, dtype=np.int32)
+        cells[side.at[places]] = np.arange(len(places), dtype=np.int32)
+        parts: list[tuple[npt.NDArray[Any], ...]] = []
+        keys, status, started = (side.rows[name].to_pylist() for name in WHICH)
+        for part, at in each_once(keys, status, started, side.pieces):
+            column = part["kernels"].combine_chunks()
+            flat = pc.list_flatten(column)
+            cell = cells[at[pc.list_parent_indices(column).to_numpy()]]
+            measured, expected = (
+                flat.field(name).cast("float64").to_numpy(zero_copy_only=False)
+                for name in ("measured_ns", "expected_ns")
+            )
+            ns = np.where(ran[cell], measured, expected)
+            whole = pc.not_equal(flat.field("pattern"), REST).to_numpy(zero_copy_only=False)
+            kept = np.flatnonzero((cell >= 0) & ~np.isnan(ns) & whole)
+            if len(kept):
+                parts.append((cell[kept], self._numbers(flat.take(pa.array(kept))), ns[kept]))
+        if not parts:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
+        cell, of, ns = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return cell, of, ns
+
+    def _numbers(self, kernels: pa.StructArray) -> npt.NDArray[np.int32]:
+        columns = [kernels.field(name).dictionary_encode() for name in ("pattern", "dtype", "shapes")]
+        words = [column.dictionary.to_pylist() for column in columns]
+        packed = np.zeros(len(kernels), dtype=np.int64)
+        for column in columns:
+            packed = packed * len(column.dictionary) + column.indices.to_numpy()
+        known, inverse = np.unique(packed, return_inverse=True)
+        numbers = np.empty(len(known), dtype=np.int32)
+        for place, each in enumerate(known.tolist()):
+            rest, shapes = divmod(each, len(words[2]))
+            pattern = tuple(names[at] for names, at in zip(words, divmod(rest, len(words[1])), strict=False))
+            kind = self._pattern.setdefault(pattern, len(self._pattern))
+            if kind == len(self.patterns):
+                self.patterns.append(pattern)
+            number = self._number.setdefault((kind, words[2][shapes]), len(self._of))
+            if number == len(self._of):
+                self._of.append(kind)
+            numbers[place] = number
+        return numbers[inverse]
+
+    def joined(self, sides: Sequence[tuple[Places, Places, Numbers]]) -> Any:
+        """What both sides have of a cell: ``cell``, ``pattern``, ``ns_before``, ``ns_after``, none of them 0."""
+        import pandas as pd
+
+        size = max(len(self._of), 1)
+        summed = []
+        for cell, of, ns in sides:
+            known, inverse = np.unique(cell.astype(np.int64) * size + of, return_inverse=True)
+            summed.append((known, np.bincount(inverse, ns, len(known))))
+        (first, before), (second, after) = summed
+        known, left, right = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+        patterns = np.array(self._of, dtype=np.int64)
+        found = pd.DataFrame({
+            "cell": known // size, "pattern": patterns[known % size],
+            "ns_before": before[left], "ns_after": after[right],
+        })  # fmt: skip
+        return found[(found["ns_before"] > 0) & (found["ns_after"] > 0)]
 
 
 # --- causes, and words ----------------------------------------------------------------------

@@ -19,24 +19,24 @@ import tempfile
 import time
 from pathlib import Path
 
-import pyarrow as pa
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from profiler.base import fleet_table
-from profiler.base.records import SCHEMA_VERSION
+from profiler.base.records import SCHEMA_VERSION, FleetRow
 from profiler.flows.fleet import compared
 from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
 from profiler.flows.fleet.store import Store, _digest, _parquet
 from profiler.report import encode
 from tests.fakes import fleets
 
-AT_ONCE = 5000
+AT_ONCE = 4096
 SIZES = 5
 GATES = ("latency>3%", "geomean>1%", "cost>5%", "bound>0%", "failed>0", "vanished>0")
 
 
-def made(folder: Path, cells: int, slower: float) -> None:
+def made(folder: Path, cells: int, slower: float, kernels: int) -> None:
     """A fleet that is done; every twentieth cell is so many times as slow."""
     models = -(-cells // (SIZES * len(fleets.TARGETS)))
     asked = list(itertools.islice(fleets.cells(models, SIZES), cells))
@@ -45,15 +45,21 @@ def made(folder: Path, cells: int, slower: float) -> None:
     Store(str(folder)).keep(
         Asked(schema_version=SCHEMA_VERSION, name=folder.name, models=names, targets=targets), asked
     )
-    tables = [
-        fleet_table.table_of(
-            fleets.row(cell, slower=slower if int(cell.key, 16) % 20 == 0 else 1.0) for cell in asked[at : at + AT_ONCE]
-        )
-        for at in range(0, len(asked), AT_ONCE)
-    ]
-    content = _parquet(pa.concat_tables(tables), compression="zstd")
     (folder / "table").mkdir(exist_ok=True)
-    (folder / "table" / f"{_digest(content)}.parquet").write_bytes(content)
+    for at in range(0, len(asked), AT_ONCE):
+        rows = (whole(fleets.row(cell, slower=slower if int(cell.key, 16) % 20 == 0 else 1.0), kernels)
+                for cell in asked[at : at + AT_ONCE])  # fmt: skip
+        content = _parquet(fleet_table.table_of(rows), compression="zstd")
+        (folder / "table" / f"{_digest(content)}.parquet").write_bytes(content)
+
+
+def whole(row: FleetRow, kernels: int) -> FleetRow:
+    """A row with so many kernels, no two of a cell at the same shapes."""
+    if not row.kernels:
+        return row
+    several = itertools.islice(itertools.cycle(row.kernels), kernels)
+    shapes = (msgspec.structs.replace(one, shapes=f"{row.model}:{at}x{one.shapes}") for at, one in enumerate(several))
+    return msgspec.structs.replace(row, kernels=tuple(shapes))
 
 
 def measure(folder: Path, formats: list[str]) -> None:
@@ -77,6 +83,7 @@ def main() -> None:
     """Make both fleets, and measure each format in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=100_000)
+    parser.add_argument("--kernels", type=int, default=fleet_table.MOST_KERNELS, help="of each cell")
     parser.add_argument("--formats", default="text,html,json,junit,sarif,csv,parquet")
     parser.add_argument("--in", dest="folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -87,7 +94,7 @@ def main() -> None:
         for name, slower in (("before", 1.0), ("after", 1.1)):
             folder = Path(place) / name
             folder.mkdir()
-            made(folder, options.cells, slower)
+            made(folder, options.cells, slower, options.kernels)
         for name in options.formats.split(","):
             print(f"{options.cells:,} cells a side, {name}")
             arguments = [sys.executable, __file__, "--in", place, "--formats", name]

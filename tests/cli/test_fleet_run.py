@@ -124,10 +124,9 @@ def test_what_ends_a_job_or_closes_a_terminal_lets_all_go(
         process.send_signal(each)
     process.send_signal(signal.SIGCONT)
     _, err = process.communicate(timeout=60)
-    # Of those that wait the one with the least number is heard first.
-    number = min(numbers)
-    assert process.returncode == 128 + number
-    assert f"stopped by {number.name}: what is answered is kept" in err
+    # Which of those that wait is heard first is the system's affair.
+    assert process.returncode in {128 + each for each in numbers}
+    assert f"stopped by {signal.Signals(process.returncode - 128).name}: what is answered is kept" in err
     assert "Traceback" not in err
     assert 0 < rows(tmp_path / "f").num_rows < CELLS, "it was ended in the middle"
     assert not list((tmp_path / "f" / "claims").iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +11,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from profiler.base import fleet_table
 from profiler.base.fleet_table import REST
 from profiler.base.records import FleetCellChange, FleetComparison, FleetRow
-from profiler.compare.fleets import RATE, compare
+from profiler.compare.fleets import KERNELS, RATE, FleetOf, compare
 from tests.fakes import fleets
 from tests.fakes.fleet_comparison_factory import PRICES, cell_of, changed, changed_kernel, side, slower, week
 
@@ -334,6 +336,25 @@ def test_a_pattern_of_kernels_that_got_slower_in_many_models() -> None:
         assert kernel.ratio == pytest.approx(1.4, rel=1e-3)
         assert kernel.after_ns > kernel.before_ns
         assert kernel.example in having
+
+
+def test_kernels_are_read_in_pieces_whatever_these_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fleets.rows(8, 2, fails=0.0)
+    after = [changed(slower(row, 1.5), expected_ns=2 * (row.expected_ns or 0), key=fleets.digest(row.key),
+                     kernels=tuple(msgspec.structs.replace(each, expected_ns=2 * (each.expected_ns or 0))
+                                   for each in slower(row, 1.5).kernels)) for row in before]  # fmt: skip
+    sides = side(before), side(after)
+    whole = compare(*sides)
+    assert {one.kind for one in whole.kernels} == {"fact", "estimate"}
+    monkeypatch.setattr(fleet_table, "SLICE", 5)
+
+    def in_pieces(of: FleetOf, rows: list[FleetRow]) -> FleetOf:
+        stale = [changed(row, started="2020-01-01T00:00:00Z", kernels=()) for row in rows]
+        mixed = stale + random.Random(1).sample([*rows, *rows[:20]], len(rows) + 20)
+        halves = (fleet_table.table_of(each).select(KERNELS) for each in (mixed[:30], mixed[30:]))
+        return of._replace(kernels=halves)
+
+    assert compare(in_pieces(sides[0], before), in_pieces(sides[1], after)) == whole
 
 
 def test_prices_and_tags_say_nothing_of_answers() -> None:

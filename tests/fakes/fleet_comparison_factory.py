@@ -9,7 +9,7 @@ import msgspec
 
 from profiler.base import fleet_table
 from profiler.base.records import FleetCell, FleetComparison, FleetRow
-from profiler.compare.fleets import FleetOf, compare
+from profiler.compare.fleets import COLUMNS, KERNELS, FleetOf, compare
 from tests.fakes import fleets
 from tests.fakes.report_factory import HOSTILE_NAMES
 
@@ -46,7 +46,8 @@ def side(
     """A side that asks for the cells of these rows, or for others."""
     found = list(rows)
     cells = list(map(cell_of, found)) if asked is None else asked
-    return FleetOf(name, f"reports/{name}", cells, fleet_table.table_of(found), prices, currency)
+    table = fleet_table.table_of(found)
+    return FleetOf(name, f"reports/{name}", cells, table.select(COLUMNS), [table.select(KERNELS)], prices, currency)
 
 
 def week(models: int = 8) -> tuple[list[FleetRow], list[FleetRow]]:

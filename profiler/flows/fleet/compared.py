@@ -44,7 +44,7 @@ def compare(
 
 
 def _side(text: str, say: Callable[[str], None]) -> FleetOf:
-    from profiler.compare.fleets import COLUMNS, FleetOf
+    from profiler.compare.fleets import COLUMNS, KERNELS, FleetOf
 
     # A folder may have such a name.
     found = None if Path(text).exists() else _AT_VERSION.fullmatch(text)
@@ -56,7 +56,7 @@ def _side(text: str, say: Callable[[str], None]) -> FleetOf:
         cells, rows = _at_version(store, cells, found["version"], COLUMNS)
     prices = {target.name: target.price_per_hour for target in asked.targets if target.price_per_hour is not None}
     place = store.place + (f"@{found['version']}" if found else "")
-    return FleetOf(asked.name, place, cells, rows, prices, asked.currency)
+    return FleetOf(asked.name, place, cells, rows, store.pieces(KERNELS), prices, asked.currency)
 
 
 def _at_version(

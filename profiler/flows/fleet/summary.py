@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import msgspec
 
 from profiler.base.errors import UsageError
-from profiler.base.fleet_table import ORDER, REST
+from profiler.base.fleet_table import ORDER, REST, WHICH, each_once
 from profiler.base.records import (
     DOES_NOT_FIT,
     FIRM,
@@ -52,8 +52,6 @@ ANSWERS, BEST, PATTERNS, FAILURES, EXAMPLES, DOUBTS = 5_000, 1_000, 40, 30, 20, 
 """Most of each that a document has."""
 WINS = 10
 """Kernels by hand that are told unless asked for more or less."""
-SLICE = 10_000
-"""Cells whose kernels are looked at together: of all of them they would fill the memory."""
 
 HOURS = 24.0
 """Of a day."""
@@ -63,7 +61,7 @@ _PLAIN = (
     "error", "why", "fix", "latency_ns", "latency_low_ns", "latency_high_ns", "bound_ns", "expected_ns",
     "expected_p10_ns", "expected_p90_ns", "expected_basis", "joules", "doubts", "run", "started",
 )  # fmt: skip
-_INNER = ("key", "status", "started", "ledger", "kernels")
+_INNER = (*WHICH, "ledger", "kernels")
 """Columns that hold records, of which most of a table is, with those that tell which row it is."""
 
 BOUND = "bound by "
@@ -169,7 +167,8 @@ def summarised(
     limits = {model.name: narrowed.limit_ns or model.latency_limit_ns for model in asked.models}
     served = _Served(rows, asked, limits, narrowed)
     ledger, kernels = _Ledger(rows, served.hours_per_ns), _Kernels(rows, served.hours_per_ns, place)
-    for part, at in _seen_once(rows, pieces):
+    keys, status, started = (rows.frame[name].to_list() for name in WHICH)
+    for part, at in each_once(keys, status, started, pieces):
         ledger.add(part, at)
         kernels.add(part, at)
     measured = int(rows.frame["latency_ns"].notna().sum())
@@ -545,30 +544,6 @@ def _targets(rows: _Rows, asked: Asked, served: _Served) -> Iterator[FleetTarget
 
 _Kind = Literal["fact", "estimate", "remainder"]
 UNTOLD = "in no row of the ledgers of the cells"
-
-
-def _seen_once(rows: _Rows, pieces: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """Pieces of those rows alone, each row once, and the place of each in the frame."""
-    import numpy as np
-    import pandas as pd
-    import pyarrow as pa
-
-    places = pd.Index(rows.frame["key"])
-    status, started = rows.frame["status"].to_numpy(), rows.frame["started"].to_numpy()
-    seen = np.zeros(len(places), dtype=bool)
-    for piece in pieces:
-        for start in range(0, len(piece), SLICE):
-            part = piece.select(_INNER).slice(start, SLICE)
-            told = part.select(["key", "status", "started"]).to_pandas()
-            at = places.get_indexer(told["key"])
-            # Of two answers to a cell the one that counts is in the frame.
-            ours = (at >= 0) & (status[at] == told["status"].to_numpy()) & (started[at] == told["started"].to_numpy())
-            ours &= ~seen[at]
-            ours &= ~pd.Series(np.where(ours, at, -1)).duplicated().to_numpy() | ~ours
-            kept = np.flatnonzero(ours)
-            seen[at[kept]] = True
-            if len(kept):
-                yield part.take(pa.array(kept)) if len(kept) < len(part) else part, at[kept]
 
 
 def _flat(part: pa.Table, name: str, at: np.ndarray) -> tuple[Any, np.ndarray]:

@@ -364,7 +364,7 @@ def test_sums_close_and_the_order_of_rows_does_not_matter(seed: int, monkeypatch
     shuffled = random.Random(seed).sample(rows, len(rows))
     again = report_of(shuffled, {"t4": 0.4, "l4": 1.0}, told, cells=rows)
     assert msgspec.json.encode(again) == in_order
-    monkeypatch.setattr(summary, "SLICE", 7)
+    monkeypatch.setattr(fleet_table, "SLICE", 7)
     assert msgspec.json.encode(report_of(rows, {"t4": 0.4, "l4": 1.0}, told)) == in_order
 
 
