@@ -255,12 +255,13 @@ def test_on_a_terminal_a_block_is_drawn_and_goes_and_elsewhere_lines_are_told_no
 
 
 def test_status_watches_until_nothing_is_left(small: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "fleet"
+    folder = tmp_path / "my fleet"
     assert ran("run", small, "-o", folder, "--shard", "1/2")[0] == 0
     watching = started("status", folder, "--watch")
     assert ran("run", small, "-o", folder)[0] == 0
     out, err = watching.communicate(timeout=60)
     assert (watching.returncode, f"{FEW} done, 0 failed, 0 left" in out) == (0, True), err
+    assert f"next: trtprof fleet report '{folder}' -o fleet.html" in " ".join(err.split())
 
 
 def test_cells_that_a_manifest_asks_no_more_are_told(small: Path, tmp_path: Path) -> None:
