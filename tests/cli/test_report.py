@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from profiler.base.records import Run
 from profiler.base.run_folder import RunFolder
 from profiler.cli.options import command_line
-from profiler.report import REPORTERS
+from profiler.report import REPORTERS, formats_of
 from profiler.report.tables import TABLES
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import ROOT
@@ -54,7 +55,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 # --- formats -----------------------------------------------------------------------------------
 
 
-OF_THE_RECORD = [one.name for one in REPORTERS.values() if one.name != "onnx"]
+OF_THE_RECORD = [one.name for one in formats_of(Run) if one.name != "onnx"]
 """The formats that need no file of the model; of the other one see ``report/formats/test_onnx.py``."""
 
 
@@ -72,7 +73,7 @@ def test_every_format_goes_to_a_file_by_its_suffix(run: str, name: str) -> None:
     assert trtprof("report", run, "-o", str(out), "--force").exit_code == 0
 
 
-@pytest.mark.parametrize("name", [one.name for one in REPORTERS.values() if not one.binary])
+@pytest.mark.parametrize("name", [one.name for one in formats_of(Run) if not one.binary])
 def test_every_text_goes_to_stdout(run: str, name: str) -> None:
     done = trtprof("report", run, "--format", name)
     assert done.exit_code == 0, done.output
@@ -120,7 +121,7 @@ def test_a_file_and_stdout_are_both_served(run: str) -> None:
     assert Path("a.json").is_file()
 
 
-@pytest.mark.parametrize("name", [one.name for one in REPORTERS.values() if one.tables])
+@pytest.mark.parametrize("name", [one.name for one in formats_of(Run) if one.tables])
 def test_a_folder_takes_all_tables(run: str, name: str) -> None:
     reporter = REPORTERS.get(name)
     assert reporter is not None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -110,7 +111,7 @@ def run(
         from profiler.flows import fleet as flow
 
         check_report("fleet run", format_name, FleetPlan)
-        how = flow.HowToRun(
+        execution = flow.HowToRun(
             workers=workers,
             ray=ray,
             retry=cast("Literal['', 'failed']", retry),
@@ -120,7 +121,7 @@ def run(
         )
         try:
             with progress, _ended_in_order():
-                found = flow.run(manifest, output, how, progress, progress.watch)
+                found = flow.run(manifest, output, execution, progress, progress.watch)
         except KeyboardInterrupt as stopped:
             progress.stop()
             number = stopped.args[0] if stopped.args else signal.SIGINT
@@ -132,7 +133,9 @@ def run(
         deliver(found, "" if quiet else format_name, [])
         if quiet:
             result(found.folder)
-        _end(found, str(manifest), shard, quiet=quiet)
+        given = {"--shard": shard, "--ray": ray}
+        how = [word for option, value in given.items() if value for word in (option, value)]
+        _end(found, str(manifest), how, quiet=quiet)
         if fail_on and any(each.failed for each in found.targets):
             raise typer.Exit(1)
 
@@ -148,7 +151,8 @@ def _ended_in_order() -> Iterator[None]:
 
     ended: list[int] = []
 
-    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    ends = [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGHUP]
+    heard = [each for each in ends if signal.getsignal(each) is signal.SIG_DFL]
     for each in heard:
         signal.signal(each, stop)
     try:
@@ -158,16 +162,14 @@ def _ended_in_order() -> Iterator[None]:
             signal.signal(each, signal.SIG_DFL)
 
 
-def _end(found: FleetPlan, manifest: str, shard: str, *, quiet: bool) -> None:
-    """What was written, what failed, what is left, and what comes next.
+def _end(found: FleetPlan, manifest: str, how: Sequence[str], *, quiet: bool) -> None:
+    """What was written, what failed, what is left, and what comes next: the same command, ``how`` it was given.
 
     Raises:
         MissingError: Cells are left, which nothing here can execute.
     """
     failed, left = (sum(getattr(each, name) for each in found.targets) for name in ("failed", "left"))
-    again = shlex.join(
-        ["trtprof", "fleet", "run", manifest, "-o", found.folder, *(["--shard", shard] if shard else [])]
-    )
+    again = shlex.join(["trtprof", "fleet", "run", manifest, "-o", found.folder, *how])
     if not quiet:
         say(f"wrote {found.folder}")
         if failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Annotated
 
@@ -45,6 +46,6 @@ def status(
                     found = flow.status(folder, failures)
         deliver(found, format_name, [])
         if any(each.left for each in found.targets):
-            say(f"next: trtprof fleet run MANIFEST -o {folder} goes on")
+            say(f"next: {shlex.join(['trtprof', 'fleet', 'run', 'MANIFEST', '-o', folder])} goes on")
         else:
-            say(f"next: trtprof fleet report {folder} -o fleet.html")
+            say(f"next: {shlex.join(['trtprof', 'fleet', 'report', folder, '-o', 'fleet.html'])}")

@@ -17,7 +17,7 @@ import msgspec
 
 from profiler import __version__
 from profiler.base.errors import UsageError
-from profiler.base.records import SCHEMA_VERSION, FleetCell, FleetVerb
+from profiler.base.records import SCHEMA_VERSION, FleetCell, FleetVerb, GpuSpec
 from profiler.base.units import format_names
 from profiler.flows.fleet.contents import Content, Contents
 from profiler.flows.fleet.manifest import Manifest, Mistakes, ModelEntry, TargetEntry, options_on, precisions_on
@@ -176,10 +176,23 @@ def _files_of(manifest: Manifest, entry: ModelEntry, mistakes: Mistakes) -> list
             mistakes.add(place, f"{pattern} means no file in {folder.absolute()}{hint}")
         elif left_out.issuperset(matches):
             mistakes.add(place, f"all that {pattern} means is excluded")
-        found.update(dict.fromkeys(path for path in matches if path not in left_out))
+        for path in matches:
+            if path in left_out:
+                continue
+            if not _is_text(str(path)):
+                mistakes.add(place, f"{str(path)!a} has no name in UTF-8: rename it, or exclude it by a glob")
+            found[path] = None
     if entry.name and len(found) > 1:
         mistakes.add(f"{entry.place}.name", f"{len(found)} files cannot have one name: leave it away")
     return list(found)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _magic(pattern: str) -> bool:
@@ -193,7 +206,7 @@ def _models_in(folder: Path) -> list[str]:
 def _matches(folder: Path, pattern: str) -> list[Path]:
     """The files that a pattern means; by a glob only those that are called ``.onnx``."""
     literal = folder / pattern
-    if literal.is_file():
+    if os.path.isfile(literal):  # of a name that is too long it is no error
         return [literal.absolute()]
     if not _magic(pattern):
         return []
@@ -267,7 +280,7 @@ class _Cells:
         self.found: dict[str, FleetCell] = {}
         self._manifest = manifest
         self._mistakes = mistakes
-        self._whats = {target.name: _what(target) for target in manifest.targets}
+        self._whats = {target.name: _what(target.resource, _datasheet(target)) for target in manifest.targets}
 
     def add(self, entry: ModelEntry, model: _Model) -> None:
         """Every combination of an entry, of one model."""
@@ -278,7 +291,7 @@ class _Cells:
             if (not entry.targets or target.name in entry.targets) and precision in precisions_on(entry, target)
         ]
         for shapes in entry.shapes or ("",):
-            read = sorted(parse_shapes([shapes] if shapes else []).items())
+            read = _in_order(shapes)
             for batch in entry.batches or (None,):
                 for numbers in itertools.product(*entry.sizes.values()):
                     sizes = dict(zip(entry.sizes, numbers, strict=True))
@@ -325,10 +338,7 @@ class _Cells:
         for precision, target, options in wanted:
             alike = precision, target.verb, tuple(options.items())
             if alike not in groups:
-                text = _canonical({
-                    "model": model.content.sha256, "verb": target.verb, "precision": precision, "options": options,
-                    "trtprof": __version__, **size,
-                })  # fmt: skip
+                text = _question(model.content.sha256, target.verb, precision, options, __version__, size)
                 groups[alike] = text, _digest(text)
             text, group = groups[alike]
             key = _digest(text, self._whats[target.name])
@@ -362,15 +372,39 @@ class _Cells:
             )
 
 
-def _what(target: TargetEntry) -> bytes:
-    """What a target is, beside its name: the datasheet, less where it lies, and what a node must offer."""
-    datasheet = None
-    if target.gpu:
-        from profiler.hardware import gpus
+def _question(
+    sha256: str, verb: str, precision: str, options: dict[str, str], trtprof: str, size: dict[str, Any]
+) -> bytes:
+    """What is asked, less of what target."""
+    return _canonical({
+        "model": sha256, "verb": verb, "precision": precision, "options": options, "trtprof": trtprof, **size,
+    })  # fmt: skip
 
-        datasheet = msgspec.to_builtins(gpus.find(target.gpu))
-        datasheet.pop("origin")
-    return _canonical({"gpu": datasheet, "resource": target.resource})
+
+def _what(resource: str, datasheet: GpuSpec | None) -> bytes:
+    """What a target is, beside its name: the datasheet, less where it lies, and what a node must offer."""
+    figures = msgspec.to_builtins(datasheet)
+    if figures is not None:
+        figures.pop("origin")
+    return _canonical({"gpu": figures, "resource": resource})
+
+
+def _datasheet(target: TargetEntry) -> GpuSpec | None:
+    from profiler.hardware import gpus
+
+    return gpus.find(target.gpu) if target.gpu else None
+
+
+def key_by(cell: FleetCell, datasheet: GpuSpec) -> str:
+    """The key that a cell would have if its target were that of a datasheet; see `FleetCell`."""
+    size = {"shapes": _in_order(cell.shapes), "batch": cell.batch, "sizes": cell.sizes}
+    text = _question(cell.sha256, cell.verb, cell.precision, cell.options, cell.trtprof, size)
+    return _digest(text, _what(cell.resource, datasheet))
+
+
+def _in_order(shapes: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Shapes by input, so that the same ones are the same."""
+    return sorted(parse_shapes([shapes] if shapes else []).items())
 
 
 def _canonical(value: object) -> bytes:

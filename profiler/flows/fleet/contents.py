@@ -46,15 +46,26 @@ class _Stamp(msgspec.Struct, frozen=True):
     mtime_ns: int
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class Looked(msgspec.Struct, frozen=True):
+    """What a file was found to hold, and by what it is told that it still does.
+
+    Attributes:
+        content: What it held.
+        stamps: Of the model and of the files beside it, from before they were read; none where nothing would tell.
+    """
+
     content: Content
     stamps: tuple[_Stamp, ...]
-    """Of the model and of the files beside it."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether all files are as they were."""
+        return bool(self.stamps) and all(_stamp(Path(stamp.path)) == stamp for stamp in self.stamps)
 
 
 class _Known(msgspec.Struct, frozen=True):
     trtprof: str
-    files: dict[str, _Kept]
+    files: dict[str, Looked]
 
 
 class Contents:
@@ -66,8 +77,8 @@ class Contents:
 
     def __init__(self, known: Path | None) -> None:
         self._known = known
-        self._before: dict[str, _Kept] = {}
-        self._now: dict[str, _Kept] = {}
+        self._before: dict[str, Looked] = {}
+        self._now: dict[str, Looked] = {}
         self._changed = False
         if known is not None:
             with contextlib.suppress(OSError, msgspec.DecodeError, ValueError):
@@ -89,8 +100,8 @@ class Contents:
         if name in self._now:
             return self._now[name].content
         kept = self._before.get(name)
-        if kept is None or any(_stamp(Path(stamp.path)) != stamp for stamp in kept.stamps):
-            kept = _read(path)
+        if kept is None or not kept.stands:
+            kept = look(path)
             self._changed = True
         self._now[name] = kept
         return kept.content
@@ -120,17 +131,18 @@ def _stamp(path: Path) -> _Stamp | None:
     return _Stamp(str(path), found.st_size, found.st_mtime_ns)
 
 
-def _read(path: Path) -> _Kept:
+def look(path: Path) -> Looked:
+    """Read a file, whatever is known of it."""
     from profiler.source.load import outline
 
     before = _stamp(path)
     own = _digest(path)
     if before is None or not own:
-        return _Kept(Content(sha256=hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()), ())
+        return Looked(Content(sha256=hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()), ())
     try:
         found = outline(path)
     except TrtprofError:
-        return _Kept(Content(sha256=own), (before,))
+        return Looked(Content(sha256=own), (before,))
     stamps, parts = [before], [own]
     for place in found.external:
         file = path.parent / place
@@ -138,10 +150,10 @@ def _read(path: Path) -> _Kept:
         parts += [place, _digest(file) if stamp is not None else "missing"]
         if stamp is None:
             # Were it there tomorrow, nothing would tell.
-            return _Kept(Content(sha256=_joined(parts), inputs=found.inputs, nodes=found.nodes), ())
+            return Looked(Content(sha256=_joined(parts), inputs=found.inputs, nodes=found.nodes), ())
         stamps.append(stamp)
     sha256 = own if len(parts) == 1 else _joined(parts)
-    return _Kept(Content(sha256=sha256, inputs=found.inputs, nodes=found.nodes), tuple(stamps))
+    return Looked(Content(sha256=sha256, inputs=found.inputs, nodes=found.nodes), tuple(stamps))
 
 
 def _joined(parts: list[str]) -> str:

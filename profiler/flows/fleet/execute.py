@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from profiler.base.records import FleetCell, FleetRow
+from profiler.base.records import FleetCell, FleetRow, GpuSpec
 
 INSTALL_RAY = "pip install 'trtprof[fleet]'"
 
@@ -25,6 +25,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Why earlier attempts came to nothing."""
     num_gpus: float = 0.0
     """GPUs that Ray keeps for it."""
+    datasheets: dict[str, GpuSpec] = {}
+    """By `FleetCell.gpu`, those from files, which need not be where it is answered."""
 
 
 class Answered(NamedTuple):
@@ -47,8 +49,8 @@ class Answered(NamedTuple):
 class Executor(Protocol):
     """Executes tasks, several at a time; all of it is called from one thread."""
 
-    def refuses(self, cell: FleetCell) -> str:
-        """Why it can never execute a cell (no node offers its resource), in words; empty where it can."""
+    def refuses(self, cell: FleetCell, num_gpus: float = 0.0) -> str:
+        """Why it can never execute a cell that takes so many GPUs (no node offers it), in words; empty where it can."""
 
     def takes(self, task: Task) -> bool:
         """Whether it would begin a task now, or soon: back-pressure."""

@@ -96,7 +96,7 @@ class LocalExecutor:
         busy = [each.child for each in self._busy.values()]
         return [child.worker.pid for child in (*busy, *self._idle)]
 
-    def refuses(self, cell: FleetCell) -> str:
+    def refuses(self, cell: FleetCell, num_gpus: float = 0.0) -> str:  # noqa: ARG002 - Ray keeps GPUs
         """Anything of a cluster."""
         return f"it needs {cell.resource}, which nodes of a Ray cluster offer (--ray)" if cell.resource else ""
 

@@ -37,7 +37,7 @@
     verb = "run"                        # predict, build or run; default: predict where only a gpu is named, else run
     resource = "gpu_h100"               # what a node of a Ray cluster offers; without: any node, or this machine
     num_gpus = 1                        # GPUs that Ray keeps for a cell
-    gpu = "h100-sxm"                    # its datasheet, for energy; not needed
+    gpu = "h100-sxm"                    # what that is: a run on another GPU says so; not needed
     precisions = ["fp16"]               # only these of what models ask for
     options = { backend = "tensorrt" }
     tags = ["cloud"]
@@ -127,7 +127,7 @@ class TargetEntry(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: What it is called; default: the GPU's slug, the resource, or ``local``.
         verb: ``predict`` for a datasheet alone; ``run`` or ``build`` on this machine or a node of a cluster.
-        gpu: A datasheet (slug, or a file from the folder of the manifest on).
+        gpu: A datasheet (slug, or a file from the folder of the manifest on); a run on another GPU has a doubt.
         resource: A custom resource that a node of a Ray cluster offers (``gpu_h100``), of which a cell takes one.
         num_gpus: GPUs that Ray keeps for a cell; 0 asks for none.
         price_per_hour: In the currency of the manifest; None where nobody said.
@@ -517,8 +517,8 @@ class _Reader:
             return None
         try:
             return one(_join(place, key), table[key])
-        except ValueError as error:
-            self.mistakes.add(_join(place, key), str(error))
+        except (ValueError, OSError) as error:
+            self.mistakes.add(_join(place, key), _why(error))
         return None
 
     def many(self, table: Mapping[str, Any], key: str, place: str, one: Callable[[str, object], T]) -> tuple[T, ...]:
@@ -539,8 +539,8 @@ class _Reader:
         for at, each in zip(places, value, strict=True):
             try:
                 yield one(at, each)
-            except ValueError as error:
-                self.mistakes.add(at, str(error))
+            except (ValueError, OSError) as error:
+                self.mistakes.add(at, _why(error))
 
     def sizes(self, place: str, value: object) -> dict[str, tuple[int, ...]]:
         if not isinstance(value, dict):
@@ -681,6 +681,11 @@ class _Reader:
         except UsageError as error:
             raise ValueError(": ".join(filter(None, (error.what, error.why)))) from None
         return file or spec.slug
+
+
+def _why(error: ValueError | OSError) -> str:
+    """What is wrong with a value; a place may be one that nobody can look at."""
+    return str(error) if isinstance(error, ValueError) else f"it cannot be looked at: {error.strerror or error}"
 
 
 _CODE = "{!r} names code, and a manifest holds none: `trtprof export` makes an ONNX file of it"

@@ -11,6 +11,7 @@ from profiler.base.fleet_table import most
 from profiler.base.records import (
     FleetKernel,
     FleetLoss,
+    GpuSpec,
     LayerResult,
     PluginCandidate,
     Run,
@@ -52,6 +53,15 @@ def columns(folder: RunFolder) -> dict[str, Any]:
         "ledger": tuple(FleetLoss(cause=row.cause, ns=row.ns, kind=row.kind) for row in run.ledger),
         "kernels": most(kernels(run)),
     }
+
+
+def elsewhere(folder: RunFolder, gpu: GpuSpec) -> str:
+    """The doubt where a finished run was not on the GPU that a datasheet is of; empty where it was."""
+    if folder.has(run_folder.GPU):
+        found = folder.read(run_folder.GPU, GpuArtefact)
+        if found.spec.slug == gpu.slug or found.live.name in gpu.nvml_names:
+            return ""
+    return f"it ran on {folder.report().device.name}, and {gpu.name} was asked for"
 
 
 def columns_of_build(priced: PricedPlan) -> dict[str, Any]:

@@ -208,12 +208,12 @@ class RayExecutor:
             if batch.began is not None and batch.left
         ]
 
-    def refuses(self, cell: FleetCell) -> str:
-        """That no node offers its resource, and what is offered."""
-        nodes = self._nodes()
-        if not cell.resource or any(node.offers.get(cell.resource, 0) >= 1 for node in nodes):
+    def refuses(self, cell: FleetCell, num_gpus: float = 0.0) -> str:
+        """That no node offers its resource, and as many GPUs, and what is offered."""
+        nodes, least = self._nodes(), _Demand(0.0, num_gpus, cell.resource)
+        if not (cell.resource or num_gpus) or any(least.slots(node) for node in nodes):
             return ""
-        return f"no node of the cluster offers {cell.resource}; offered {_offered(nodes)}"
+        return f"no node of the cluster offers {least.words}; offered {_offered(nodes)}"
 
     def takes(self, task: Task) -> bool:
         """Whether its kind of slot has less to do than `_AHEAD` Ray tasks, and the object store has room."""
@@ -271,10 +271,15 @@ class RayExecutor:
         """Those that live, and offer something."""
         now = time.monotonic()
         if now - self._looked > _LOOK_S:
+            try:
+                listed = self._ray.nodes()
+            except Exception as error:  # of many kinds: its head was lost
+                why = f"{_line(error)}; what was done stays done"
+                raise MissingError("the Ray cluster does not answer any more", why=why, fix=START) from None
             self._looked = now
             self._known = [
                 node
-                for each in self._ray.nodes()
+                for each in listed
                 if each["Alive"]
                 and _kinds(node := _Node(each["NodeID"], str(each.get("NodeManagerHostname", "")), each["Resources"]))
             ]
@@ -361,6 +366,8 @@ class RayExecutor:
                 self._submit(tasks[first : first + most], demand)
 
     def _submit(self, tasks: Sequence[Task], demand: _Demand) -> None:
+        from ray.exceptions import RayError
+
         models: dict[str, list[tuple[str, list[Any]]]] = {}
         ready = []
         for task in tasks:
@@ -372,6 +379,9 @@ class RayExecutor:
                     self._ended.append(
                         Answered(task, failed(task, "source", f"{cell.path} cannot be sent", str(error)))
                     )
+                    continue
+                except RayError as error:
+                    self._ended.append(Answered(task, lost=why_lost(error)))
                     continue
                 models[cell.sha256] = self._models[cell.sha256].files
             ready.append(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -207,6 +208,7 @@ def _few_failed(store: Store, keys: Collection[str], most: int) -> list[FleetRow
         kinds[stage, error].append(key)
     ordered = sorted(kinds.values(), key=lambda keys: -len(keys))
     deepest = max(map(len, ordered), default=0)
-    chosen = [keys[at] for at in range(deepest) for keys in ordered if at < len(keys)][:most]
+    in_turn = (keys[at] for at in range(deepest) for keys in ordered if at < len(keys))
+    chosen = list(itertools.islice(in_turn, most))
     rows = {row.key: row for row in rows_of(store.table(chosen))}
     return [rows[key] for key in chosen if key in rows]

@@ -129,6 +129,10 @@ def _answered(task: Task, asked: Ask, models: Sent) -> Iterator[bytes]:
         asked_of = scratch / "task"
         asked_of.mkdir()
         rows = answer(task, asked_of, model)
+        if model is None and not _is_here(task.cells[0]):
+            # It was changed meanwhile.
+            yield _encoded(Reply(kind="lacks"))
+            return
         run = asked_of / RUN
         if not run.is_dir():
             yield _encoded(Reply(kind="rows", rows=rows))
@@ -152,11 +156,14 @@ def _model(cell: FleetCell, models: Sent, folder: travel.NodeFolder, stack: Exit
     Raises:
         KeyError: It is not here, and did not travel.
     """
-    path = Path(cell.path)
-    if travel.content_at(path) == cell.sha256:
+    if _is_here(cell):
         return None
     files = [(name, _pieces(references)) for name, references in models[cell.sha256]]
-    return stack.enter_context(folder.model(cell.sha256, path.name, files))
+    return stack.enter_context(folder.model(cell.sha256, Path(cell.path).name, files))
+
+
+def _is_here(cell: FleetCell) -> bool:
+    return travel.content_at(Path(cell.path)) == cell.sha256
 
 
 def _pieces(references: Sequence[Any]) -> travel.Pieces:

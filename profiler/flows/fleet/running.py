@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections import Counter
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.base.errors import TrtprofError
+from profiler.base.errors import MissingError, TrtprofError
 from profiler.base.records import SCHEMA_VERSION, FleetCell, FleetPlan, FleetTargetCount
 from profiler.flows.fleet import HowToRun, progress
 from profiler.flows.fleet.cells import Asked, expand, in_shard
@@ -28,6 +29,12 @@ def run(
     manifest: Path, place: str, how: HowToRun, told: Progress, watch: Callable[[FleetPlan], None] = lambda _: None
 ) -> FleetPlan:
     """See `flows.fleet.run`."""
+    if sys.platform == "win32":
+        raise MissingError(
+            "cells cannot be answered on Windows",
+            why="processes that answer are ended and watched as Linux and macOS do it",
+            fix="the same command in WSL 2; fleet plan, status, report and compare work here",
+        )
     told.stage("cells")
     expanded = expand(read(manifest), default_cache_dir() / KNOWN)
     asked = expanded.asked

@@ -18,12 +18,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from profiler.base.errors import TrtprofError
-from profiler.base.records import FleetCell, FleetRow
+from profiler.base.errors import TrtprofError, UsageError
+from profiler.base.records import FleetCell, FleetRow, GpuSpec
 from profiler.flows.fleet import HowToRun
 from profiler.flows.fleet.execute import Answered, Executor, Task
 from profiler.flows.fleet.store import State, Store
 from profiler.flows.fleet.work import failed
+from profiler.hardware.gpus import find
 
 TOGETHER = 16
 """GPUs that a model is predicted for in one task."""
@@ -170,6 +171,8 @@ class _Scheduler:
         self.say = say
         self.poll_s = poll_s
         self.random = random.Random()  # noqa: S311 - of who meets whom
+        self.datasheets: dict[str, GpuSpec] = {}
+        """Those from files, by their paths."""
         self.groups: dict[str, _Group] = {}
         self.lanes: dict[tuple[str, str], _Lane] = {}
         self.waiting: dict[str, float] = {}
@@ -215,11 +218,14 @@ class _Scheduler:
                 continue
             asks = cell.target, cell.verb
             if asks not in why:
-                why[asks] = self.executor.refuses(cell)
+                why[asks] = self.executor.refuses(cell, self.gpus.get(cell.target, 0.0))
             if why[asks]:
                 self.refused[f"{cell.target}: {why[asks]}"] += 1
             else:
                 left.append(cell)
+        for gpu in {cell.gpu for cell in left if cell.gpu.endswith(".toml")}:
+            with suppress(UsageError):  # whoever answers says what is wrong with it
+                self.datasheets[gpu] = find(gpu)
         left.sort(key=lambda cell: _ORDER[cell.verb])
         for cell in left:
             group = self.groups.get(cell.group)
@@ -317,7 +323,9 @@ class _Scheduler:
     def _tasks(self, group: _Group) -> Iterator[Task]:
         for at in range(0, len(group.cells), TOGETHER):
             cells = tuple(group.cells[at : at + TOGETHER])
-            yield Task(group=group.key, cells=cells, num_gpus=self.gpus.get(cells[0].target, 0.0))
+            datasheets = {each.gpu: self.datasheets[each.gpu] for each in cells if each.gpu in self.datasheets}
+            num_gpus = self.gpus.get(cells[0].target, 0.0)
+            yield Task(group=group.key, cells=cells, num_gpus=num_gpus, datasheets=datasheets)
 
     def _wait_for(self, group: _Group) -> None:
         # Two that withdrew from each other do not meet again.

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from profiler.base.errors import TrtprofError
-from profiler.flows.fleet.contents import Contents
+from profiler.flows.fleet.contents import Looked, look
 
 CHUNK_BYTES = 32 << 20
 """Files travel in pieces of so much: neither side holds more of one in its own memory."""
@@ -67,34 +67,15 @@ def pieces_of(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-class _Seen(NamedTuple):
-    sha256: str
-    stamps: tuple[tuple[str, int, int], ...]
-
-
-_SEEN: dict[str, _Seen] = {}
+_SEEN: dict[str, Looked] = {}
 
 
 def content_at(path: Path) -> str:
     """Digest of the model at a path, as `FleetCell.sha256` has it; read once by a process, unless it changes."""
-    known = _SEEN.get(str(path))
-    if known is not None and known.stamps == _stamps(Path(name) for name, *_ in known.stamps):
-        return known.sha256
-    sha256 = Contents(None).of(path).sha256
-    with contextlib.suppress(OSError):
-        _SEEN[str(path)] = _Seen(sha256, _stamps(part.path for part in parts_of(path)))
-    return sha256
-
-
-def _stamps(paths: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
-    found = []
-    for path in paths:
-        try:
-            at = path.stat()
-        except OSError:
-            return ()
-        found.append((str(path), at.st_size, at.st_mtime_ns))
-    return tuple(found)
+    seen = _SEEN.get(str(path))
+    if seen is None or not seen.stands:
+        seen = _SEEN[str(path)] = look(path)
+    return seen.content.sha256
 
 
 # --- the folder of a node -----------------------------------------------------------------
@@ -143,11 +124,16 @@ class NodeFolder:
         """
         entry = "model-" + hashlib.sha256(f"{sha256}\n{name}".encode()).hexdigest()[:32]
         folder = self._root / entry
-        with self._locked(entry, fcntl.LOCK_EX) as lock:
-            if not folder.is_dir():
-                self._write(folder, sha256, name, files)
+        with self._locked(entry, fcntl.LOCK_SH) as lock:
+            # Who tidies up the temporary files of a machine takes old ones away, and leaves the folder. Until a lock is
+            # another one there is none, and what was written may be forgotten by others.
+            while content_at(folder / name) != sha256:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if content_at(folder / name) != sha256:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    self._write(folder, sha256, name, files)
+                fcntl.flock(lock, fcntl.LOCK_SH)
             os.utime(self._lock_file(entry))
-            fcntl.flock(lock, fcntl.LOCK_SH)
             self._forget()
             yield folder / name
 

@@ -7,15 +7,15 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError
+from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
 from profiler.base.records import FleetCell, FleetRow, GpuSpec
-from profiler.flows.fleet.cells import request_of
+from profiler.flows.fleet.cells import key_by, request_of
 from profiler.flows.fleet.execute import Task
 from profiler.flows.fleet.options import build_options_of, run_options_of, settings_of
 
@@ -88,6 +88,28 @@ class _Told:
         return text.encode()[-LOG_BYTES:].decode(errors="ignore")
 
 
+def _apart(cells: Sequence[FleetCell], specs: Mapping[str, GpuSpec]) -> list[list[FleetCell]]:
+    """Cells that one prediction answers: those of datasheets that say other things under one slug are apart."""
+    found: list[tuple[dict[str, GpuSpec], list[FleetCell]]] = []
+    for cell in cells:
+        spec = msgspec.structs.replace(specs[cell.key], origin="")
+        for by_slug, together in found:
+            if by_slug.setdefault(spec.slug, spec) == spec:
+                together.append(cell)
+                break
+        else:
+            found.append(({spec.slug: spec}, [cell]))
+    return [together for _, together in found]
+
+
+def _too_large(value: object) -> bool:
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.astuple(value)
+    if isinstance(value, tuple):
+        return any(map(_too_large, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
+
+
 class _Answer:
     def __init__(self, task: Task, scratch: Path, model: Path | None, told: _Told) -> None:
         self.task = task
@@ -102,31 +124,48 @@ class _Answer:
         cells = self.task.cells
         found = self._predicted(cells) if cells[0].verb == "predict" else {cells[0].key: self._alone(cells[0])}
         share = (time.monotonic() - self.began) / len(cells)
-        return tuple(msgspec.structs.replace(found[cell.key], seconds=share) for cell in cells)
+        rows = (self._kept(cell, found[cell.key]) for cell in cells)
+        return tuple(msgspec.structs.replace(row, seconds=share) for row in rows)
 
     # --- predictions ------------------------------------------------------------------------
 
     def _predicted(self, cells: Sequence[FleetCell]) -> dict[str, FleetRow]:
         """All GPUs at once; where that fails and may be due to one of them, one by one."""
-        from profiler.hardware import gpus
-
         self.told.stage("datasheet")
         rows: dict[str, FleetRow] = {}
         specs: dict[str, GpuSpec] = {}
         for cell in cells:
             try:
-                specs[cell.key] = gpus.find(cell.gpu)
+                specs[cell.key] = self._datasheet(cell)
             except Exception as error:  # the others have their answer
                 rows[cell.key] = self._failed(cell, error)
-        known = [cell for cell in cells if cell.key in specs]
-        try:
-            rows.update(self._at_once(known, specs))
-        except Exception as error:  # a fault of one GPU is not one of the others
-            if len(known) == 1 or isinstance(error, _OF_MODEL):
-                rows.update((cell.key, self._failed(cell, error)) for cell in known)
-            else:
-                rows.update(self._one_by_one(known, specs))
+        for known in _apart([cell for cell in cells if cell.key in specs], specs):
+            try:
+                rows.update(self._at_once(known, specs))
+            except Exception as error:  # a fault of one GPU is not one of the others
+                if len(known) == 1 or isinstance(error, _OF_MODEL):
+                    rows.update((cell.key, self._failed(cell, error)) for cell in known)
+                else:
+                    rows.update(self._one_by_one(known, specs))
         return rows
+
+    def _datasheet(self, cell: FleetCell) -> GpuSpec:
+        """That of a cell.
+
+        Raises:
+            UsageError: There is none, or it is not that by which the cell is addressed.
+        """
+        from profiler.hardware import gpus
+
+        spec = self.task.datasheets.get(cell.gpu) or gpus.find(cell.gpu)
+        # Those of trtprof itself are as its version is.
+        if Path(spec.origin).name != spec.origin and key_by(cell, spec) != cell.key:
+            raise UsageError(
+                f"{spec.origin} is not what it was when the fleet was planned",
+                why="a cell is addressed by what its datasheet says",
+                fix="run the same command again: it asks by the datasheet as it is then",
+            )
+        return spec
 
     def _one_by_one(self, cells: Sequence[FleetCell], specs: dict[str, GpuSpec]) -> Iterator[tuple[str, FleetRow]]:
         for cell in cells:
@@ -136,8 +175,6 @@ class _Answer:
                 yield cell.key, self._failed(cell, error)
 
     def _at_once(self, cells: Sequence[FleetCell], specs: dict[str, GpuSpec]) -> dict[str, FleetRow]:
-        if not cells:
-            return {}
         from profiler.flows import predict
         from profiler.flows.fleet.predicted import columns
 
@@ -158,13 +195,16 @@ class _Answer:
             return self._failed(cell, error)
 
     def _ran(self, cell: FleetCell) -> dict[str, Any]:
-        from profiler.flows.fleet.measured import columns
+        from profiler.flows.fleet.measured import columns, elsewhere
         from profiler.flows.run import execute
 
+        gpu = self._datasheet(cell) if cell.gpu else None
         options = run_options_of(cell, request_of(cell, self.model))
         folder = execute(msgspec.structs.replace(options, output=str(self.scratch / RUN)), self.told)
         self.told.stage("row")
-        return columns(folder)
+        found = columns(folder)
+        doubts = (elsewhere(folder, gpu) if gpu is not None else "", found["doubts"])
+        return {**found, "doubts": "; ".join(filter(None, doubts))}
 
     def _built(self, cell: FleetCell) -> dict[str, Any]:
         from profiler.engine.backends import choose_builder
@@ -179,6 +219,13 @@ class _Answer:
         return columns_of_build(built.priced)
 
     # --- rows -------------------------------------------------------------------------------
+
+    def _kept(self, cell: FleetCell, row: FleetRow) -> FleetRow:
+        """A row, if a table can hold it."""
+        if not _too_large(msgspec.structs.astuple(row)):
+            return row
+        why = "the table of a fleet holds numbers up to 2^63"
+        return self._failed(cell, UsageError("its work is too large to be kept", why=why, fix="ask for smaller sizes"))
 
     def _row(self, cell: FleetCell, **columns: Any) -> FleetRow:
         passing: dict[str, Any] = {

@@ -21,7 +21,7 @@ from profiler.base.errors import UsageError
 from profiler.base.records import FleetCell
 from profiler.flows.fleet import cells as cells_of
 from profiler.flows.fleet import contents, manifest
-from profiler.flows.fleet.cells import Expanded, expand, in_shard, request_of
+from profiler.flows.fleet.cells import Expanded, expand, in_shard, key_by, request_of
 from tests.fakes.support import SAMPLES
 
 TARGETS = '[[targets]]\ngpu = "l4"\n'
@@ -228,6 +228,18 @@ def test_paths_of_other_shells_are_told(files: str, hint: str, tmp_path: Path) -
     assert hint in mistake(tmp_path, f"[[models]]\nfiles = '{files}'")
 
 
+def test_names_that_no_file_can_have_and_such_as_are_no_text_are_told(tmp_path: Path) -> None:
+    model(tmp_path / "a.onnx", 1)
+    assert "line 2: models[0].files: it cannot be looked at: File name too long" in mistake(
+        tmp_path, f'[[models]]\nfiles = "{"a" * 300}.onnx"'
+    )
+    many = f'[[models]]\nfiles = "*.onnx"\nexclude = "{"a" * 300}.onnx"'
+    assert names(read(tmp_path, many)) == ["a"]
+    shutil.copy(tmp_path / "a.onnx", os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.onnx"))
+    assert "b\\udcff.onnx' has no name in UTF-8" in mistake(tmp_path, '[[models]]\nfiles = "*.onnx"')
+    assert names(read(tmp_path, '[[models]]\nfiles = "*.onnx"\nexclude = "b*.onnx"')) == ["a"]
+
+
 def test_two_targets_that_ask_the_same_by_two_files_are_told(tmp_path: Path) -> None:
     from profiler.hardware import gpus
 
@@ -292,6 +304,16 @@ def test_a_datasheet_is_in_the_key_by_what_it_says(tmp_path: Path) -> None:
     assert found["same"].key == found["again"].key != found["other"].key
     assert found["same"].group == found["other"].group
     assert found["same"].key == read(tmp_path, text).cells[0].key, "a copy of the datasheet that ships says the same"
+
+
+def test_the_key_of_a_cell_is_made_anew_by_its_datasheet(tmp_path: Path) -> None:
+    from profiler.hardware import gpus
+
+    model(tmp_path / "a.onnx", "n", 3)
+    text = '[[models]]\nfiles = "*.onnx"\nshapes = "x:2x3"\nprecisions = ["fp16"]\noptions = { level = "nodes" }'
+    sized = '[[models]]\nfiles = "*.onnx"\nsizes = { n = [1, 4] }\n[[models]]\nfiles = "*.onnx"\nbatches = 7'
+    for cell in (*read(tmp_path, text).cells, *read(tmp_path, sized).cells):
+        assert key_by(cell, gpus.find("l4")) == cell.key != key_by(cell, gpus.find("t4"))
 
 
 def test_the_version_is_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,7 +407,7 @@ def test_files_that_are_as_they_were_are_not_read_again(tmp_path: Path, monkeypa
     text, known = '[[models]]\nfiles = "a.onnx"\nbatches = [1, 2]', tmp_path / "deep" / "known.json"
     first = read(tmp_path, text, known=known)
     with monkeypatch.context() as patch:
-        patch.setattr(contents, "_read", lambda _: pytest.fail("it was read again"))
+        patch.setattr(contents, "look", lambda _: pytest.fail("it was read again"))
         assert read(tmp_path, text, known=known).cells == first.cells
     for change in (tmp_path / "a.data", path):
         change.write_bytes(change.read_bytes() + b"\n")

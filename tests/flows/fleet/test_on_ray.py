@@ -6,6 +6,7 @@ A model whose path is a named pipe keeps a worker waiting until somebody writes:
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import pickle
 import signal
@@ -14,12 +15,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import onnx
 import pytest
 
+from profiler import __version__
 from profiler.base import fleet_table
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import FleetCell, FleetRow
@@ -181,7 +184,10 @@ def test_a_task_is_where_its_resource_is_and_alone_has_its_gpu(
 def test_what_no_node_offers_is_refused_and_it_is_told_what_is_offered(executor: RayExecutor, tmp_path: Path) -> None:
     (cell, *_) = some_cells(tmp_path / "m", "mobilenet_tiny")
     assert not executor.refuses(cell)
-    assert not executor.refuses(asking([cell], "gpu_h100")[0])
+    assert not executor.refuses(asking([cell], "gpu_h100")[0], 1.0)
+    assert executor.refuses(asking([cell], "gpu_h100")[0], 4.0).startswith(
+        "no node of the cluster offers gpu_h100 and 4 GPUs; offered are "
+    )
     why = executor.refuses(asking([cell], "gpu_b200")[0])
     assert why == (
         "no node of the cluster offers gpu_b200; offered are CPU (2), GPU (2), gpu_a100 (1), gpu_h100 (1), spare (2)"
@@ -244,6 +250,51 @@ def test_a_model_that_was_changed_since_is_not_sent(
     (answered,) = until_answered(executor)
     assert {row.error for row in answered.rows} == {"m/mobilenet_tiny.onnx cannot be sent"}
     assert {row.why for row in answered.rows} == {"it was changed since the fleet was planned"}
+
+
+def test_a_model_that_has_no_room_on_the_cluster_is_lost_and_may_be_tried_again(
+    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (task, *_) = tasks_of(some_cells(tmp_path / "m", "mobilenet_tiny"))
+    here = executor._ray
+    monkeypatch.setattr(executor, "_lacking", True)
+    with monkeypatch.context() as patch:
+
+        def full(_: bytes) -> None:
+            raise here.exceptions.ObjectStoreFullError
+
+        patch.setattr(here, "put", full)
+        executor.start(task)
+        assert until_answered(executor)[0].lost == "the object store is full"
+    executor.start(task)
+    assert until_answered(executor)[0].rows
+
+
+def test_a_cluster_that_is_gone_is_one_clear_error(executor: RayExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> None:
+        raise ConnectionError("no GCS")
+
+    monkeypatch.setattr(executor, "_looked", -math.inf)
+    monkeypatch.setattr(executor._ray, "nodes", gone)
+    with pytest.raises(MissingError, match="does not answer any more"):
+        executor._nodes()
+
+
+def test_a_model_that_changes_while_it_is_answered_is_not_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows would be under the key of what it was."""
+    (cell, *_) = some_cells(tmp_path / "m", "mobilenet_tiny")
+
+    def change(*given: Any) -> tuple[FleetRow, ...]:
+        rows = real(*given)
+        Path(cell.path).write_bytes(b"another")
+        return rows
+
+    real = answer
+    monkeypatch.setattr(ray_worker, "answer", change)
+    monkeypatch.setattr("ray.get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "node"))
+    asked = ray_worker.Ask(trtprof=__version__, tasks=tuple(tasks_of([cell])))
+    said = ray_worker.whole(msgspec.json.encode(asked), {})
+    assert [msgspec.json.decode(each, type=ray_worker.Reply).kind for each in said] == ["here", "lacks"]
 
 
 class Listening:

@@ -188,10 +188,11 @@ def test_where_nothing_small_can_be_tried_there_is_no_number(monkeypatch: pytest
     assert trial.tried([cell for cell in CELLS if cell.verb == "run"], {"model_0000": 1}) == Pace()
 
 
-def test_a_model_that_fails_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ModelError("it is damaged"), ZeroDivisionError()])
+def test_a_model_that_fails_tells_nothing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def seconds(group: list[FleetCell]) -> float:
         if group[0].model == "model_0000":
-            raise ModelError("it is damaged")
+            raise error
         return 0.1
 
     monkeypatch.setattr(trial, "_seconds", seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,11 +14,12 @@ import pytest
 
 from profiler.base.errors import MissingError
 from profiler.base.fleet_table import lasting
-from profiler.base.records import FleetCell, FleetRow
+from profiler.base.records import FleetCell, FleetRow, FleetVerb, GpuSpec
 from profiler.flows.fleet import HowToRun, schedule
 from profiler.flows.fleet.execute import Answered, Task
 from profiler.flows.fleet.schedule import Standing
 from profiler.flows.fleet.store import Store
+from profiler.hardware import gpus
 from tests.fakes.fleets import cells
 from tests.fakes.fleets import row as made
 
@@ -40,7 +42,7 @@ class Fake:
         self.most = 0
         self.closed = False
 
-    def refuses(self, cell: FleetCell) -> str:
+    def refuses(self, cell: FleetCell, num_gpus: float = 0.0) -> str:  # noqa: ARG002
         return "no node offers it" if cell.resource else ""
 
     def takes(self, task: Task) -> bool:  # noqa: ARG002
@@ -230,10 +232,10 @@ def test_of_two_that_try_again_what_failed_one_does(tmp_path: Path) -> None:
     class Late(Fake):
         """Another one does all of it after it was looked at what failed, and before it is claimed here."""
 
-        def refuses(self, cell: FleetCell) -> str:
+        def refuses(self, cell: FleetCell, num_gpus: float = 0.0) -> str:
             if not quick.done:
                 run(Store(str(tmp_path), "quick"), quick, RETRY)
-            return super().refuses(cell)
+            return super().refuses(cell, num_gpus)
 
     late = Late()
     run(Store(str(tmp_path), "late"), late, RETRY)
@@ -271,6 +273,28 @@ def test_a_task_whose_worker_died_is_tried_again_and_its_rows_say_so(tmp_path: P
     attempts = Store(str(tmp_path)).table(columns=["attempts"])["attempts"].to_pylist()
     assert {reason for some in attempts for reason in some} == {"it was killed", "its node is gone"}
     assert any(not some for some in attempts)
+
+
+def test_a_task_has_the_datasheets_that_are_files_and_who_refuses_knows_its_gpus(tmp_path: Path) -> None:
+    sheet = tmp_path / "l4.toml"
+    shutil.copy(Path(gpus.__file__).with_name("specs") / "l4.toml", sheet)
+    asked: dict[str, float] = {}
+    given: dict[str, dict[str, GpuSpec]] = {}
+
+    class Looking(Fake):
+        def refuses(self, cell: FleetCell, num_gpus: float = 0.0) -> str:
+            asked[cell.target] = num_gpus
+            return super().refuses(cell, num_gpus)
+
+        def start(self, task: Task) -> None:
+            given.update((cell.target, task.datasheets) for cell in task.cells)
+            super().start(task)
+
+    targets: tuple[tuple[str, FleetVerb, str], ...] = (("own", "predict", str(sheet)), ("here", "run", ""))
+    store = Store(str(tmp_path / "fleet"), "me")
+    schedule.schedule(list(cells(1, 1, targets)), store, Looking(), HowToRun(), gpus={"here": 2.0})
+    assert asked == {"own": 0.0, "here": 2.0}
+    assert given == {"own": {str(sheet): gpus.find(str(sheet))}, "here": {}}
 
 
 def test_what_nothing_here_can_do_is_left_and_told(tmp_path: Path) -> None:

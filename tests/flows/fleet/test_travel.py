@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
+import threading
 import zipfile
 from pathlib import Path
 
@@ -10,7 +13,9 @@ import pytest
 
 from profiler.flows.fleet import travel
 from profiler.flows.fleet.contents import Contents
-from profiler.flows.fleet.travel import NodeFolder, pack, unpack
+from profiler.flows.fleet.travel import NodeFolder, content_at, pack, unpack
+from profiler.source import load
+from tests.fakes.support import SAMPLES
 
 
 def model(path: Path, content: bytes) -> str:
@@ -34,6 +39,47 @@ def test_a_model_is_kept_and_fetched_once(tmp_path: Path) -> None:
 
     with folder.model(sha256, "m.onnx", [("m.onnx", never)]) as path:
         assert path.read_bytes() == b"abc"
+
+
+def test_a_model_whose_files_were_tidied_away_is_fetched_again(tmp_path: Path) -> None:
+    sha256 = model(tmp_path / "m.onnx", b"abc")
+    (tmp_path / "node").mkdir()
+    folder = NodeFolder(tmp_path / "node")
+    assert kept(folder, sha256, b"abc") == b"abc"
+    for path in (tmp_path / "node").glob("model-*/m.onnx"):
+        path.unlink()
+    assert kept(folder, sha256, b"abc") == b"abc"
+
+
+def test_several_use_a_model_at_once(tmp_path: Path) -> None:
+    sha256 = model(tmp_path / "m.onnx", b"abc")
+    (tmp_path / "node").mkdir()
+    again = threading.Thread(target=kept, args=(NodeFolder(tmp_path / "node"), sha256, b"abc"), daemon=True)
+    with NodeFolder(tmp_path / "node").model(sha256, "m.onnx", [("m.onnx", lambda: [b"abc"])]):
+        again.start()
+        again.join(10)
+        assert not again.is_alive()
+
+
+def test_a_model_that_changes_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.onnx"
+    real = load.outline
+
+    def changed(asked: Path) -> load.Outline:
+        found = real(asked)
+        path.write_bytes(b"longer")
+        return found
+
+    shutil.copy(SAMPLES / "gemv.onnx", path)
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "outline", changed)
+        content_at(path)
+    assert content_at(path) == hashlib.sha256(b"longer").hexdigest()
+
+
+def test_a_model_that_was_not_there_is_seen_when_it_is(tmp_path: Path) -> None:
+    before = content_at(tmp_path / "m.onnx")
+    assert model(tmp_path / "m.onnx", b"abc") == content_at(tmp_path / "m.onnx") != before
 
 
 def test_what_arrives_is_checked(tmp_path: Path) -> None:

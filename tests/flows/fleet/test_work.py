@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, numpy_helper
+from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 from profiler.base.records import FleetCell, FleetRow, FleetVerb, PluginCandidate
 from profiler.base.run_folder import RunFolder
 from profiler.flows import predict as flow
+from profiler.flows.fleet.cells import key_by
 from profiler.flows.fleet.execute import Task
-from profiler.flows.fleet.measured import kernels
+from profiler.flows.fleet.measured import elsewhere, kernels
 from profiler.flows.fleet.work import LOG_BYTES, RUN, answer
 from profiler.flows.predict.on_gpus import Settings
 from profiler.hardware import gpus
@@ -137,6 +142,57 @@ def test_a_gpu_that_fails_does_not_fail_the_others(tmp_path: Path, monkeypatch: 
     assert lasting(rows[0]) == lasting(answer(task(cell(target="l4")), tmp_path)[0])
 
 
+def own(folder: Path, bandwidth: int) -> str:
+    """A datasheet of a file, called as one that ships and with another bandwidth."""
+    sheet = (Path(gpus.__file__).with_name("specs") / "l4.toml").read_text()
+    folder.mkdir(exist_ok=True)
+    (folder / "l4.toml").write_text(sheet.replace("value = 300", f"value = {bandwidth}", 1))
+    return str(folder / "l4.toml")
+
+
+def addressed(given: FleetCell) -> FleetCell:
+    return msgspec.structs.replace(given, key=key_by(given, gpus.find(given.gpu)))
+
+
+def test_datasheets_of_one_slug_that_say_other_things_have_answers_of_their_own(tmp_path: Path) -> None:
+    cold = {"cold": "true"}
+    slow = addressed(cell(target="slow", gpu=own(tmp_path / "slow", 3), options=cold))
+    cells = (cell(target="l4", options=cold), slow, cell(target="rtx-4090", options=cold))
+    rows = answer(task(*cells), tmp_path)
+    assert [row.status for row in rows] == ["done"] * 3
+    for row, asked in zip(rows, cells, strict=True):
+        assert lasting(row) == lasting(answer(task(asked), tmp_path)[0])
+    assert (rows[1].bound_ns or 0) > (rows[0].bound_ns or 0)
+
+
+def test_a_datasheet_that_changed_since_it_was_planned_has_no_answer(tmp_path: Path) -> None:
+    asked = addressed(cell(target="own", gpu=own(tmp_path, 30)))
+    before = gpus.find(asked.gpu)
+    own(tmp_path, 299)
+    (row,) = answer(task(asked), tmp_path)
+    assert (row.status, row.stage, row.key) == ("failed", "datasheet", asked.key)
+    assert "is not what it was when the fleet was planned" in row.error
+    Path(asked.gpu).unlink()
+    (row,) = answer(task(asked, datasheets={asked.gpu: before}), tmp_path)
+    assert row.status == "done", "it need not be where it is answered"
+
+
+def test_numbers_that_no_table_holds_are_a_failure_of_their_cell(tmp_path: Path) -> None:
+    from profiler.base.fleet_table import rows_of, table_of
+
+    path = tmp_path / "wide.onnx"
+    graph = make_graph(
+        [make_node("MatMul", ["x", "w"], ["y"])], "g", [make_tensor_value_info("x", TensorProto.FLOAT, ["n", "m", 8])],
+        [make_tensor_value_info("y", TensorProto.FLOAT, ["n", "m", 8])],
+        [numpy_helper.from_array(np.ones((8, 8), np.float32), "w")],
+    )  # fmt: skip
+    onnx.save(make_model(graph, opset_imports=[make_opsetid("", 17)], ir_version=8), path)
+    most = 2**31 - 1
+    (row,) = answer(task(cell(path=str(path), sizes={"n": most, "m": most})), tmp_path)
+    assert (row.status, row.error) == ("failed", "its work is too large to be kept")
+    assert rows_of(table_of([row])) == [row]
+
+
 def test_the_log_keeps_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def predict(*_: Any) -> Any:
         raise RuntimeError("ä" * LOG_BYTES + "the end")
@@ -152,8 +208,10 @@ SHORT = {"duration": "0.05", "warmup": "10", "profile-iterations": "3", "threads
 
 def test_a_run_leaves_its_folder_and_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
-    (row,) = answer(task(cell("resnet_tiny", "here", "run", options={"backend": "ort-cpu", **SHORT})), tmp_path)
+    asked = cell("resnet_tiny", "here", "run", gpu="l4", options={"backend": "ort-cpu", **SHORT})
+    (row,) = answer(task(asked), tmp_path)
     assert (row.status, row.error) == ("done", "")
+    assert row.doubts.startswith(f"it ran on {row.device}, and L4 was asked for")
     report = json.loads((tmp_path / RUN / "report.json").read_bytes())
     latency, low, high = row.latency_ns or 0, row.latency_low_ns or 0, row.latency_high_ns or 0
     assert latency == report["latency"]["median_ns"]
@@ -180,13 +238,15 @@ def test_a_run_on_a_gpu_takes_energy_by_its_datasheet_and_weighs_plugins(
     seem(monkeypatch, tmp_path, H100, ("tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu"))
     options = {"backend": "ort-cuda", "collector": "cupti", "duration": "0", "iterations": "5", "warmup": "0"}
     scratch = tmp_path / "scratch"
-    (row,) = answer(task(cell("resnet_tiny", "h100", "run", options={**options, "profile-iterations": "4"})), scratch)
+    asked = cell("resnet_tiny", "h100", "run", gpu="h100-sxm", options={**options, "profile-iterations": "4"})
+    (row,) = answer(task(asked), scratch)
     assert (row.status, row.error, row.device) == ("done", "", H100.name)
     assert row.joules == pytest.approx((row.latency_ns or 0) / 1e9 * (row.tdp_w or 0))
     assert row.tdp_w == gpus.find("h100-sxm").tdp_w.value
     run = RunFolder(scratch / RUN).report()
     assert row.doubts == "; ".join((*run.doubts, *run.lacking)) != ""
     assert {kernel.kernel for kernel in row.kernels} == {layer.kernels[0].kernel for layer in run.layers}
+    assert elsewhere(RunFolder(scratch / RUN), gpus.find("l4")) == f"it ran on {H100.name}, and L4 was asked for"
 
 
 def test_the_win_of_a_kernel_is_that_of_its_candidates_and_there_is_none_without_a_verdict() -> None:
