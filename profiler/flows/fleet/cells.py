@@ -273,11 +273,19 @@ def _name(models: Sequence[_Model], mistakes: Mistakes) -> None:
         open_ = [model for model in open_ if not model.name]
 
 
+_OTHERWISE = (
+    "another entry asks the same with other options, and no report could tell the answers apart; ask it in a manifest "
+    "and a folder of its own: `trtprof fleet compare` holds one against the other"
+)
+
+
 class _Cells:
     """Cells by key, in the order in which they were asked for first."""
 
     def __init__(self, manifest: Manifest, mistakes: Mistakes) -> None:
         self.found: dict[str, FleetCell] = {}
+        self._asked: dict[tuple[str, ...], str] = {}
+        """By what a report calls a cell, its key."""
         self._manifest = manifest
         self._mistakes = mistakes
         self._whats = {target.name: _what(target.resource, _datasheet(target)) for target in manifest.targets}
@@ -344,6 +352,10 @@ class _Cells:
             key = _digest(text, self._whats[target.name])
             if key in self.found:
                 self._seen(target, self.found[key])
+                continue
+            named = model.name, target.name, precision, repr(size)
+            if self._asked.setdefault(named, key) != key:
+                self._mistakes.add_of(model.name, entry.place, _OTHERWISE)
                 continue
             self.found[key] = FleetCell(
                 key=key,

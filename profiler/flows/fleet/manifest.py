@@ -12,7 +12,7 @@
     exclude = ["vision/old/*"]
     batches = [1, 8]                    # --batch
     precisions = ["model", "fp16"]      # --dtype; default: "model", which is as in the file
-    requests_per_s = 200                # inferences that are asked of each model in a second, in all
+    requests_per_s = 200                # asked of each model in a second, spread over its sizes and precisions
     latency_limit = "5 ms"
     served_by = "l4"                    # default: the cheapest target that keeps to the limit
     tags = ["vision"]
@@ -96,8 +96,8 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
         sizes: Values of named dimensions: ``{seq = [128, 512]}``.
         precisions: Values of ``--dtype``.
         targets: Names of the targets that are asked; none: all.
-        requests_per_s: Inferences that are asked of the model in a second, spread evenly over its sizes (an inference
-            of a batch of 8 answers 8).
+        requests_per_s: Inferences that are asked of the model in a second, spread evenly over its sizes and precisions
+            (an inference of a batch of 8 answers 8).
         served_by: The target that serves it; empty: the cheapest that keeps to the limit.
         latency_limit_ns: A request may take no longer.
         options: Beside those of the whole fleet.

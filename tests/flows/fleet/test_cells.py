@@ -140,6 +140,17 @@ def test_a_model_asked_by_two_entries_has_each_size_once_and_what_either_says(tm
     assert "line 6: models[1].requests_per_s: models[0] says another requests_per_s: a" in mistake(tmp_path, text)
 
 
+def test_one_question_with_two_sets_of_options_is_told(tmp_path: Path) -> None:
+    """A report calls a cell by model, target, size and precision: it would show one answer of two."""
+    model(tmp_path / "a.onnx", 1)
+    text = '[[models]]\nfiles = "a.onnx"\n[[models]]\nfiles = "*.onnx"\noptions = { cold = true }'
+    told = mistake(tmp_path, text)
+    assert "line 3" in told
+    assert "another entry asks the same with other options" in told
+    apart = text.replace('files = "*.onnx"', 'files = "*.onnx"\nprecisions = ["fp16"]')
+    assert len({cell.key for cell in read(tmp_path, apart).cells}) == len(read(tmp_path, apart).cells)
+
+
 def test_what_is_no_model_has_cells_that_fail_later(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("this is no model")
     (tmp_path / "empty.onnx").write_bytes(b"")
