@@ -1,23 +1,73 @@
-"""Files that someone asked for by name: one error where they cannot be written, before and after the work."""
+"""Files are written whole or not at all, and what was there before stays until then.
+
+`replaced` is the one way to write what must outlast a crash or a full disk; `write_file` is it for a file that someone
+asked for by name, with the one error where it cannot be written, before (`check_place`) and after the work.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from profiler.base.errors import MissingError
 
+PART = ".trtprof-part-"
+"""What the names of files begin with that are not whole yet; a process that is killed leaves one behind."""
+
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file.
+    """Write a file that was asked for by name.
 
     Raises:
-        MissingError: The folder is not there, or may not be written to.
+        MissingError: The folder is not there, may not be written to, or is full; what was there before is there still.
     """
     try:
-        path.write_bytes(content)
+        if path.exists() and not path.is_file():  # a terminal, a pipe, /dev/stdout: nothing can be moved there
+            path.write_bytes(content)
+        else:
+            replace_file(path, content)
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from None
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, see `replaced`.
+
+    Raises:
+        OSError: It cannot be written; what was there is there.
+    """
+    with replaced(path) as beside:
+        beside.write_bytes(content)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """An empty file beside a place; what is written to it is brought to the disk and moved to the place at the end.
+
+    Nobody ever reads half of it, and where the body or the disk fails, what was there is there and nothing else.
+    Several processes may do so at once, since each has a name of its own. A link stays one: the file it leads to
+    is replaced. A file that was there keeps its permissions, a new one has those that this process gives its files.
+
+    Raises:
+        OSError: The folder takes no file, or the disk is full.
+    """
+    place = path.resolve() if path.is_symlink() else path
+    beside = place.with_name(f"{PART}{secrets.token_hex(8)}{place.suffix}")
+    os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        with suppress(FileNotFoundError):
+            beside.chmod(stat.S_IMODE(place.stat().st_mode))
+        yield beside
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(place)
+    except BaseException:  # Ctrl-C, too
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def check_place(path: Path) -> None:

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.output_file import replace_file
 from profiler.base.records import SCHEMA_VERSION, ExpectedBasis, Run
 
 if TYPE_CHECKING:
@@ -119,12 +120,9 @@ class RunFolder:
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file, whole or not at all; see `write`."""
         target = self.file(name)
-        beside = target.with_name(f".{target.name}.part")
         try:
-            beside.write_bytes(data)
-            os.replace(beside, target)
+            replace_file(target, data)
         except OSError as error:
-            beside.unlink(missing_ok=True)
             raise _unwritable(target, error) from None
         return target
 

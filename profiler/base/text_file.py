@@ -6,9 +6,7 @@ import codecs
 from pathlib import Path
 
 from profiler.base.errors import MissingError, UsageError
-
-MAX_BYTES = 1 << 30
-"""Larger files are refused: no plan, profile or table comes near it, and the text is held in memory."""
+from profiler.base.input_file import read_file
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _HEAD = 1 << 16
@@ -29,13 +27,11 @@ def read_text_file(
 
     Raises:
         MissingError: The file does not exist or cannot be read.
-        UsageError: It is binary (an engine, an ONNX model, a report), empty, or larger than `MAX_BYTES`.
+        UsageError: It is binary (an engine, an ONNX model, a report), empty, no regular file,
+            or larger than `input_file.MAX_BYTES`.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise UsageError(f"{path} is too large for {what}", why=f"{size} bytes; the limit is {MAX_BYTES}", fix=fix)
-        data = path.read_bytes()
+        data = read_file(path, what=what, fix=fix)
     except FileNotFoundError:
         raise MissingError(f"there is no file {path}", fix=fix) from None
     except OSError as error:

@@ -6,13 +6,13 @@ column with their order, whether they occur or not.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.output_file import replace_file, replaced
 from profiler.base.records import Record
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
 
@@ -74,7 +74,8 @@ def save_trace(trace: GpuTrace, folder: Path) -> None:
                 for column in columns
                 if frame[column].dtype.name == "category"
             }
-            frame[list(columns)].to_parquet(folder / table_file(table), index=False, compression="zstd")
+            with replaced(folder / table_file(table)) as beside:
+                frame[list(columns)].to_parquet(beside, index=False, compression="zstd")
         found = _Facts(
             format_version=FORMAT_VERSION,
             collector=trace.collector,
@@ -85,9 +86,7 @@ def save_trace(trace: GpuTrace, folder: Path) -> None:
             rows=rows,
             categories=categories,
         )
-        beside = facts.with_name(f".{facts.name}.part")
-        beside.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
-        os.replace(beside, facts)
+        replace_file(facts, msgspec.json.format(msgspec.json.encode(found), indent=1))
     except OSError as error:
         raise MissingError(
             f"the capture cannot be written to {folder}", why=error.strerror or str(error), fix="free space, or use -o"

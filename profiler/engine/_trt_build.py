@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ import onnx
 from profiler.base import onnx_graph
 from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
 from profiler.base.op_kinds import CONTROL
+from profiler.base.output_file import replace_file
 from profiler.base.progress import Line
 from profiler.base.units import format_bytes
 from profiler.engine import _convert
@@ -382,15 +382,9 @@ def _keep_timing_cache(dialect: Dialect, options: BuildOptions, config: Any, *, 
     if not taken:
         # It may serve another GPU or version.
         return (f"the timing cache {path} is of another version or device, or damaged: not used, and left as it is",)
-    temporary: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(dialect.timing_cache(config))
-        temporary.replace(path)
+        replace_file(path, dialect.timing_cache(config))
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         return (f"the timing cache {path} could not be written: {error.strerror or error}",)
     return ()
 

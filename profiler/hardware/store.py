@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from profiler.base.errors import MissingError
+from profiler.base.output_file import replace_file
 from profiler.base.progress import Progress, unheard
 from profiler.base.records import BUSY_SHARE, SCHEMA_VERSION, Ceilings, Device, LiveGpu
 from profiler.hardware.calibrate import calibrate, resolve_threads
@@ -173,17 +174,10 @@ _KERNELS = "kernels-"
 
 def keep(path: Path, data: bytes, say: Progress, what: str) -> bool:
     """Write a file of the cache, whole or not at all; that it cannot be written is said, and False."""
-    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside and renamed, so that another process never reads half a file.
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(data)
-        temporary.replace(path)
+        replace_file(path, data)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         why = error.strerror or error
         say(f"{what} not kept: cannot write {path} ({why}); TRTPROF_CACHE_DIR names another folder")
         return False

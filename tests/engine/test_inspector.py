@@ -714,7 +714,7 @@ def test_what_is_not_layer_information_says_so(content: Any, says: str, tmp_path
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="there is no file"):
         read_layer_info(tmp_path / "no.json")
-    with pytest.raises(MissingError, match="cannot be read"):
+    with pytest.raises(UsageError, match="is a folder, not a file"):
         read_layer_info(tmp_path)
 
 

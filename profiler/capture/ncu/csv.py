@@ -29,8 +29,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profiler.base.errors import UsageError
+from profiler.base.input_file import MAX_BYTES
 from profiler.base.kernel_counters import DURATION, GEOMETRY, OCCUPANCY, Counter, KernelCounters
-from profiler.base.text_file import MAX_BYTES, read_text_file
+from profiler.base.text_file import read_text_file
 from profiler.capture.ncu._words import no_kernels
 
 FIX = "ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from profiler.base.errors import UsageError
-from profiler.base.text_file import MAX_BYTES, read_text_file
+from profiler.base.input_file import MAX_BYTES
+from profiler.base.text_file import read_text_file
 from profiler.capture.nsys._sums import KERNEL_SUMS, RANGE_SUMS
 
 if TYPE_CHECKING:

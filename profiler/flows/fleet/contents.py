@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +12,7 @@ import msgspec
 
 from profiler import __version__
 from profiler.base.errors import TrtprofError
+from profiler.base.output_file import replace_file
 from profiler.base.records import Tensor
 
 KNOWN = "fleet-models.json"
@@ -116,11 +115,9 @@ class Contents:
             if kept.stamps and all(stamp.mtime_ns < latest for stamp in kept.stamps)
         }
         known = _Known(__version__, dict(list(files.items())[-_MOST_KEPT:]))
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # files are read again, then
             self._known.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._known.parent, prefix=".models-", delete=False) as file:
-                file.write(msgspec.json.encode(known))
-            os.replace(file.name, self._known)
+            replace_file(self._known, msgspec.json.encode(known))
 
 
 def _stamp(path: Path) -> _Stamp | None:

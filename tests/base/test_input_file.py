@@ -1,0 +1,56 @@
+"""Only regular files of a bounded size are read; nothing waits."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from profiler.base.errors import UsageError
+from profiler.base.input_file import MAX_BYTES, read_file
+from profiler.base.text_file import read_text_file
+
+
+def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 10)
+    assert read_file(path, most=10) == b"x" * 10
+    with pytest.raises(UsageError, match="too large for a plan") as caught:
+        read_file(path, most=9, what="a plan")
+    assert "10 bytes; the limit is 9" in str(caught.value)
+
+
+def test_what_is_huge_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(UsageError, match="too large"):
+        read_file(path)
+
+
+def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p")
+    for read in (read_file, lambda path: read_text_file(path, what="a profile", fix="name one")):
+        with pytest.raises(UsageError, match="is a pipe, not a file"):
+            read(tmp_path / "p")
+
+
+def test_a_device_without_an_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="/dev/zero is a device, not a file"):
+        read_file(Path("/dev/zero"))
+
+
+def test_a_folder_and_a_socket_are_no_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder"):
+        read_file(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        with pytest.raises(OSError, match="No such device"):
+            read_file(tmp_path / "s")
+
+
+def test_what_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_file(tmp_path / "none")
