@@ -6,6 +6,7 @@ asked for by name, with the one error where it cannot be written, before (`check
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -53,9 +54,11 @@ def replaced(path: Path) -> Iterator[Path]:
     is replaced. A file that was there keeps its permissions, a new one has those that this process gives its files.
 
     Raises:
-        OSError: The folder takes no file, or the disk is full.
+        OSError: The folder takes no file, the disk is full, or what is there is no file: a device, a pipe.
     """
     place = path.resolve() if path.is_symlink() else path
+    if place.exists() and not place.is_file():  # who may write to /dev could move a file there
+        raise OSError(errno.EINVAL, "what is there is no file", str(place))
     beside = place.with_name(f"{PART}{secrets.token_hex(8)}{place.suffix}")
     os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:

@@ -61,6 +61,16 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "report.html").read_bytes() == b"new"
 
 
+def test_what_is_no_file_is_not_replaced_even_by_a_link_to_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "kept.json").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "kept.json"):
+        with pytest.raises(OSError, match="what is there is no file"):
+            replace_file(tmp_path / name, b"x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["kept.json", "pipe"]
+
+
 def test_a_device_is_written_to_and_stays_one() -> None:
     write_file(Path(os.devnull), b"gone")
     assert Path(os.devnull).is_char_device()
