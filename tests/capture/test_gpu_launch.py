@@ -603,14 +603,14 @@ def test_a_disk_that_is_full_when_the_record_is_written_keeps_what_is_there(
     fake: FakeNsys, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exported(fake)
-    real = Path.write_bytes
+    real = Path.replace
 
-    def full(path: Path, data: Any) -> int:
-        if path.name == ".capture.json.part":
+    def full(path: Path, target: Path) -> Path:
+        if target.name == "capture.json":
             raise OSError(28, "No space left on device")
-        return real(path, data)
+        return real(path, target)
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(MissingError) as error:
         bench.capture("nsys")
     assert "No space left on device" in refused(error.value)
