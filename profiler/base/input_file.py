@@ -12,6 +12,8 @@ from profiler.base.errors import UsageError
 MAX_BYTES = 1 << 30
 """Larger files are refused where they are held in memory whole."""
 
+# A pipe that nobody writes to, or a serial line, would keep `open` waiting; Windows changes line ends where not told.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -28,8 +30,7 @@ def open_file(path: Path, *, fix: str = "") -> BinaryIO:
         UsageError: It is a folder, a pipe, a device or a socket.
         OSError: It is not there or may not be read.
     """
-    # A pipe that nobody writes to, or a serial line, would keep `open` waiting.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(path, _FLAGS)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
@@ -62,6 +63,7 @@ def read_file(path: Path, *, most: int = MAX_BYTES, what: str = "what is expecte
 
 
 def _read(file: BinaryIO, most: int) -> bytes:
+    """At most so many bytes, in pieces: one call would allocate all that it may give."""
     parts: list[bytes] = []
     while most > 0 and (part := file.read(min(most, 1 << 24))):
         parts.append(part)

@@ -44,3 +44,12 @@ def read_text_file(
     if not text.strip():
         raise UsageError(f"{path} is empty", why=f"{what} was expected", fix=fix)
     return text
+
+
+def is_unicode(text: str) -> bool:
+    """Whether text can be written as UTF-8; half of a surrogate pair, as in a file name in another encoding, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -12,6 +12,7 @@ import msgspec
 from profiler.base import units
 from profiler.base.errors import TrtprofError
 from profiler.base.records import ClockSummary, InputTensor, Latency, LedgerRow, Record, Run, Spread, Tensor
+from profiler.base.text_file import is_unicode
 
 KIND_WORDS = {"fact": "measured", "estimate": "estimate", "remainder": "remainder"}
 
@@ -339,20 +340,12 @@ def _blame(data: Any) -> None:
                 why="JSON has no NaN and no infinity",
                 fix="report this as a bug of the stage that made the number, with the run folder",
             )
-        if isinstance(value, str) and not _is_unicode(value):
+        if isinstance(value, str) and not is_unicode(value):
             raise TrtprofError(
                 f"the run cannot be written as JSON: {path} is not valid Unicode: {value!a:.80}",
                 why="it holds half of a surrogate pair",
                 fix="rename that node or tensor in the model",
             )
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:

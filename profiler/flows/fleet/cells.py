@@ -18,6 +18,7 @@ import msgspec
 from profiler import __version__
 from profiler.base.errors import UsageError
 from profiler.base.records import SCHEMA_VERSION, FleetCell, FleetVerb, GpuSpec
+from profiler.base.text_file import is_unicode
 from profiler.base.units import format_names
 from profiler.flows.fleet.contents import Content, Contents
 from profiler.flows.fleet.manifest import Manifest, Mistakes, ModelEntry, TargetEntry, options_on, precisions_on
@@ -179,20 +180,12 @@ def _files_of(manifest: Manifest, entry: ModelEntry, mistakes: Mistakes) -> list
         for path in matches:
             if path in left_out:
                 continue
-            if not _is_text(str(path)):
+            if not is_unicode(str(path)):
                 mistakes.add(place, f"{str(path)!a} has no name in UTF-8: rename it, or exclude it by a glob")
             found[path] = None
     if entry.name and len(found) > 1:
         mistakes.add(f"{entry.place}.name", f"{len(found)} files cannot have one name: leave it away")
     return list(found)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _magic(pattern: str) -> bool:
