@@ -342,7 +342,9 @@ def send(found: Record, name: str, **options: Any) -> None:
     from profiler import report
 
     if not report.get(name).binary:
-        result(rendered(found, name, **options))
+        text = rendered(found, name, **options)
+        # A terminal obeys what names hold; the format for it has its own colours, and names made harmless.
+        result(_harmless(text, but="\n\t") if sys.stdout.isatty() and name != "text" else text)
         return
     refuse_binary(name)
     content = report.encode(found, name, **options)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -93,3 +96,18 @@ def test_bytes_that_are_no_names_are_no_traceback(bad: bytes) -> None:
 
 def test_the_command_line_takes_bytes_that_are_no_text() -> None:
     assert records("sgemm_\udcff")[0]["name"] == "sgemm_?"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo terminals are POSIX")
+def test_a_terminal_gets_no_control_characters_of_a_name_in_any_format_and_a_pipe_each_byte() -> None:
+    import pty
+
+    line = [sys.executable, "-m", "profiler", "kernel", "--format", "csv", "sgemm\x1b[31m"]
+    assert b"sgemm\x1b[31m" in subprocess.run(line, capture_output=True, check=True).stdout
+    ours, its = pty.openpty()
+    subprocess.run(line, stdout=its, stderr=subprocess.DEVNULL, check=True)
+    os.close(its)
+    shown = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert b"sgemm\\x1b[31m" in shown
+    assert b"\x1b" not in shown
