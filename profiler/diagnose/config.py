@@ -20,7 +20,6 @@ import inspect
 import math
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -29,6 +28,7 @@ import msgspec
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.run_folder import Request
+from profiler.base.toml_file import read_toml
 from profiler.diagnose import THRESHOLDS, Case, Judge, Thresholds
 
 VARIABLE = "TRTPROF_CONFIG"
@@ -91,7 +91,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
         UsageError: It is no TOML.
     """
     try:
-        document = tomllib.loads(path.read_bytes().decode())
+        document = read_toml(path, "thresholds", fix=f"{VARIABLE} names another file")
     except FileNotFoundError:
         raise MissingError(
             f"there is no file {path}", why=f"{VARIABLE} names it", fix=f"name another, or unset {VARIABLE}"

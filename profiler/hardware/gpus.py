@@ -12,7 +12,6 @@ import functools
 import importlib.metadata
 import importlib.resources
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +22,7 @@ import msgspec
 from profiler.base import plugins, units
 from profiler.base.errors import UsageError
 from profiler.base.records import Accumulate, Ceilings, Figure, GpuSpec, Roof
+from profiler.base.toml_file import read_toml
 from profiler.hardware import throughput
 
 ENTRY_POINT_GROUP = "trtprof.gpus"
@@ -44,7 +44,22 @@ _DTYPES = frozenset((*units.DTYPE_BITS, *SHORT_DTYPES, "tf32"))
 _SPARSE = 1.05
 """A tensor peak above this multiple of the formula is taken for one with sparsity."""
 
+_ROUGHLY: dict[str, tuple[float, float]] = {
+    "sms": (1, 4096), "boost_mhz": (100, 10_000), "tensor_mhz": (100, 10_000), "memory_gib": (0.5, 2048),
+    "bandwidth_gbs": (10, 100_000), "l2_mib": (0.05, 2048), "tdp_w": (3, 10_000), "launch_us": (0.1, 100),
+}  # fmt: skip
+"""Between what a figure of any GPU lies. That of each ends where one of another would be in a wrong unit: no way from
+a TB/s to a GB/s, or from a kHz to a MHz, leads from one GPU to another."""
+_FLOP_PER_CLOCK = {"fp32": (32, 2048), "fp64": (1, 1024), "": (1, 4096)}
+"""The same of the CUDA cores of a multiprocessor, by dtype: 64 lanes give 128."""
+_TENSOR_FLOP_PER_CLOCK = {"fp64": (1, 4096), "": (64, 200_000)}
+_FLOP_PER_BYTE = (1.0, 1000.0)
+"""fp32 on the CUDA cores against the memory: 9 of a B200, 113 of an RTX 5000 Ada."""
+_L2_PER_DRAM = (0.5, 100.0)
+_L2_MIB_PER_SM = (0.005, 20.0)
+
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
 
 class _Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,16 +87,16 @@ class _Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A datasheet as the file has it."""
 
-    name: str
-    architecture: str
-    compute_capability: Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+$")]
+    name: Word
+    architecture: Word
+    compute_capability: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,2}\.[0-9]\Z")]
     product_class: throughput.ProductClass = msgspec.field(name="class")
     sources: dict[str, str]
     figures: _Figures
     cuda_tflops: dict[str, _Cell]
     tensor_tflops: dict[str, dict[str, _Cell]] = {}
-    nvml: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
+    nvml: tuple[Word, ...] = ()
+    aliases: tuple[Word, ...] = ()
     note: str = ""
 
 
@@ -139,10 +154,10 @@ def load(path: Path) -> tuple[GpuSpec, tuple[str, ...]]:
         UsageError: The file cannot be read, or says something that is not usable; names the file and the key.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = read_toml(path, "a GPU datasheet")
     except OSError as error:
         raise _broken(path, error.strerror or str(error)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise _broken(path, f"it is not TOML: {error}") from None
     try:
         file = msgspec.convert(raw, _File)
@@ -351,7 +366,9 @@ class _Reader(NamedTuple):
 
     def spec(self) -> GpuSpec:
         file, figures = self.file, self.file.figures
+        self.check_words()
         self.check_dtypes()
+        self.check_units()
         self.check_dense()
         vector = {dtype: self.figure(f"cuda_tflops.{dtype}", cell, _TERA) for dtype, cell in file.cuda_tflops.items()}
         tensor = {
@@ -380,6 +397,11 @@ class _Reader(NamedTuple):
             origin=self.path.name if self.path.parent == _SPECS else str(self.path),
         )
 
+    def check_words(self) -> None:
+        for name in (self.path.stem, self.file.name, self.file.architecture, *self.file.nvml, *self.file.aliases):
+            if not name.isprintable() or name.isspace():
+                raise _broken(self.path, f"{name!r} is no name")
+
     def check_dtypes(self) -> None:
         tensor = self.file.tensor_tflops
         for section, names in (
@@ -391,6 +413,38 @@ class _Reader(NamedTuple):
                 raise _broken(self.path, f"{section}: {name!r} is not a dtype")
         if "fp32" not in self.file.cuda_tflops:
             raise _broken(self.path, "cuda_tflops: fp32 is missing")
+        for dtype, by in tensor.items():
+            if not by:
+                raise _broken(self.path, f"tensor_tflops.{dtype}: it has no accumulator, such as fp32")
+
+    def check_units(self) -> None:
+        """Refuse what no GPU has, whatever comes: a figure that is given in another unit, or in none."""
+        figures, cuda = self.file.figures, self.file.cuda_tflops
+        values = {name: getattr(figures, name).value for name in figures.__struct_fields__}
+        for name, limits in _ROUGHLY.items():
+            self.check_size(f"figures.{name}", values[name], limits)
+        self.check_size("figures.l2_mib for each multiprocessor", values["l2_mib"] / values["sms"], _L2_MIB_PER_SM)
+        l2 = values["l2_bandwidth_gbs"] / values["bandwidth_gbs"]
+        self.check_size("figures.l2_bandwidth_gbs in bandwidths of the memory", l2, _L2_PER_DRAM)
+        per_clock = values["sms"] * values["boost_mhz"] / 1e6
+        for dtype, cell in cuda.items():
+            words = f"cuda_tflops.{dtype} in FLOP for each clock and multiprocessor"
+            limits = _FLOP_PER_CLOCK.get(dtype, _FLOP_PER_CLOCK[""])
+            self.check_size(words, cell.value / per_clock, limits)
+        for dtype, by in self.file.tensor_tflops.items():
+            for acc, cell in by.items():
+                words = f"tensor_tflops.{dtype}.{acc} in FLOP for each clock and multiprocessor"
+                limits = _TENSOR_FLOP_PER_CLOCK.get(dtype, _TENSOR_FLOP_PER_CLOCK[""])
+                self.check_size(words, cell.value / per_clock, limits)
+        ridge = 1e3 * cuda["fp32"].value / values["bandwidth_gbs"]
+        self.check_size("cuda_tflops.fp32 in FLOP for each byte of figures.bandwidth_gbs", ridge, _FLOP_PER_BYTE)
+
+    def check_size(self, what: str, value: float, limits: tuple[float, float]) -> None:
+        least, most = limits
+        if not least <= value <= most:
+            raise _broken(
+                self.path, f"{what} is {value:.4g}, and of any GPU from {least:g} to {most:g}: is it in another unit?"
+            )
 
     def check_dense(self) -> None:
         """Refuse peaks far above what the multiprocessors can do: published ones are often with sparsity."""

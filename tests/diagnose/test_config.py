@@ -81,9 +81,9 @@ def test_a_file_that_the_variable_names_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(MissingError) as error:
         loaded(tmp_path, **{VARIABLE: str(tmp_path / "none.toml")})
     assert VARIABLE in refused(error.value)
-    with pytest.raises(MissingError) as error:
+    with pytest.raises(UsageError, match="is a folder") as of_folder:
         loaded(tmp_path, **{VARIABLE: str(tmp_path)})
-    assert "cannot be read" in refused(error.value)
+    assert VARIABLE in of_folder.value.fix
 
 
 # --- what may be in it -------------------------------------------------------------------------

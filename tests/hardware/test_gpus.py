@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from profiler.hardware import gpus, throughput
 from tests.fakes.support import refused
 
 RTX_4090 = Path(gpus.__file__).with_name("specs") / "rtx-4090.toml"
+TENSOR_EMPTY = "[tensor_tflops.bf16]"
 OWN = len(list(RTX_4090.parent.glob("*.toml")))
 
 
@@ -115,6 +118,21 @@ def test_a_datasheet_of_ones_own_by_its_path(tmp_path: Path) -> None:
         (("int32 = { value = 660.6", "int32 = { value = 1321.2"), "sparsity"),
         (("fp32 = { value = 82.6, kind", "fp31 = { value = 82.6, kind"), "fp31"),
         (("[figures]", "[figures"), "TOML"),
+        (("value = 1008", "value = inf"), "figures.bandwidth_gbs"),
+        (("value = 1008", "value = nan"), "$.figures.bandwidth_gbs"),
+        (("value = 1008", f"value = {'9' * 400}"), "$.figures.bandwidth_gbs"),
+        (("value = 1008", f"value = {'9' * 5000}"), "TOML"),
+        (("[figures]", f"x = {'[' * 5000}{']' * 5000}\n[figures]"), "nested too deep"),
+        (("[figures]", f"x{'.x' * 20_000} = 1\n[figures]"), "nested too deep"),
+        (('name = "RTX 4090"', 'name = "\\u001b[31mRTX"'), "no name"),
+        (('name = "RTX 4090"', 'name = ""'), "$.name"),
+        (('name = "RTX 4090"', f'name = "{"x" * 1000}"'), "$.name"),
+        (('compute_capability = "8.9"', 'compute_capability = "٨.٩"'), "compute_capability"),
+        (('compute_capability = "8.9"', f'compute_capability = "{"9" * 5000}.0"'), "compute_capability"),
+        (
+            ('[tensor_tflops.bf16]\nfp32 = { value = 165.2, kind = "published", source = "table" }', TENSOR_EMPTY),
+            "tensor_tflops.bf16",
+        ),
     ],
 )
 def test_a_broken_datasheet_is_refused_by_file_and_key(tmp_path: Path, replacement: tuple[str, str], said: str) -> None:
@@ -124,6 +142,27 @@ def test_a_broken_datasheet_is_refused_by_file_and_key(tmp_path: Path, replaceme
     message = refused(error.value)
     assert str(path) in message
     assert said in message
+
+
+@pytest.mark.parametrize("factor", [1000, 1e-3])
+@pytest.mark.parametrize("slug", ["b300", "gtx-1650", "h100-sxm5", "jetson-orin-nano-8gb", "rtx-4090"])
+def test_a_figure_in_another_unit_is_refused(tmp_path: Path, slug: str, factor: float) -> None:
+    text = RTX_4090.with_stem(slug).read_text(encoding="utf-8")
+    path = tmp_path / "my-gpu.toml"
+    figures = [match for match in re.finditer(r"(\w+) = { value = ([0-9.]+)", text) if match[1] != "sms"]
+    assert len(figures) >= 12
+    for match in figures:
+        path.write_text(text[: match.start(2)] + repr(float(match[2]) * factor) + text[match.end(2) :], "utf-8")
+        with pytest.raises(UsageError, match="cannot be used"):
+            gpus.find(str(path))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_a_pipe_is_no_datasheet(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.toml"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="is a pipe"):
+        gpus.find(str(path))
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

@@ -50,7 +50,6 @@ from __future__ import annotations
 import difflib
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
@@ -58,7 +57,9 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 
 from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.input_file import read_file
 from profiler.base.records import FleetVerb
+from profiler.base.toml_file import MOST_BYTES, parse_toml
 from profiler.base.units import format_names, parse_ns
 from profiler.cost.recast import PRECISIONS
 from profiler.flows.fleet import options as known_options
@@ -68,8 +69,6 @@ from profiler.source.spec import parse_spec
 
 T = TypeVar("T")
 
-MOST_BYTES = 4 << 20
-"""Of a manifest: no person wrote a larger one, and a program that does can use globs."""
 MOST_TOLD = 20
 """Mistakes that are told one by one."""
 NAMES_TOLD = 20
@@ -252,7 +251,7 @@ def read(path: Path) -> Manifest:
     """
     text = _text_of(path)
     try:
-        document = tomllib.loads(text)
+        document = parse_toml(text)
         lines = {_words(place): line for place, line in lines_of(text).items()}
     except RecursionError:
         raise UsageError(f"{path.name} is no manifest", why="it is nested too deep") from None
@@ -278,29 +277,21 @@ def _mended(what: str) -> str:
 
 def _text_of(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_file(
+            path,
+            most=MOST_BYTES,
+            what="a manifest",
+            fix="name the TOML file that says what is asked; globs such as models/**/*.onnx keep it short",
+        )
     except FileNotFoundError:
         raise MissingError(
             f"there is no file {path}",
             why="a manifest says which models are asked about, and on which GPUs",
             fix="name one; sample_models/fleet.toml is an example",
         ) from None
-    except IsADirectoryError:
-        raise UsageError(
-            f"{path} is a folder, not a manifest",
-            why="a manifest is a TOML file",
-            fix=f"name the file in it: {path}/...",
-        ) from None
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or str(error)
         raise UsageError(f"{path} cannot be read", why=why, fix="check its permissions") from None
-    if len(data) > MOST_BYTES:
-        raise UsageError(
-            f"{path} is no manifest",
-            why=f"it has more than {MOST_BYTES >> 20} MiB",
-            fix="name the TOML file that says what is asked; globs such as models/**/*.onnx keep it short",
-        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.toml_file import MOST_BYTES
 from profiler.cli.engine_options import PRECISIONS as BUILT
 from profiler.cost.recast import PRECISIONS as PREDICTED
 from profiler.flows.fleet import manifest as manifests
@@ -338,10 +339,10 @@ NO_TOML = {
     "key twice": (b"a = 1\nname = 'x'\na = 2\n", "fleet.toml, line 3: Cannot overwrite a value"),
     "binary": (b"\x00\xff\xfe\x01" * 99, "fleet.toml, line 1: it is no text"),
     "Latin 1": (b"name = 'x'\ntag = '\xe9'", "fleet.toml, line 2: it is no text"),
-    "deep": (b"a = " + b"[" * 100_000, "fleet.toml is no manifest"),
+    "deep": (b"a = " + b"[" * 100_000, "fleet.toml: it is nested too deep"),
     "deep and whole": (b"a = " + b"[" * 400 + b"]" * 400, "fleet.toml"),
     "digits": (b"a = " + b"9" * 5000, "fleet.toml: Exceeds the limit"),
-    "large": (b"#" * (manifests.MOST_BYTES + 1), "is no manifest"),
+    "large": (b"#" * (MOST_BYTES + 1), "too large for a manifest"),
     "nothing": (b"", "fleet.toml has 2 mistakes"),
 }
 
@@ -357,11 +358,11 @@ def test_what_is_no_toml_is_told_where(case: str, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="there is no file"):
         manifests.read(tmp_path / "none.toml")
-    with pytest.raises(UsageError, match="is a folder, not a manifest"):
+    with pytest.raises(UsageError, match="is a folder, not a file"):
         manifests.read(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
         manifests.read(Path("a\0b"))
-    with pytest.raises(UsageError, match="has more than 4 MiB"):
+    with pytest.raises(UsageError, match="is a device"):
         manifests.read(Path("/dev/zero"))
 
 

@@ -156,7 +156,7 @@ def addressed(given: FleetCell) -> FleetCell:
 
 def test_datasheets_of_one_slug_that_say_other_things_have_answers_of_their_own(tmp_path: Path) -> None:
     cold = {"cold": "true"}
-    slow = addressed(cell(target="slow", gpu=own(tmp_path / "slow", 3), options=cold))
+    slow = addressed(cell(target="slow", gpu=own(tmp_path / "slow", 100), options=cold))
     cells = (cell(target="l4", options=cold), slow, cell(target="rtx-4090", options=cold))
     rows = answer(task(*cells), tmp_path)
     assert [row.status for row in rows] == ["done"] * 3
@@ -166,7 +166,7 @@ def test_datasheets_of_one_slug_that_say_other_things_have_answers_of_their_own(
 
 
 def test_a_datasheet_that_changed_since_it_was_planned_has_no_answer(tmp_path: Path) -> None:
-    asked = addressed(cell(target="own", gpu=own(tmp_path, 30)))
+    asked = addressed(cell(target="own", gpu=own(tmp_path, 250)))
     before = gpus.find(asked.gpu)
     own(tmp_path, 299)
     (row,) = answer(task(asked), tmp_path)
