@@ -25,9 +25,9 @@ _DTYPES: dict[str, str] = {
 
 _WORD = re.compile(r"[A-Za-z]+\d*(?:[A-Za-z]\d+)*")
 _NUMBERS = {"one": 1, "two": 2, "four": 4, "eight": 8, "sixteen": 16, "thirty-two": 32}
-_WIDE = re.compile(r"(?i)\b(one|two|four|eight|sixteen|thirty-two|\d+) (?:wide )?channel\b")
-_MULTIPLE = re.compile(r"(?i)\b(?:channel|c) *(?:%|==) *(\d+)(?: *== *0)?")
-_ENUM = re.compile(r"\bk?(?:C?D?HW|D?HWC)(\d+)\b|\bk?CD?HW(\d+)\b")
+_WIDE = re.compile(r"(?i)\b(one|two|four|eight|sixteen|thirty-two|\d{1,4}) (?:wide )?channel\b")
+_MULTIPLE = re.compile(r"(?i)\b(?:channel|c) *(?:%|==) *(\d{1,4})(?: *== *0)?")
+_ENUM = re.compile(r"\bk?(?:C?D?HW|D?HWC)(\d{1,4})\b|\bk?CD?HW(\d{1,4})\b")
 _PADDED_ROWS = re.compile(r"(?i)(?:column|line|h) stride *% *\d+")
 
 

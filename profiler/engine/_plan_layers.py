@@ -33,6 +33,7 @@ _OWN_FIELDS = frozenset(
 _NOTHING = Named()
 _SCALARS = frozenset({int, str})
 _INTEGER = frozenset({int})
+_MOST_ELEMENTS = 1 << 50
 _DTYPE_KEYS = ("Datatype", "DataType", "Format/Datatype", "Format/DataType")
 _FORMAT_KEYS = ("Format", "Format/Datatype", "Format/DataType")
 _MODES = {"input": "input", "kinput": "input", "output": "output", "koutput": "output"}
@@ -117,10 +118,10 @@ def _tensor(raw: Mapping[str, Any], position: int) -> PlanTensor:
     if type(dtype) is not str:
         dtype = _first(raw, _DTYPE_KEYS)
     parsed = parse_format(form)
-    dims = _integers(raw.get("Dimensions"))
+    dims = _dimensions(raw.get("Dimensions"))
     axis, vector = (parsed.axis(len(dims)) if dims is not None else None), parsed.vector
-    if "_vector" in raw:
-        axis, vector = raw["_vector"]
+    if isinstance(own := raw.get("_vector"), tuple):
+        axis, vector = own
     return PlanTensor(
         name=str(raw.get("Name") or f"tensor {position}"),
         dims=dims,
@@ -140,6 +141,12 @@ def _first(raw: Mapping[str, Any], keys: Sequence[str]) -> str:
     return ""
 
 
+def _dimensions(value: Any) -> tuple[int, ...] | None:
+    """The dimensions of a tensor; None where they are not told, or no memory holds such a tensor."""
+    dims = _integers(value)
+    return None if dims is None or math.prod(map(abs, filter(None, dims))) > _MOST_ELEMENTS else dims
+
+
 def _integers(value: Any) -> tuple[int, ...] | None:
     """A list of integers; None for anything else."""
     if not isinstance(value, list):
@@ -152,9 +159,10 @@ def _integers(value: Any) -> tuple[int, ...] | None:
 
 def _integer(value: Any) -> int | None:
     try:
-        return int(value)
+        number = int(value)
     except (TypeError, ValueError, OverflowError):
         return None
+    return number if abs(number) < 1 << 63 else None
 
 
 def _attributes(key: str, value: Any) -> dict[str, Attribute]:
@@ -201,7 +209,8 @@ def _profiles(layers: list[PlanLayer]) -> list[PlanLayer]:
 
 
 def _era(layers: Sequence[PlanLayer], raw: Sequence[Mapping[str, Any]]) -> str:
-    tensors = (tensor for layer in raw for key in ("Inputs", "Outputs") for tensor in layer.get(key) or ())
+    sides = (layer.get(key) for layer in raw for key in ("Inputs", "Outputs"))
+    tensors = (tensor for side in sides if isinstance(side, list) for tensor in side)
     if any(isinstance(tensor, dict) and ("Datatype" in tensor or "Strides" in tensor) for tensor in tensors):
         return "TensorRT 11 or TensorRT-RTX"
     if any(myelin_graph(layer.name) is not None for layer in layers):
@@ -286,7 +295,7 @@ def _binding(raw: Mapping[str, Any]) -> PlanBinding:
         name=str(raw.get("Name") or ""),
         mode=_MODES.get(str(raw.get("IOMode", "")).lower(), "unknown"),  # type: ignore[arg-type]
         dtype=parse_dtype(_first(raw, _DTYPE_KEYS)) or parse_format(form).dtype,
-        dims=_integers(raw.get("Dimensions")),
+        dims=_dimensions(raw.get("Dimensions")),
         format=form,
         location=str(raw.get("Location") or ""),
         profiles=profiles,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 _ITEM = "[ONNX Layer: "
 _SEPARATORS = re.compile("[\x1e\x1f]")
 _NEXT_TAG = re.compile(r"\]\[[A-Za-z][\w ]*: ")
-_PROFILE = re.compile(r" \[profile (\d+)\]")
-_MYELIN = re.compile(r"_myl(\d+)_\d+$")
+_PROFILE = re.compile(r" \[profile (\d{1,9})\]")
+_MYELIN = re.compile(r"_myl(\d{1,9})_\d+$")
 _REFORMAT = re.compile(r"^Reformatting CopyNode for (?:Input|Output) Tensor \d+ to (.*)$", re.DOTALL)
 _COPY = re.compile(r" copy(?: \[profile \d+\])?$")
 _FUNCTION = re.compile(r"(?P<node>.+?) \| (?P<caller>.+?) \([^()|]*\)(?P<more>(?: \| .+ \([^()|]*\))?)$", re.DOTALL)

@@ -7,9 +7,10 @@ The lines are turned into the dictionaries that the JSON of the same TensorRT ho
 from __future__ import annotations
 
 import functools
-import json
 import re
 from typing import Any, NamedTuple
+
+from profiler.engine._decode_json import decode_value
 
 _LAYER = re.compile(r"Name: (?P<name>.*?), LayerType: (?P<kind>[^,]*)")
 _LIST = re.compile(r", (Inputs|Outputs|Constants|InputRegions|OutputRegions): \[")
@@ -146,12 +147,7 @@ def _description(text: str) -> dict[str, Any]:
 @functools.lru_cache(maxsize=1 << 14)
 def _value(text: str) -> Any:
     """A value of the text as JSON has it where it is JSON: a number, a list, an object."""
-    if text and (text[0] in "[{-" or text[0].isdigit()):
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-    return text
+    return decode_value(text) if text and (text[0] in "[{-" or text[0].isdigit()) else text
 
 
 def _binding(line: str) -> dict[str, Any]:
@@ -185,13 +181,14 @@ def _old_layer(line: str) -> dict[str, Any] | None:
 
 def _old_tensor(name: str, kind: str, dims: str, kind_before: str, dims_before: str) -> dict[str, Any]:
     """A tensor ``x (Half[1,64:8,56,56])``, before 8.5 ``x[Half(1,64,56,56)]``; ``64:8`` are 64 in vectors of 8."""
-    given = [dim for dim in (dims or dims_before).split(",") if dim]
+    given = [dim.partition(":") for dim in (dims or dims_before).split(",") if dim]
     tensor: dict[str, Any] = {
         "Name": name,
-        "Dimensions": [int(dim.partition(":")[0]) for dim in given],
+        "Dimensions": [decode_value(size) for size, _, _ in given],
         "Format/Datatype": kind or kind_before,
     }
-    vectors = {axis: int(dim.partition(":")[2]) for axis, dim in enumerate(given) if ":" in dim}
-    if vectors:
-        tensor["_vector"] = next(iter(vectors.items()))
+    # A tuple, which no JSON holds.
+    vectors = ((axis, int(vector)) for axis, (_, _, vector) in enumerate(given) if re.fullmatch(r"\d{1,4}", vector))
+    if first := next(vectors, None):
+        tensor["_vector"] = first
     return tensor

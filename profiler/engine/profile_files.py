@@ -21,6 +21,9 @@ from profiler.base.text_file import read_text_file
 from profiler.engine._decode_json import decode_json
 
 _NS_PER_MS = 1e6
+_LONGEST_MS = 86_400_000.0
+"""A day: no inference takes longer, and what a hundred thousand layers take together fits in 64 bits."""
+_MOST_INFERENCES = 10**12
 _EXPORT = "export it with trtexec --loadEngine=model.plan --dumpProfile --exportProfile=profile.json"
 _EXPORT_TIMES = "export it with trtexec --loadEngine=model.plan --exportTimes=times.json"
 _DOCUMENT = re.compile(r"\s*(?:\{|\[\s*[\]{])")
@@ -74,7 +77,7 @@ def _profile_json(path: Path, text: str) -> LayerTimes:
                 fraction=_fraction(row.get("percentage"), where),
             )
         )
-    iterations = count if isinstance(count, int) and count > 0 else 0
+    iterations = count if type(count) is int and 0 < count <= _MOST_INFERENCES else 0
     notes = () if iterations else ("the number of iterations is not told",)
     return LayerTimes(iterations=iterations, layers=tuple(layers), notes=notes)
 
@@ -95,7 +98,7 @@ def _profile_table(path: Path, text: str) -> LayerTimes:
     row: re.Pattern[str] | None = None
     for line in text.split("\n"):
         if title := _TITLE.search(line):
-            iterations, row = int(title[1]), None
+            iterations, row = int(title[1][:12]), None
         elif _HEADER.search(line):
             row = _row_pattern(line)
             tables.append((iterations, []))
@@ -152,20 +155,23 @@ def _milliseconds(value: Any, where: str, what: str) -> int | None:
 
 
 def _fraction(value: Any, where: str) -> float:
-    return 0.0 if value is None else min(_number(value, where, "percentage") / 100, 1.0)
+    if value is None:
+        return 0.0
+    # Printed with one decimal, of a layer that took all the time 100.0.
+    return min(_number(value, where, "percentage", most=100.1, rule="a share is 0 to 100 %") / 100, 1.0)
 
 
-def _number(value: Any, where: str, what: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number) or number < 0:
-        raise UsageError(
-            f"{where}: {what} is {value!s}",
-            why="a time is a number, and not negative",
-            fix="measure and export again",
-        )
+def _number(
+    value: Any,
+    where: str,
+    what: str,
+    *,
+    most: float = _LONGEST_MS,
+    rule: str = "a time is a number, not negative, and under a day",
+) -> float:
+    number = _float(value)
+    if not 0 <= number <= most:
+        raise UsageError(f"{where}: {what} is {str(value)[:40]}", why=rule, fix="measure and export again")
     return number
 
 
@@ -232,7 +238,7 @@ def _summarised(path: Path, summary: Mapping[str, Any]) -> InferenceTimes:
         median_ns=median,
         p99_ns=known["latency_ns"][-1],
         cv=0.0,
-        n=max(round(number), 1) if math.isfinite(number) else 1,
+        n=max(round(number), 1) if 0 <= number <= _MOST_INFERENCES else 1,
         mean_ns=mean,
         min_ns=least,
         max_ns=most,
@@ -257,8 +263,8 @@ def _is_inference(value: Any) -> bool:
 
 def _float(value: Any) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError):
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 

@@ -50,7 +50,8 @@ _FIXED = frozenset(
      "Grid Size", "Device", "CC", "Section Name")
 )  # fmt: skip
 _NOTHING = frozenset(("", "n/a", "(!) n/a", "nan", "-nan", "no data"))
-_DIMS = re.compile(r"\(?\s*(\d+)\s*[,x]\s*(\d+)\s*[,x]\s*(\d+)\s*\)?")
+_DIMS = re.compile(r"\(?\s*(\d{1,10})\s*[,x]\s*(\d{1,10})\s*[,x]\s*(\d{1,10})\s*\)?")
+_INTEGER = re.compile(r"\d{1,10}")
 _SPACES = re.compile("[ '\u00a0\u2009\u202f\u2019]")
 """What no locale uses for the decimal point."""
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)*(?:[eE][+-]?\d+)?")
@@ -181,13 +182,13 @@ def _cells(table: _Table) -> Iterator[_Cell]:
 def _record(launch: _Launch) -> KernelCounters:
     row, counters = launch.row, launch.counters
     shape = [counters.get(name) for name in GEOMETRY]
-    whole = [None if one is None else int(one.value) for one in shape]
+    whole = [None if one is None or not 0 <= one.value < 1 << 32 else int(one.value) for one in shape]
     return KernelCounters(
         kernel=row["Kernel Name"],
         grid=_dims(row["Grid Size"]) or _triple(whole[:3]),
         block=_dims(row["Block Size"]) or _triple(whole[3:]),
-        device=int(row["Device"]) if row["Device"].isdecimal() else 0,
-        process=int(row["Process ID"]) if row["Process ID"].isdecimal() else 0,
+        device=int(row["Device"]) if _INTEGER.fullmatch(row["Device"]) else 0,
+        process=int(row["Process ID"]) if _INTEGER.fullmatch(row["Process ID"]) else 0,
         capability=row["CC"] or _capability(counters),
         counters=dict(sorted(counters.items())),
     )
@@ -205,7 +206,8 @@ def _triple(values: Sequence[int | None]) -> tuple[int, int, int] | None:
 
 def _capability(counters: dict[str, Counter]) -> str:
     parts = [counters.get(f"device__attribute_compute_capability_{part}") for part in ("major", "minor")]
-    return ".".join(str(int(part.value)) for part in parts if part is not None) if None not in parts else ""
+    known = [part.value for part in parts if part is not None and 0 <= part.value < 100]
+    return ".".join(str(int(value)) for value in known) if len(known) == 2 else ""
 
 
 # --- numbers --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -27,6 +28,8 @@ _HEADERS = {
     "maximum": "max_ns", "stddev": "stddev_ns", "name": "name", "kernel name": "name", "nvtx range": "range",
     "style": "style", "pid": "pid", "tid": "tid", "nvtx inst": "range_count", "gridxyz": "grid", "blockxyz": "block",
 }  # fmt: skip
+_MOST = 1 << 56
+"""Of any number of a table, and of ns: a capture of two years."""
 UNITS = {"": 1, "ns": 1, "nsec": 1, "us": 1000, "usec": 1000, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9}
 HEADER = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<unit>[a-z%]*)\))?\s*$", re.IGNORECASE)
 _PRINTED = re.compile(r"^ *Time \(%\)  +Total Time \(|^ *Start \(\w+\)  +Duration \(", re.MULTILINE)
@@ -135,15 +138,22 @@ def _value(path: Path, number: int, name: str, unit: str, cell: str) -> object:
     if name in {"pid", "tid"} and not cell:
         return -1
     try:
-        if unit not in UNITS:
-            raise ValueError(f"unit {unit}")
-        plain = cell.replace(",", "")
-        if name in {"count", "pid", "tid", "range_count"}:
-            return int(plain)
-        if name in {"total_ns", "min_ns", "max_ns"}:
-            return int(plain) * UNITS[unit] if "." not in plain else round(float(plain) * UNITS[unit])
-        return float(plain) * UNITS[unit]
-    except ValueError:
+        value = _number(name, unit, cell.replace(",", ""))
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not 0 <= value <= _MOST:
         raise UsageError(
-            f"{path} has {cell!r} where a number belongs", why=f"line {number}, column {name}", fix=FIX
-        ) from None
+            f"{path} has {cell[:40]!r} where a number belongs", why=f"line {number}, column {name}", fix=FIX
+        )
+    return value
+
+
+def _number(name: str, unit: str, plain: str) -> float:
+    if unit not in UNITS:
+        raise ValueError(f"unit {unit}")
+    if name in {"count", "pid", "tid", "range_count"}:
+        return int(plain)
+    if name in {"total_ns", "min_ns", "max_ns"} and "." not in plain:
+        return int(plain) * UNITS[unit]
+    value = float(plain) * UNITS[unit]
+    return round(value) if name in {"total_ns", "min_ns", "max_ns"} else value

@@ -33,6 +33,8 @@ _HEADERS = {
     "stcsmem": "static_smem", "dymsmem": "dynamic_smem", "bytes": "bytes", "device": "device", "ctx": "context",
     "strm": "stream", "name": "name",
 }  # fmt: skip
+_MOST = 1 << 61
+"""Of ns since 1970, too, and of two of them together."""
 _NEEDED = frozenset({"start_ns", "duration_ns", "correlation", "name"})
 _WORDS = ("device", "name")
 _DTYPES = dict.fromkeys(("context", "stream", *WORK_COLUMNS[-9:]), "int32") | {"device": "int16", "pid": "int32"}
@@ -173,7 +175,10 @@ def _table(path: Path, data: bytes, names: list[str], units: list[str], notes: l
             coarse.add(unit)
         values: npt.NDArray[Any] = table[name].to_numpy()
         if values.dtype != np.int64:
-            values = np.rint(np.nan_to_num(values) * scale).astype(np.int64)
+            values = np.rint(np.clip(np.nan_to_num(values), -2 * _MOST, 2 * _MOST) * scale)
+        if np.abs(values.astype(float)).max(initial=0) > _MOST:
+            raise UsageError(f"{path} has a number that is beyond all measure", why=f"in the column {name}", fix=FIX)
+        values = values.astype(np.int64)
         columns[name] = compact(values, _DTYPES.get(name, "int64"))
     if coarse:
         notes.append(f"printed in {', '.join(sorted(coarse))} and exact to the last digit only: times or sizes")

@@ -110,6 +110,16 @@ def test_what_could_not_be_counted_is_not_there(nothing: str) -> None:
     assert found.dram_bytes is None
 
 
+@pytest.mark.parametrize("huge", ["9" * 5000, "9" * 400, "1e300"])
+def test_numbers_that_no_launch_has_are_not_there(huge: str) -> None:
+    (launch,) = parse_counters(ncu_csv([Launch("k", {"gpu__time_duration.sum": (5, "nsecond")})]), "x.csv")
+    text = ncu_csv([Launch("k", {"gpu__time_duration.sum": (5, "nsecond")}, grid=(0, 0, 0), process=7, device=3)])
+    text = text.replace("(0, 0, 0)", f"({huge}, 1, 1)").replace('"7"', f'"{huge}"').replace('"3"', f'"{huge}"')
+    (found,) = parse_counters(text, "x.csv")
+    assert (found.grid, found.process, found.device) == (None, 0, 0)
+    assert found.counters == launch.counters
+
+
 def test_before_2023_the_geometry_is_in_metrics() -> None:
     dims = {f"launch__{of}_dim_{axis}": (size, "") for of, sizes in (("grid", (7, 2, 1)), ("block", (64, 4, 1)))
             for axis, size in zip("xyz", sizes, strict=True)}  # fmt: skip

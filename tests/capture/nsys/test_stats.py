@@ -122,6 +122,12 @@ def test_a_time_keeps_all_its_digits(tmp_path: Path) -> None:
         (f"{TRACE}\n{ROWS.replace('300,20', ',20')}", "cut short or broken"),
         (f"{TRACE}\n{ROWS.replace('[CUDA memset]', '[CUDA memset],more')}", "cut short or broken"),
         (f"{TRACE.replace('(ns)', '(weeks)')}\n{ROWS}", "unknown unit"),
+        (f"{TRACE}\n{ROWS.replace('300,20', f'300,{2**63 - 1}')}", "beyond all measure"),
+        (f"{TRACE.replace('(ns)', '(us)')}\n{ROWS.replace('300,20', '300,1e308')}", "beyond all measure"),
+        *[
+            (f"Time (%),Total Time (ns),Instances,Avg (ns),Name\n1,{row},k\n", "where a number belongs")
+            for row in ("5,1,nan", "5,1,inf", "5,1,-1", f"{'9' * 5000},1,1", f"5,{2**63},1", "1e300.0,1,1")
+        ],
         ("a,b\n1,2\n", "is no kernel summary of nsys stats"),
     ],
 )
