@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto, defs, helper, numpy_helper
+from onnx.checker import ValidationError
 
-from profiler.base import onnx_graph, units
+from profiler.base import evaluate, onnx_graph, shape_inference, units
 from profiler.base.op_kinds import RANDOM
 from profiler.base.records import Attribute, Op, Tensor
 from profiler.cost import Cost, CostError, MalformedOpError, Moved, UnknownShapeError, cost_of
@@ -342,16 +342,16 @@ class _Walk:
         types: Mapping[str, TypeProto] = {}
         try:
             schema = defs.get_schema(node.op_type, self.opsets.get(node.domain, 1), node.domain)
-            types = onnx.shape_inference.infer_node_outputs(
+            types = shape_inference.infer_node(
                 schema,
                 node,
                 {name: _type_of(self.tensors[name]) for name in node.input if name},
                 {name: numpy_helper.from_array(self.values[name], name) for name in node.input if name in self.values},
-                opset_imports=[helper.make_opsetid(*entry) for entry in self.opsets.items()],
+                [helper.make_opsetid(*entry) for entry in self.opsets.items()],
             )
-        except onnx.checker.ValidationError as error:
+        except ValidationError as error:
             raise MalformedOpError(str(error)) from error
-        except (defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        except (defs.SchemaError, shape_inference.InferenceError):
             pass  # what is not inferred stays unknown, and is said where a size is asked for
         for name in filter(None, node.output):
             found = onnx_graph.tensor_from_value_info(
@@ -379,20 +379,7 @@ class _Walk:
 
     def _evaluated(self, node: NodeProto) -> Sequence[_Array]:
         """The outputs of a node whose inputs are known, or none where ONNX's reference cannot tell."""
-        if node.op_type in RANDOM:
-            return ()
-        opsets = [helper.make_opsetid(*entry) for entry in self.opsets.items()]
-        given = [name for name in dict.fromkeys(node.input) if name]
-        outputs = [name for name in node.output if name]
-        body = FunctionProto(name="node", domain="node", input=given, output=outputs, node=[node], opset_import=opsets)
-        from onnx.reference import ReferenceEvaluator
-
-        try:
-            with np.errstate(all="ignore"):
-                found = ReferenceEvaluator(body).run(None, {name: self.values[name] for name in given}, attributes={})
-        except Exception:  # an implementation raises whatever numpy does; the value stays unknown
-            return ()
-        return [value if isinstance(value, np.ndarray) else np.asarray(value) for value in found]
+        return evaluate.outputs_of(node, {name: self.values[name] for name in node.input if name}, self.opsets) or ()
 
     def _settle(self, op: Op) -> bool:
         """Whether the op follows from shapes and constants of the body alone, and makes little that stays inside."""

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import onnx
 import onnx.external_data_helper
 import onnx.numpy_helper
-import onnx.shape_inference
 
-from profiler.base import onnx_graph, onnx_metadata
+from profiler.base import onnx_graph, onnx_metadata, shape_inference
 from profiler.base.errors import UsageError
 from profiler.base.records import Node, Tensor
 from profiler.base.units import format_names
@@ -232,9 +231,9 @@ def _told(nodes: Sequence[Node]) -> dict[str, dict[str, Tensor]]:
 def _inferred(proto: onnx.ModelProto, graphs: Mapping[str, onnx.GraphProto]) -> dict[str, dict[str, Tensor]]:
     bare, copies = onnx_graph.for_inference(proto, list(graphs.items()), declared=True)
     try:
-        bare = onnx.shape_inference.infer_shapes(bare, data_prop=True)
+        bare = shape_inference.infer_shapes(bare)
         copies = list(onnx_graph.all_graphs(bare.graph))
-    except (onnx.shape_inference.InferenceError, RuntimeError):
+    except shape_inference.InferenceError:
         pass  # What is declared is known all the same.
     return {path: onnx_graph.declared_tensors(graph) for path, graph in copies}
 

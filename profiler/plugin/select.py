@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import onnx
-import onnx.shape_inference
 from onnx import helper
 
-from profiler.base import onnx_graph, op_kinds
+from profiler.base import onnx_graph, op_kinds, shape_inference
 from profiler.base.errors import UsageError
 from profiler.base.op_kinds import op_kind
 from profiler.base.records import Dim, Tensor
@@ -671,7 +670,7 @@ def _inferred(body: onnx.FunctionProto, inputs: Sequence[Operand]) -> dict[str, 
     graph = helper.make_graph(list(body.node), "body", given, [onnx.ValueInfoProto(name=name) for name in body.output])
     model = helper.make_model(graph, opset_imports=list(body.opset_import))
     try:
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError):
+        model = shape_inference.infer_shapes(model)
+    except shape_inference.InferenceError:
         return {}
     return onnx_graph.declared_tensors(model.graph)

@@ -26,6 +26,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
+from profiler.base import shape_inference
 from profiler.base.op_kinds import op_kind
 from profiler.rewrite import rewrite
 from profiler.rewrite.edit import Edit
@@ -151,8 +152,8 @@ def _alone(node: ir.Node, arrays: dict[str, Array], opset: int) -> onnx.ModelPro
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     try:
-        model = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError:
+        model = shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except shape_inference.InferenceError:
         return None
     taken = sum(array.nbytes for array in arrays.values())
     elements = sum(array.size for array in arrays.values())

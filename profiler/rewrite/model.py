@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
-import onnx.shape_inference
 import onnx_ir as ir
+
+from profiler.base import shape_inference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,8 @@ def opened(path: str | Path, external_data: str | Path = "") -> ir.Model:
         for value in constants:
             model.graph.inputs.remove(value)
         model.ir_version = 4
-    _know(model, ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True)))
+    with suppress(shape_inference.InferenceError):
+        _know(model, ir.from_proto(shape_inference.infer_shapes(proto)))
     return model
 
 

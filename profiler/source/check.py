@@ -14,9 +14,9 @@ from typing import NamedTuple
 import onnx
 import onnx.checker
 import onnx.external_data_helper
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, shape_inference
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
-from profiler.base import onnx_graph, units
+from profiler.base import onnx_graph, shape_inference, units
 from profiler.base.errors import MissingError, ModelError
 from profiler.source import wire
 from profiler.source.shape_rules import ops_with_rules
@@ -249,11 +249,11 @@ def check_model(path: Path, proto: ModelProto, stored: StoredTensors) -> str:
             if output.type.WhichOneof("value") == "tensor_type" and not output.type.tensor_type.HasField("shape")
         ]
         if shapeless and not duplicates and "shape" in first:
-            _fill_output_shapes(proto)
+            refused = _fill_output_shapes(proto)
             try:
                 onnx.checker.check_model(_checkable(proto, stored))
             except onnx.checker.ValidationError as second:
-                first = first_line(second)
+                first = refused or first_line(second)
             else:
                 return "the file declares no shape for " + ", ".join(shapeless) + ": filled in by shape inference"
         if duplicates:
@@ -330,17 +330,19 @@ def _have_one_element(tensor: TensorProto, fields: Iterable[str]) -> None:
         tensor.MergeFrom(_ONE_ELEMENT[field])
 
 
-def _fill_output_shapes(proto: ModelProto) -> None:
+def _fill_output_shapes(proto: ModelProto) -> str:
+    """Returns why they stay open, where shape inference refuses the model."""
     graphs = list(onnx_graph.all_graphs(proto.graph))
     bare, _ = onnx_graph.for_inference(proto, graphs, declared=False)
     try:
-        inferred = shape_inference.infer_shapes(bare, data_prop=True)
-    except (shape_inference.InferenceError, RuntimeError):
-        return
+        inferred = shape_inference.infer_shapes(bare)
+    except shape_inference.InferenceError as error:
+        return first_line(error)
     found = {output.name: output for output in inferred.graph.output}
     for output in proto.graph.output:
         if not output.type.tensor_type.HasField("shape") and output.name in found:
             output.CopyFrom(found[output.name])
+    return ""
 
 
 def first_line(error: BaseException) -> str:

@@ -9,21 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
-from profiler.base import onnx_graph
-from profiler.base.op_kinds import RANDOM
+from profiler.base import evaluate, onnx_graph
+from profiler.base.evaluate import MAX_ELEMENTS, Array
 from profiler.base.records import Tensor
 from profiler.source import wire
-
-MAX_ELEMENTS = 4096
-"""Larger constants are weights; no shape has so many dimensions."""
-
-Array = npt.NDArray[Any]
 
 
 class _Scope:
@@ -206,10 +199,14 @@ def of_integers(node: NodeProto, inputs: list[Array | None]) -> Array | None:
     axis = node.attribute[0].i if node.attribute else 0
     match node.op_type, arrays:
         case "Gather", [data, places] if -data.ndim <= axis < data.ndim and _within(places, data.shape[axis]):
+            if places.size * data.size > MAX_ELEMENTS * data.shape[axis]:
+                return None
             return np.asarray(np.take(data, places, axis))
         case "Unsqueeze", [data, axes] if axes.shape == (1,) and _within(axes, data.ndim + 1):
             return np.expand_dims(data, int(axes[0]))
         case "Concat", [first, *_] if axis == 0 and node.attribute and all(array.ndim == 1 for array in arrays):
+            if sum(array.size for array in arrays) > MAX_ELEMENTS:
+                return None
             return np.concatenate(arrays)
         case "Add", [first, second] if first.shape == second.shape:
             return np.asarray(first + second)
@@ -236,7 +233,7 @@ class _Evaluator:
 
     def run(self, node: NodeProto, inputs: list[Array | None]) -> list[Array] | None:
         """Outputs of a node, or None when the reference has no such op, refuses, or makes too much."""
-        if node.domain not in ("", "ai.onnx") or node.op_type in RANDOM:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in evaluate.EVALUATED:
             return None
         if node.op_type == "Constant" and [attribute.name for attribute in node.attribute] == ["value"]:
             array = _elements(node.attribute[0].t)
@@ -254,17 +251,9 @@ class _Evaluator:
     def _evaluate(self, node: NodeProto, inputs: list[Array | None]) -> list[Array] | None:
         if (plain := of_integers(node, inputs)) is not None:
             return [plain] if plain.size <= MAX_ELEMENTS else None
-        from onnx.reference import ReferenceEvaluator
-
         values = {name: value for name, value in zip(node.input, inputs, strict=True) if value is not None}
-        outputs = [helper.make_value_info(name, onnx_graph.ANY_TYPE) for name in node.output if name]
-        graph = helper.make_graph(
-            [node], "constant", [helper.make_value_info(name, onnx_graph.ANY_TYPE) for name in values], outputs
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self._opset)])
-        try:
-            results = iter(ReferenceEvaluator(model).run(None, values))
-        except Exception:
+        found = evaluate.outputs_of(node, values, {"": self._opset})
+        if found is None:
             return None
-        arrays = [np.asarray(next(results)) if name else np.empty(0) for name in node.output]
-        return arrays if all(array.size <= MAX_ELEMENTS for array in arrays) else None
+        named = iter(found)
+        return [next(named) if name else np.empty(0) for name in node.output]

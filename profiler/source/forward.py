@@ -11,13 +11,14 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, defs, helper, numpy_helper
+from onnx.checker import ValidationError
 
-from profiler.base import onnx_graph
+from profiler.base import onnx_graph, shape_inference
+from profiler.base.evaluate import Array
 from profiler.base.op_kinds import SHAPE_INPUTS
 from profiler.base.records import Dim, Op, Tensor
-from profiler.source.constants import Array, Values
+from profiler.source.constants import Values
 from profiler.source.shape_rules import has_rule, outputs_by_rule
 
 MOST_VALUES = 1024
@@ -176,8 +177,8 @@ class _Walk:
         types = {tensor.name: _type_of(tensor) for tensor in inputs if tensor is not None}
         data = {name: numpy_helper.from_array(value, name) for name, value in deciding.items()}
         try:
-            made = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=self._ids)
-        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+            made = shape_inference.infer_node(schema, node, types, data, self._ids)
+        except (shape_inference.InferenceError, ValidationError) as error:
             made = {}
             if not any(_open(tensor) for tensor in inputs if tensor is not None):
                 self._faults[key] = " ".join(str(error).split()) or type(error).__name__

@@ -25,12 +25,12 @@ from onnx import (
     GraphProto,
     ModelProto,
     SparseTensorProto,
-    shape_inference,
 )
 
-from profiler.base import onnx_graph
+from profiler.base import expansion, onnx_graph, shape_inference
 from profiler.base.calls import PLUGINS, folded
 from profiler.base.errors import ModelError
+from profiler.base.evaluate import MAX_ELEMENTS
 from profiler.base.records import Call, Dim, InputTensor, ModelInfo, Node, Source, Tensor
 from profiler.base.units import format_shape
 from profiler.runtime.gc_paused import gc_paused
@@ -46,7 +46,6 @@ from profiler.source.check import (
     stored_tensors,
 )
 from profiler.source.consistent import Clash, clash_of, settled
-from profiler.source.constants import MAX_ELEMENTS
 from profiler.source.forward import complete, one_sided
 from profiler.source.shapes import Binding, Instead, bind_shapes
 
@@ -165,6 +164,7 @@ def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict
     Returns:
         The model, the name in the file by unique name, and the custom nodes of nodes from functions of plugins.
     """
+    expansion.check_calls(proto)
     ids = [(function.domain, function.name) for function in proto.functions if function.domain == PLUGINS]
     before: dict[str, str] = {}
     calls: dict[str, Call] = {}
@@ -184,9 +184,14 @@ def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict
 
 @contextmanager
 def _damage_shown(path: Path) -> Iterator[None]:
-    """Say which file it is when one of its names turns out to be no text, which protobuf finds on reading it."""
+    """Say which file it is that turns out to expand too far, or to have a name that is no text.
+
+    The latter protobuf finds on reading it.
+    """
     try:
         yield
+    except expansion.ExpansionError as error:
+        raise ModelError(f"{path} cannot be used", why=str(error), fix=EXPORT_HINT) from None
     except UnicodeDecodeError as error:
         raise ModelError(
             f"{path} is damaged", why=f"a name in it is not text: {error}", fix="copy it again, or " + EXPORT_HINT
@@ -560,10 +565,7 @@ def _known_tensors(loaded: LoadedModel, binding: Binding) -> KnownTensors:
         path: {name: _bound(tensor, path, binding) for name, tensor in onnx_graph.declared_tensors(graph).items()}
         for path, graph in loaded.graphs.items()
     }
-    inferred = _infer(loaded, binding, notes)
-    if inferred is None:
-        return KnownTensors(known, notes, [])
-    main = inferred.graph
+    main = _infer(loaded, binding, notes).graph
     outputs = {output.name for output in main.output}
     bound = any(tensor.elements is None for tensor in graph_inputs(loaded.proto) if tensor.kind == "tensor")
     for path, graph in onnx_graph.all_graphs(main) if len(known) > 1 else [("", main)]:
@@ -593,8 +595,8 @@ def _bound(tensor: Tensor, path: str, binding: Binding) -> Tensor:
     return msgspec.structs.replace(tensor, shape=shape)
 
 
-def _infer(loaded: LoadedModel, binding: Binding, notes: list[str]) -> ModelProto | None:
-    """Shapes of all tensors by `onnx.shape_inference`; what fails is said.
+def _infer(loaded: LoadedModel, binding: Binding, notes: list[str]) -> ModelProto:
+    """Shapes of all tensors by `onnx.shape_inference`; what fails is said, and leaves what is declared.
 
     Declared shapes are left away first: with the inputs bound they are either the same as what is
     inferred, or stale.
@@ -604,11 +606,11 @@ def _infer(loaded: LoadedModel, binding: Binding, notes: list[str]) -> ModelProt
         _bind_graphs(graphs, binding)
         _state_default(graphs)
         try:
-            return shape_inference.infer_shapes(bare, data_prop=True)
-        except (shape_inference.InferenceError, RuntimeError) as error:
+            return shape_inference.infer_shapes(bare)
+        except shape_inference.InferenceError as error:
             reason = first_line(error)
     notes.append(f"shape inference stopped: {reason}")
-    return None
+    return bare
 
 
 def _bind_graphs(graphs: Sequence[tuple[str, GraphProto]], binding: Binding) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import FunctionProto, ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from profiler.base import onnx_graph
+from profiler.base.evaluate import MAX_ELEMENTS
 from profiler.base.op_kinds import SHAPE_INPUTS
-from profiler.source.constants import MAX_ELEMENTS, Values, of_integers
+from profiler.source.constants import Values, of_integers
 from profiler.source.load import load_model, source_of
 
 
@@ -157,8 +158,8 @@ def test_the_same_op_on_the_same_constants_is_evaluated_once(monkeypatch: pytest
     runs: list[str] = []
 
     class Counted(ReferenceEvaluator):
-        def __init__(self, proto: ModelProto) -> None:
-            runs.append(proto.graph.node[0].op_type)
+        def __init__(self, proto: FunctionProto) -> None:
+            runs.append(proto.node[0].op_type)
             super().__init__(proto)
 
     monkeypatch.setattr("onnx.reference.ReferenceEvaluator", Counted)

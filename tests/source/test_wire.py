@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from profiler.base.evaluate import MAX_ELEMENTS
 from profiler.source import wire
-from profiler.source.constants import MAX_ELEMENTS
 from tests.fakes.support import real_models, save_with_hole
 
 PAYLOAD = ("float_data", "int32_data", "string_data", "int64_data", "raw_data", "double_data", "uint64_data")
