@@ -8,26 +8,32 @@ import sys
 
 
 def _stopped(number: int, frame: object) -> None:  # noqa: ARG001 - it has the signature of all handlers
-    """Ctrl-C while modules are imported: nothing is begun that would have to be ended."""
+    """Ctrl-C while modules are imported, or the process leaves: there is nothing that would have to be ended."""
     os.write(2, b"stopped by Ctrl-C\n")
     os._exit(130)
 
 
 def main() -> None:
     """Entry point: Ctrl-C is one line from the first import on."""
-    heard = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler  # a job in the background ignores it
+    # A job in the background ignores it.
+    heard = _signal.getsignal(_signal.SIGINT) in (_signal.default_int_handler, _stopped)
     if heard:
         _signal.signal(_signal.SIGINT, _stopped)
     from profiler import cli
+    from profiler.cli import process
 
+    process.utf8_again()
     if heard:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     try:
         cli.main()
     except KeyboardInterrupt:
-        # Inside a command `errors_shown` says what was kept; this is Ctrl-C before there was one.
-        sys.stderr.write("stopped by Ctrl-C\n")
-        sys.exit(130)
+        # Inside a command `errors_shown` says what was kept; this is a signal before there was one.
+        sys.stderr.write(f"stopped by {process.ended_by()}\n")
+        sys.exit(process.ended_code())
+    finally:
+        if heard:  # all is done: what is left is to leave
+            _signal.signal(_signal.SIGINT, _stopped)
 
 
 if __name__ == "__main__":

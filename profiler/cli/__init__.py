@@ -125,22 +125,26 @@ def load_commands(wanted: str = "") -> None:
 
 def main() -> None:
     """What the ``trtprof`` command does."""
+    from profiler.cli import process
+    from profiler.cli.output import errors_shown
+
     gc.set_threshold(300_000)  # what is imported stays: at 700 it is searched for cycles a hundred times, in 0.1 s
     try:
-        typed[:] = sys.argv[1:]
-        load_commands(typed[0] if typed else "")
-        app()
-    except SystemExit as left:
-        # Click leaves with 1 where the reader of a pipe went away (`trtprof run --help | head`).
-        why = left.__context__
-        if isinstance(why, typer.Exit) and isinstance(why.__cause__, KeyboardInterrupt):
-            # Click says nothing of it. Inside of `errors_shown` what was kept is said; this is Ctrl-C before that.
-            sys.stderr.write("stopped by Ctrl-C\n")
-        if isinstance(why, BrokenPipeError):
-            from profiler.cli.output import silence
-
-            silence(sys.__stdout__ or sys.stdout)
-            sys.exit(0)
-        raise
+        with process.of_a_command():
+            try:
+                with errors_shown(), process.all_written():
+                    typed[:] = sys.argv[1:]
+                    process.check_words(typed)
+                    process.check_files()
+                    load_commands(typed[0] if typed else "")
+                    app()
+            except SystemExit as left:
+                # Click says nothing of a signal. Inside of `errors_shown` what was kept is said; this is before that.
+                why = left.__context__
+                if isinstance(why, typer.Exit) and isinstance(why.__cause__, KeyboardInterrupt):
+                    raise why.__cause__ from None
+                raise
+    except typer.Exit as left:
+        sys.exit(left.exit_code)
     finally:
         gc.freeze()  # the process ends: a last search for cycles among all that was imported takes 0.1 s, for nothing

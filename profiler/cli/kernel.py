@@ -9,9 +9,13 @@ from typing import Annotated
 import typer
 
 from profiler.base.errors import UsageError
+from profiler.base.units import format_bytes
 from profiler.cli.options import ForceOption, command
 from profiler.cli.output import errors_shown
 from profiler.cli.output_files import FormatOption, OutputsOption, check_report, deliver, writable
+
+_MOST = 16 << 20
+"""Bytes that are read from stdin: names without end are none."""
 
 
 @command
@@ -46,7 +50,14 @@ def _asked(names: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in names:
         if name == "-":
-            found.extend(sys.stdin.buffer.read().decode("utf-8", "replace").splitlines())
+            said = sys.stdin.buffer.read(_MOST + 1)
+            if len(said) > _MOST:
+                raise UsageError(
+                    "stdin holds too much for names of kernels",
+                    why=f"more than {format_bytes(_MOST)}",
+                    fix="trtprof kernel - < names.txt, with one a line",
+                )
+            found.extend(said.decode("utf-8", "replace").splitlines())
         else:
             # Bytes of the command line that are no text could not be printed.
             found.append(name.encode("utf-8", "replace").decode("utf-8"))

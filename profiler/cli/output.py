@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO
 import typer
 
 from profiler.base import plugins
-from profiler.base.errors import CaptureError, TrtprofError, UsageError
+from profiler.base.errors import CaptureError, UsageError
 from profiler.base.progress import Line
+from profiler.cli import process
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
 def say(text: str) -> None:
     """One line of talk, on stderr; on a terminal broken between words where it is too long."""
-    _put(sys.stderr, fitted(_harmless(text, but="\n\t"), sys.stderr) + "\n")
+    _talk(sys.stderr, text)
+
+
+def _talk(stream: TextIO, text: str, indent: int = 2) -> None:
+    _put(stream, fitted(_harmless(text, but="\n\t"), stream, indent) + "\n")
 
 
 def _harmless(text: str, but: str = "") -> str:
@@ -42,17 +47,8 @@ def result(text: str) -> None:
 
 
 def _put(stream: TextIO, text: str) -> None:
-    """Write and flush; a reader that went away (`| head`) is no error."""
-    try:
-        stream.write(text)
-        stream.flush()
-    except BrokenPipeError:
-        silence(stream)
-
-
-def silence(stream: TextIO) -> None:
-    """Let all that is still written to a stream go nowhere: Python would complain again when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    stream.write(text)
+    stream.flush()
 
 
 def fitted(text: str, stream: TextIO, indent: int = 2) -> str:
@@ -112,22 +108,24 @@ def errors_shown(progress: StageLines | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except TrtprofError as error:
+    except typer.Exit:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
         if progress is not None:
             progress.stop()
-        if os.environ.get("TRTPROF_DEBUG"):
-            raise
-        say("error: " + str(error))
-        # Going on helps only where the machine, not the model or the request, was at fault.
-        if isinstance(error, CaptureError) and error.resumable:
+        # Whatever a library made of it, and whatever became of children that were ended, too.
+        if isinstance(error, KeyboardInterrupt) or process.ended:
+            say(f"stopped by {process.ended_by()}")
             _say_kept(progress)
-        raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        if progress is not None:
-            progress.stop()
-        say("stopped by Ctrl-C")
-        _say_kept(progress)
-        raise typer.Exit(130) from None
+            raise typer.Exit(process.ended_code()) from None
+        shown = process.as_error(error)
+        if shown is None or os.environ.get("TRTPROF_DEBUG"):
+            raise
+        say("error: " + str(shown))
+        # Going on helps only where the machine, not the model or the request, was at fault.
+        if isinstance(shown, CaptureError) and shown.resumable:
+            _say_kept(progress)
+        raise typer.Exit(shown.exit_code) from None
     finally:
         _say_left_out()
 
@@ -209,7 +207,7 @@ class StageLines:
         self._detail, self._told = text, time.monotonic()
         if self._verbose:
             self._end_line()
-            _put(self._stream, fitted(f"  {text}", self._stream) + "\n")
+            _talk(self._stream, f"  {text}")
         self._show()
 
     def note(self, text: str) -> None:
@@ -217,8 +215,7 @@ class StageLines:
         if self._quiet:
             return
         self._end_line()
-        self._stream.write(whole(text, self._stream) + "\n")
-        self._stream.flush()
+        _put(self._stream, whole(text, self._stream) + "\n")
         self._show()
 
     def __rich__(self) -> Text:
@@ -233,7 +230,9 @@ class StageLines:
         now = time.monotonic()
         head, left = f"{self._stage:<9} {now - self._began:6.1f} s  ", left_words(self._detail, now - self._told)
         room = max(width - len(head) - len(left), 1) if width else len(self._detail)
-        detail = self._detail if len(self._detail) <= room else self._detail[: max(room - 3, 0)] + "..."
+        detail = _harmless(self._detail)
+        if len(detail) > room:
+            detail = detail[: max(room - 3, 0)] + "..."
         return f"{head}{detail}{left}"
 
     def stop(self) -> None:
@@ -257,8 +256,7 @@ class StageLines:
         """A plain line of a stage that is not done yet."""
         if self._clock is None or stage != self._stage:
             return
-        self._stream.write(f"{self._now()} ...\n")
-        self._stream.flush()
+        _put(self._stream, f"{self._now()} ...\n")
         self._wait()
 
     def _show(self) -> None:
@@ -279,7 +277,7 @@ class StageLines:
         self.finished.append(self._stage)
         if not self._quiet:
             line = f"{self._stage:<9} {time.monotonic() - self._began:6.1f} s  {self._detail}"
-            _put(self._stream, fitted(line, self._stream, indent=20) + "\n")
+            _talk(self._stream, line, indent=20)
         self._stage = ""
 
 
@@ -344,12 +342,19 @@ def send(found: Record, name: str, **options: Any) -> None:
     if not report.get(name).binary:
         text = rendered(found, name, **options)
         # A terminal obeys what names hold; the format for it has its own colours, and names made harmless.
-        result(_harmless(text, but="\n\t") if sys.stdout.isatty() and name != "text" else text)
+        if name == "text":
+            result(text)
+        elif sys.stdout.isatty():
+            result(_harmless(text, but="\n\t"))
+        else:
+            _send((text if text.endswith("\n") else text + "\n").encode())  # whatever the locale says
         return
     refuse_binary(name)
     content = report.encode(found, name, **options)
-    try:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        silence(sys.stdout)
+    _send(content)
+
+
+def _send(content: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()

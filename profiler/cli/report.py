@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -11,7 +10,7 @@ import typer
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.output_file import write_file
-from profiler.cli import app, completion
+from profiler.cli import app, completion, process
 from profiler.cli.completion import REPORTS
 from profiler.cli.options import ExplainOption, FailOnOption, ForceOption, TopOption
 from profiler.cli.output import encoded, errors_shown, refuse_binary, result, say, send
@@ -343,5 +342,4 @@ def _serve(reports: Path, host: str, port: int, *, open_page: bool) -> None:
         try:
             running.serve_forever()
         except KeyboardInterrupt:
-            say("ended by Ctrl-C")
-        sys.stdout.flush()
+            say(f"ended by {process.ended_by()}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.base.errors import UsageError
-from profiler.cli import completion, typed
+from profiler.cli import completion, process, typed
 from profiler.cli.engine_options import AuxStreamsOption, Memory, Plugins, Ranges, Tactics, Types, build_options
 from profiler.cli.gpu_targets import GpuOption, names
 from profiler.cli.options import (
@@ -33,7 +33,6 @@ from profiler.cli.output_files import FormatOption, OutputsOption, check_report,
 if TYPE_CHECKING:
     from profiler.base.records import GpuSpec
 
-INTERRUPTED = 130
 ITERATIONS, DURATION_S, PROFILED = 5, 1.0, 8
 """Of the runs of the original and of the best: enough for findings and for the times of layers. What a rung brings is
 measured in turns."""
@@ -210,7 +209,7 @@ def try_(
         if found.folder:
             say(f"kept: {Path(found.folder).parent}")
         if found.interrupted:
-            raise typer.Exit(INTERRUPTED)
+            raise typer.Exit(process.ended_code())
 
 
 def _gpu(asked: list[str] | None, *, dry_run: bool) -> GpuSpec | None:

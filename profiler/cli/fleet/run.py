@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import signal
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.cli import process
 from profiler.cli.fleet import fleet
 from profiler.cli.fleet.live import FleetLines
 from profiler.cli.fleet.places import ManifestArgument, ShardOption, parse_shard
@@ -120,16 +117,12 @@ def run(
             timeout_s=timeout,
         )
         try:
-            with progress, _ended_in_order():
+            with progress:
                 found = flow.run(manifest, output, execution, progress, progress.watch)
-        except KeyboardInterrupt as stopped:
+        except KeyboardInterrupt:
             progress.stop()
-            number = stopped.args[0] if stopped.args else signal.SIGINT
-            by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-            # A terminal that was closed hears nothing.
-            with suppress(OSError):
-                say(f"stopped by {by}: what is answered is kept in {output}, and the same command goes on")
-            raise typer.Exit(128 + number) from None
+            say(f"stopped by {process.ended_by()}: what is answered is kept in {output}, and the same command goes on")
+            raise typer.Exit(process.ended_code()) from None
         deliver(found, "" if quiet else format_name, [])
         if quiet:
             result(found.folder)
@@ -138,28 +131,6 @@ def run(
         _end(found, str(manifest), how, quiet=quiet)
         if fail_on and any(each.failed for each in found.targets):
             raise typer.Exit(1)
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """What ends a job or closes a terminal is as Ctrl-C in there: claims are let go; what is ignored stays so."""
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - it has the signature of all handlers
-        ended.append(number)
-        if len(ended) == 1:  # both come where a session is ended: the first is obeyed in peace
-            raise KeyboardInterrupt(number)
-
-    ended: list[int] = []
-
-    ends = [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGHUP]
-    heard = [each for each in ends if signal.getsignal(each) is signal.SIG_DFL]
-    for each in heard:
-        signal.signal(each, stop)
-    try:
-        yield
-    finally:
-        for each in heard:
-            signal.signal(each, signal.SIG_DFL)
 
 
 def _end(found: FleetPlan, manifest: str, how: Sequence[str], *, quiet: bool) -> None:

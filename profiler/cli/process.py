@@ -1,0 +1,236 @@
+"""What a command sees to as a process: its streams, the signals that end it, and what it may take of the machine.
+
+Only the process of a command does so. Who imports the package, and workers of ours and of Ray, keep what they have.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found] # what `signal` wraps: that takes a while to import itself
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO, cast
+
+from profiler.base.errors import MissingError, TrtprofError, UsageError
+
+ended: list[int] = []
+"""The signals that came to end this command, in their order."""
+
+_NAMES = {_signal.SIGINT: "Ctrl-C", _signal.SIGTERM: "SIGTERM"}
+if sys.platform != "win32":
+    _NAMES[_signal.SIGHUP] = "SIGHUP"
+
+_FEWEST_FILES = 32
+"""Files that may be open at once: with fewer, Python takes packages that it cannot look for to be absent."""
+
+
+def ended_by() -> str:
+    """What ended this command, in words."""
+    return _NAMES.get(ended[0], "a signal") if ended else "Ctrl-C"
+
+
+def ended_code() -> int:
+    """The exit code of a command that was ended, as shells have it."""
+    return 128 + (ended[0] if ended else int(_signal.SIGINT))
+
+
+@contextmanager
+def of_a_command() -> Iterator[None]:
+    """Streams that can be written to or say that they cannot, and signals that end a command in order."""
+    ended.clear()
+    before = sys.stdin, sys.stdout, sys.stderr
+    heard = _heard()
+    _open_streams()
+    try:
+        yield
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+        for number, handler in heard.items():
+            _signal.signal(number, handler)
+
+
+@contextmanager
+def all_written() -> Iterator[None]:
+    """What was written to stdout has got there in the end.
+
+    Raises:
+        MissingError: It has not.
+    """
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+
+
+def utf8_again() -> None:
+    """Start over in UTF-8 where the locale has no characters but ASCII, and Python was told to take its word.
+
+    The names of files, and what is written of them, are UTF-8 everywhere else.
+    """
+    if sys.getfilesystemencoding() == "ascii" and "utf8" not in sys._xoptions and os.name == "posix":
+        os.environ["PYTHONUTF8"] = "1"  # for children
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
+
+
+def check_words(words: list[str]) -> None:
+    """Refuse words that are no text.
+
+    Raises:
+        UsageError: One has bytes that are no UTF-8, which no report, page or document could repeat.
+    """
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"{word!a} is no UTF-8",
+                why="names go into reports, which are; its bytes are of another encoding",
+                fix="rename the file, or name a link to it",
+            ) from None
+
+
+def check_files() -> None:
+    """See to it that files enough can be opened.
+
+    Raises:
+        MissingError: The system allows too few.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < 1024 and (most == resource.RLIM_INFINITY or most > allowed):
+        more = 1024 if most == resource.RLIM_INFINITY else min(most, 1024)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (more, most))
+        allowed = more
+    if allowed != resource.RLIM_INFINITY and allowed < _FEWEST_FILES:
+        raise MissingError(
+            f"too few files may be open at once: {allowed}", why=f"it takes {_FEWEST_FILES}", fix="ulimit -n 1024"
+        )
+
+
+def as_error(error: BaseException) -> TrtprofError | None:
+    """An error as a person is told it: one of ours, or one of the machine; None for a bug."""
+    if isinstance(error, TrtprofError):
+        return error
+    if isinstance(error, MemoryError) or (isinstance(error, (ImportError, OSError)) and _is_memory(error)):
+        return MissingError(
+            "not enough memory",
+            why=str(error).strip() or "the system gives no more to this process",
+            fix="close other programs, allow more (ulimit -v, the container), or take a smaller batch",
+        )
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        what = f"{error.filename} cannot be used" if error.filename else "the system refuses"
+        return MissingError(what, why=error.strerror or str(error), fix=_OF_THE_MACHINE[error.errno])
+    return None
+
+
+_OF_THE_MACHINE = {
+    errno.EMFILE: "allow more open files: ulimit -n 1024",
+    errno.ENFILE: "close other programs: the system has no more open files",
+    errno.ENOSPC: "make room on that disk, or name another place (-o, TMPDIR)",
+    errno.EDQUOT: "make room on that disk, or name another place (-o, TMPDIR)",
+    errno.EROFS: "name another place (-o, TMPDIR): that disk cannot be written",
+    errno.EIO: "look at that disk: it fails",
+    errno.EAGAIN: "end other programs: the system starts no more processes or threads",
+}
+"""What an error of the system is mended by, where no code of ours can."""
+
+
+def _is_memory(error: ImportError | OSError) -> bool:
+    return (
+        getattr(error, "errno", None) == errno.ENOMEM
+        or "Cannot allocate memory" in str(error)
+        or ("failed to map segment" in str(error))
+    )
+
+
+# --- signals ----------------------------------------------------------------------------------
+
+
+def _end(number: int, frame: object) -> None:  # noqa: ARG001 - it has the signature of all handlers
+    ended.append(number)
+    # Both come where a session is ended: the first is obeyed in peace. A person may say it again.
+    if len(ended) == 1 or number == _signal.SIGINT:
+        raise KeyboardInterrupt(number)
+
+
+def _heard() -> dict[int, Any]:
+    """Listen to what ends a command; what is ignored stays so, as in the background and under nohup."""
+    usual = (_signal.SIG_DFL, _signal.default_int_handler)
+    found = {number: handler for number in _NAMES if (handler := _signal.getsignal(number)) in usual}
+    try:
+        for number in found:
+            _signal.signal(number, _end)
+    except ValueError:  # not the main thread
+        return {}
+    return found
+
+
+# --- streams ----------------------------------------------------------------------------------
+
+
+class _Told:
+    """A stream that may break: its reader goes away, its disk is full, it is closed.
+
+    Attributes:
+        matters: Whether what it takes is the result; talk that nobody hears is no failure.
+    """
+
+    def __init__(self, stream: Any, *, matters: bool) -> None:
+        self._stream = stream
+        self.matters = matters
+
+    @property
+    def buffer(self) -> _Told:
+        """The stream of its bytes."""
+        return _Told(self._stream.buffer, matters=self.matters)
+
+    def write(self, content: Any) -> int:
+        """Write all of it."""
+        try:
+            if content != "":  # to write nothing is a question of libraries, whose answer they do not heed
+                self._stream.write(content)
+        except OSError as error:
+            self._broken(error)
+        return len(content)
+
+    def flush(self) -> None:
+        """Bring to the other side what was written."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._broken(error)
+
+    def _broken(self, error: OSError) -> None:
+        with suppress(OSError):  # Python would complain again when it flushes at exit
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+        if self.matters and not isinstance(error, BrokenPipeError):
+            raise MissingError(
+                "stdout cannot be written", why=error.strerror or str(error), fix="-o FILE writes the result to a file"
+            ) from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _open_streams() -> None:
+    """Streams in the place of those that are closed, so that no file of ours takes their number, and `_Told`."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # What is written to a result that nobody takes fails; the number is the lowest that is free.
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process lives
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name) or open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        with suppress(AttributeError):  # a stand-in
+            stream.reconfigure(errors="backslashreplace")
+        setattr(sys, name, cast("TextIO", _Told(stream, matters=number == 1)))

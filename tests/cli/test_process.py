@@ -1,0 +1,177 @@
+"""What a command is as a process: streams that break or are closed, words that are no text, signals, few files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from profiler.cli.output import StageLines
+from tests.fakes.every_verb import command, environment, fill
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors, limits and signals of POSIX")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("work")
+    fill(made)
+    return made
+
+
+def shell(folder: Path, words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+    """A command as a shell starts it: ``trtprof gpus >&-``."""
+    line = words.replace("trtprof", " ".join(command()))
+    return subprocess.run(["sh", "-c", line], cwd=folder, env=environment(folder, folder, **more), check=False,
+                          capture_output=True, timeout=60)  # fmt: skip
+
+
+# --- streams --------------------------------------------------------------------------------------------
+
+LOST = (
+    "trtprof --help > /dev/full",
+    "trtprof run --help > /dev/full",
+    "trtprof --version > /dev/full",
+    "trtprof --version >&-",
+    "trtprof gpus l4 >&-",
+    "trtprof gpus l4 --format json > /dev/full",
+    "trtprof gpus l4 --format parquet > /dev/full",
+    "trtprof report run --format html <&- >&-",
+)
+
+
+@pytest.mark.parametrize("words", LOST)
+def test_a_result_that_cannot_be_written_is_one_error(words: str, folder: Path) -> None:
+    done = shell(folder, words)
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"error: stdout cannot be written\n  why: ")
+    assert done.stderr.count(b"error") == 1
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("to", ["2>&-", "2>/dev/full", "<&- 2>&-"])
+@pytest.mark.parametrize(("words", "code"), [("gpus l4 -o l4.json --force", 0), ("nope", 2), ("gpus nope", 2)])
+def test_talk_that_nobody_hears_is_no_failure(words: str, code: int, to: str, folder: Path) -> None:
+    done = shell(folder, f"trtprof {words} {to}")
+    assert (done.returncode, done.stderr) == (code, b"")
+    assert code or b"l4" in done.stdout
+    assert code or (folder / "l4.json").read_bytes().startswith(b"{")
+
+
+def test_a_file_never_takes_the_number_of_a_stream_that_is_closed(folder: Path) -> None:
+    done = shell(folder, "trtprof inspect gemv.onnx -o gemv.json <&- >&- 2>&-")
+    assert done.returncode == 3
+    assert not (folder / "gemv.json").exists() or (folder / "gemv.json").read_bytes().startswith(b"{")
+
+
+def test_a_stream_without_an_end_is_not_read_for_ever(folder: Path) -> None:
+    done = shell(folder, "trtprof kernel - < /dev/zero")
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: stdin holds too much")
+
+
+# --- text -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["kernel", b"sgemm_\xff"], ["gpus", "-o", b"\xff.json"], [b"\xff"]])
+def test_words_that_are_no_utf_8_are_refused(words: list[str | bytes], folder: Path) -> None:
+    line = [*command(), *words]
+    done = subprocess.run(line, cwd=folder, env=environment(folder, folder), capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert b"is no UTF-8\n  why: " in done.stderr
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX"])
+def test_a_locale_of_ascii_has_utf_8_all_the_same(locale: str, folder: Path) -> None:
+    shutil.copy(folder / "gemv.onnx", folder / "naïve名.onnx")
+    told = {"LC_ALL": locale, "LANG": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = shell(folder, "trtprof inspect naïve名.onnx -o naïve名.json --force --format json", **told)
+    assert done.returncode == 0
+    assert "naïve名".encode() in done.stdout
+    assert (folder / "naïve名.json").is_file()
+
+
+def test_what_stages_tell_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with StageLines(verbose=True) as progress:
+        progress.stage("engine")
+        progress.detail("layer \x1b]0;owned\x07 \udcff of 3")
+        progress.note("a note\x1b[2J")
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert "\x07" not in said
+    assert said.count("layer \\x1b]0;owned\\x07 \\udcff of 3") == 2
+
+
+# --- limits ---------------------------------------------------------------------------------------------
+
+
+def test_with_few_files_a_command_works_or_says_so(folder: Path) -> None:
+    done = shell(folder, "ulimit -n 16; trtprof inspect gemv.onnx")
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"error: too few files may be open at once: 16")
+    assert shell(folder, "ulimit -n 32; trtprof inspect gemv.onnx").returncode == 0
+    assert shell(folder, "ulimit -S -n 16; trtprof inspect gemv.onnx").returncode == 0, "it may allow itself more"
+
+
+# --- signals --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP"),
+                                              (signal.SIGINT, "Ctrl-C")], ids=str)  # fmt: skip
+def test_a_command_that_is_ended_ends_its_children_and_says_what_is_kept(
+    number: signal.Signals, name: str, folder: Path, tmp_path: Path
+) -> None:
+    words = command("run", "resnet_tiny.onnx", "-o", str(tmp_path / "made"), "--duration", "60")
+    process = subprocess.Popen(words, cwd=folder, env=environment(folder, tmp_path), start_new_session=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    until = time.monotonic() + 60
+    while "profiler.capture" not in " ".join(_commands(process.pid)) and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(process.pid, number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    lines = said.splitlines()
+    assert f"stopped by {name}" in lines
+    assert lines[-2].startswith("  kept: ")
+    assert lines[-1].startswith("  go on: ")
+    until = time.monotonic() + 10
+    while _commands(process.pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert _commands(process.pid) == []
+    assert [path.name for path in tmp_path.iterdir() if path.name != "made"] == []
+
+
+def _commands(session: int) -> list[str]:
+    """The command lines of the processes of a session."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, each = (place / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(each) == session and state != "Z":
+                found.append((place / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+def test_what_is_ignored_stays_so(folder: Path) -> None:
+    """As under nohup: the terminal is closed, and the command goes on."""
+    code = "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv({0!r}, {1!r})"
+    watched = command("kernel", "-")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code.format(watched[0], watched)], cwd=folder, env=environment(folder, folder),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    time.sleep(1.5)
+    process.send_signal(signal.SIGHUP)
+    out, err = process.communicate(b"ampere_sgemm_128x64_tn\n", timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert b"ampere_sgemm_128x64_tn" in out
