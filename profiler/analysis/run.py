@@ -15,6 +15,7 @@ from profiler.analysis.counters import confirmed
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.graph import graph_of_plan
 from profiler.analysis.memory import memory_of_plan
+from profiler.analysis.own_names import with_own_names
 from profiler.analysis.plan import (
     PricedPlan,
     backend_of,
@@ -213,7 +214,8 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
         graph=graph_of_plan([matched.layer for matched in document.layers], layer_names(document.layers), nodes),
         memory=memory_of_plan([matched.layer for matched in document.layers], {tensor.name for tensor in info.outputs}),
     )
-    return run if subject.counters is None else _held(run, subject.counters, names, judge)
+    run = run if subject.counters is None else _held(run, subject.counters, names, judge)
+    return with_own_names(run, nodes, [matched.layer for matched in document.layers], engine.own)
 
 
 def untimed(engine: PricedPlan, subject: Subject) -> tuple[LayerResult, ...]:

@@ -102,3 +102,12 @@ SHAPE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "Squeeze": (1,), "Split": (1,), "CumSum": (1,), "OneHot": (1,), "CenterCropPad": (1,),
 }  # fmt: skip
 """Inputs of ops that decide the shape of their output."""
+
+
+VENDORS_DOMAINS = frozenset((
+    "", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "com.microsoft",
+    "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc", "com.microsoft.dml",
+    "org.pytorch.aten", "org.pytorch._caffe2", "pkg.onnxscript.torch_lib", "pkg.onnxscript.torch_lib.common",
+    "trt.plugins",
+))  # fmt: skip
+"""Domains of operators that vendors gave a name to: ops of any other are of a user's own making."""

@@ -28,6 +28,7 @@ from profiler.cli.run_view import (
     RooflineOption,
     TableOption,
     check_views,
+    refuse_explained,
     say_confirmations,
     with_model,
 )
@@ -139,6 +140,8 @@ def analyze(
         files = analyze_files.exported(files, say)
         timed = files.profile is not None or files.nsys is not None
         view = check_views(top=top, by=by, table=table, figure=figure, roofline=roofline, ledger=ledger)
+        if explain is not None:
+            refuse_explained(redact=redact)
         if not timed:
             _refuse_unmeasured(fail_on, explain, redact=redact)
         paths = _checked(format_name, output, measured=timed, explain=explain, force=force)
@@ -149,7 +152,7 @@ def analyze(
         if explain is not None:
             deliver(explain_layer(cases[0], *explain), format_name, paths)
         elif isinstance(found, Run):
-            _show_run(found, paths, format_name, view, redact=redact)
+            found = _show_run(found, paths, format_name, view, redact=redact)
         else:
             deliver(found, format_name, paths, top=top)
         if isinstance(found, Run):
@@ -245,8 +248,8 @@ def _asked(
     return [target.spec for target in targets], how
 
 
-def _show_run(run: Run, paths: list[Path], format_name: str, view: View, *, redact: bool) -> None:
-    """Print the run and write its files."""
+def _show_run(run: Run, paths: list[Path], format_name: str, view: View, *, redact: bool) -> Run:
+    """Print the run and write its files; the run as it was shown."""
     view = with_model(view, run, [format_name, *paths], redact=redact)
     if redact:
         from profiler.cli.run_view import private_names
@@ -255,3 +258,4 @@ def _show_run(run: Run, paths: list[Path], format_name: str, view: View, *, reda
         run = redacted(run, private_names())
     deliver(run, format_name, paths, **view._asdict())
     say_confirmations(run)
+    return run

@@ -30,6 +30,7 @@ from profiler.cli.run_view import (
     RooflineOption,
     TableOption,
     check_views,
+    refuse_explained,
     with_model,
 )
 
@@ -137,14 +138,16 @@ def report(
                 result(" ".join(tags))
                 return
             say(f"tags: {' '.join(tags) or 'none'}")
+        run = None
         if explain is not None:
+            refuse_explained(redact=redact)
             _explain(folder, explain, _printed(output, format_name, targets), targets)
         else:
             opens = open_page and not output and format_name in (None, "html")
             name = "" if opens else _printed(output, format_name, targets)
-            _show(folder, targets, name, view, redact=redact, redact_map=redact_map, open_page=open_page)
+            run = _show(folder, targets, name, view, redact=redact, redact_map=redact_map, open_page=open_page)
         if asked:
-            failing.check(folder.report().findings, asked)
+            failing.check((run or folder.report()).findings, asked)
 
 
 class _Target(NamedTuple):
@@ -227,8 +230,12 @@ def _show(
     redact: bool,
     redact_map: str,
     open_page: bool,
-) -> None:
-    """Write the files, print the run in the format ``to_stdout`` (none where it is empty), open its page."""
+) -> Run:
+    """Write the files, print the run in the format ``to_stdout`` (none where it is empty), open its page.
+
+    Returns:
+        The run as it was shown.
+    """
     if to_stdout:
         refuse_binary(to_stdout)
     run = folder.report()
@@ -258,6 +265,7 @@ def _show(
     if open_page:
         page = next((target.path for target in targets if target.format == "html"), None)
         _open(page or _page(folder, run, view, redact=redact))
+    return run
 
 
 def _make_folder(path: Path) -> None:

@@ -121,6 +121,20 @@ def with_model(view: View, run: Run, formats: Iterable[object], *, redact: bool)
     return view._replace(model=model_as_run(run, weights=view.weights))
 
 
+def refuse_explained(*, redact: bool) -> None:
+    """Refuse to take the names out of what a rule says of one layer.
+
+    Raises:
+        UsageError: That is asked for.
+    """
+    if redact:
+        raise UsageError(
+            "--redact is not for --explain",
+            why="what is explained is named by whoever asks, and the answer keeps its names",
+            fix="leave one of the two away; --format json --redact has the findings without names",
+        )
+
+
 def _tables() -> tuple[str, ...]:
     from profiler.report.tables import TABLES
 

@@ -16,24 +16,21 @@ be no name, and tells nothing.
 from __future__ import annotations
 
 import re
-import types
-import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from profiler.base import units
-from profiler.base.records import Holds, LiveGpu, Run
+from profiler.base.name_tree import NameTree, Span
+from profiler.base.op_kinds import VENDORS_DOMAINS
+from profiler.base.records import Holds, LayerResult, LiveGpu, NodeResult, Run, Unsupported
+from profiler.base.records.texts import text_fields
 from profiler.kernel_names import mangled, symbols
 from profiler.kernel_names import parse as kernel_name
 
-__all__ = ["UNKNOWN", "Redaction", "redact", "redaction"]
-
-
-UNKNOWN = Holds("text_")
-"""Of a field of text that does not say what it holds: it is taken for a name."""
+__all__ = ["Redaction", "redact", "redaction"]
 
 _FIRST = ("model", "nodes", "layers", "graph", "plan")
 """Fields of a `Run` in the order in which their names are numbered; the others follow as declared."""
@@ -45,14 +42,6 @@ _DETAIL = frozenset((
     *(field for field in LiveGpu.__struct_fields__ if field != "uuid"),
 ))  # fmt: skip
 """Details of a device that tell what it is, not whose: names of hosts, of kernels and serial numbers are no such."""
-
-_DOMAINS = frozenset((
-    "", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "com.microsoft",
-    "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc", "com.microsoft.dml",
-    "org.pytorch.aten", "org.pytorch._caffe2", "pkg.onnxscript.torch_lib", "pkg.onnxscript.torch_lib.common",
-    "trt.plugins",
-))  # fmt: skip
-"""Domains of operators that vendors gave a name to."""
 
 _PRODUCERS = (
     "pytorch", "onnx", "tf2onnx", "keras2onnx", "skl2onnx", "onnxmltools", "paddle", "onnxruntime", "onnx-ir", "mxnet",
@@ -133,7 +122,6 @@ _WORDS = """
 _ORDINARY = frozenset(_WORDS.split())
 """Words that models name things by and that the texts of trtprof are made of as well: alone they tell nothing."""
 
-_PIECE = re.compile(r"[^\W\d_]+|\d+|[\s\S]")
 _WORD = re.compile(r"\w")
 _QUOTES = "'\"`\u2018\u2019\u201c\u201d"
 _SUFFIXES = (
@@ -175,7 +163,7 @@ def redaction(run: Run, private: Iterable[str] = ()) -> Redaction:
     names = _Names(run)
     for word in private:
         names.word("user", word)
-    plan = _plan(Run)
+    plan = text_fields(Run)
     order = [*_FIRST, *(field for field in Run.__struct_fields__ if field not in _FIRST)]
     for field in order:
         rewrite = plan.get(field)
@@ -187,122 +175,7 @@ def redaction(run: Run, private: Iterable[str] = ()) -> Redaction:
     return Redaction(found, {word: name for name, word in names.words.items()})
 
 
-def _held(hint: Any) -> tuple[Holds, Any]:
-    """What text of that type holds, and the type alone."""
-    rule = UNKNOWN
-    while typing.get_origin(hint) is typing.Annotated:
-        hint, *marks = typing.get_args(hint)
-        rule = next((mark for mark in marks if isinstance(mark, Holds)), rule)
-    return rule, hint
-
-
-# --- the walk over records ------------------------------------------------------------------
-
-_Change = Callable[[str, Holds, str], str]
-"""What becomes of a text, by what its field holds; the key of the dict that it is a value of, else ``""``."""
-_Rewrite = Callable[[Any, _Change], Any]
-
-
-@lru_cache(maxsize=256)
-def _plan(record: type[msgspec.Struct]) -> dict[str, _Rewrite]:
-    """How the fields of a record that hold text are rewritten; the others are left out."""
-    hints = typing.get_type_hints(record, include_extras=True)
-    found = {name: _rewriter(hint, f"{record.__name__}.{name}") for name, hint in hints.items()}
-    return {name: rewrite for name, rewrite in found.items() if rewrite is not None}
-
-
-def _rewriter(hint: Any, where: str) -> _Rewrite | None:
-    rule, hint = _held(hint)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is str:
-        return lambda value, change: change(value, rule, "")
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return _of_record(hint) if _plan(hint) else None
-    if origin is dict:
-        return _of_dict(arguments, where)
-    if origin in (tuple, list):
-        return _of_items(arguments, where)
-    if origin in (typing.Union, types.UnionType):
-        return _of_union(arguments, where)
-    # Numbers, None and words of a few choices; anything else would be a kind of field that is not known here.
-    if origin is Literal or hint in (int, float, bool, type(None)):
-        return None
-    raise TypeError(f"{where} is of a type that may hold names and is not known here: {hint}")
-
-
-def _of_record(kind: type[msgspec.Struct]) -> _Rewrite:
-    fields = tuple(_plan(kind).items())
-
-    def rewrite(value: Any, change: _Change) -> Any:
-        return msgspec.structs.replace(value, **{name: inner(getattr(value, name), change) for name, inner in fields})
-
-    return rewrite
-
-
-def _of_dict(arguments: tuple[Any, ...], where: str) -> _Rewrite | None:
-    key_rule, _ = _held(arguments[0])
-    rule, kind = _held(arguments[1])
-    of_text = kind is str
-    inner = None if of_text else _rewriter(arguments[1], where)
-    if key_rule.kind == "safe" and inner is None and (not of_text or rule.kind == "safe"):
-        return None
-
-    def rewrite(value: Any, change: _Change) -> Any:
-        found: dict[str, Any] = {}
-        for key, item in value.items():
-            if of_text:
-                item = change(item, rule, key)  # noqa: PLW2901 - it takes its place
-            elif inner is not None:
-                item = inner(item, change)  # noqa: PLW2901
-            found[change(key, key_rule, "")] = item
-        return found
-
-    return rewrite
-
-
-def _of_items(arguments: tuple[Any, ...], where: str) -> _Rewrite | None:
-    inner = _rewriter(arguments[0], where)
-    if len(arguments) > 1 and arguments[1] is not ...:
-        every = [_rewriter(argument, where) for argument in arguments]
-        if any(each is not None for each in every):
-            return lambda value, change: tuple(
-                item if each is None else each(item, change) for item, each in zip(value, every, strict=True)
-            )
-        return None
-    if inner is None:
-        return None
-    known: _Rewrite = inner
-    return lambda value, change: tuple(known(item, change) for item in value)
-
-
-def _of_union(arguments: tuple[Any, ...], where: str) -> _Rewrite | None:
-    options: list[tuple[type, _Rewrite]] = []
-    for argument in arguments:
-        inner = _rewriter(argument, where)
-        if inner is not None:
-            _, kind = _held(argument)
-            options.append((typing.get_origin(kind) or kind, inner))
-
-    def rewrite(value: Any, change: _Change) -> Any:
-        for kind, inner in options:
-            if isinstance(value, kind):
-                return inner(value, change)
-        return value
-
-    return rewrite if options else None
-
-
 # --- names ----------------------------------------------------------------------------------
-
-
-class _Span(NamedTuple):
-    start: int
-    end: int
-    word: str
-
-
-_END = ""
-"""Where a name ends in the tree of names; no piece is empty."""
 
 
 class _Names:
@@ -312,12 +185,14 @@ class _Names:
         self.words: dict[str, str] = {}
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
-        self._tree: dict[str, Any] = {}
+        self._tree = NameTree()
         self._kept: set[str] = set()
         self._texts: dict[str, str] = {}
-        types = [each.op_type for each in run.layers] + [each.op_type for each in run.nodes]
-        types += [each.op_type for each in run.unsupported]
-        self._ops = {word for each in dict.fromkeys(types) for word in re.findall(r"\w+", each)}
+        self._dims: list[str] = []
+        rows: list[LayerResult | NodeResult | Unsupported] = [*run.layers, *run.nodes, *run.unsupported]
+        self._own = run.own_names
+        words = {word for each in rows for word in re.findall(r"\w+", each.op_type)}
+        self._ops = {word for word in words if not self._is_own_op(word)}
         self._ordinary = _ORDINARY | set(units.DTYPE_BITS) | {word.lower() for word in self._ops}
         self._model = run.model.name
 
@@ -363,12 +238,14 @@ class _Names:
             if value not in ("", "?"):
                 self.word(kind, value)
         elif kind == "domain":
-            if value not in _DOMAINS:
+            if value not in VENDORS_DOMAINS:
                 self.word(kind, value)
         elif kind == "op":
             for word, is_domain in _OP_WORD.findall(value):
-                if is_domain and word not in _DOMAINS:
+                if is_domain and word not in VENDORS_DOMAINS:
                     self.word("domain", word)
+        elif kind == "name":
+            self.word(self._own[value], value)
         elif kind not in ("safe", "text", "place", "detail", "producer"):
             self.word(kind, value)
         return value
@@ -389,17 +266,10 @@ class _Names:
     def close(self) -> None:
         """All names are known: build the tree that texts are led through."""
         for name in (*self._kept, *self.words):
-            # Texts quote names as Python does, which escapes what cannot be printed.
-            for form in {name, repr(name)[1:-1]}:
-                self._plant(form, name if name in self._kept else self.words[name])
-
-    def _plant(self, form: str, word: str) -> None:
-        if not form.strip():
-            return
-        at = self._tree
-        for piece in _PIECE.findall(form):
-            at = at.setdefault(piece, {})
-        at.setdefault(_END, word)
+            self._tree.plant(name, name if name in self._kept else self.words[name])
+        self._dims = [
+            name for name, word in self.words.items() if word.startswith("dim_") and not self._is_ordinary(name)
+        ]
 
     def replaced(self, value: str, rule: Holds, key: str) -> str:
         """The text without names."""
@@ -417,12 +287,12 @@ class _Names:
             known = value.lower().startswith(_PRODUCERS) and (value not in self.words)
             return self.text(value) if known else self.word("producer", value)
         if kind == "op":
-            return _OP_WORD.sub(self._op_word, value) if "::" in value else value
+            return _OP_WORD.sub(self._op_word, value)
         if kind == "kernel" and value in self._kept:
             # A vendor's kernel that has a name of this model in it is not the vendor's alone.
-            found = self._spans(value)
-            return value if not found or found == [_Span(0, len(value), value)] else self.word("kernel", value)
-        if kind == "domain" and value in _DOMAINS:
+            found = self._tree.spans(value, self._is_name)
+            return value if not found or found == [Span(0, len(value), value)] else self.word("kernel", value)
+        if kind == "domain" and value in VENDORS_DOMAINS:
             return value
         if kind == "dim" and value in ("", "?"):
             return value
@@ -430,7 +300,11 @@ class _Names:
 
     def _op_word(self, found: re.Match[str]) -> str:
         word, behind = found[1], found[2] or ""
-        return (self.words.get(word, word) if behind else word) + behind
+        return (self.words.get(word, word) if behind or self._is_own_op(word) else word) + behind
+
+    def _is_own_op(self, word: str) -> bool:
+        """Whether an op type is of the user's own making."""
+        return self._own.get(word) == "op"
 
     def text(self, value: str) -> str:
         """Prose without names."""
@@ -440,7 +314,12 @@ class _Names:
         return found
 
     def _rewritten(self, value: str) -> str:
-        spans = self._joined(value, self._spans(value), self._suspects(value))
+        names = self._tree.spans(value, self._is_name)
+        # Dimensions stand between two ``x``, too: ``1xbatchx8``.
+        for dim in self._dims:
+            if dim in value:
+                names += (Span(*found.span(), self.words[dim]) for found in re.finditer(re.escape(dim), value))
+        spans = self._joined(value, names, self._suspects(value))
         if not spans:
             return value
         parts: list[str] = []
@@ -450,34 +329,6 @@ class _Names:
             at = end
         parts.append(value[at:])
         return "".join(parts)
-
-    def _spans(self, value: str) -> list[_Span]:
-        """Where known names stand in a text, the longest first, from left to right."""
-        pieces = _PIECE.findall(value)
-        tree, found, at, start = self._tree, [], 0, 0
-        while at < len(pieces):
-            branch = tree.get(pieces[at])
-            if branch is None:
-                start += len(pieces[at])
-                at += 1
-                continue
-            ends: list[tuple[int, int, str]] = []
-            place, end = at, start
-            while branch is not None:
-                end += len(pieces[place])
-                place += 1
-                if _END in branch:
-                    ends.append((place, end, branch[_END]))
-                branch = branch.get(pieces[place]) if place < len(pieces) else None
-            for next_at, stop, word in reversed(ends):
-                if self._is_name(value, start, stop):
-                    found.append(_Span(start, stop, word))
-                    at, start = next_at, stop
-                    break
-            else:
-                start += len(pieces[at])
-                at += 1
-        return found
 
     def _is_name(self, value: str, start: int, end: int) -> bool:
         """Whether what a text has in this place is the name that it looks like."""
@@ -494,18 +345,18 @@ class _Names:
             return True
         return name.lower() in self._ordinary
 
-    def _suspects(self, value: str) -> list[_Span]:
+    def _suspects(self, value: str) -> list[Span]:
         """What looks like a name in a text, known or not; the word is the kind of name."""
         found = []
         for match in _TOKEN.finditer(value):
             token = match[0].rstrip(".:-")
             kind = self._suspicion(token)
             if kind:
-                found.append(_Span(match.start(), match.start() + len(token), kind))
+                found.append(Span(match.start(), match.start() + len(token), kind))
         for match in _QUOTED.finditer(value):
             quoted = match[1]
             if not self._is_harmless(quoted) and not quoted.startswith(("trtprof ", "--")):
-                found.append(_Span(*match.span(1), "name"))
+                found.append(Span(*match.span(1), "name"))
         return found
 
     def _suspicion(self, token: str) -> str:
@@ -527,9 +378,9 @@ class _Names:
             return True
         return self._is_vendors(text)
 
-    def _joined(self, value: str, names: list[_Span], suspects: list[_Span]) -> list[_Span]:
+    def _joined(self, value: str, names: list[Span], suspects: list[Span]) -> list[Span]:
         """Both without overlaps: what holds a name is a name, as a whole."""
-        result: list[_Span] = []
+        result: list[Span] = []
         for span in sorted((*names, *(span._replace(word="\0" + span.word) for span in suspects))):
             if result and span.start < result[-1].end:
                 last = result.pop()
@@ -538,7 +389,7 @@ class _Names:
                 covering = next((each for each in (last, span) if (each.start, each.end) == (start, end) and
                                  not each.word.startswith("\0")), None)  # fmt: skip
                 kind = next((each.word for each in (last, span) if each.word.startswith("\0")), "\0name")
-                result.append(covering or _Span(start, end, kind))
+                result.append(covering or Span(start, end, kind))
             else:
                 result.append(span)
         return [

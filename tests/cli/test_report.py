@@ -18,6 +18,7 @@ from profiler.base.run_folder import RunFolder
 from profiler.cli.options import command_line
 from profiler.report import REPORTERS, formats_of
 from profiler.report.tables import TABLES
+from tests.fakes import engine_factory
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import ROOT
 
@@ -318,6 +319,19 @@ def test_the_name_of_the_folder_is_a_name_too(run: str) -> None:
     for name in ("sarif", "junit"):
         assert "example" in trtprof("report", run, "--format", name).stdout
         assert "example" not in trtprof("report", run, "--format", name, "--redact").stdout
+
+
+def test_an_explanation_is_not_shown_as_if_it_had_no_names(run: str) -> None:
+    assert "not for --explain" in refused(trtprof("report", run, "--redact", "--explain", "KN701", "/stem/conv/Conv"))
+
+
+def test_what_is_said_beside_a_redacted_report_has_no_names_either(tmp_path: Path) -> None:
+    files = engine_factory.write_engine(tmp_path, "int8")
+    said = [
+        trtprof("analyze", files.layers, files.profile, "--gpu", "l4", "--fail-on", "warning", *more).stderr
+        for more in ((), ("--redact",))
+    ]
+    assert ["MaxPool_6" in text for text in said] == [True, False]
 
 
 # --- the server --------------------------------------------------------------------------------

@@ -29,10 +29,12 @@ from profiler.base.records import (
     Timeline,
     TimelineLane,
     TriedRung,
+    texts,
 )
+from profiler.base.records.texts import UNKNOWN
 from profiler.report import REPORTERS, ReportOptions
 from profiler.report import redact as module
-from profiler.report.redact import UNKNOWN, redact, redaction
+from profiler.report.redact import redact, redaction
 from tests.fakes import report_factory as factory
 
 XMMA = (
@@ -362,7 +364,7 @@ def text_fields(record: type[msgspec.Struct] = Run) -> dict[str, Holds]:
     seen: set[type] = set()
 
     def look(hint: Any, where: str) -> None:
-        rule, hint = module._held(hint)
+        rule, hint = texts.held(hint)
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if hint is str or hint is Any:
             fields[where] = rule
@@ -397,7 +399,7 @@ def test_a_field_that_is_not_known_is_redacted() -> None:
         either: int | str | None
         number: int
 
-    plan = module._plan(Tomorrow)
+    plan = texts.text_fields(Tomorrow)
     names = module._Names(factory.empty())
     value = Tomorrow("acme one", {"acme two": ("acme three", "")}, "acme four", 5)
     found = {field: rewrite(getattr(value, field), names.replaced) for field, rewrite in plan.items()}
@@ -412,7 +414,7 @@ def test_a_kind_of_field_that_is_not_known_is_no_silent_leak() -> None:
         what: bytes
 
     with pytest.raises(TypeError, match=r"Odd\.what"):
-        module._plan(Odd)
+        texts.text_fields(Odd)
 
 
 NAMES = st.lists(

@@ -42,6 +42,7 @@ DimName = Annotated[str, Holds("dim")]
 GraphName = Annotated[str, Holds("graph")]
 DeviceDetail = Annotated[str, Holds("detail")]
 """Of the key of a dict and its value: what tells what a device is stays."""
+OwnName = Annotated[str, Holds("name")]
 ModelName = Annotated[str, Holds("model")]
 Command = Annotated[str, Holds("command")]
 Tag = Annotated[str, Holds("tag")]

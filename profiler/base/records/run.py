@@ -13,6 +13,7 @@ from profiler.base.records.common import (
     NodeName,
     NonNegative,
     OpName,
+    OwnName,
     Prose,
     Record,
     Safe,
@@ -176,6 +177,9 @@ class Run(Record, frozen=True, kw_only=True):
     graph: RunGraph | None = None
     memory: RunMemory | None = None
     """Who reads what from whom; None where neither a plan nor a model tells."""
+    own_names: dict[OwnName, Literal["tensor", "dim", "op", "node"]] = {}
+    """Names that its sentences hold, or its op types, and no other field is for, with what they name: of tensors,
+    dimensions, custom ops. Who shows the run without names takes these out, too."""
     tags: tuple[Tag, ...] = ()
     """What its owner calls it: words to find it by, kept beside the run and no part of its result."""
 

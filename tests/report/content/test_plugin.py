@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from profiler.base.records import Plugin, PluginBench, PluginBenches, Record
+from profiler.base.records.texts import UNKNOWN, held, text_fields
 from profiler.report import CONTENT, render
 from profiler.report._cells import cells
-from profiler.report.redact import UNKNOWN, _held, _plan
 from profiler.report.tables import tables_of
 from tests.fakes.plugin_factory import bench, benches, incorrect, refused, typical
 from tests.fakes.rendering import render_text
@@ -166,12 +166,12 @@ def test_names_by_others_stay_text(bad: str) -> None:
 @pytest.mark.parametrize("record", [Plugin, PluginBench, PluginBenches])
 def test_each_field_of_text_says_what_it_holds(record: type[Record]) -> None:
     """So that a run without names can be made of it: what does not say it is taken for a name."""
-    _plan(record)
+    text_fields(record)
     assert record in CONTENT.keys()  # noqa: SIM118 - a registry is no dict
     seen: set[Any] = set()
 
     def check(kind: Any, where: str) -> None:
-        rule, inner = _held(kind)
+        rule, inner = held(kind)
         if inner is str:
             assert rule is not UNKNOWN, where
         if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and inner not in seen:
