@@ -29,5 +29,5 @@ def peak_flops(peaks: Mapping[str, float], dtype: str, slower: Mapping[str, floa
 
 
 def special_rate(roof: Roof, function: str) -> float:
-    """Evaluations per second of a special function; one without a rate is bounded by the fastest that has one."""
+    """Evaluations per second of a special function of a roof that has any; one without is bounded by the fastest."""
     return roof.special_per_s.get(function) or max(roof.special_per_s.values())

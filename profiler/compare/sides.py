@@ -40,7 +40,7 @@ class LoadedRun(NamedTuple):
         path: Of the folder.
         run: The result.
         written: Schema version that it was written with.
-        samples: Raw latencies in ns, in the order measured; None where there are none.
+        samples: Raw latencies in ns, in the order measured; None where there are none, or what is there is no time.
         capture: Speed probes and the like.
         ceilings: As measured, before they are brought to the speed of the run.
         request: What was asked.
@@ -72,7 +72,11 @@ class LoadedRun(NamedTuple):
             table = folder.table(run_folder.KERNELS)
         except TrtprofError:
             return None
-        return table if {"iteration", "layer", "self_ns"} <= set(table.columns) else None
+        if not {"iteration", "layer", "self_ns"} <= set(table.columns) or _numbers(table["self_ns"], 0) is None:
+            return None
+        inferences = _numbers(table["iteration"], 0)
+        # Every inference has a launch.
+        return table if inferences is not None and len(table) and np.ptp(inferences) < len(table) else None
 
 
 class Runs(NamedTuple):
@@ -179,7 +183,15 @@ def _samples(folder: RunFolder) -> npt.NDArray[np.float64] | None:
         table = table[table["mode"] == "stream"]
     if "latency_ns" not in table.columns:
         return None
-    return np.asarray(table["latency_ns"], dtype=np.float64)
+    return _numbers(table["latency_ns"], 1)
+
+
+def _numbers(column: pd.Series[Any], least: float) -> npt.NDArray[np.float64] | None:
+    """A column of a table that anybody may have written; None where not all of it is numbers from ``least`` on."""
+    if column.dtype.kind not in "iuf":
+        return None
+    found = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return found if ((found >= least) & (found < 2**63)).all() else None
 
 
 def _artefact(folder: RunFolder, name: str, kind: type[Any]) -> Any:
@@ -245,9 +257,9 @@ def _joined(runs: tuple[LoadedRun, ...]) -> Runs:
     latency = _latency(runs)
     for run in runs:
         if run.samples is None:
-            noted.append(
-                f"{run.path.name} has no raw samples: whether the latency changed significantly cannot be told"
-            )
+            there = RunFolder(run.path).has(run_folder.LATENCY)
+            lacks = "raw samples that are no times" if there else "no raw samples"
+            noted.append(f"{run.path.name} has {lacks}: whether the latency changed significantly cannot be told")
         elif len(run.samples) < FEWEST:
             noted.append(f"{run.path.name} has {len(run.samples)} samples, too few to tell what is chance")
     attainable = [_attainable(run.run) for run in runs]

@@ -103,12 +103,12 @@ def rates(device: Device, dtype: str, accumulator: str = "", functions: Sequence
     roof = device.ceilings.attainable
     slower = roof.fp32_accumulate_flops_per_s if accumulator == "fp32" else None
     vector = peak_flops(roof.vector_flops_per_s, dtype)
-    special = min((special_rate(roof, name) for name in functions or ("exp",)), default=vector)
+    special = min(special_rate(roof, name) for name in functions or ("exp",)) if roof.special_per_s else vector
     return (
         units.DTYPE_BITS.get(dtype, 32) / 8,
         peak_flops(roof.tensor_flops_per_s, dtype, slower),
         vector,
-        special if roof.special_per_s else vector,
+        special,
     )
 
 

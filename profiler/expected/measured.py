@@ -108,7 +108,7 @@ def read_measured(path: Path) -> Measured:
         MissingError: The file cannot be read.
         UsageError: It is no such table; the line is named.
     """
-    text = read_text_file(path, what="measured rows", fix=_FIX)
+    text = read_text_file(path, what="measured rows", fix=_FIX, binary="it may be a spreadsheet, not saved as CSV")
     found = Measured(text=text, source=path.name, **_remarks(text))
     _parsed(text, str(path))
     return found
@@ -193,8 +193,8 @@ def _number(name: str, text: str) -> float:
 
 
 def _whole(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ValueError(f"{name} is {text!r}, it must be a whole number of 1 or more")
+    if not text.isascii() or not text.isdigit() or len(text) > 15 or int(text) < 1:
+        raise ValueError(f"{name} is {text[:40]!r}, it must be a whole number of 1 or more, and of 15 digits at most")
     return int(text)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import Comparison, Finding, Latency, Run
-from profiler.base.run_folder import REPORT, RunFolder
+from profiler.base.run_folder import KERNELS, LATENCY, REPORT, RunFolder
 from profiler.compare import compare
 from tests.fakes.compare_factory import L, chain, make_run, save
 from tests.fakes.support import refused
@@ -104,6 +106,49 @@ def test_without_samples_nothing_is_told_of_significance(tmp_path: Path) -> None
     assert "cannot be told" in one.verdict
     assert any("no raw samples" in note for note in one.notes)
     assert {region.answer for region in one.regions} == {None}
+
+
+SAMPLES = {
+    "not a number": [float("nan"), *[1e6] * 99],
+    "without an end": [float("inf"), *[1e6] * 99],
+    "negative": [-1e6, *[1e6] * 99],
+    "none taken": [0] * 100,
+    "longer than centuries": [1e300] * 100,
+    "text": ["1 ms"] * 100,
+    "text of numbers": ["1000000"] * 100,
+    "lists": [[1e6]] * 100,
+    "missing": [None] * 100,
+    "truths": [True] * 100,
+}
+
+
+@pytest.mark.parametrize("what", SAMPLES)
+def test_samples_that_are_no_times_tell_nothing_of_significance(tmp_path: Path, what: str) -> None:
+    before, after = save(tmp_path / "a", RUN), save(tmp_path / "b", at_latency(60_000))
+    pd.DataFrame({"latency_ns": SAMPLES[what]}).to_parquet(after.file(LATENCY))
+    found = one_of(before, after)
+    assert found.latency.answer == "not significant"
+    assert any("b has raw samples that are no times" in note for note in found.notes)
+
+
+LAUNCHES: dict[str, dict[str, Any]] = {
+    "no numbers": {"self_ns": "x"},
+    "not a number": {"self_ns": float("nan")},
+    "negative": {"self_ns": -5},
+    "inferences without end": {"iteration": [0, 2**62]},
+    "inferences of text": {"iteration": "0"},
+    "inferences missing": {"iteration": None},
+    "none": {"iteration": [], "layer": [], "self_ns": []},
+}
+
+
+@pytest.mark.parametrize("what", LAUNCHES)
+def test_launches_that_are_none_tell_nothing_of_layers(tmp_path: Path, what: str) -> None:
+    before, after = save(tmp_path / "a", RUN), save(tmp_path / "b", RUN)
+    some = [] if what == "none" else [0, 1]
+    table = pd.DataFrame({"iteration": some, "layer": "a", "self_ns": 50_000.0}, index=some)
+    table.assign(**LAUNCHES[what]).to_parquet(after.file(KERNELS))
+    assert one_of(before, after).regions[0].interval_ns is None
 
 
 def test_too_few_samples_are_none(tmp_path: Path) -> None:

@@ -165,6 +165,8 @@ def test_a_row_may_be_faster_than_the_ceilings_that_were_measured() -> None:
         ("kind,dtype,m,ns\nproduct,half,8,4\n", "dtype is 'half'"),
         ("kind,dtype,m,ns\nproduct,bf16,8.5,4\n", "m is '8.5', it must be a whole number"),
         ("kind,dtype,m,ns\nproduct,bf16,,4\n", "m is ''"),
+        (f"kind,dtype,m,ns\nproduct,bf16,{'9' * 400},4\n", "15 digits at most"),
+        (f"kind,dtype,m,ns\nproduct,bf16,{'9' * 5000},4\n", "15 digits at most"),
         ("kind,dtype,m,ns\nproduct,bf16,8\n", "ns is ''"),
         ("kind,dtype,m,ns\nproduct,bf16,8,nan\n", "ns is nan"),
         ("kind,dtype,m,ns\nproduct,bf16,8,-3\n", "ns is -3"),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from profiler.base import plugins, units
 from profiler.base.errors import UsageError
 from profiler.base.records import GpuSpec
+from profiler.expected.features import device_of, rates
 from profiler.hardware import gpus, throughput
 from tests.fakes.support import refused
 
@@ -185,6 +186,7 @@ def test_an_architecture_of_tomorrow_needs_no_formula(tmp_path: Path) -> None:
     path = edited(tmp_path, ('compute_capability = "8.9"', 'compute_capability = "15.0"'))
     ceilings = gpus.ceilings(gpus.find(str(path)))
     assert ceilings.attainable.special_per_s == {}
+    assert rates(device_of(gpus.find(str(path)), ceilings), "fp16")[3] == ceilings.attainable.vector_flops_per_s["fp16"]
     assert ceilings.attainable.tensor_flops_per_s["fp16"] == 330.3e12
 
 

@@ -12,6 +12,7 @@ from profiler.base.records.common import (
     KernelName,
     LayerName,
     NonNegative,
+    Positive,
     Prose,
     Record,
     Safe,
@@ -94,9 +95,9 @@ class Capture(Record, frozen=True, kw_only=True):
     inputs: tuple[InputTensor, ...]
     clock_resolution_ns: NonNegative
     """Step of the profiler's clock; every kernel time is known to within this."""
-    probe_ns: tuple[float, ...] = ()
+    probe_ns: tuple[Positive, ...] = ()
     """Times of the speed probe (`ort_probe`) before, between and after the two measurements."""
-    stream_bytes_per_s: tuple[float, ...] = ()
+    stream_bytes_per_s: tuple[Positive, ...] = ()
     """DRAM bandwidth of an Add (`ort_probe`) at the same moments."""
     runtime_shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
     """Layer name -> tensors in and out with the shapes seen while it ran."""

@@ -13,6 +13,9 @@ SCHEMA_VERSION = 8
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 

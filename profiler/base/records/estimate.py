@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
 
-from profiler.base.records.common import NonNegative, Prose, Record, Safe
+from profiler.base.records.common import NonNegative, Positive, Prose, Record, Safe
 
 Accumulate = Literal["auto", "fp32", "fp16"]
 """What products are added up in where there is a choice; ``auto``: as each tactic or kernel says, else the faster."""
@@ -18,23 +18,23 @@ class Roof(Record, frozen=True, kw_only=True):
     says by which.
     """
 
-    tensor_flops_per_s: dict[Safe, float]
+    tensor_flops_per_s: dict[Safe, Positive]
     """Multiply-accumulates, 2 FLOP each, by the dtype of what is multiplied: on the matrix units of a
     GPU where they take that dtype. ``tf32`` stands for fp32 rounded to TF32."""
-    fp32_accumulate_flops_per_s: dict[Safe, float] = {}
+    fp32_accumulate_flops_per_s: dict[Safe, Positive] = {}
     """Those of ``tensor_flops_per_s`` that are slower where products are added up in fp32, as on GeForce; empty where
     there is no such difference, or one accumulator was asked for."""
-    vector_flops_per_s: dict[Safe, float]
+    vector_flops_per_s: dict[Safe, Positive]
     """All other arithmetic by dtype: the CUDA cores of a GPU."""
-    special_per_s: dict[Safe, float] = {}
+    special_per_s: dict[Safe, Positive] = {}
     """Evaluations by special function, a key of `units.SPECIAL_FLOPS`."""
-    dram_bytes_per_s: float
+    dram_bytes_per_s: Positive
     """Of any kernel."""
-    dram_out_of_place_bytes_per_s: dict[Safe, float] = {}
+    dram_out_of_place_bytes_per_s: dict[Safe, Positive] = {}
     """Of kernels that do not write where they read: a CPU reads a line of memory before it writes to it, which
     costs them bandwidth. By pattern: ``read`` writes nothing, ``add`` a third of its bytes, ``copy`` half.
     Empty where that makes no difference."""
-    cache_bytes_per_s: float
+    cache_bytes_per_s: Positive
     """Of the last-level cache: the L2 of a GPU."""
 
 

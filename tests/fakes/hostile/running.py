@@ -98,7 +98,7 @@ def wrong_with(outcome: Outcome, case: Case) -> list[str]:
         found.append(f"signal: {-outcome.code} {_frame(said)}")
     elif outcome.code not in case.codes:
         found.append(f"exit code: {outcome.code}")
-    elif outcome.code and "error:" not in said.lower():
+    elif outcome.code > 1 and "error:" not in said.lower():
         found.append(f"silent: exit code {outcome.code} without an error")
     if outcome.peak > RESIDENT:
         found.append(f"memory: {outcome.peak >> 20} MiB")
