@@ -26,6 +26,7 @@ from profiler.cli.engine_options import (
     VerboseOption,
     build_options,
 )
+from profiler.cli.engine_trust import TrustOption, allow_engine
 from profiler.cli.options import Export, ForceOption, NamedModel, QuietOption, Shapes, TopOption, command, model_request
 from profiler.cli.output import StageLines, errors_shown, result, say
 from profiler.cli.output_files import (
@@ -76,6 +77,7 @@ def build(
     export: Export,
     save_engine: SaveEngineOption = "",
     load_engine: LoadEngineOption = "",
+    trust: TrustOption = False,
     layer_info: LayerInfoOption = "",
     rebuild: RebuildOption = False,
     dry_run: Annotated[
@@ -129,6 +131,7 @@ def build(
         for name in filter(None, (save_engine, layer_info)):
             refuse_existing(Path(name), force=force)
         if load_engine:
+            allow_engine(load_engine, trust=trust)
             named = model.model or model.onnx
             asked = model_request(named, shapes) if named else None
             found = _loaded(load_engine, backend, asked, options, progress)

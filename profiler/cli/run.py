@@ -26,6 +26,7 @@ from profiler.cli.engine_options import (
     VerboseOption,
     build_options,
 )
+from profiler.cli.engine_trust import TrustOption, allow_engine
 from profiler.cli.gpu_targets import MeasuredOption
 from profiler.cli.options import (
     BackendOption,
@@ -168,6 +169,7 @@ def run(
     tactics: Tactics,
     plugins: Plugins,
     load_engine: LoadEngineOption = "",
+    trust: TrustOption = False,
     save_engine: SaveEngineOption = "",
     rebuild: RebuildOption = False,
     told: Told,
@@ -240,6 +242,8 @@ def run(
             )
         for name in filter(None, (save_engine, layer_info, *told.files)):
             refuse_existing(Path(name), force=force)
+        if load_engine:
+            allow_engine(load_engine, trust=trust)
         folder = execute(
             RunOptions(
                 model=model_request(model.name, shapes, export),

@@ -22,6 +22,7 @@ from typing import Literal
 import msgspec
 
 from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
+from profiler.base.input_file import open_file
 from profiler.base.progress import Progress, unheard
 from profiler.base.units import format_bytes
 from profiler.engine._trt_exchange import (
@@ -46,6 +47,7 @@ __all__ = [
     "Precision",
     "ShapeRange",
     "build",
+    "check_plan",
     "engine_backend",
     "kept_layer_info",
     "load_engine",
@@ -165,7 +167,7 @@ def load_engine(
         BuildError: The library crashes over it.
     """
     product = product_of(backend)
-    made_by = _check_plan(path, product)
+    made_by = check_plan(path, product)
     _require(product)
     options = BuildOptions(backend=backend, static_plugins=static_plugins)
     if not has_driver():
@@ -186,9 +188,10 @@ def engine_backend(path: Path) -> str:
 
     Raises:
         MissingError: There is no such file.
+        UsageError: It is a pipe, a device or a folder.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return "tensorrt-rtx" if file.read(len(_SIZED_TAG)) == _SIZED_TAG else "tensorrt"
     except OSError as error:
         raise _unread(path, error) from None
@@ -455,7 +458,7 @@ def _kept(folder: Path, backend: str, say: Progress) -> BuiltEngine | None:
     plan = folder / PLAN_FILE
     try:
         result = msgspec.json.decode((folder / RESULT_FILE).read_bytes(), type=Result)
-        _check_plan(plan, product_of(backend))
+        check_plan(plan, product_of(backend))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, TrtprofError) as error:
         say(f"the engine kept in {folder} is damaged ({' '.join(str(error).split())}): building it again")
         return None
@@ -469,7 +472,7 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _check_plan(path: Path, product: Product) -> dict[str, str]:
+def check_plan(path: Path, product: Product) -> dict[str, str]:
     """Check that a file looks like an engine; returns the version that made it, where its header tells.
 
     Raises:
@@ -477,8 +480,8 @@ def _check_plan(path: Path, product: Product) -> dict[str, str]:
         UsageError: It is something else, cut off, or of the other product.
     """
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
             head = file.read(_VERSION_AT.stop)
     except OSError as error:
         raise _unread(path, error) from None

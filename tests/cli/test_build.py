@@ -347,7 +347,7 @@ def test_an_engine_made_elsewhere_needs_a_driver(builder: Builder, tmp_path: Pat
     builder()
     engine = tmp_path / "other.engine"
     engine.write_bytes(b"vtrt".ljust(16, b"\0") + (32).to_bytes(8, "little") + bytes([1, 7, 1, 116]) + b"\0" * 4)
-    done = trtprof("build", "--loadEngine", str(engine))
+    done = trtprof("build", "--loadEngine", str(engine), "--trust")
     assert done.exit_code == 3, done.output
     assert "no NVIDIA driver" in done.stderr
     assert "tensorrt_rtx --loadEngine" in done.stderr
@@ -359,7 +359,7 @@ def test_an_engine_made_elsewhere_shows_the_layers_that_the_inspector_tells(
 ) -> None:
     builder()
     engine = tmp_path / "other.engine"
-    engine.write_bytes(b"ftrt and more")
+    engine.write_bytes(b"ftrt".ljust(40, b"\0"))
     told = {
         "Layers": [
             {"Name": "mul", "LayerType": "gemm", "Inputs": [], "Outputs": [], "Metadata": "[ONNX Layer: /gemv/MatMul]"}
@@ -371,9 +371,9 @@ def test_an_engine_made_elsewhere_shows_the_layers_that_the_inspector_tells(
                            precision=None, build_ns=0, network_layers=0, warnings=())  # fmt: skip
 
     monkeypatch.setattr("profiler.engine.tensorrt.load_engine", load)
-    alone = json.loads(trtprof("build", "--loadEngine", str(engine), "--format", "json").stdout)
+    alone = json.loads(trtprof("build", "--loadEngine", str(engine), "--trust", "--format", "json").stdout)
     assert (alone["facts"]["backend"], alone["fates"]) == ("tensorrt", [])
-    named = json.loads(trtprof("build", GEMV, "--loadEngine", str(engine), "--format", "json").stdout)
+    named = json.loads(trtprof("build", GEMV, "--loadEngine", str(engine), "--trust", "--format", "json").stdout)
     assert named["layers"][0]["nodes"] == ["/gemv/MatMul"]
 
 

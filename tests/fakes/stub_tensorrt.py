@@ -348,6 +348,10 @@ def fill(module: ModuleType, version: str) -> None:
         def __init__(self, logger: Any) -> None:
             self._logger = logger
 
+        def __setattr__(self, name: str, value: object) -> None:
+            assert name != "engine_host_code_allowed", "code for the host, embedded in an engine, stays refused"
+            super().__setattr__(name, value)
+
         def deserialize_cuda_engine(self, _plan: bytes) -> ICudaEngine | None:
             if scenario("dies_loading"):
                 os.kill(os.getpid(), signal.SIGSEGV)
