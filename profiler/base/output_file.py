@@ -9,15 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from profiler.base import scratch
 from profiler.base.errors import MissingError
 
-PART = ".trtprof-part-"
-"""What the names of files begin with that are not whole yet; a process that is killed leaves one behind."""
+_NO_ROOM = (errno.ENOSPC, errno.EROFS, *((errno.EDQUOT,) if hasattr(errno, "EDQUOT") else ()))
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -45,6 +46,18 @@ def replace_file(path: Path, content: bytes) -> None:
         beside.write_bytes(content)
 
 
+def copy_file(source: Path, path: Path) -> None:
+    """Copy a file, whole or not at all, see `replaced`; onto itself it is left as it is.
+
+    Raises:
+        OSError: It cannot be read or written; what was there is there.
+    """
+    if path.exists() and path.samefile(source):
+        return
+    with replaced(path) as beside:
+        shutil.copyfile(source, beside)
+
+
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """An empty file beside a place; what is written to it is brought to the disk and moved to the place at the end.
@@ -52,6 +65,7 @@ def replaced(path: Path) -> Iterator[Path]:
     Nobody ever reads half of it, and where the body or the disk fails, what was there is there and nothing else.
     Several processes may do so at once, since each has a name of its own. A link stays one: the file it leads to
     is replaced. A file that was there keeps its permissions, a new one has those that this process gives its files.
+    What a process left beside it that was killed before the end is removed by the next one that writes there.
 
     Raises:
         OSError: The folder takes no file, the disk is full, or what is there is no file: a device, a pipe.
@@ -59,18 +73,38 @@ def replaced(path: Path) -> Iterator[Path]:
     place = path.resolve() if path.is_symlink() else path
     if place.exists() and not place.is_file():  # who may write to /dev could move a file there
         raise OSError(errno.EINVAL, "what is there is no file", str(place))
-    beside = place.with_name(f"{PART}{secrets.token_hex(8)}{place.suffix}")
-    os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    scratch.sweep(place.parent)
+    beside = place.with_name(f"{scratch.PART}{secrets.token_hex(8)}{place.suffix}")
+    handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
-        with suppress(FileNotFoundError):
-            beside.chmod(stat.S_IMODE(place.stat().st_mode))
-        yield beside
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(place)
+        with open(handle, "wb", buffering=0) as file:
+            held = scratch.hold(handle)
+            with suppress(FileNotFoundError):
+                beside.chmod(stat.S_IMODE(place.stat().st_mode))
+            yield beside
+            os.fsync(handle)
+            if not held:  # Windows moves no open file
+                file.close()
+            beside.replace(place)
     except BaseException:  # Ctrl-C, too
         beside.unlink(missing_ok=True)
         raise
+
+
+def without_room(error: BaseException) -> MissingError | None:
+    """What is said where a disk is full or may not be written, whoever wrote to it; None for any other error."""
+    number = error.errno if isinstance(error, OSError) else None
+    said = str(error)
+    # Libraries in C++ tell it in words alone.
+    number = next((each for each in _NO_ROOM if each == number or os.strerror(each) in said), None)
+    if number is None:
+        return None
+    name = getattr(error, "filename", None)
+    return MissingError(
+        f"{os.fsdecode(name)} cannot be written" if isinstance(name, str | bytes) else "a file cannot be written",
+        why=os.strerror(number),
+        fix="make room on that disk, or name another place (-o, TMPDIR)",
+    )
 
 
 def check_place(path: Path) -> None:

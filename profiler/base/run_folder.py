@@ -29,13 +29,14 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from profiler.base import scratch
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.output_file import replace_file
 from profiler.base.records import SCHEMA_VERSION, ExpectedBasis, Run
@@ -137,6 +138,8 @@ class RunFolder:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
+            if mend(self.path):
+                return self.read(name, kind)
             raise MissingError(
                 f"{self.path} has no {name}",
                 why="the run ended before that stage" if self.has(REQUEST) else "it is not a run folder of trtprof",
@@ -336,7 +339,7 @@ def occupied(path: Path) -> bool:
         MissingError: The path cannot be looked at.
     """
     try:
-        return path.is_dir() and any(path.iterdir())
+        return path.is_dir() and any(each.name != scratch.IN_USE for each in path.iterdir())
     except OSError as error:
         raise _unwritable(path / "x", error) from None
 
@@ -360,12 +363,83 @@ def create(path: Path) -> RunFolder:
     return RunFolder(path)
 
 
+@contextmanager
+def claimed(target: Path) -> Iterator[None]:
+    """Have a run folder for this process alone, that is there or will be, until the block ends.
+
+    What killed runs left beside it is removed first.
+
+    Raises:
+        UsageError: Another process is at work in it; which one, is said.
+        MissingError: It cannot be written.
+    """
+    _sweep(target.parent)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(scratch.in_use(create(target).path))
+        except OSError as error:
+            raise _unwritable(target / "x", error) from None
+        yield
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[RunFolder]:
+    """An empty folder for a run that will take the place of another, which is `claimed` and stays until then.
+
+    Raises:
+        UsageError: Another process makes one.
+        MissingError: It cannot be written.
+    """
+    new = _new(target)
+    if new.is_dir():
+        with suppress(OSError), scratch.in_use(new):
+            scratch.remove(new)
+    with claimed(new):
+        yield RunFolder(new)
+
+
 def replace(finished: RunFolder, target: Path) -> RunFolder:
-    """Put a finished run in the place of an older one, which is removed only then."""
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    """Put a finished run, in the place of an older one, which is removed only then."""
+    old = _old(target)
+    scratch.remove(old)
     if target.exists():
         os.replace(target, old)
     os.replace(finished.path, target)
-    shutil.rmtree(old, ignore_errors=True)
+    (target / scratch.IN_USE).unlink(missing_ok=True)
+    scratch.remove(old)
     return RunFolder(target)
+
+
+def mend(target: Path) -> bool:
+    """Bring a run back whose replacement was killed when the old one was away and the new one not yet in its place.
+
+    Returns:
+        Whether there is a run now that was not there before: the new one where it is whole, else the old one.
+    """
+    if target.exists():
+        return False
+    for old in scratch.left([_old(target)]):
+        new = RunFolder(_new(target))
+        os.replace(new.path if new.has(REPORT) else old, target)
+        (target / scratch.IN_USE).unlink(missing_ok=True)
+        scratch.remove(old)
+        return True
+    return False
+
+
+def _new(target: Path) -> Path:
+    return target.with_name(f".{target.name}.new")
+
+
+def _old(target: Path) -> Path:
+    return target.with_name(f".{target.name}.old")
+
+
+def _sweep(reports: Path) -> None:
+    """Remove what killed runs left in a folder beside its runs, and put back what they took away."""
+    with suppress(OSError):
+        hidden = [path for path in reports.iterdir() if path.name.startswith(".") and path.suffix in (".new", ".old")]
+        for path in hidden:
+            mend(path.with_name(path.stem[1:]))
+        for path in scratch.left(hidden):
+            scratch.remove(path)

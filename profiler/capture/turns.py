@@ -10,7 +10,6 @@ import contextlib
 import os
 import queue
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from profiler.base.errors import CaptureError
 from profiler.base.records import InputTensor
+from profiler.base.scratch import scratch_folder
 from profiler.capture import launch
 from profiler.capture.gpu_record import TensorrtRequest
 from profiler.runtime import child
@@ -186,9 +186,8 @@ def opened(variant: Variant, *, warmup_ms: float = 200.0, deadline_s: float = 12
         CaptureError: It died, hangs, or does not run with its inputs.
         TrtprofError: See `make_session` and `trt_runner.opened`.
     """
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as name:
-        folder = Path(name)
-        request = TurnsRequest(variant=variant, folder=name, scratch=name, warmup_ms=warmup_ms)
+    with scratch_folder() as folder:
+        request = TurnsRequest(variant=variant, folder=str(folder), scratch=str(folder), warmup_ms=warmup_ms)
         command = launch.worker_command(WORKER, request)
         with (
             (folder / launch.LOG_FILE).open("wb") as log,

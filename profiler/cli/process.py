@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
 from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.output_file import without_room
 
 ended: list[int] = []
 """The signals that came to end this command, in their order."""
@@ -125,15 +126,12 @@ def as_error(error: BaseException) -> TrtprofError | None:
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         what = f"{error.filename} cannot be used" if error.filename else "the system refuses"
         return MissingError(what, why=error.strerror or str(error), fix=_OF_THE_MACHINE[error.errno])
-    return None
+    return without_room(error)
 
 
 _OF_THE_MACHINE = {
     errno.EMFILE: "allow more open files: ulimit -n 1024",
     errno.ENFILE: "close other programs: the system has no more open files",
-    errno.ENOSPC: "make room on that disk, or name another place (-o, TMPDIR)",
-    errno.EDQUOT: "make room on that disk, or name another place (-o, TMPDIR)",
-    errno.EROFS: "name another place (-o, TMPDIR): that disk cannot be written",
     errno.EIO: "look at that disk: it fails",
     errno.EAGAIN: "end other programs: the system starts no more processes or threads",
 }

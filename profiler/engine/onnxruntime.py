@@ -20,6 +20,7 @@ import onnx
 
 from profiler.base import onnx_graph
 from profiler.base.op_kinds import CONTROL
+from profiler.base.output_file import copy_file
 from profiler.base.records import Backend, Engine, Layer, Op
 from profiler.runtime.ort_session import COPY_OPS, Placement, SessionRequest, make_session, name_layers, placements
 
@@ -94,7 +95,7 @@ def _build(
     threads = session.get_session_options().intra_op_num_threads
     found = placements(session) if request.provider != "cpu" else ()
     del session
-    (folder / ENGINE_GRAPH).write_bytes(saved.read_bytes())
+    copy_file(saved, folder / ENGINE_GRAPH)
     engine = Engine(
         backend=Backend(
             name=backend,

@@ -24,6 +24,7 @@ import msgspec
 from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
 from profiler.base.input_file import open_file
 from profiler.base.progress import Progress, unheard
+from profiler.base.scratch import scratch_folder
 from profiler.base.units import format_bytes
 from profiler.engine._trt_exchange import (
     FAILURE_FILE,
@@ -172,10 +173,11 @@ def load_engine(
     options = BuildOptions(backend=backend, static_plugins=static_plugins)
     if not has_driver():
         return _loaded(path, backend, Result(versions=made_by, warnings=(_NOT_HERE,)), "")
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
-        request = Request(folder=scratch, scratch=scratch, options=options, plan=str(path.absolute()), inspect=True)
-        result = _run_child(request, product, Path(scratch), progress or unheard)
-        return _loaded(path, backend, result, _text(Path(scratch) / LAYER_INFO_FILE))
+    with scratch_folder() as scratch:
+        place, plan = str(scratch), str(path.absolute())
+        request = Request(folder=place, scratch=place, options=options, plan=plan, inspect=True)
+        result = _run_child(request, product, scratch, progress or unheard)
+        return _loaded(path, backend, result, _text(scratch / LAYER_INFO_FILE))
 
 
 def kept_layer_info(engine: Path) -> str:

@@ -6,8 +6,6 @@ what the library says of its layers is led back to the model.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +14,9 @@ import msgspec
 
 from profiler.analysis.plan import PricedPlan, price_plan
 from profiler.base.errors import BuildError, MissingError, UsageError
+from profiler.base.output_file import copy_file
 from profiler.base.records import EngineFacts, Source, Tensor
+from profiler.base.scratch import scratch_folder
 from profiler.base.units import format_ns
 from profiler.engine import tensorrt
 from profiler.engine.backends import has_driver
@@ -243,8 +243,8 @@ def engine_of(
         BuildError: The library did not say what its layers are.
     """
     device = _device()
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
-        file, external = named_file(loaded, Path(scratch), plugins=options.backend == "tensorrt")
+    with scratch_folder() as scratch:
+        file, external = named_file(loaded, scratch, plugins=options.backend == "tensorrt")
         built = tensorrt.build(
             file,
             options,
@@ -328,9 +328,7 @@ def copy_engine(engine: Path, path: Path) -> Path:
         MissingError: The folder is not there, or may not be written to.
     """
     try:
-        shutil.copyfile(engine, path)
-    except shutil.SameFileError:
-        pass
+        copy_file(engine, path)
     except OSError as error:
         raise MissingError(f"{path} cannot be written", why=error.strerror or "", fix="choose another path") from None
     return path

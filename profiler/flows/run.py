@@ -7,11 +7,9 @@ missing.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +20,7 @@ from profiler.base import run_folder
 from profiler.base.errors import CaptureError, MissingError, UsageError
 from profiler.base.records import SCHEMA_VERSION, Backend, Device, Run, Source
 from profiler.base.run_folder import Request, RunFolder
+from profiler.base.scratch import scratch_folder
 from profiler.diagnose.config import KEPT, kept
 from profiler.flows.job import Job
 from profiler.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges, check_tuning
@@ -91,15 +90,27 @@ def _execute(
     options: RunOptions, loaded: LoadedModel, source: Source, backend: Backend, progress: Progress, reports: Path
 ) -> RunFolder:
     request = _request(options, source)
-    place = _open(options, source.model.name, request, reports)
+    with contextlib.ExitStack() as held:
+        place = _open(options, source.model.name, request, reports, held)
+        return _in_folder(place, request, options, loaded, source, backend, progress)
+
+
+def _in_folder(
+    place: _Place,
+    request: Request,
+    options: RunOptions,
+    loaded: LoadedModel,
+    source: Source,
+    backend: Backend,
+    progress: Progress,
+) -> RunFolder:
     folder = place.folder
     progress.opened(folder.path)
     folder.write(run_folder.REQUEST, request)
     source = _with_work(source)
     folder.write(run_folder.SOURCE, source)
     tell_assumptions(source.model, progress)
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as name:
-        scratch = Path(name)
+    with scratch_folder() as scratch:
         session = session_of(loaded, scratch, options.threads, options.tuning)
         job = Job(folder, loaded, source, backend, options, scratch, session, progress)
         if backend.name == "ort-cpu":
@@ -125,7 +136,7 @@ def _execute(
     return folder if place.target == folder.path else run_folder.replace(folder, place.target)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _way_out(job: Job) -> Iterator[None]:
     """Where the model refuses its inputs, say with which shapes it runs."""
     try:
@@ -202,38 +213,41 @@ def _request(options: RunOptions, source: Source) -> Request:
     )
 
 
-def _open(options: RunOptions, name: str, request: Request, reports: Path) -> _Place:
+def _open(options: RunOptions, name: str, request: Request, reports: Path, held: contextlib.ExitStack) -> _Place:
+    """The folder to work in, which nobody else does until ``held`` is closed."""
     if not options.output:
         if options.resume:
             raise UsageError("--resume needs the folder to go on with", fix="-o reports/<model>-<stamp> --resume")
         target = run_folder.default_folder(name, reports, dt.datetime.now())
-        return _Place(run_folder.create(target), target)
+        held.enter_context(run_folder.claimed(target))
+        return _Place(RunFolder(target), target)
     target = Path(options.output)
+    run_folder.mend(target)
     existing = RunFolder(target)
     if not run_folder.occupied(target):
-        return _Place(run_folder.create(target), target)
+        held.enter_context(run_folder.claimed(target))
+        return _Place(existing, target)
     ours, done = existing.has(run_folder.REQUEST), existing.has(run_folder.REPORT)
-    if options.resume:
-        return _Place(_resumed(existing, request), target)
-    if not ours:
+    if not ours and not options.resume:
         raise UsageError(
             f"{target} will not be overwritten{', even with --force' if options.force else ''}",
             why="it is not empty and no run folder of trtprof",
             fix="choose another folder with -o",
         )
+    held.enter_context(run_folder.claimed(target))
+    if options.resume:
+        _check_same(existing, request)
+        return _Place(existing, target)
     if not options.force:
         raise UsageError(
             f"{target} exists and will not be overwritten",
             why="it holds a finished run" if done else "it holds an unfinished run",
             fix="choose another folder with -o, or say --force" + ("" if done else " (or --resume to go on with it)"),
         )
-    # The old run stays until the new one is done; what an earlier, killed replacement left is void.
-    beside = target.with_name(f".{target.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    return _Place(run_folder.create(beside), target)
+    return _Place(held.enter_context(run_folder.replacing(target)), target)
 
 
-def _resumed(folder: RunFolder, request: Request) -> RunFolder:
+def _check_same(folder: RunFolder, request: Request) -> None:
     before = folder.read(run_folder.REQUEST, Request)
     names = dict.fromkeys((*request.options, *before.options))
     changed = [name for name in names if before.options.get(name) != request.options.get(name)]
@@ -247,7 +261,6 @@ def _resumed(folder: RunFolder, request: Request) -> RunFolder:
             why="different: " + ", ".join(changed),
             fix="resume with the same model and options, or start anew in another folder",
         )
-    return run_folder.create(folder.path)
 
 
 def _with_work(source: Source) -> Source:

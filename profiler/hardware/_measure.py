@@ -12,7 +12,6 @@ import itertools
 import json
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from onnx import TensorProto, helper
 
 from profiler.base.errors import BuildError, MissingError
 from profiler.base.progress import Count, Line, Progress, unheard
+from profiler.base.scratch import scratch_folder
 from profiler.hardware import _fit
 from profiler.hardware._exchange import FLOOR_SECONDS, Measured, MeasureRequest
 from profiler.hardware._fit import Reading, Task
@@ -91,8 +91,8 @@ def measure(request: MeasureRequest, progress: Progress = unheard) -> Measured:
     began = time.monotonic()
     clock_before = clock_mhz()
     busy_before, own_before = busy_seconds(), time.process_time()
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as folder:
-        bench = _Bench(request.threads, Path(folder), quick=request.quick)
+    with scratch_folder() as folder:
+        bench = _Bench(request.threads, folder, quick=request.quick)
         probes = [probe_ns(request.threads) for _ in range(PROBES)]
         floors = bench.floors(with_profiler=request.with_profiler, repeats=1 if request.quick else FLOOR_REPEATS)
         bench.empty_call_ns = floors["call"].value + floors["launch"].value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import msgspec
 
 from profiler.base.errors import BuildError, MissingError
 from profiler.base.records import CheckStep
+from profiler.base.scratch import scratch_folder
 from profiler.plugin import library, quick
 from profiler.plugin.cases import Shapes, cases
 from profiler.plugin.kernel import Kernel
@@ -124,9 +124,9 @@ def native(spec: Specification, folder: Path, *, include: Path | None = None, pl
     """
     started = time.perf_counter()
     count, wrong = 0, []
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
+    with scratch_folder() as scratch:
         try:
-            made = library.compile_library(spec, folder, Path(scratch), include=include)
+            made = library.compile_library(spec, folder, scratch, include=include)
         except MissingError as error:
             return CheckStep(name="native", verdict="not here", reason=_missing(error))
         except BuildError as error:
@@ -209,8 +209,7 @@ def ask(request: Request, tensorrt: TensorRT) -> Answer:
     Raises:
         MissingError: TensorRT does not load.
     """
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch, loadable(tensorrt) as environment:
-        here = Path(scratch)
+    with scratch_folder() as here, loadable(tensorrt) as environment:
         asked, answered, log = here / "request.json", here / "answer.json", here / "log.txt"
         asked.write_bytes(msgspec.json.encode(request))
         command = child.command("profiler.plugin.registry_worker", str(asked), str(answered))
@@ -240,15 +239,15 @@ def loadable(tensorrt: TensorRT) -> Iterator[dict[str, str]]:
         yield environment
         return
     major = tensorrt.lean.name.rpartition(".")[2]
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as folder:
+    with scratch_folder() as folder:
         for name in _LIBRARIES:
-            target = Path(folder) / f"lib{name}.so.{major}"
+            target = folder / f"lib{name}.so.{major}"
             if name == "nvinfer":
                 target.symlink_to(tensorrt.lean)
             else:
                 target.write_bytes(stub_library(_SYMBOLS))
         usual = environment.get("LD_LIBRARY_PATH")
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join([folder, *([usual] if usual else [])])
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder), *([usual] if usual else [])])
         yield environment
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import filecmp
 import heapq
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -22,7 +21,7 @@ from onnx import helper
 
 from profiler.base import onnx_graph, onnx_metadata
 from profiler.base.errors import MissingError, ModelError, UsageError
-from profiler.base.output_file import check_place, write_file
+from profiler.base.output_file import check_place, copy_file, write_file
 from profiler.base.records.plugin import Inserted
 from profiler.plugin.model import EXTERNAL, At, Model, Value
 from profiler.plugin.select import Place
@@ -278,7 +277,7 @@ def _copy(source: Path, target: Path, *, force: bool) -> None:
             )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
+        copy_file(source, target)
     except OSError as error:
         raise MissingError(
             f"the weights beside the model cannot be copied to {target}",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from typing import IO, TypeVar
@@ -17,6 +16,7 @@ import msgspec
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.progress import Line, Progress, heard, unheard
+from profiler.base.scratch import scratch_folder
 from profiler.runtime import child
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def ask_child(
     """
     command = child.command(module, msgspec.json.encode(request).decode())
     # The folder is the parent's, so that it goes away even when the child is killed.
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch, child.lifeline() as stdin:
+    with scratch_folder() as scratch, child.lifeline() as stdin:
         try:
             process = subprocess.Popen(
                 command,
@@ -67,7 +67,7 @@ def ask_child(
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                env={**child.environment(), **(environment or {}), "TMPDIR": scratch, "TEMP": scratch},
+                env={**child.environment(), **(environment or {}), "TMPDIR": str(scratch), "TEMP": str(scratch)},
             )
         except OSError as error:
             raise CaptureError(what, why=f"the process did not start: {error}", fix=fix) from None

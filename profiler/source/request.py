@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from profiler.base.errors import UsageError
 from profiler.base.records import ModelInfo, Source
+from profiler.base.scratch import scratch_folder
 from profiler.source.shapes import parse_shapes
 from profiler.source.spec import ExportOptions, ModelSpec, parse_spec
 
@@ -91,8 +91,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
             return
         from profiler.source.export import export_model
 
-        with tempfile.TemporaryDirectory(prefix="trtprof-") as folder:
-            exported = export_model(spec, self.export, Path(folder) / f"{spec.name}.onnx", progress)
+        with scratch_folder() as folder:
+            exported = export_model(spec, self.export, folder / f"{spec.name}.onnx", progress)
             loaded = load_model(exported.path)
             loaded.assumptions += exported.assumptions
             yield loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base.errors import CaptureError, TrtprofError
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.records import InputTensor
 from profiler.capture import launch
 from profiler.capture.launch import run_worker
@@ -175,3 +176,22 @@ def test_ctrl_c_ends_the_worker_too(tmp_path: Path, children: list[subprocess.Po
         run_worker(asked, interrupt)
     (child,) = children
     assert child.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("scratch", ["scratch", "no such folder"])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x"), RuntimeError(os.strerror(errno.ENOSPC))], ids=repr
+)
+def test_a_full_disk_is_told_even_where_the_error_cannot_be_written(
+    error: Exception, scratch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = request(tmp_path, tmp_path / "model.onnx")
+    body = (
+        "from profiler.capture.workers.inference import reported\n"
+        f"def work(): raise {type(error).__name__}{error.args!r}\n"
+        f"sys.exit(reported(work, {str(tmp_path / scratch)!r}))"
+    )
+    in_place_of_the_worker(tmp_path, monkeypatch, body)
+    with pytest.raises(TrtprofError, match=os.strerror(errno.ENOSPC)) as raised:
+        run_worker(asked, lambda _: None)
+    assert raised.value.exit_code == MissingError.exit_code

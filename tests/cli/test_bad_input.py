@@ -23,7 +23,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor, make_tensor_value_info
 from typer.testing import CliRunner
 
-from profiler.base import run_folder
+from profiler.base import run_folder, scratch
 from profiler.base.records import Device, Engine, Source
 from profiler.base.run_folder import Request, RunFolder
 from profiler.cli import app, load_commands
@@ -273,7 +273,7 @@ def assert_parses(folder: Path, names: tuple[str, ...]) -> None:
         run_folder.DEVICE: Device,
         run_folder.ENGINE: Engine,
     }
-    assert {path.name for path in folder.iterdir()} - {"engine.onnx"} == set(names)
+    assert {path.name for path in folder.iterdir()} - {"engine.onnx", scratch.IN_USE} == set(names)
     for name in names:
         assert RunFolder(folder).read(name, kinds[name])
     if (folder / "engine.onnx").exists():

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from profiler.base.errors import BuildError, CaptureError, MissingError
 from profiler.base.latency import latency_of
+from profiler.base.output_file import replace_file, replaced
 from profiler.base.records import ModeTimes, TensorCheck
 from profiler.capture.gpu_record import (
     CLEAN_FILE,
@@ -48,7 +49,7 @@ def run_phase(
 
 def leave(record: CleanTimes | ProfiledTimes, request: GpuWorkerRequest, name: str) -> None:
     """Write the record of a phase into the scratch folder: the last thing that a worker does."""
-    (Path(request.scratch) / name).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+    replace_file(Path(request.scratch) / name, msgspec.json.format(msgspec.json.encode(record), indent=1))
 
 
 # --- inputs that take turns -----------------------------------------------------------------
@@ -382,7 +383,8 @@ def measure_clean(request: GpuWorkerRequest, modes: Modes, notes: Callable[[], t
         refusal = _time_graph(request, modes, samples)
     table = pd.concat([frame.assign(mode=mode) for mode, frame in samples.items()], ignore_index=True)
     table["mode"] = table["mode"].astype("category")
-    table[list(TIME_COLUMNS)].to_parquet(Path(request.folder) / LATENCY_FILE, index=False)
+    with replaced(Path(request.folder) / LATENCY_FILE) as beside:
+        table[list(TIME_COLUMNS)].to_parquet(beside, index=False)
     record = CleanTimes(
         warmup_iterations=warmups,
         modes=tuple(_mode_times(mode, frame) for mode, frame in samples.items()),

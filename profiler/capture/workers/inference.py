@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.base.errors import CaptureError, TrtprofError
+from profiler.base.output_file import replace_file, without_room
 from profiler.base.progress import Count, Line, Progress, unheard
 from profiler.base.records import InputTensor
 from profiler.base.units import NUMPY_DTYPES
@@ -25,6 +27,8 @@ CAPTURE_FILE = "capture.json"
 ERROR_FILE = "worker_error.json"
 DOES_NOT_RUN = "the model does not run with these inputs"
 """What is said of a model that refuses its inputs."""
+UNTOLD = 74
+"""The exit code of a worker that could not even write why it failed."""
 EVENT_LIMIT = 200_000
 """Profiler events to record at most: each is about 1 kB of JSON, and ONNX Runtime drops all after one million."""
 
@@ -47,9 +51,16 @@ def reported(work: Callable[[], None], scratch: str) -> int:
     """Do the work of a worker, and leave an error of ours in `ERROR_FILE` of the folder; returns the exit code."""
     try:
         work()
-    except TrtprofError as error:
-        (Path(scratch) / ERROR_FILE).write_bytes(msgspec.json.encode(child.Failure.of(error)))
-        return error.exit_code
+    except Exception as error:
+        found = error if isinstance(error, TrtprofError) else without_room(error)
+        if found is None:
+            raise
+        try:
+            replace_file(Path(scratch) / ERROR_FILE, msgspec.json.encode(child.Failure.of(found)))
+        except OSError:
+            sys.stderr.write(f"{found.what}: {found.why}\n")
+            return UNTOLD
+        return found.exit_code
     return 0
 
 

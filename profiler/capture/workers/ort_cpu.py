@@ -16,6 +16,7 @@ import numpy.typing as npt
 import onnx
 
 from profiler.base.latency import latency_of
+from profiler.base.output_file import copy_file, replace_file, replaced
 from profiler.base.progress import Count
 from profiler.base.records import Capture, InputTensor
 from profiler.capture import ort_profile as ort
@@ -78,7 +79,8 @@ def capture(request: WorkerRequest) -> None:
     warmups = warm_up(run, request.warmup_ms)
     samples = time_runs(run, request.iterations, request.duration_s, say)
     del session, run
-    pd.DataFrame({"latency_ns": samples}).to_parquet(folder / LATENCY_FILE, index=False)
+    with replaced(folder / LATENCY_FILE) as beside:
+        pd.DataFrame({"latency_ns": samples}).to_parquet(beside, index=False)
 
     probes.append(probe_ns(threads))
     streams.append(stream_bytes_per_s(threads))
@@ -88,7 +90,7 @@ def capture(request: WorkerRequest) -> None:
     prefix = str(Path(request.scratch) / "profile")
     saved = Path(request.scratch) / "profiled.onnx"
     session = make_session(request.session, profile_prefix=prefix, save_to=str(saved))
-    (folder / request.graph_file).write_bytes(saved.read_bytes())
+    copy_file(saved, folder / request.graph_file)
     scheduled = name_layers(onnx.load(str(saved), load_external_data=False))
     run = bind(session, feeds)
     # Warm by time as the clean run was, but not for long: every event of it is kept in memory.
@@ -106,7 +108,8 @@ def capture(request: WorkerRequest) -> None:
     say("reading the profile")
     profile = ort.read_profile(profile_path, profiled_runs, scheduled)
     profile_path.unlink()
-    profile.kernels.to_parquet(folder / KERNELS_FILE, index=False, compression="zstd")
+    with replaced(folder / KERNELS_FILE) as beside:
+        profile.kernels.to_parquet(beside, index=False, compression="zstd")
     record = Capture(
         collector="ort-profile",
         latency=latency_of(samples),
@@ -120,7 +123,7 @@ def capture(request: WorkerRequest) -> None:
         runtime_shapes=profile.shapes,
     )
     # Written last: its presence says that the capture is whole.
-    (folder / CAPTURE_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+    replace_file(folder / CAPTURE_FILE, msgspec.json.format(msgspec.json.encode(record), indent=1))
 
 
 def bind(session: Any, feeds: dict[str, npt.NDArray[Any]]) -> Runnable:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import onnx
 
 from profiler.base.latency import latency_of
+from profiler.base.output_file import copy_file, replaced
 from profiler.base.records import TensorCheck
 from profiler.capture import ort_profile as ort
 from profiler.capture.gpu_record import (
@@ -280,7 +281,7 @@ def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> None:
             with_graph(request.session, on=False), feeds, copies, HostTimer(),
             profile_prefix=str(scratch / "profile"), save_to=str(saved),
         )  # fmt: skip
-        (folder / request.graph_file).write_bytes(saved.read_bytes())
+        copy_file(saved, folder / request.graph_file)
         warm_up(runner.infer, request.warmup_ms, at_most=spare)
         ahead = watch.ahead_ns()
         seen = profile_window(watch, runner.infer, runs)
@@ -298,7 +299,8 @@ def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> None:
     around = (nodes["layer"] == "").to_numpy()
     nodes.loc[around, "start_ns"] = np.minimum(nodes.loc[around, "start_ns"], whole[:, 0])
     nodes.loc[around, "end_ns"] = np.maximum(nodes.loc[around, "end_ns"], whole[:, 1])
-    nodes.to_parquet(folder / NODE_EVENTS_FILE, index=False, compression="zstd")
+    with replaced(folder / NODE_EVENTS_FILE) as beside:
+        nodes.to_parquet(beside, index=False, compression="zstd")
     on_cpu = nodes.loc[(nodes["provider"] == "CPU") & ~around, "layer"]
     cpu_layers = tuple(pd.unique(on_cpu.astype(object))) if request.session.provider == "cuda" else ()
     record = ProfiledTimes(

@@ -29,6 +29,7 @@ import msgspec
 from profiler import __version__
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import FleetCell
+from profiler.base.scratch import scratch_folder
 from profiler.flows.fleet import ray_worker, travel
 from profiler.flows.fleet.execute import INSTALL_RAY, Answered, Task
 from profiler.flows.fleet.files import BESIDE
@@ -704,7 +705,7 @@ def _check_reached(address: str) -> None:
 def _nowhere() -> Iterator[None]:
     """In an empty folder: Ray has workers import from the one that it is started in, before all others."""
     here = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as empty:
+    with scratch_folder() as empty:
         os.chdir(empty)
         try:
             yield

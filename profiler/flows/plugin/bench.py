@@ -13,7 +13,6 @@ import datetime as dt
 import math
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +39,7 @@ from profiler.base.records import (
     Work,
 )
 from profiler.base.run_folder import Request, RunFolder
+from profiler.base.scratch import scratch_folder
 from profiler.base.units import dtype_bytes, format_ns, format_percent
 from profiler.capture import clocks
 from profiler.capture.same_outputs import check_variant, keep_original
@@ -159,7 +159,7 @@ def bench(folder: Path, progress: Progress = SILENT, options: BenchOptions = Ben
     """
     given = plugin_folder.load(folder)
     _gpu_is_here(given)
-    with alone(options.device) as gpu, tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
+    with alone(options.device) as gpu, scratch_folder() as scratch:
         others = _others(gpu)
         spec, _ = nvml.spec_of(gpu)
         progress.stage("ceilings")
@@ -169,7 +169,7 @@ def bench(folder: Path, progress: Progress = SILENT, options: BenchOptions = Ben
         whole = Whole(why_not="the kernel is not right alone")
         if single.right:
             progress.stage("engine")
-            whole = _whole(folder, given, gpu, Path(scratch), options, progress)
+            whole = _whole(folder, given, gpu, scratch, options, progress)
     found = document(given, gpu, ceilings, single, whole, others)
     _keep(folder, given, found, options, progress)
     return found

@@ -6,7 +6,6 @@ processes.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from profiler.base.errors import MissingError, TrtprofError
 from profiler.base.records import CheckStep, Source
+from profiler.base.scratch import scratch_folder
 from profiler.capture.same_outputs import KindCheck, check_variant, keep_original
 from profiler.capture.turns import Variant
 from profiler.engine import tensorrt
@@ -78,8 +78,8 @@ def same_outputs(loaded: LoadedModel, source: Source, inserted: Path, progress: 
     """Hold what ONNX Runtime makes of a model with functions against what it makes of the original."""
     begun = time.perf_counter()
     progress.detail(f"{inserted.name} beside {loaded.path.name}, by ONNX Runtime")
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
-        folder, other = Path(scratch) / "original", Path(scratch) / "inserted"
+    with scratch_folder() as scratch:
+        folder, other = scratch / "original", scratch / "inserted"
         folder.mkdir()
         other.mkdir()
         before = Variant(name="the original", inputs=source.model.inputs, session=session_of(loaded, folder))
@@ -117,8 +117,7 @@ def builds(loaded: LoadedModel, source: Source, inserted: Path, progress: Progre
     """Have TensorRT-RTX build a model with functions; that says nothing where it does not build the original."""
     begun = time.perf_counter()
     options = BuildOptions(backend=RTX, shapes=static_shapes(source))
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as scratch:
-        built = Path(scratch)
+    with scratch_folder() as built:
         try:
             tensorrt.build(inserted.resolve(), options, progress.detail, cache_dir=built, deadline_s=DEADLINE_S)
         except MissingError as error:

@@ -11,8 +11,6 @@ import contextlib
 import datetime as dt
 import difflib
 import shlex
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +21,10 @@ import onnx
 from profiler import __version__
 from profiler.base import run_folder
 from profiler.base.errors import TrtprofError, UsageError
+from profiler.base.output_file import copy_file
 from profiler.base.records import SCHEMA_VERSION, BestRungs, Run, Source, Tried
 from profiler.base.run_folder import RunFolder
+from profiler.base.scratch import scratch_folder
 from profiler.flows.options import GPU_BACKENDS, RunOptions
 from profiler.flows.progress import SILENT, Progress
 from profiler.flows.report import analysed, save_report
@@ -64,10 +64,9 @@ def try_model(options: TryOptions, progress: Progress = SILENT, reports: Path = 
     on_gpu = backend.name in GPU_BACKENDS
     with (
         options.run.model.opened(progress.detail) as loaded,
-        tempfile.TemporaryDirectory(prefix="trtprof-") as name,
+        scratch_folder() as scratch,
         contextlib.ExitStack() as stack,
     ):
-        scratch = Path(name)
         files = parse_load_inputs(options.run.load_inputs)
         source = options.run.model.bound(loaded, files, options.run.seed, feed=True)
         runs = _runs(options, source, reports)
@@ -170,10 +169,10 @@ def patch_of(before: Path, after: Path) -> Iterator[str]:
 
 def _copied(file: Path, to: Path) -> None:
     """Copy a model, and the weights beside it under the name that it knows them by."""
-    shutil.copyfile(file, to)
     beside = file.with_name(f"{file.name}.data")
     if beside.exists():
-        shutil.copyfile(beside, to.with_name(beside.name))
+        copy_file(beside, to.with_name(beside.name))
+    copy_file(file, to)
 
 
 def _document(

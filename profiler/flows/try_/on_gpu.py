@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from pathlib import Path
 
 from profiler import __version__
 from profiler.base.errors import TrtprofError
 from profiler.base.records import SCHEMA_VERSION, Backend, Device, GpuPrediction, GpuSpec, Rung, Tried
+from profiler.base.scratch import scratch_folder
 from profiler.base.units import format_ns
 from profiler.engine.tensorrt import BuildOptions
 from profiler.flows.predict import predict
@@ -37,8 +36,7 @@ def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Pro
     began = time.monotonic()
     chosen = asked_for(list(of_rewrites()), options)
     settings = Settings(level="groups", precision=_precision(options.run.gpu.build))
-    with options.run.model.opened(progress.detail) as loaded, tempfile.TemporaryDirectory(prefix="trtprof-") as name:
-        scratch = Path(name)
+    with options.run.model.opened(progress.detail) as loaded, scratch_folder() as scratch:
         source = options.run.model.bound(loaded)
         shop = Workshop(session_of(loaded, scratch, options.run.threads, options.run.tuning), scratch)
         progress.stage("variants")

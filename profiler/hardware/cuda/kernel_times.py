@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import msgspec
 from profiler.base.errors import CaptureError, MissingError
 from profiler.base.progress import Line, Progress, unheard
 from profiler.base.records import LiveGpu
+from profiler.base.scratch import scratch_folder
 from profiler.hardware.cuda import calibrate
 from profiler.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
 from profiler.runtime.ask_child import ask_child
@@ -55,8 +55,8 @@ def time_kernels(
     """
     say = progress or unheard
     say(Line(f"timing {len(shapes)} kernels on {gpu.name}", seconds + 10))
-    with tempfile.TemporaryDirectory(prefix="trtprof-") as folder:
-        file = Path(folder) / "rows"
+    with scratch_folder() as folder:
+        file = folder / "rows"
         file.touch()
         asked = calibrate.request(gpu, seconds)
         request = KernelsRequest(**msgspec.structs.asdict(asked), shapes=tuple(shapes), rows_file=str(file))
