@@ -29,15 +29,16 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from profiler.base import scratch
+from profiler.base import record_file, scratch
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.input_file import open_file, read_file
 from profiler.base.output_file import replace_file
 from profiler.base.records import SCHEMA_VERSION, ExpectedBasis, Run
 
@@ -67,6 +68,7 @@ BENCH = "bench.json"
 TRIED = "tried.json"
 """What `trtprof try` measured of the model of this run."""
 
+_AGAIN = "run the model again"
 _TAG = re.compile(r"\w[\w.+:/@-]{0,63}")
 """A tag: one word of at most 64 letters, digits and ``. + : / @ - _``, which no shell and no list takes apart."""
 
@@ -136,7 +138,7 @@ class RunFolder:
         """
         path = self.file(name)
         try:
-            data = path.read_bytes()
+            data = read_file(path, most=record_file.MAX_BYTES, what="an artefact of a run", fix=_AGAIN)
         except FileNotFoundError:
             if mend(self.path):
                 return self.read(name, kind)
@@ -154,18 +156,20 @@ class RunFolder:
                 fix="name the folder that `trtprof run` wrote",
             ) from None
         except OSError as error:
-            raise MissingError(f"{path} cannot be read", why=str(error), fix="check its permissions") from None
+            raise MissingError(
+                f"{path} cannot be read", why=error.strerror or str(error), fix="check its permissions"
+            ) from None
         found = _schema_version(data)
         try:
             if kind is Run and found is not None and found < _BASES:
                 data = _renewed(data, found)
-            return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
+            return record_file.decoded(data, kind)
+        except ValueError as error:
             if found is not None and found != SCHEMA_VERSION:
                 why = f"it has schema version {found}, this trtprof reads {SCHEMA_VERSION}"
             else:
                 why = str(error)
-            raise UsageError(f"{path} cannot be read", why=why, fix="run the model again") from None
+            raise UsageError(f"{path} cannot be read", why=why, fix=_AGAIN) from None
 
     def table(self, name: str) -> pd.DataFrame:
         """Read a Parquet table back.
@@ -180,15 +184,17 @@ class RunFolder:
         if not path.is_file():
             raise MissingError(f"{self.path} has no {name}", why="the run ended before that stage", fix="run again")
         try:
-            return pd.read_parquet(path)
+            with open_file(path) as file:
+                return pd.read_parquet(file)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} cannot be read", why=str(error).splitlines()[0], fix="run again") from None
+            why = (str(error).splitlines() or ["it is no Parquet"])[0]
+            raise UsageError(f"{path} cannot be read", why=why, fix="run again") from None
 
     def written(self) -> int | None:
         """Schema version that the finished run was written with; None where there is none, or it cannot be told."""
         try:
-            return _schema_version(self.file(REPORT).read_bytes())
-        except OSError:
+            return _schema_version(read_file(self.file(REPORT), most=record_file.MAX_BYTES))
+        except (OSError, UsageError):
             return None
 
     def report(self) -> Run:
@@ -196,7 +202,7 @@ class RunFolder:
 
         Raises:
             MissingError: The run did not finish.
-            UsageError: The file is damaged or of another schema version.
+                UsageError: The file is damaged, of another schema version, or its numbers do not add up.
         """
         run = self.read(REPORT, Run)
         if run.schema_version > SCHEMA_VERSION:
@@ -205,6 +211,7 @@ class RunFolder:
                 why=f"it has schema version {run.schema_version}, this trtprof reads {SCHEMA_VERSION}",
                 fix="read it with the trtprof that wrote it, or run the model again",
             )
+        refuse_disagreement(run, self.file(REPORT))
         return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION, tags=self.tags())
 
     def tags(self) -> tuple[str, ...]:
@@ -281,17 +288,73 @@ def newest(reports: Path) -> RunFolder:
 
 def _renewed(data: bytes, written: int) -> bytes:
     """A report of an older schema with what today's records call otherwise, or tell in a field of its own."""
-    document = msgspec.json.decode(data, type=dict[str, Any])
-    layers = [layer for layer in document.get("layers") or () if isinstance(layer, dict)]
+    document = record_file.decoded(data, dict[str, Any])
+    layers = _objects(document.get("layers"))
     if written < _KERNEL_NAMES:
         for holder, key in (*((layer, "kernels") for layer in layers), (document, "kernels_unattributed")):
-            for kernel in holder.get(key) or ():
-                if isinstance(kernel, dict) and "kernel" in kernel:
+            for kernel in _objects(holder.get(key)):
+                if "kernel" in kernel:
                     kernel["name"] = kernel.pop("kernel")
     for layer in layers:
         if layer.get("expected_ns") is not None:
             layer.setdefault("expected_basis", _basis(str(layer.get("expected_reason", ""))))
     return msgspec.json.encode(document)
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def refuse_disagreement(run: Run, path: Path) -> None:
+    """Refuse a result that says two things of itself that cannot both be: somebody changed it, and it tells nothing.
+
+    Raises:
+        UsageError: What does not fit.
+    """
+    wrong = next(_disagreements(run), None)
+    if wrong is not None:
+        raise UsageError(f"the numbers of {path} do not fit each other", why=wrong, fix=_AGAIN)
+
+
+def _disagreements(run: Run) -> Iterator[str]:
+    told, latency = sum(row.ns for row in run.ledger), run.latency
+    if run.ledger and told != latency.median_ns:
+        yield f"the rows of its ledger sum to {told} ns, and its latency is {latency.median_ns} ns"
+    if not latency.min_ns <= latency.median_ns <= (latency.max_ns or latency.median_ns):
+        yield f"its median {latency.median_ns} ns is not from {latency.min_ns} to {latency.max_ns} ns"
+    shares = run.coverage.exact + run.coverage.inferred + run.coverage.unattributed
+    if shares > 1.001:
+        yield f"it led {shares:.0%} of the time back to nodes, or not"
+    for layer in run.layers:
+        if layer.lost_ns is not None and layer.lost_ns > layer.measured_ns:
+            yield f"layer {layer.name!r} took {layer.measured_ns} ns, and lost {layer.lost_ns} ns of them"
+    if run.timeline is not None:
+        line = run.timeline
+        columns = (line.lane, line.layer, line.name, line.start_ns, line.dur_ns)
+        places = ((line.lane, line.lanes, 0), (line.layer, line.layers, -1), (line.name, line.names, 0))
+        yield from _misplaced("timeline", columns, places)
+    if run.graph is not None:
+        graph, memory = run.graph, run.memory
+        edges = (graph.layer_from, graph.layer_to, graph.tensor, graph.nbytes, *filter(None, (graph.dtype,)))
+        yield from _misplaced("graph", edges, ((each, graph.layers, 0) for each in (graph.layer_from, graph.layer_to)))
+        ends = (graph.node_from, graph.node_to)
+        yield from _misplaced("graph of nodes", ends, ((each, run.nodes, 0) for each in ends))
+        if memory is not None:
+            spans = (memory.first, memory.last)
+            yield from _misplaced(
+                "memory", (memory.tensor, memory.nbytes, *spans), ((each, graph.layers, 0) for each in spans)
+            )
+            if len(memory.live) != len(graph.layers) or (memory.live and memory.peak_at >= len(memory.live)):
+                yield "its memory is not that of the layers of its graph"
+
+
+def _misplaced(
+    what: str, columns: Iterable[Sequence[object]], places: Iterable[tuple[Sequence[int], Sequence[object], int]]
+) -> Iterator[str]:
+    if len({len(column) for column in columns}) > 1:
+        yield f"the columns of its {what} are not of one length"
+    if any(column and not least <= min(column) <= max(column) < len(there) for column, there, least in places):
+        yield f"its {what} names a place that is not there"
 
 
 def _basis(reason: str) -> ExpectedBasis:
@@ -310,8 +373,8 @@ def _schema_version(data: bytes) -> int | None:
         schema_version: int | None = None
 
     try:
-        return msgspec.json.decode(data, type=Probe).schema_version
-    except msgspec.DecodeError:
+        return record_file.decoded(data, Probe).schema_version
+    except ValueError:
         return None
 
 

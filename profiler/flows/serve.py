@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import msgspec
-
 from profiler.base import run_folder
 from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.input_file import read_file
+from profiler.base.record_file import decoded
 from profiler.base.run_folder import RunFolder
 from profiler.report import ReportOptions, get
 from profiler.report.index import SORTS, Brief, Broken, Listing, Query, RunSummary, render, summarised
@@ -33,6 +33,9 @@ LOOPBACK = ("127.0.0.1", "::1")
 
 MAX_QUERY = 4096
 """Characters of a query that are read."""
+
+MAX_LISTED = 1 << 26
+"""Bytes of a result that the list reads: every folder costs a bounded time, whatever lies in it."""
 
 TIMEOUT_S = 30
 """After which a connection on which nothing comes is closed."""
@@ -60,6 +63,8 @@ class _Stamp(NamedTuple):
     """What tells that a file is another one than before."""
 
     mtime_ns: int
+    ctime_ns: int
+    inode: int
     size: int
 
 
@@ -113,8 +118,8 @@ class Runs:
         kept = _stamp(page)
         if kept is not None and kept.mtime_ns >= stamp.mtime_ns and self._inside(page):
             try:
-                return page.read_bytes()
-            except OSError:
+                return read_file(page)
+            except (OSError, UsageError):
                 pass  # rendered instead
         with self._lock:
             made = self._pages.get(name)
@@ -131,8 +136,8 @@ class Runs:
         if folder is None or not self._inside(folder.file(run_folder.REPORT)):
             return None
         try:
-            return folder.file(run_folder.REPORT).read_bytes()
-        except OSError:
+            return read_file(folder.file(run_folder.REPORT))
+        except (OSError, UsageError):
             return None
 
     def _names(self) -> list[str]:
@@ -180,9 +185,12 @@ class Runs:
 
 def _read(name: str, folder: RunFolder) -> RunSummary | Broken:
     try:
-        brief = msgspec.json.decode(folder.file(run_folder.REPORT).read_bytes(), type=Brief)
+        data = read_file(folder.file(run_folder.REPORT), most=MAX_LISTED, what="the list")
+        brief = decoded(data, Brief)
+        if brief.ledger and sum(row.ns for row in brief.ledger) != brief.latency.median_ns:
+            return Broken(name, f"{run_folder.REPORT} was changed: its ledger does not sum to its latency")
         return summarised(name, brief, folder.tags())
-    except msgspec.DecodeError as error:
+    except (ValueError, ArithmeticError) as error:
         return Broken(name, f"{run_folder.REPORT} is damaged, or of a version that cannot be read: {error}")
     except OSError as error:
         return Broken(name, f"{run_folder.REPORT} cannot be read: {error.strerror or error}")
@@ -195,7 +203,7 @@ def _stamp(path: Path) -> _Stamp | None:
         found = path.stat()
     except OSError:
         return None
-    return _Stamp(found.st_mtime_ns, found.st_size)
+    return _Stamp(found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
 
 
 class _Server(ThreadingHTTPServer):
@@ -243,6 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer()
         except TrtprofError as error:
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, f"{error}\n".encode(errors="backslashreplace"))
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, b"this run cannot be shown: its result makes no sense\n")
 
     do_HEAD = do_GET  # noqa: N815 - as http.server calls it
 

@@ -52,6 +52,10 @@ class _Layer(msgspec.Struct, frozen=True):
     lost_ns: int | None
 
 
+class _Row(msgspec.Struct, frozen=True):
+    ns: int
+
+
 class Brief(msgspec.Struct, frozen=True):
     """What the list shows of a run: those fields of `records.Run`, so that the rest of a document is passed over."""
 
@@ -61,6 +65,7 @@ class Brief(msgspec.Struct, frozen=True):
     latency: Latency
     coverage: Coverage
     verdict: str
+    ledger: tuple[_Row, ...] = ()
     layers: tuple[_Layer, ...] = ()
     created: str = ""
 

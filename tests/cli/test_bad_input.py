@@ -515,6 +515,7 @@ def test_a_killed_run_leaves_whole_files_and_report_says_how_to_go_on(
     assert "ended before that stage" in why
     assert "-o out --resume" in fix
     before = snapshot(out)
+    del before[scratch.IN_USE]
     refused(trtprof("run", RESNET, "-o", "out", cwd=tmp_path), 2)
     refused(trtprof("run", SAMPLES / "lstm.onnx", "-o", "out", "--resume", cwd=tmp_path), 2)
     refused(trtprof("run", RESNET, "-o", "out", "--resume", "--seed", "5", cwd=tmp_path), 2)

@@ -15,6 +15,7 @@ from profiler.base.records import Comparison, Finding, Latency, Run
 from profiler.base.run_folder import KERNELS, LATENCY, REPORT, RunFolder
 from profiler.compare import compare
 from tests.fakes.compare_factory import L, chain, make_run, save
+from tests.fakes.run_factory import with_latency
 from tests.fakes.support import refused
 
 NODES = chain("Conv", "Relu")
@@ -22,7 +23,7 @@ RUN = make_run(NODES, (L("a", ("n0", "n1"), 50_000),))
 
 
 def at_latency(ns: int, run: Run = RUN) -> Run:
-    return msgspec.structs.replace(run, latency=Latency(median_ns=ns, p99_ns=ns, cv=0.0, n=401))
+    return with_latency(run, Latency(median_ns=ns, p99_ns=ns, cv=0.0, n=401))
 
 
 def one_of(before: RunFolder, after: RunFolder) -> Comparison:

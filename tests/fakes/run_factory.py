@@ -11,6 +11,7 @@ import pytest
 
 from profiler.base import run_folder
 from profiler.base.latency import latency_of
+from profiler.base.records import Latency, Run
 from profiler.flows.options import RunOptions
 from profiler.flows.run import execute
 from profiler.source.request import ModelRequest
@@ -36,5 +37,13 @@ def tiny_run(folder: Path, *, batch: int, median_ns: int, seed: int) -> Path:
     drawn = np.random.default_rng(seed).normal(median_ns, SPREAD * median_ns, SAMPLES_OF_A_RUN)
     samples = np.rint(drawn).astype("int64")
     pd.DataFrame({"latency_ns": samples}).to_parquet(made.file(run_folder.LATENCY))
-    made.write(run_folder.REPORT, msgspec.structs.replace(made.report(), latency=latency_of(samples)))
+    run = made.report()
+    made.write(run_folder.REPORT, with_latency(run, latency_of(samples)))
     return made.path
+
+
+def with_latency(run: Run, latency: Latency) -> Run:
+    """The same with another latency, of which the last row of its ledger tells."""
+    *rows, last = run.ledger
+    rest = msgspec.structs.replace(last, ns=latency.median_ns - sum(row.ns for row in rows))
+    return msgspec.structs.replace(run, latency=latency, ledger=(*rows, rest))

@@ -17,11 +17,12 @@ import msgspec
 import pytest
 
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import Run
+from profiler.base.records import Latency, Run
 from profiler.base.run_folder import RunFolder
 from profiler.flows.serve import Running, Runs, server
 from profiler.report import index
 from tests.fakes import report_factory as factory
+from tests.fakes.run_factory import with_latency
 from tests.fakes.support import ROOT, refused
 
 EXAMPLE = ROOT / "reports" / "example"
@@ -52,11 +53,10 @@ def reports(tmp_path: Path) -> Path:
     folder.mkdir()
     run = factory.typical()
     for day, name in enumerate(("first", "second", "third"), 1):
-        latency = msgspec.structs.replace(run.latency, median_ns=run.latency.median_ns + day * 100_000)
+        median = run.latency.median_ns + day * 100_000
+        slower = with_latency(run, Latency(median_ns=median, p99_ns=median * 2, cv=0.01, n=400))
         tags = ("baseline",) if day == 1 else ()
-        save(
-            folder, name, msgspec.structs.replace(run, created=f"2026-11-0{day}T10:00:00+00:00", latency=latency), *tags
-        )
+        save(folder, name, msgspec.structs.replace(slower, created=f"2026-11-0{day}T10:00:00+00:00"), *tags)
     other = factory.one_layer()
     save(
         folder,
@@ -424,3 +424,46 @@ def test_many_runs_at_once_are_answered(running: Running) -> None:
     for thread in threads:
         thread.join()
     assert answers == [200] * 16
+
+
+_ODD = {
+    "deep": b"[" * 100_000,
+    "deep_inside": b'{"model": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "latin_1": b'{"verdict": "\xe9"}',
+    "utf_16": '{"verdict": "x"}'.encode("utf-16"),
+    "a_list": b"[]",
+    "empty": b"",
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes")
+def test_no_folder_takes_the_list_down(reports: Path, running: Running) -> None:
+    for name, content in _ODD.items():
+        (save(reports, name, factory.one_layer()) / "report.json").write_bytes(content)
+    for name in ("pipe", "pages_pipe", "tags_pipe"):
+        save(reports, name, factory.one_layer(), page="x")
+    for path in ("pipe/report.json", "pages_pipe/report.html", "tags_pipe/tags.json"):
+        (reports / path).unlink(missing_ok=True)
+        os.mkfifo(reports / path)
+    with (save(reports, "huge", factory.one_layer()) / "report.json").open("r+b") as file:
+        file.truncate(1 << 30)
+    edited = factory.one_layer()
+    edited = msgspec.structs.replace(edited, ledger=(*edited.ledger, edited.ledger[0]))
+    save(reports, "edited", edited)
+    answer = ask(running, "/")
+    assert answer.status == 200
+    rows = re.findall(r'<tr>\s*<th scope="row" class="model"><a href="/run/(\w+)/">', answer.body)
+    assert sorted(rows) == ["first", "other", "pages_pipe", "second", "tags_pipe", "third"]
+    for name in (*_ODD, "pipe", "huge", "edited"):
+        assert f"{name}" in answer.body
+        assert ask(running, f"/run/{name}/").status == 500
+    assert ask(running, "/run/pages_pipe/").status == 200
+
+
+def test_a_run_that_was_replaced_is_listed_anew_whatever_its_time_and_size(reports: Path, running: Running) -> None:
+    path = reports / "other" / "report.json"
+    assert "gemm" in ask(running, "/").body
+    found, content = path.stat(), path.read_bytes().replace(b'"gemm"', b'"mmeg"')
+    path.write_bytes(content)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert "mmeg" in ask(running, "/").body
