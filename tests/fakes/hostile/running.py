@@ -23,7 +23,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-from profiler.base.scratch import IN_USE, PART, PREFIX
+from profiler.base.scratch import PART, PREFIX
 
 ALLOWED = frozenset({0, 2, 3, 4, 5})
 """Exit codes of an answer or a clear error; 1 is for findings that were asked for."""
@@ -136,7 +136,7 @@ def _frame(said: str) -> str:
 
 def _parts(folder: Path) -> list[Path]:
     return [Path(root, name) for root, folders, names in os.walk(folder) for name in [*names, *folders]
-            if name.startswith((PART, PREFIX, IN_USE))]  # fmt: skip
+            if name.startswith((".trtprof-", PREFIX))]  # fmt: skip
 
 
 class Runner:
