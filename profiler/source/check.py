@@ -22,6 +22,8 @@ from profiler.source import wire
 from profiler.source.shape_rules import ops_with_rules
 
 EXPORT_HINT = "export the model again, for example with torch.onnx.export(..., dynamo=True)"
+MOST_OPSET = 2**31 - 1
+"""Largest version that onnx can be asked about."""
 EXTERNAL = TensorProto.EXTERNAL
 _ONNX, _MICROSOFT = ("", "ai.onnx"), "com.microsoft"
 
@@ -49,6 +51,11 @@ def stored_tensors(path: Path, proto: ModelProto) -> StoredTensors:
     protobuf hands out bytes for a name that is none, which `str.join` refuses.
     """
     stored = StoredTensors([], [], [])
+    for entry in (*proto.opset_import, *(one for function in proto.functions for one in function.opset_import)):
+        if not 0 <= entry.version <= MOST_OPSET:
+            raise ModelError(
+                f"{path} is damaged", why=f"it says opset {entry.version}", fix="copy it again, or " + EXPORT_HINT
+            )
     opset = next((entry.version for entry in proto.opset_import if entry.domain in _ONNX), 1)
     runtime = {op_type for op_type in ops_with_rules("") if not onnx.defs.has(op_type, opset, "")}
 

@@ -416,6 +416,7 @@ def _source_of(
         )
         if each.constant and op.op_type in ("Constant", "ConstantOfShape"):
             weights += _made_weights(each)
+    _check_sizes(loaded.path, nodes)
     if feed:
         plans = input_values.plan_inputs(inputs, binding.shapes, nodes, files)
         if any(plan.kind != "file" for plan in plans):
@@ -449,6 +450,25 @@ def _source_of(
         ),
         nodes=tuple(nodes),
     )
+
+
+MOST_ELEMENTS = 2**50
+"""A tensor of more is in no memory, and what is said of it would be no number that anybody can use."""
+
+
+def _check_sizes(path: Path, nodes: Iterable[Node]) -> None:
+    """Refuse tensors that no runtime can have: a file says anything."""
+    for node in nodes:
+        for tensor in (*node.op.inputs, *node.op.outputs):
+            if tensor is None or tensor.shape is None:
+                continue
+            if len(tensor.shape) > shape_inference.MOST_RANK or (tensor.elements or 0) > MOST_ELEMENTS:
+                shown = format_shape(tensor.shape[:8]) + ("x…" if len(tensor.shape) > 8 else "")
+                raise ModelError(
+                    f"{path}: tensor {tensor.name!r} is larger than any memory",
+                    why=f"{len(tensor.shape)} dimensions: {shown}",
+                    fix="--shapes or --batch with smaller numbers, or " + EXPORT_HINT,
+                )
 
 
 def bound_as_allowed(

@@ -309,7 +309,9 @@ again (n, a) => (y, all)
 """
 
 
-@pytest.mark.parametrize(("value", "trips", "bound"), [((5,), 5, "exact"), (None, 1, "lower")])
+@pytest.mark.parametrize(
+    ("value", "trips", "bound"), [((5,), 5, "exact"), (None, 1, "lower"), ((2**63 - 1,), 1, "lower")]
+)
 def test_a_loop_counts_its_trips(value: tuple[int, ...] | None, trips: int, bound: str) -> None:
     count = tensor("n", "int64", value=value)
     found = kernel(LOOP, [count, x(6, name="a")], [x(6, name="y"), x(5, 6, name="all")])

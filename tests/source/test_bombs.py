@@ -42,3 +42,26 @@ def test_a_huge_tensor_that_decides_a_shape_is_not_made(tmp_path: Path, name: st
     source = source_of(load_model(tmp_path / "m.onnx"), feed=False)
     assert source.nodes[-1].op.outputs[0] is not None
     assert source.nodes[-1].op.outputs[0].elements is None
+
+
+def _neg(shape: list[int], opset: int = 17) -> onnx.ModelProto:
+    model = model_bombs.made([model_bombs.node("Neg", ["x"], ["y"])], {"x": shape}, {}, "y", None)
+    model.graph.output[0].type.CopyFrom(model.graph.input[0].type)
+    model.opset_import[0].version = opset
+    return model
+
+
+@pytest.mark.parametrize("shape", [[2**62] * 2, [2**62] * 2000, [1] * 5000, [224] * 300], ids=len)
+def test_a_tensor_that_no_memory_has_is_an_error(tmp_path: Path, shape: list[int]) -> None:
+    onnx.save(_neg(shape), tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="larger than any memory") as caught:
+        source_of(load_model(tmp_path / "m.onnx"), feed=False)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("opset", [2**62, 2**31, -1])
+def test_an_opset_that_is_no_number_of_one_is_an_error(tmp_path: Path, opset: int) -> None:
+    onnx.save(_neg([1], opset), tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="damaged") as caught:
+        load_model(tmp_path / "m.onnx")
+    assert str(opset) in caught.value.why

@@ -9,6 +9,10 @@ from profiler.cost import Cost, Moved, cost
 from profiler.cost._shapes import need
 
 
+MOST_TRIPS = 2**31 - 1
+"""A Loop that may make more trips has no trip count."""
+
+
 class Trips(NamedTuple):
     """How often the body of an op runs each time that the op does."""
 
@@ -21,7 +25,7 @@ def trips(op: Op) -> Trips:
     """How often the bodies of an op run; one that is not known counts once.
 
     A Scan makes as many trips as its scan inputs are long; a Loop as many as its trip count says,
-    where that is a constant. The modifiers of FlexAttention run once on all scores.
+    where that is a constant and meant. The modifiers of FlexAttention run once on all scores.
     """
     if op.op_type == "If":
         condition = op.inputs[0] if op.inputs else None
@@ -39,7 +43,8 @@ def trips(op: Op) -> Trips:
             return Trips(length)
     if op.op_type == "Loop":
         limit = op.inputs[0] if op.inputs else None
-        if limit is not None and limit.value:
+        # Exporters write the largest integer where a condition alone ends the loop.
+        if limit is not None and limit.value and limit.value[0] <= MOST_TRIPS:
             if len(op.inputs) < 2 or op.inputs[1] is None:
                 return Trips(max(limit.value[0], 0))
             return Trips(max(limit.value[0], 0), "upper", "each Loop is counted as long as its trip count says")
