@@ -8,7 +8,6 @@ from profiler.base.records import Op, WorkBound
 from profiler.cost import Cost, Moved, cost
 from profiler.cost._shapes import need
 
-
 MOST_TRIPS = 2**31 - 1
 """A Loop that may make more trips has no trip count."""
 
