@@ -6,13 +6,14 @@ shape of 10^12 numbers: a file of a kilobyte, and all the memory there is. What 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from profiler.base import onnx_graph
-from profiler.base.op_kinds import op_kind
+from profiler.base.op_kinds import SHAPE_INPUTS, op_kind, op_types
 
 MOST_NODES = 2**18
 """Nodes that the calls of functions may become: several times those of the largest exported networks."""
@@ -24,6 +25,10 @@ MOST_LEVELS = 30
 """Graphs that may lie in one another: protobuf reads no more."""
 MOST_DIMS = 2**22
 """Dimensions, and elements of small tensors, that shape inference may write down for a model."""
+
+
+MOST_DECIDING = 2**16
+"""Elements of an input that decides a shape."""
 
 
 class ExpansionError(ValueError):
@@ -74,6 +79,8 @@ def check_calls(model: ModelProto) -> None:
                 levels = max(levels, inner.levels)
         return _Size(count, size, levels, deepest)
 
+    for key in functions:
+        called(key, 1)
     whole = sized(model.graph.node, 0, 0)
     if whole.calls > MOST_CALLS:
         raise ExpansionError(f"its functions call one another {whole.calls} deep; at most {MOST_CALLS} are followed")
@@ -93,99 +100,145 @@ def _key(domain: str, name: str, owner: FunctionProto | NodeProto) -> tuple[str,
 
 
 def check_dims(model: ModelProto) -> None:
-    """Refuse a model of whose tensors shape inference would write down too many dimensions and elements.
+    """Refuse a model of whose tensors shape inference might write down too many dimensions and elements.
 
     Raises:
-        ExpansionError: It would.
+        ExpansionError: It might: they grow, or it is not known how many there are where they decide a shape.
     """
     walk = _Dims()
     walk.graph(model.graph)
     if walk.total > MOST_DIMS:
-        raise ExpansionError(f"its shapes grow to more than {MOST_DIMS} dimensions and elements together")
+        raise ExpansionError(f"its shapes may grow to more than {MOST_DIMS} dimensions and elements together")
+
+
+def deciding(op_type: str) -> Sequence[int]:
+    """Places of the inputs whose number of elements onnx makes room for while it infers the outputs."""
+    return (1,) if op_kind(op_type) == "reduction" else SHAPE_INPUTS.get(op_type, ())
+
+
+class _Bound(NamedTuple):
+    """What a tensor has at most.
+
+    Attributes:
+        rank: Dimensions.
+        followed: Elements, where inference follows their values; 0 where it does not.
+        length: Elements of any tensor, where that is simple to say.
+        product: Of the elements, where that is simple to say.
+    """
+
+    rank: int
+    followed: int = 0
+    length: float = math.inf
+    product: float = math.inf
+
+
+_UNKNOWN = _Bound(0, 0, 0)
+_KEEPS_LENGTH = (
+    op_types("pointwise", "cast", "view", "dropout", "reduction", "ranking", "scan") - {"Sum", "Mean", "Max", "Min"}
+) | {"Slice", "Split", "Transpose", "ScatterElements", "ScatterND", "Compress", "Unique", "Trilu"}
+"""Ops that make no more elements than the longest of their inputs; of two that differ, one is repeated in practice."""
 
 
 class _Dims:
-    """Bounds of ranks, and of the elements that inference follows, by name; both walk in the order of the graph."""
+    """Bounds of all tensors by name, in the order of the graph."""
 
     def __init__(self) -> None:
-        self.total = 0
-        self._ranks: dict[str, int] = {}
-        self._elements: dict[str, int] = {}
+        self.total = 0.0
+        self._bounds: dict[str, _Bound] = {}
 
     def graph(self, graph: GraphProto) -> None:
-        ranks = self._ranks
+        bounds = self._bounds
         for info in graph.input:
-            ranks[info.name] = max(ranks.get(info.name, 0), len(info.type.tensor_type.shape.dim))
+            dims = info.type.tensor_type.shape.dim
+            bounds[info.name] = _Bound(len(dims), 0, math.prod(max(dim.dim_value, 0) for dim in dims))
         for tensor in graph.initializer:
-            ranks[tensor.name] = len(tensor.dims)
-            if count := _followed(tensor):
-                self._elements[tensor.name] = count
+            bounds[tensor.name] = _constant(tensor)
         for node in graph.node:
-            rank, elements = self._made(node)
+            inputs = [bounds.get(name, _UNKNOWN) for name in node.input]
+            if any(inputs[at].length > MOST_DECIDING for at in deciding(node.op_type) if at < len(inputs)):
+                self.total = math.inf
+            made = self._made(node, inputs)
             for name in node.output:
-                ranks[name] = rank
-                if elements:
-                    self._elements[name] = elements
-            self.total += (rank + elements) * len(node.output)
+                bounds[name] = made
+            self.total += (made.rank + made.followed) * len(node.output)
             if self.total > MOST_DIMS:
                 return
 
-    def _made(self, node: NodeProto) -> tuple[int, int]:
-        """Bounds of the rank and of the followed elements of each output."""
+    def _made(self, node: NodeProto, inputs: Sequence[_Bound]) -> _Bound:
+        """What each output has at most."""
         op_type = node.op_type
-        ranks = [self._ranks.get(name, 0) for name in node.input]
-        rank = max(ranks, default=0)
-        elements = [self._elements.get(name, 0) for name in node.input]
-        second = elements[1] if len(elements) > 1 else 0
+        rank = max((one.rank for one in inputs), default=0)
+        longest = max((one.length for one in inputs), default=0)
         # A value is followed where all that it is made of is.
-        most = max(elements, default=0) if all(elements) else 0
-        if op_type == "Concat":
-            return rank, sum(elements) if most else 0
-        if op_type in ("Gather", "GatherND"):
-            return max(sum(ranks) - (op_type == "Gather"), 0), second
-        if op_type in ("Shape", "Size"):
-            return 1, rank
-        if op_type == "Reshape":
-            return second or rank, most
-        if op_type in ("Expand", "ConstantOfShape"):
-            return max(rank, *elements), 0
-        if op_type == "OneHot":
-            return rank + 1, 0
-        if op_type == "Unsqueeze":
-            return rank + (_listed(node, "axes") or second or 1), most
-        if op_type == "Squeeze":
-            return max(rank - (_listed(node, "axes") or second), 0), most
-        if op_type == "Einsum":
-            return max((len(one.s) for one in node.attribute), default=0) + rank, 0
-        if op_type == "Constant":
-            return _constant(node)
+        followed = [one.followed for one in inputs]
+        most = max(followed, default=0) if all(followed) else 0
+        first = inputs[0] if inputs else _UNKNOWN
+        second = inputs[1] if len(inputs) > 1 else _UNKNOWN
+        match op_type:
+            case "Concat":
+                return _Bound(
+                    rank, sum(followed) if most else 0, sum(one.length for one in inputs),
+                    math.prod(one.product for one in inputs),
+                )  # fmt: skip
+            case "Gather" | "GatherND":
+                dims = max(first.rank + second.rank - (op_type == "Gather"), 0)
+                return _Bound(dims, second.followed, second.length if first.rank == 1 else math.inf)
+            case "Shape" | "Size":
+                return _Bound(1, first.rank, max(first.rank, 1), first.length)
+            case "Reshape":
+                return _Bound(_ranked(second) if second.length else rank, most, first.length)
+            case "Expand" | "ConstantOfShape":
+                asked = inputs[-1] if inputs else _UNKNOWN
+                return _Bound(max(rank, _ranked(asked)), 0, asked.product * max(first.length, 1))
+            case "OneHot":
+                return _Bound(rank + 1)
+            case "Unsqueeze":
+                added = _listed(node, "axes") or _ranked(second) or 1
+                return _Bound(first.rank + added, most, first.length, first.product)
+            case "Squeeze":
+                return _Bound(max(first.rank - (_listed(node, "axes") or second.followed), 0), most, first.length)
+            case "Einsum":
+                return _Bound(max((len(one.s) for one in node.attribute), default=0) + rank)
+            case "Constant":
+                return _made_constant(node)
         if op_kind(op_type) in ("reduction", "ranking"):
             dropped = any(one.name == "keepdims" and not one.i for one in node.attribute)
-            return max(rank - (_listed(node, "axes") or second or dropped), 0) if dropped else rank, 0
+            gone = _listed(node, "axes") or second.followed or first.rank
+            return _Bound(max(first.rank - gone, 0) if dropped else first.rank, 0, first.length)
+        if op_type in _KEEPS_LENGTH:
+            return _Bound(rank, most, longest)
         bodies = [body for _, body in onnx_graph.subgraphs(node)]
         for body in bodies:
-            self._ranks.update((info.name, rank) for info in body.input)
+            self._bounds.update((info.name, _Bound(rank, 0, math.inf)) for info in body.input)
             self.graph(body)
-        made = [self._ranks.get(info.name, 0) for body in bodies for info in body.output]
+        made = [self._bounds.get(info.name, _UNKNOWN).rank + 1 for body in bodies for info in body.output]
         listed = max((len(one.ints) for one in node.attribute), default=0) if op_kind(op_type) == "random" else 0
-        return max([rank, listed, *(one + 1 for one in made)]), most
+        return _Bound(max([rank, listed, *made]), most)
+
+
+def _ranked(shape: _Bound) -> int:
+    """The rank of what has a tensor as its shape."""
+    return int(min(shape.length, MOST_DIMS))
 
 
 def _listed(node: NodeProto, name: str) -> int:
     return next((len(one.ints) for one in node.attribute if one.name == name), 0)
 
 
-def _followed(tensor: TensorProto) -> int:
-    """The elements of a constant that inference looks into: an index, or a list of them."""
-    if len(tensor.dims) > 1 or tensor.data_type not in (TensorProto.INT64, TensorProto.INT32):
-        return 0
-    return max(tensor.dims[0], 0) if tensor.dims else 1
+def _constant(tensor: TensorProto) -> _Bound:
+    """Inference looks into an index, or a list of them."""
+    elements = math.prod(max(dim, 0) for dim in tensor.dims)
+    index = len(tensor.dims) <= 1 and tensor.data_type in (TensorProto.INT64, TensorProto.INT32)
+    values = onnx_graph.tensor_from_initializer(tensor).value if index else None
+    product = math.inf if values is None else math.prod(map(abs, values))
+    return _Bound(len(tensor.dims), elements if index else 0, elements, product)
 
 
-def _constant(node: NodeProto) -> tuple[int, int]:
+def _made_constant(node: NodeProto) -> _Bound:
     for one in node.attribute:
         if one.type == AttributeProto.TENSOR:
-            return len(one.t.dims), _followed(one.t)
+            return _constant(one.t)
         if one.type == AttributeProto.SPARSE_TENSOR:
-            return len(one.sparse_tensor.dims), 0
-    return 1, sum(len(one.ints) or one.type == AttributeProto.INT for one in node.attribute)
+            return _Bound(len(one.sparse_tensor.dims))
+    listed = [*(value for one in node.attribute for value in one.ints), *(one.i for one in node.attribute if one.i)]
+    return _Bound(1, len(listed), len(listed), math.prod(map(abs, listed)))

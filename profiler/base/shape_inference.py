@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,11 @@ from profiler.base import expansion
 MOST_RANK = 512
 """Dimensions of one tensor that are inferred; no runtime takes as many."""
 
-__all__ = ["InferenceError", "infer_node", "infer_shapes"]
+__all__ = ["GrowthError", "InferenceError", "infer_node", "infer_shapes"]
+
+
+class GrowthError(InferenceError):
+    """There might be too many shapes to infer all at once; node by node there is a bound."""
 
 
 def infer_shapes(model: ModelProto, **options: bool) -> ModelProto:
@@ -25,11 +30,15 @@ def infer_shapes(model: ModelProto, **options: bool) -> ModelProto:
         options: Of `onnx.shape_inference.infer_shapes`.
 
     Raises:
-        InferenceError: Types or shapes do not fit, or there would be too many of them.
+        GrowthError: There might be more of them than memory.
+        InferenceError: Types or shapes do not fit.
     """
     try:
         expansion.check_calls(model)
         expansion.check_dims(model)
+    except expansion.ExpansionError as error:
+        raise GrowthError(str(error)) from None
+    try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True, **options)
     except InferenceError:
         raise
@@ -51,7 +60,9 @@ def infer_node(
         ValidationError: The node is none of its op.
     """
     ranks = sorted((len(known.tensor_type.shape.dim) for known in types.values()), reverse=True)
-    if sum(ranks[:2]) > MOST_RANK:
+    if sum(ranks[:2]) > MOST_RANK or any(
+        at < len(node.input) and _long(types.get(node.input[at])) for at in expansion.deciding(node.op_type)
+    ):
         return {}
     try:
         made: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
@@ -62,3 +73,8 @@ def infer_node(
     except (RuntimeError, ValueError, MemoryError) as error:
         raise InferenceError(str(error) or type(error).__name__) from None
     return {name: known for name, known in made.items() if len(known.tensor_type.shape.dim) <= MOST_RANK}
+
+
+def _long(known: TypeProto | None) -> bool:
+    dims = () if known is None else known.tensor_type.shape.dim
+    return math.prod(max(dim.dim_value, 1) for dim in dims) > expansion.MOST_DECIDING

@@ -216,7 +216,7 @@ def of_integers(node: NodeProto, inputs: list[Array | None]) -> Array | None:
         case "Div", [first, second] if first.shape == second.shape and (first >= 0).all() and (second > 0).all():
             return np.asarray(first // second)
         case "Range", [first, end, step] if not (first.ndim or end.ndim or step.ndim) and step == 1:
-            return np.arange(int(first), int(end), dtype=np.int64) if end - first <= MAX_ELEMENTS else None
+            return np.arange(int(first), int(end), dtype=np.int64) if int(end) - int(first) <= MAX_ELEMENTS else None
     return None
 
 

@@ -94,6 +94,22 @@ GROWING: Mapping[str, Callable[[], ModelProto]] = {
     "GatherND doubles the rank": lambda: doubled("GatherND", rank=3),
     "Unsqueeze in a row": lambda: chained("Unsqueeze", 8000),
     "OneHot in a row": lambda: chained("OneHot", 8000),
+    "axes without end": lambda: made(
+        [*(node("Neg", [f"t{i}"], [f"t{i + 1}"]) for i in range(30)), node("Slice", ["t30", "b", "e", "a"], ["y"])],
+        {"t0": [4], "a": [2**31]},
+        {"b": [0], "e": [1]},
+        "y",
+    ),
+    "axes of a Range": lambda: made(
+        [
+            *(node("Neg", [f"t{i}"], [f"t{i + 1}"]) for i in range(30)),
+            node("Range", ["b", "e", "s"], ["a"]),
+            node("ReduceSum", ["t30", "a"], ["y"]),
+        ],
+        {"t0": [4]},
+        {"b": -(2**31), "e": 2, "s": 1},
+        "y",
+    ),
 }
 """What shape inference would write down for them is without end."""
 

