@@ -105,8 +105,32 @@ class RunFolder:
         self.path = path
 
     def file(self, name: str) -> Path:
-        """Path of an artefact, present or not."""
+        """Path of an artefact, present or not.
+
+        Raises:
+            UsageError: An artefact names another that would lie elsewhere.
+        """
+        if name != os.path.basename(name):
+            raise UsageError(f"{name!r} is no file of {self.path}", why="all of a run lies in one folder", fix=_AGAIN)
         return self.path / name
+
+    def exists(self, name: str) -> bool:
+        """Whether anything is there under the name of an artefact, whatever it is."""
+        return os.path.lexists(self.file(name))
+
+    def rename(self, name: str, to: str) -> None:
+        """Give an artefact another name.
+
+        Raises:
+            MissingError: The folder cannot be written.
+        """
+        place = self.file(to)
+        try:
+            if place.is_dir() and not place.is_symlink():
+                scratch.remove(place)
+            self.file(name).replace(place)
+        except OSError as error:
+            raise _unwritable(place, error) from None
 
     def has(self, name: str) -> bool:
         """Whether an artefact is there."""

@@ -26,6 +26,7 @@ from profiler.flows.job import Job
 from profiler.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges, check_tuning
 from profiler.flows.progress import SILENT, Progress, tell_assumptions
 from profiler.flows.report import analysed, save_report
+from profiler.flows.resume import set_broken_aside
 from profiler.runtime.ort_session import SessionRequest
 from profiler.runtime.session_tuning import FLAG, SessionTuning
 from profiler.source.load import LoadedModel
@@ -91,7 +92,7 @@ def _execute(
 ) -> RunFolder:
     request = _request(options, source)
     with contextlib.ExitStack() as held:
-        place = _open(options, source.model.name, request, reports, held)
+        place = _open(options, source.model.name, request, reports, progress, held)
         return _in_folder(place, request, options, loaded, source, backend, progress)
 
 
@@ -213,7 +214,9 @@ def _request(options: RunOptions, source: Source) -> Request:
     )
 
 
-def _open(options: RunOptions, name: str, request: Request, reports: Path, held: contextlib.ExitStack) -> _Place:
+def _open(
+    options: RunOptions, name: str, request: Request, reports: Path, progress: Progress, held: contextlib.ExitStack
+) -> _Place:
     """The folder to work in, which nobody else does until ``held`` is closed."""
     if not options.output:
         if options.resume:
@@ -236,6 +239,10 @@ def _open(options: RunOptions, name: str, request: Request, reports: Path, held:
         )
     held.enter_context(run_folder.claimed(target))
     if options.resume:
+        if existing.exists(run_folder.REQUEST):
+            set_broken_aside(existing, progress.detail)
+            if not existing.exists(run_folder.REQUEST):
+                return _Place(existing, target)
         _check_same(existing, request)
         return _Place(existing, target)
     if not options.force:

@@ -1,0 +1,120 @@
+"""A run is gone on with whatever became of its artefacts, and never with one that cannot be read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profiler.base import run_folder
+from profiler.base.errors import UsageError
+from profiler.base.run_folder import RunFolder
+from profiler.flows.options import RunOptions
+from profiler.flows.resume import BROKEN
+from profiler.flows.run import execute
+from profiler.source.request import ModelRequest
+from tests.fakes.in_process import quick
+from tests.fakes.support import SAMPLES
+
+
+class _Heard:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def opened(self, folder: Path) -> None: ...
+
+    def stage(self, name: str) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def detail(self, text: str) -> None:
+        self.told.append(text)
+
+
+def _go_on(folder: Path) -> _Heard:
+    heard = _Heard()
+    with pytest.MonkeyPatch.context() as patch:
+        quick(patch)
+        execute(
+            RunOptions(
+                model=ModelRequest.of(SAMPLES / "resnet_tiny.onnx"), output=str(folder), resume=folder.exists(),
+                duration_s=0.0, iterations=3, warmup_ms=0.0, profile_iterations=3,
+            ),
+            heard,
+        )  # fmt: skip
+    return heard
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("done") / "run"
+    _go_on(folder)
+    return folder
+
+
+def _half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _other(path: Path) -> None:
+    path.write_bytes(b"[1, 2]")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "made_again"),
+    [
+        (run_folder.REQUEST, _half, {run_folder.REQUEST, run_folder.ENGINE, run_folder.CAPTURE, run_folder.CEILINGS}),
+        (run_folder.SOURCE, _half, {run_folder.SOURCE}),
+        (run_folder.ENGINE, _half, {run_folder.ENGINE, run_folder.CAPTURE}),
+        ("engine.onnx", _empty, {"engine.onnx", run_folder.ENGINE, run_folder.CAPTURE}),
+        (run_folder.CEILINGS, _other, {run_folder.CEILINGS}),
+        (run_folder.CAPTURE, _half, {run_folder.CAPTURE, run_folder.KERNELS}),
+        (run_folder.KERNELS, _half, {run_folder.CAPTURE, run_folder.KERNELS}),
+        (run_folder.KERNELS, Path.unlink, {run_folder.CAPTURE}),
+        (run_folder.LATENCY, _empty, {run_folder.LATENCY, run_folder.CAPTURE}),
+        pytest.param(
+            run_folder.DEVICE, _pipe, {run_folder.DEVICE},
+            marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes"),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_cannot_be_read_is_set_aside_and_made_again(
+    name: str, damage: Callable[[Path], None], made_again: set[str], done: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(done, folder)
+    damage(folder / name)
+    heard = _go_on(folder)
+    assert [line for line in heard.told if "cannot be read" in line and name in line]
+    aside = {path.name.removeprefix(BROKEN) for path in folder.iterdir() if path.name.startswith(BROKEN)}
+    assert made_again <= aside
+    run = RunFolder(folder).report()
+    assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+
+
+def test_what_can_be_read_is_kept(done: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(done, folder)
+    capture = (folder / run_folder.CAPTURE).read_bytes()
+    heard = _go_on(folder)
+    assert not [line for line in heard.told if "cannot be read" in line]
+    assert (folder / run_folder.CAPTURE).read_bytes() == capture
+
+
+def test_no_artefact_lies_elsewhere(tmp_path: Path) -> None:
+    for name in ("../other", "/etc/passwd", "a/b"):
+        with pytest.raises(UsageError, match="is no file of"):
+            RunFolder(tmp_path).file(name)
