@@ -69,6 +69,7 @@ class Evidence(NamedTuple):
         enqueue_ns: In which the host enqueued it; 0 where that is not known.
         end_to_end: Whether the latency is one.
         lacking: What makes the result less sure.
+        implausible: What of the files that it is from cannot be so (`profiler.analysis.plausible`).
         notes: What else is to be said.
         versions: Of what measured it.
         graph_ns: Latency of the same inference as a CUDA graph; 0 where it was not measured.
@@ -96,6 +97,7 @@ class Evidence(NamedTuple):
     enqueue_ns: int = 0
     end_to_end: bool = True
     lacking: tuple[Lack, ...] = ()
+    implausible: tuple[Lack, ...] = ()
     notes: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
     graph_ns: int = 0

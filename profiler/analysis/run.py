@@ -28,6 +28,7 @@ from profiler.analysis.plan import (
     unknown_work,
     would_price,
 )
+from profiler.analysis.plausible import of_roofs
 from profiler.analysis.work import scaled, work_of_nodes
 from profiler.base.kernel_counters import Counters
 from profiler.base.latency import latency_of_sum
@@ -159,6 +160,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
             spec=spec,
             plan={row.result.name: row.matched for row in rows},
             bindings=document.bindings,
+            implausible=(*evidence.implausible, *of_roofs(results, evidence.resolution_ns)),
         )
     case = judge.takes(case)
     findings = diagnose(case)

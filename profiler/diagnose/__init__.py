@@ -241,6 +241,8 @@ class Case(NamedTuple):
     """How often a layer runs in one inference, where that is not once."""
     estimates: Mapping[str, Estimate] = {}
     """What bounds all the runs of a layer in one inference, as far as its work is known."""
+    implausible: tuple[tuple[str, str], ...] = ()
+    """What of the files cannot be so: each in a few words, and in a sentence."""
 
     def kernel_names(self, layer: LayerResult) -> tuple[tuple[Match, KernelName], ...]:
         """The kernels of a layer with what their names say, most time first."""

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from profiler.base.errors import UsageError
 from profiler.base.records import InferenceTimes, Latency, LayerTime, LayerTimes, Plan
 from profiler.base.text_file import read_text_file
@@ -197,7 +199,10 @@ def read_times(path: Path) -> InferenceTimes:
     text = read_text_file(path, what="times of inferences", fix=_EXPORT_TIMES)
     document, _ = decode_json(path, text, 0)
     if isinstance(document, Mapping) and isinstance(summary := document.get("performance_summary"), Mapping):
-        return _summarised(path, summary)
+        times = _summarised(path, summary)
+        options = document.get("inference_options")
+        separate = options.get("Separate profiling") if isinstance(options, Mapping) else None
+        return msgspec.structs.replace(times, profiled=separate == "Disabled")
     if not isinstance(document, list) or not document or not all(_is_inference(one) for one in document):
         raise UsageError(
             f"{path} holds no times of inferences",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from profiler.analysis import plausible
 from profiler.analysis.batches import batches_copied, possible_batches
 from profiler.analysis.evidence import Evidence, Lack, Subject
 from profiler.analysis.named import NamedPlan, in_graph_order, named_plan, price_named, without_shapes
@@ -42,6 +43,7 @@ from profiler.diagnose import JUDGE, Judge
 from profiler.engine.inspector import plan_of_names, read_layer_info, read_profile, read_times
 from profiler.flows.predict.layers import predict_plan
 from profiler.flows.predict.on_gpus import Settings, ceilings_of
+from profiler.hardware import gpus
 from profiler.runtime.gc_paused import gc_paused
 from profiler.source.request import ModelRequest
 
@@ -342,6 +344,7 @@ def analyze(
         spec = _one(specs)
         ceilings = ceilings_of(spec, how, how.precision)
         evidence, engine, _ = _as_far_as_shaped(measured, ceilings)
+        evidence = evidence._replace(implausible=(*_of_another_gpu(files, device, spec), *evidence.implausible))
         corrects = how.measured.get(spec.slug)
         if corrects is not None:
             corrects.check(spec, ceilings, tf32=how.precision != "fp32")
@@ -356,6 +359,18 @@ def analyze(
             measured=corrects,
         )
         return analyse(evidence, subject, judge)
+
+
+def _of_another_gpu(files: Files, device: int | None, spec: GpuSpec) -> Iterable[Lack]:
+    """What the files say of the GPU that they were made on, where it is another one than is named."""
+    name, where = gpu_in(files, device)
+    if not name:
+        return ()
+    try:
+        told = gpus.find(name)
+    except UsageError:  # one that has no datasheet here
+        return ()
+    return plausible.of_device(told, where, spec)
 
 
 def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: ModelRequest) -> _Measured | Prediction:
@@ -383,7 +398,8 @@ def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: Mode
     _one(specs)
     assert engine.measured is not None  # noqa: S101 - there is layer information
     evidence = evidence_of_profile(engine.measured, profile, times)
-    return _Measured(evidence._replace(lacking=(*evidence.lacking, *engine.unsure)), engine)
+    implausible = (*plausible.of_profile(profile), *plausible.of_times(times, evidence))
+    return _Measured(evidence._replace(lacking=(*evidence.lacking, *engine.unsure), implausible=implausible), engine)
 
 
 _Ran = Callable[[PlanLayer], bool]
@@ -561,10 +577,13 @@ def _captured(
                 fix="leave --device away, or give the capture as .sqlite, or its cuda_gpu_trace",
             )
         evidence = evidence_of_sums(capture.sums, known, times, inferences=inferences, notes=capture.notes)
+        odd = () if capture.rounded else plausible.of_sums(capture.sums)
+        evidence = evidence._replace(implausible=(*odd, *plausible.of_times(times, evidence)))
     elif inferences is not None:
         raise _counted()
     else:
         evidence = evidence_of_trace(capture, known, times, device=device)
+        evidence = evidence._replace(implausible=tuple(plausible.of_times(times, evidence)))
         return _Measured(evidence, engine, sizes_copied(capture))
     return _Measured(evidence, engine)
 

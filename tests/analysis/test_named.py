@@ -76,7 +76,7 @@ def test_a_bare_capture_and_a_model_give_a_priced_ranking(tmp_path: Path, model:
     proto = onnx.load(model)
     path = tmp_path / "run.sqlite"
     kernel_ns = write_capture(path, engine_of(proto))
-    run = run_of(path, model, batch=BATCH)
+    run = run_of(path, model, batch=BATCH, gpu="rtx-4090")
     assert run.captured_ns == kernel_ns
     own = [kernel for layer in run.layers for kernel in layer.kernels]
     assert sum(kernel.total_ns for kernel in (*own, *run.kernels_unattributed)) == run.captured_ns

@@ -58,9 +58,10 @@ def row(run: Run, cause: str) -> int:
 def profile_of(layers: Path, path: Path, ms: Sequence[float] = (0.02,), **changes: object) -> Path:
     """A profile as trtexec exports it; layers take the times in turn."""
     names = [layer.name for layer in read_layer_info(layers).layers]
+    total = sum(ms[at % len(ms)] for at in range(len(names))) or 1.0
     rows = [
         {"name": name, "timeMs": 100 * ms[at % len(ms)], "averageMs": ms[at % len(ms)], "medianMs": ms[at % len(ms)],
-         "percentage": 1.0, **changes}
+         "percentage": 100 * ms[at % len(ms)] / total, **changes}
         for at, name in enumerate(names)
     ]  # fmt: skip
     path.write_text(json.dumps([{"count": 100}, *rows]), encoding="utf-8")

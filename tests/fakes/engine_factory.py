@@ -150,7 +150,9 @@ def write_engine(folder: Path, name: str, *, count: int = 1, times: int = 11) ->
     for raw in layers:
         elements = sum(math.prod(one["Dimensions"]) for one in (*raw["Inputs"], *raw["Outputs"]))
         ms = 0.0 if raw["LayerType"] == "NoOp" else round(0.008 + elements * 1e-8, 6)
-        rows.append({"name": raw["Name"], "timeMs": count * ms, "averageMs": ms, "medianMs": ms, "percentage": 1.0})
+        rows.append({"name": raw["Name"], "timeMs": count * ms, "averageMs": ms, "medianMs": ms})
+    for row in rows:
+        row["percentage"] = 100 * row["averageMs"] / sum(each["averageMs"] for each in rows)
     profile.write_text(json.dumps([{"count": count}, *rows]))
     one = {"startEnqMs": 0.0, "endEnqMs": 0.01, "h2dMs": 0.0, "computeMs": 0.1, "d2hMs": 0.0, "latencyMs": 0.1}
     latency.write_text(json.dumps([one] * times))

@@ -52,6 +52,8 @@ class InferenceTimes(Record, frozen=True, kw_only=True):
     d2h_ns: tuple[int, ...]
     summary: Latency | None = None
     """Of the latency, where its samples were not kept; its spread (``cv``) is then unknown, and 0."""
+    profiled: bool = False
+    """Whether layers were timed meanwhile, which takes time of its own."""
 
 
 class Spread(Record, frozen=True, kw_only=True):

@@ -47,11 +47,13 @@ class KernelSums(NamedTuple):
         sums: Columns `KERNEL_SUMS`; for ``nvtx_kern_sum`` `RANGE_SUMS`; for ``cuda_gpu_kern_gb_sum`` also ``grid``
             and ``block``, as printed. In the order of the file. What the report does not print is NaN.
         notes: What is less exact than it looks.
+        rounded: Whether times were printed in a unit larger than the ns, to few digits.
     """
 
     report: Literal["cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "nvtx_kern_sum"]
     sums: pd.DataFrame
     notes: tuple[str, ...] = ()
+    rounded: bool = False
 
 
 def read_stats(path: Path) -> KernelSums:
@@ -103,7 +105,7 @@ def read_stats(path: Path) -> KernelSums:
     frame = pd.DataFrame({name: rows.get(name, [float("nan")] * size) for name in wanted}, columns=list(wanted))
     coarse = sorted({unit for unit in units if UNITS.get(unit, 1) > 1})
     notes = [f"times were printed in {', '.join(coarse)} and are exact to its last digit only"] if coarse else []
-    return KernelSums(report, frame, tuple(notes))
+    return KernelSums(report, frame, tuple(notes), rounded=bool(coarse))
 
 
 def _instead(lines: list[list[str]], text: str) -> str:

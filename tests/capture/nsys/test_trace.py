@@ -709,7 +709,7 @@ Processing [a.sqlite] with [nvtxsum.py]...
 def test_stats_of_2022(tmp_path: Path) -> None:
     path = tmp_path / "a_gpukernsum.csv"
     path.write_text(OLD_STATS)
-    report, sums, notes = read_stats(path)
+    report, sums, notes, _ = read_stats(path)
     assert (report, notes) == ("cuda_gpu_kern_gb_sum", ())
     assert sums["name"].tolist() == ["f<int, 2>(T1)", "g"]
     assert sums["total_ns"].tolist() == [3000, 1000]
@@ -722,8 +722,8 @@ def test_stats_in_other_units_and_words(tmp_path: Path) -> None:
         "Time(%),Total Time (us),Instances,Average (us),Minimum (us),Maximum (us),Name\n"
         "100.0,12.345,2,6.1725,5,7.345,f\n"
     )
-    report, sums, notes = read_stats(path)
-    assert report == "cuda_gpu_kern_sum"
+    report, sums, notes, rounded = read_stats(path)
+    assert (report, rounded) == ("cuda_gpu_kern_sum", True)
     (row,) = records(sums)
     assert [row["total_ns"], row["min_ns"], row["max_ns"]] == [12_345, 5000, 7345]
     assert row["median_ns"] != row["median_ns"], "NaN"
