@@ -17,15 +17,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from profiler.base.errors import MissingError
+from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.input_file import read_file
 from profiler.base.output_file import replace_file
 from profiler.base.progress import Progress, unheard
-from profiler.base.records import BUSY_SHARE, SCHEMA_VERSION, Ceilings, Device, LiveGpu
+from profiler.base.records import BUSY_SHARE, SCHEMA_VERSION, Ceilings, Device, LiveGpu, Roof
+from profiler.hardware import gpus, nvml
 from profiler.hardware.calibrate import calibrate, resolve_threads
 from profiler.hardware.device import host_cpu, others_cpus_now
 
 METHOD_VERSION = 9
 """Raised when calibration measures something else, so that older files are measured anew."""
+
+
+_MOST_BYTES = 4 << 20
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,10 +121,16 @@ class Shelf(NamedTuple):
     path: Path
     key: dict[str, str]
     """What they depend on, as far as it can be known before they are measured."""
+    gpu: LiveGpu | None = None
+    """Whose they are, whose datasheet bounds them; None for a CPU."""
 
     def read(self, say: Progress) -> Ceilings | None:
         """The kept ceilings; None where there are none for this key, with the reason said if there is a file."""
-        return _read(self.path, self.key, say)
+        held = _read(self.path, self.key, say)
+        why = "" if held is None else _impossible(held, None if self.gpu is None else _datasheet(self.gpu))
+        if why:
+            say(f"{self.path} cannot be right ({why}): measuring again")
+        return None if why else held
 
     def write(self, ceilings: Ceilings, say: Progress) -> None:
         """Keep them, in place of any others of this key; that they cannot be written is said."""
@@ -155,7 +166,7 @@ def of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Shelf:
         "memory_clock_mhz": gpu.application_memory_clock_mhz,
     }  # fmt: skip
     key = {name: "" if value is None else str(value) for name, value in words.items()}
-    return Shelf((cache_dir or default_cache_dir()) / _file_name(gpu.name, "gpu", key), key)
+    return Shelf((cache_dir or default_cache_dir()) / _file_name(gpu.name, "gpu", key), key, gpu)
 
 
 def kernels_of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Path:
@@ -244,8 +255,11 @@ def _file_name(device: str, kind: str, key: dict[str, str]) -> str:
 
 def _read(path: Path, host: dict[str, str], say: Progress) -> Ceilings | None:
     try:
-        data = path.read_bytes()
+        data = read_file(path, most=_MOST_BYTES, what="kept ceilings")
     except FileNotFoundError:
+        return None
+    except UsageError as error:
+        say(f"{error.what}: measuring again")
         return None
     except OSError as error:
         say(f"cannot read {path} ({error.strerror or error}): measuring again")
@@ -256,13 +270,57 @@ def _read(path: Path, host: dict[str, str], say: Progress) -> Ceilings | None:
             say(f"{path} was written by another version of trtprof: measuring again")
             return None
         held = msgspec.json.decode(data, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         say(f"{path} is not readable ({error}): measuring again")
         return None
     if held.host != host:
         say(f"{path} is of another host: measuring again")
         return None
     return msgspec.structs.replace(held.ceilings, cached=True)
+
+
+def _datasheet(gpu: LiveGpu) -> Roof | None:
+    """What the datasheet of a GPU allows; None where there is none."""
+    try:
+        return gpus.ceilings(nvml.spec_of(gpu)[0]).best
+    except TrtprofError:
+        return None
+
+
+_SANE = (1e6, 1e18)
+"""Between what any rate of any device lies, in FLOP/s or B/s."""
+_LONGEST_FLOOR_NS = 1e9
+_ABOVE, _BELOW = 2.0, 1e-3
+"""What is measured against a datasheet, or against the best of a host: nobody who measured it was further off."""
+
+
+def _impossible(ceilings: Ceilings, sheet: Roof | None) -> str:
+    """Why ceilings are of no device, or not of that of a datasheet; empty where they may be."""
+    floors = (ceilings.launch_ns, ceilings.call_ns, ceilings.profiler_ns, ceilings.profiler_tensor_ns,
+              ceilings.profiler_gap_ns, ceilings.probe_ns)  # fmt: skip
+    if not all(0 <= ns <= _LONGEST_FLOOR_NS for ns in floors):
+        return "a floor that is no time"
+    limits = _rates(sheet or ceilings.best)
+    for roof in (ceilings.attainable, ceilings.best):
+        found = _rates(roof)
+        if not {"products in fp32", "arithmetic in fp32"} <= set(found):
+            return "nothing is said of fp32"
+        for what, rate in found.items():
+            limit = limits.get(what)
+            if not _SANE[0] <= rate <= _SANE[1]:
+                return f"{what} at {rate:.4g} a second"
+            if limit is not None and not _BELOW * limit <= rate <= _ABOVE * limit:
+                return f"{what} at {rate:.4g} a second, and {limit:.4g} is the {'datasheet' if sheet else 'best'}"
+    return ""
+
+
+def _rates(roof: Roof) -> dict[str, float]:
+    """Those of a roof that datasheets are sure of, by what they are of."""
+    return (
+        {"memory": roof.dram_bytes_per_s}
+        | {f"products in {dtype}": rate for dtype, rate in roof.tensor_flops_per_s.items()}
+        | {f"arithmetic in {dtype}": rate for dtype, rate in roof.vector_flops_per_s.items()}
+    )
 
 
 def _write(path: Path, host: dict[str, str], ceilings: Ceilings, say: Progress) -> None:
