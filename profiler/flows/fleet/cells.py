@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import glob
+import fnmatch
 import hashlib
 import itertools
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -203,9 +203,42 @@ def _matches(folder: Path, pattern: str) -> list[Path]:
         return [literal.absolute()]
     if not _magic(pattern):
         return []
-    names = glob.glob(pattern, root_dir=folder, recursive=True)
-    found = {Path(os.path.normpath((folder / name).absolute())) for name in names if name.lower().endswith(".onnx")}
-    return sorted(path for path in found if path.is_file())
+    found = {Path(os.path.normpath(name)) for name in _globbed(folder.absolute(), Path(pattern))}
+    return sorted(path for path in found if path.name.lower().endswith(".onnx") and path.is_file())
+
+
+def _globbed(folder: Path, pattern: Path) -> Iterator[str]:
+    """What a pattern means in a folder as `glob.glob` has it, but each folder is entered once, whatever leads there.
+
+    Of folders with links to what they are in, `glob` lists all ways through them.
+    """
+    parts = [*pattern.relative_to(pattern.anchor).parts]
+    parts += ["*"] if parts[-1] == "**" else []
+    asked = [(pattern.anchor or str(folder), 0)]
+    seen: set[tuple[int, int, int]] = set()
+    while asked:
+        place, at = asked.pop()
+        if at == len(parts):
+            yield place
+            continue
+        part, inner = parts[at], at + 1
+        try:
+            if not _magic(part):
+                asked.append((os.path.join(place, part), inner))
+                continue
+            told = os.stat(place)
+            if (told.st_dev, told.st_ino, at) in seen:
+                continue
+            seen.add((told.st_dev, told.st_ino, at))
+            with os.scandir(place) as entries:
+                names = [entry for entry in entries if not entry.name.startswith(".") or part.startswith(".")]
+            if part == "**":
+                asked += [(entry.path, at) for entry in names if entry.is_dir()]
+                asked.append((place, inner))
+            else:
+                asked += [(entry.path, inner) for entry in names if fnmatch.fnmatch(entry.name, part)]
+        except (OSError, ValueError):  # no folder, or one that nobody may look into
+            continue
 
 
 def _models(

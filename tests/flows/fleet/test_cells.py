@@ -73,6 +73,18 @@ def test_globs_go_from_the_folder_of_the_manifest_and_mean_each_file_once(tmp_pa
     ]
 
 
+@pytest.mark.parametrize("pattern", ["**/*.onnx", "**/" * 40 + "*.onnx", "*/" * 30 + "*.onnx", "**/*/**/*/**/*.onnx"])
+def test_links_that_lead_back_end_no_glob(tmp_path: Path, pattern: str) -> None:
+    folder = tmp_path / "of [all]"
+    file = model(folder / "sub" / "deep" / "a.onnx", 2)
+    for name in ("one", "two", "three"):
+        (folder / "sub" / name).symlink_to("..")
+    model(tmp_path / "other.onnx", 2)
+    found = cells_of._matches(folder, pattern)
+    assert {each.resolve() for each in found} <= {file}
+    assert found or "*/*" in pattern
+
+
 def test_a_file_that_looks_like_a_glob_is_a_file(tmp_path: Path) -> None:
     model(tmp_path / "a[1].onnx", 1)
     assert names(read(tmp_path, '[[models]]\nfiles = "a[1].onnx"')) == ["a[1]"]
