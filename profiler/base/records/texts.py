@@ -38,6 +38,11 @@ def text_fields(record: type[msgspec.Struct]) -> dict[str, Rewrite]:
     return {name: rewrite for name, rewrite in found.items() if rewrite is not None}
 
 
+def rewritten(record: msgspec.Struct, change: Change) -> Any:
+    """A record in which every text has become what ``change`` makes of it."""
+    return _of_record(type(record))(record, change)
+
+
 def _rewriter(hint: Any, where: str) -> Rewrite | None:
     rule, hint = held(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
