@@ -38,8 +38,9 @@ import msgspec
 
 from profiler.base import record_file, scratch
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.input_file import open_file, read_file
+from profiler.base.input_file import read_file
 from profiler.base.output_file import replace_file
+from profiler.base.parquet_file import read_parquet
 from profiler.base.records import SCHEMA_VERSION, ExpectedBasis, Run
 
 if TYPE_CHECKING:
@@ -202,14 +203,11 @@ class RunFolder:
             MissingError: It is not there.
             UsageError: It is damaged.
         """
-        import pandas as pd
-
         path = self.file(name)
         if not path.is_file():
             raise MissingError(f"{self.path} has no {name}", why="the run ended before that stage", fix="run again")
         try:
-            with open_file(path) as file:
-                return pd.read_parquet(file)
+            return read_parquet(path)
         except (OSError, ValueError) as error:
             why = (str(error).splitlines() or ["it is no Parquet"])[0]
             raise UsageError(f"{path} cannot be read", why=why, fix="run again") from None

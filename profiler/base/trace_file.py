@@ -13,6 +13,7 @@ import msgspec
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.output_file import replace_file, replaced
+from profiler.base.parquet_file import read_parquet
 from profiler.base.records import Record
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
 
@@ -133,7 +134,7 @@ def _read_table(path: Path, table: str, facts: _Facts) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        frame = pd.read_parquet(path)
+        frame = read_parquet(path)
     except FileNotFoundError:
         raise MissingError(f"{path} is missing", why=f"{FACTS_FILE} says that it was written", fix=_FIX) from None
     except (OSError, ValueError) as error:

@@ -18,6 +18,8 @@ from profiler.runtime.nvml_session import Sampler, sampler
 
 STEP_S = 0.02
 """Time between samples."""
+_HANGS_S = 10.0
+"""A driver that does not answer is waited for so long."""
 
 
 class ClockSample(NamedTuple):
@@ -68,7 +70,7 @@ class Sampling:
     def _stop(self) -> None:
         self._ended.set()
         if not self._gpu.note:
-            self._thread.join()
+            self._thread.join(_HANGS_S)
 
     def _run(self) -> None:
         due = time.monotonic_ns()

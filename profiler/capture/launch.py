@@ -70,7 +70,7 @@ def run_worker(
         progress: Told each line that the worker prints.
         module: The worker: it takes the path of the request.
         done: The file that a worker writes last; by default `CAPTURE_FILE` in the folder of the request.
-        deadline_s: When it is given up; None for never.
+        deadline_s: When it is given up; see `child.run_telling`.
 
     Raises:
         CaptureError: The worker crashed, was killed, ran out of memory or hangs; its log is in the folder.
@@ -82,9 +82,8 @@ def run_worker(
     try:
         code = child.run_telling(command, log_path, progress, child.environment(), *given)
     except TimeoutError:
-        raise CaptureError(
-            "the run of the model hangs", why=f"it took more than {deadline_s:.3g} s", fix=f"see {log_path}"
-        ) from None
+        why = f"it took more than {deadline_s:.3g} s" if deadline_s else f"it did nothing for {child.ASLEEP_S:.0f} s"
+        raise CaptureError("the run of the model hangs", why=why, fix=f"see {log_path}") from None
     if code == 0 and (done or Path(request.folder) / CAPTURE_FILE).is_file():
         log_path.unlink()
         return

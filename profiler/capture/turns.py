@@ -147,8 +147,8 @@ class Side:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - it was asked for
-        with contextlib.suppress(OSError, ValueError):  # closed
-            for line in self._process.stdout:
+        with self._process.stdout as lines, contextlib.suppress(OSError):
+            for line in lines:
                 self._lines.put(line)
         self._lines.put(None)
 
@@ -167,7 +167,7 @@ class Side:
         return msgspec.json.decode(line, type=kind)
 
     def _death(self) -> Exception:
-        code = self._process.wait()
+        code = child.ended(self._process)
         own = launch.worker_error(self._folder)
         words = launch.death(code, self._folder / launch.LOG_FILE)
         return own or CaptureError(f"{self.name} died", why=words, fix="leave it away")
@@ -189,17 +189,19 @@ def opened(variant: Variant, *, warmup_ms: float = 200.0, deadline_s: float = 12
     with scratch_folder() as folder:
         request = TurnsRequest(variant=variant, folder=str(folder), scratch=str(folder), warmup_ms=warmup_ms)
         command = launch.worker_command(WORKER, request)
-        with (
-            (folder / launch.LOG_FILE).open("wb") as log,
-            subprocess.Popen(
+        with (folder / launch.LOG_FILE).open("wb") as log:
+            process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace",
                 env=child.environment(),
-            ) as process,
-        ):  # fmt: skip
-            try:
-                yield Side(variant, process, folder, deadline_s)
-            finally:
-                process.kill()
+            )  # fmt: skip
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        try:
+            yield Side(variant, process, folder, deadline_s)
+        finally:
+            process.kill()
+            child.ended(process)
+            with contextlib.suppress(OSError):
+                process.stdin.close()
 
 
 def pairs_of(before: Side, after: Side, count: int, ms: float, *, first: int = 0) -> list[Pair]:

@@ -136,6 +136,7 @@ def main() -> None:
                     typed[:] = sys.argv[1:]
                     process.check_words(typed)
                     process.check_files()
+                    process.check_memory()
                     load_commands(typed[0] if typed else "")
                     app()
             except SystemExit as left:

@@ -23,6 +23,8 @@ _NAMES = {_signal.SIGINT: "Ctrl-C", _signal.SIGTERM: "SIGTERM"}
 if sys.platform != "win32":
     _NAMES[_signal.SIGHUP] = "SIGHUP"
 
+_LEAST_BYTES = {"numpy": 200 << 20, "pyarrow": 500 << 20, "onnxruntime": 500 << 20}
+"""Of a limit on addresses, what must be left where a library is loaded: with less some crash, others wait for ever."""
 _FEWEST_FILES = 32
 """Files that may be open at once: with fewer, Python takes packages that it cannot look for to be absent."""
 
@@ -111,6 +113,39 @@ def check_files() -> None:
         raise MissingError(
             f"too few files may be open at once: {allowed}", why=f"it takes {_FEWEST_FILES}", fix="ulimit -n 1024"
         )
+
+
+def check_memory() -> None:
+    """Where addresses are limited (``ulimit -v``), see to it that libraries find enough before they are loaded."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each takes its own
+        sys.meta_path.insert(0, _Enough(limit))
+
+
+class _Enough:
+    """Finds no module: it stands where Python looks for them, and refuses those for which there is no memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - so it is asked
+        """Nothing, or an error.
+
+        Raises:
+            MissingError: There is too little memory for a library.
+        """
+        if name not in _LEAST_BYTES:
+            return
+        with open("/proc/self/statm", encoding="ascii") as file:
+            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        if self._limit - taken < _LEAST_BYTES[name]:
+            raise as_error(MemoryError(f"{(self._limit - taken) >> 20} MiB are left of the limit on addresses, and "
+                                       f"{name} takes {_LEAST_BYTES[name] >> 20}")) or MemoryError  # fmt: skip
 
 
 def as_error(error: BaseException) -> TrtprofError | None:

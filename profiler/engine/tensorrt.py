@@ -110,7 +110,7 @@ def build(
         device: The GPU, by a name that tells it from others that need another engine.
         external_data: Folder of the weights outside of the file, where it is not the file's own.
         rebuild: Build even if there is an engine, and replace it.
-        deadline_s: When a build is given up; None for never.
+        deadline_s: When a build is given up; see `child.run_telling`.
 
     Raises:
         UsageError: Options that contradict each other or that the library has not; shapes that do not fit.
@@ -380,7 +380,10 @@ def _run_child(
     except TimeoutError:
         raise BuildError(
             f"{product.title} does not come to an end with {Path(request.model or request.plan).name}",
-            why=f"it took more than {deadline_s:.0f} s; the last it did was: {last}",
+            why=(
+                f"it took more than {deadline_s:.0f} s" if deadline_s else f"it did nothing for {child.ASLEEP_S:.0f} s"
+            )
+            + f"; the last it did was: {last}",
             fix="--builderOptimizationLevel=0 tries less",
         ) from None
     folder = Path(request.folder)

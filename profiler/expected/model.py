@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from profiler.base.parquet_file import read_parquet
 from profiler.base.records import FIRM, Ceilings, Core, Expectation, ExpectedBasis, GpuSpec, MeasuredRow, Work
 from profiler.expected.correction import Correction, place_of
 from profiler.expected.features import device_of, features, rows_of, soonest
@@ -315,10 +316,8 @@ def nearest(work: Work, spec: GpuSpec, *, tf32: bool = True, count: int = 3) -> 
 
 @functools.cache
 def _rows() -> Any:
-    import pandas as pd
-
     with resources.as_file(_DATA / "rows.parquet") as path:
-        return pd.read_parquet(path)
+        return read_parquet(path)
 
 
 __all__ = [

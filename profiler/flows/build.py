@@ -236,7 +236,7 @@ def engine_of(
         options: How to build, with a shape for every dynamic input.
         progress: Told in one line what is going on.
         rebuild: Build even if there is an engine.
-        deadline_s: When a build is given up; None for never.
+        deadline_s: When a build is given up; see `child.run_telling`.
 
     Raises:
         TrtprofError: See `engine.tensorrt.build`.

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -57,43 +58,87 @@ def run_telling(
         log: The file that its stderr goes to.
         say: Told each line of its stdout; see `base.progress.heard`.
         environment: All of its environment.
-        deadline_s: When to kill it; None for never.
+        deadline_s: When to kill it; None for when it sleeps for `ASLEEP_S`, which a library does that waits for a
+            thread or for memory that the system does not give. Work on a GPU wakes it.
 
     Returns:
         Its exit code; the negative number of a signal that ended it.
 
     Raises:
-        TimeoutError: It was not done in time.
+        TimeoutError: It was not done in time, or slept.
     """
     late = threading.Event()
-    with (
-        log.open("wb") as errors,
-        subprocess.Popen(
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace",
             env=environment,
-        ) as process,
-    ):  # fmt: skip
+        )  # fmt: skip
+    assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - they were asked for
+    over = threading.Event()
 
-        def give_up() -> None:
+    def watch() -> None:
+        if _over_or_late(process.pid, over, deadline_s):
             late.set()
             process.kill()
 
-        killer = threading.Timer(deadline_s or 0, give_up)
-        if deadline_s is not None:
-            killer.start()
-        try:
-            assert process.stdout is not None  # noqa: S101 - it was asked for
+    threading.Thread(target=watch, name="deadline", daemon=True).start()
+    try:
+        with process.stdin, process.stdout:
             for line in process.stdout:
                 say(heard(line.rstrip()))
-            code = process.wait()
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            killer.cancel()
+        code = ended(process)
+    except BaseException:
+        process.kill()
+        ended(process)
+        raise
+    finally:
+        over.set()
     if late.is_set():
         raise TimeoutError
     return code
+
+
+ASLEEP_S = 300.0
+"""A process that takes no time of a CPU for so long, and has no deadline, hangs."""
+_LOOK_S = 5.0
+_ENDS_S = 30.0
+"""What a process takes at most to end once it has closed its output, or was killed."""
+
+
+def ended(process: subprocess.Popen[Any], within_s: float = _ENDS_S) -> int:
+    """The exit code of a process that is about to end; one that does not is killed.
+
+    One that hangs in a driver may not die even then: it is left to the system, and taken for killed.
+    """
+    for _ in range(2):
+        try:
+            return process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return -signal.SIGKILL
+
+
+def _over_or_late(pid: int, over: threading.Event, deadline_s: float | None) -> bool:
+    """Wait until a process is over (False), or late (True)."""
+    if deadline_s is not None:
+        return not over.wait(deadline_s)
+    slept_s, before = 0.0, _cpu_ticks(pid)
+    while not over.wait(_LOOK_S):
+        now = _cpu_ticks(pid)
+        slept_s = slept_s + _LOOK_S if now is not None and now == before else 0.0
+        before = now
+        if slept_s >= ASLEEP_S:
+            return True
+    return False
+
+
+def _cpu_ticks(pid: int) -> int | None:
+    """What a process, and children that it waited for, took of CPUs (proc(5)); None where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return sum(map(int, fields[11:15]))
+    except (OSError, ValueError):
+        return None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,6 +120,18 @@ def test_with_few_files_a_command_works_or_says_so(folder: Path) -> None:
     assert shell(folder, "ulimit -S -n 16; trtprof inspect gemv.onnx").returncode == 0, "it may allow itself more"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells what a process has taken")
+@pytest.mark.parametrize(("words", "code"), [("run resnet_tiny.onnx -o made", 3), ("kernel sgemm", 0)])
+def test_with_little_memory_a_command_says_so_before_libraries_hang(words: str, code: int, folder: Path) -> None:
+    done = shell(folder, f"ulimit -v {300 << 10}; trtprof {words}")
+    assert done.returncode == code
+    if code:
+        said = done.stderr.decode()
+        assert said.count("error: not enough memory\n  why: ") == 1
+        assert "Traceback" not in said
+        assert "OpenBLAS" not in said
+
+
 # --- signals --------------------------------------------------------------------------------------------
 
 

@@ -127,9 +127,8 @@ def run(
             errors.join(_GRACE_S)
     while not lines.empty():
         on_line(lines.get())
-    return Ended(
-        process.returncode, timed_out, free if free < _LEAST_FREE_BYTES else None, tuple(said), tuple(said_as_error)
-    )
+    code = -signal.SIGKILL if process.returncode is None else process.returncode
+    return Ended(code, timed_out, free if free < _LEAST_FREE_BYTES else None, tuple(said), tuple(said_as_error))
 
 
 class _Stream(threading.Thread):
@@ -208,7 +207,7 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
     if process.poll() is None:
         process.kill()
     _kill_marked(mark)
-    process.wait()
+    child.ended(process, _GRACE_S)
 
 
 def _kill_marked(mark: str) -> None:

@@ -107,6 +107,10 @@ def schedule(
     return standing
 
 
+_HANGS_S = 60.0
+"""A store that does not answer is waited for so long."""
+
+
 @contextmanager
 def _alive(store: Store, every_s: float, stop: Callable[[Exception], None]) -> Iterator[None]:
     """Keep claims from lapsing while the block runs, whatever it is busy with."""
@@ -126,7 +130,7 @@ def _alive(store: Store, every_s: float, stop: Callable[[Exception], None]) -> I
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(_HANGS_S)
 
 
 class _Lane:

@@ -453,7 +453,7 @@ def watch(clock: Clock) -> Iterator[Watched]:
         yield watched
     finally:
         done.set()
-        thread.join()
+        thread.join(10.0)  # a driver that does not answer is not waited for
         note()
 
 
