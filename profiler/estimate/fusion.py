@@ -257,6 +257,8 @@ class _Fusion:
         self.units: dict[int, _Unit] = {}
         self.members: dict[int, list[int]] = {}
         """Unit or group -> positions of its nodes. A group has the name of its first unit."""
+        self.last: dict[int, int] = {}
+        """Unit or group -> its last unit."""
         self.rule: dict[int, str] = {}
         self.home: list[int] = list(range(len(nodes)))
         self.maker: dict[str, int] = {}
@@ -324,6 +326,7 @@ class _Fusion:
                     self.escapes.add(at)
                 self.units[at] = _Unit(op, at, kind, None if made is None else made.elements)
                 self.members[at] = [at]
+                self.last[at] = at
             for tensor in op.outputs:
                 if tensor is not None:
                     maker[tensor.name] = at
@@ -369,6 +372,7 @@ class _Fusion:
         for at in self.members[gone]:
             self.home[at] = kept
         self.members[kept] += self.members.pop(gone)
+        self.last[kept] = max(self.last[kept], self.last.pop(gone))
         for ours, theirs in ((self.before, self.after), (self.after, self.before)):
             for other in ours.pop(gone):
                 theirs[other].discard(gone)
@@ -394,8 +398,7 @@ class _Fusion:
 
     def _elements(self, group: int) -> int | None:
         """Elements of what the last node of a group makes, views left aside."""
-        last = max(at for at in self.members[group] if at in self.units)
-        return self.units[last].elements
+        return self.units[self.last[group]].elements
 
     def _given(self, group: int) -> Iterator[Tensor]:
         """What a unit reads and is not constant."""

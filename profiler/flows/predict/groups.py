@@ -417,6 +417,8 @@ def _called(nodes: Sequence[Node], main: int) -> str:
 
 def _main(ops: Sequence[Op]) -> int:
     """Position of the op with most arithmetic; products count before all else, and the first of equals."""
+    if len(ops) == 1:
+        return 0
     found = []
     for op in ops:
         work, _ = price(op)
