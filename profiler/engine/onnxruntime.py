@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import platform
 import re
-import time
 from pathlib import Path
 
 import msgspec
 import onnx
 
 from profiler.base import onnx_graph
+from profiler.base.errors import BuildError, MissingError
 from profiler.base.op_kinds import CONTROL
 from profiler.base.output_file import copy_file
+from profiler.base.progress import unheard
 from profiler.base.records import Backend, Engine, Layer, Op
-from profiler.runtime.ort_session import COPY_OPS, Placement, SessionRequest, make_session, name_layers, placements
+from profiler.engine._ort_build import Made, Request
+from profiler.runtime import child
+from profiler.runtime.ort_session import COPY_OPS, Placement, SessionRequest, name_layers
 
 ENGINE_GRAPH = "engine.onnx"
 """The optimised graph in the run folder; its weights are not kept."""
@@ -89,12 +92,7 @@ def _build(
     import onnxruntime as ort
 
     saved = scratch / ENGINE_GRAPH
-    began = time.perf_counter_ns()
-    session = make_session(request, save_to=str(saved))
-    build_ns = time.perf_counter_ns() - began
-    threads = session.get_session_options().intra_op_num_threads
-    found = placements(session) if request.provider != "cpu" else ()
-    del session
+    made = _made(Request(session=request, saved=str(saved), told=str(scratch / "session.json")), scratch)
     copy_file(saved, folder / ENGINE_GRAPH)
     engine = Engine(
         backend=Backend(
@@ -103,15 +101,52 @@ def _build(
             options={
                 "graph_optimization_level": request.tuning.graph_optimization_level,
                 "execution_mode": request.tuning.execution_mode,
-                "intra_op_threads": str(threads),
+                "intra_op_threads": str(made.threads),
                 **request.tuning.changed,
             },
         ),
         versions={"onnxruntime": ort.__version__, "onnx": onnx.__version__, "python": platform.python_version()},
         layers=layers_from_file(saved),
-        build_ns=build_ns,
+        build_ns=made.build_ns,
     )
-    return engine, found
+    return engine, made.placements
+
+
+_DEADLINE_S = 3600.0
+
+
+def _made(request: Request, scratch: Path) -> Made:
+    """What a child tells of a session that it made.
+
+    Raises:
+        TrtprofError: Its own error; that it was killed, or is not done in an hour, is a `BuildError`.
+    """
+    asked, log, told = scratch / "session_request.json", scratch / "session.log", Path(request.told)
+    asked.write_bytes(msgspec.json.encode(request))
+    told.unlink(missing_ok=True)
+    try:
+        code = child.run_telling(
+            child.command("profiler.engine._ort_build", str(asked)), log, unheard, child.environment(), _DEADLINE_S
+        )
+    except TimeoutError:
+        raise _died(request, f"it was not done in {_DEADLINE_S:.0f} s") from None
+    answer = told.read_bytes() if told.is_file() else b""
+    if code == 0 and answer:
+        return msgspec.json.decode(answer, type=Made)
+    if code > 0 and answer:
+        failure = msgspec.json.decode(answer, type=child.Failure)
+        kind = MissingError if code == MissingError.exit_code else BuildError
+        raise kind(failure.what, why=failure.why, fix=failure.fix)
+    last = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()][-1:]
+    raise _died(request, ": ".join([child.exit_words(code), *last]))
+
+
+def _died(request: Request, why: str) -> BuildError:
+    return BuildError(
+        f"ONNX Runtime died of {request.session.model}",
+        why=why,
+        fix=f"`trtprof inspect {request.session.model}` checks the model; another version of onnxruntime may take it",
+    )
 
 
 def layers_from_file(path: Path) -> tuple[Layer, ...]:

@@ -19,6 +19,7 @@ from profiler.base.records import InputTensor
 from profiler.capture import launch
 from profiler.capture.launch import run_worker
 from profiler.capture.workers.ort_cpu import WorkerRequest
+from profiler.runtime import child
 from profiler.runtime.ort_session import SessionRequest
 
 
@@ -195,3 +196,20 @@ def test_a_full_disk_is_told_even_where_the_error_cannot_be_written(
     with pytest.raises(TrtprofError, match=os.strerror(errno.ENOSPC)) as raised:
         run_worker(asked, lambda _: None)
     assert raised.value.exit_code == MissingError.exit_code
+
+
+def test_an_inference_without_an_end_is_ended_with_words() -> None:
+    program = (
+        "import time; from profiler.capture.workers import inference; inference.LONGEST_S = 0.2; "
+        "inference.first_run(lambda: time.sleep(60))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env=child.environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert found.returncode == 5
+    assert found.stderr.splitlines()[-1] == "one inference takes longer than 0 s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from profiler.base.errors import BuildError, MissingError
 from profiler.base.records import Engine
+from profiler.engine import onnxruntime
 from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, layers_from_file, layers_from_graph
+from profiler.runtime import child
 from profiler.runtime.ort_session import SessionRequest, clean_message, make_session, name_layers
 from profiler.source.load import load_model
-from tests.fakes.support import SAMPLES
+from tests.fakes.support import SAMPLES, refused
 
 
 class Place:
@@ -343,3 +346,22 @@ def test_a_failed_build_leaves_nothing_that_looks_like_an_engine(place: Place, t
     with pytest.raises(MissingError):
         place.build(model)
     assert list(place.folder.iterdir()) == []
+
+
+ENDS = {
+    "crash": ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
+    "memory": ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+    "abort": ("import sys; sys.exit('terminate called after std::bad_alloc')", "std::bad_alloc"),
+    "hang": ("import time; time.sleep(60)", "not done in"),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_a_model_that_kills_the_runtime_is_an_error(place: Place, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    program, told = ENDS[what]
+    monkeypatch.setattr(child, "command", lambda *_: [sys.executable, "-c", program])
+    if what == "hang":
+        monkeypatch.setattr(onnxruntime, "_DEADLINE_S", 0.2)
+    with pytest.raises(BuildError, match="ONNX Runtime died") as caught:
+        place.build(SAMPLES / "gemv.onnx")
+    assert told in refused(caught.value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,8 @@ DOES_NOT_RUN = "the model does not run with these inputs"
 """What is said of a model that refuses its inputs."""
 UNTOLD = 74
 """The exit code of a worker that could not even write why it failed."""
+LONGEST_S = 1800.0
+"""An inference that takes longer never ends, as far as anybody who waits can tell."""
 EVENT_LIMIT = 200_000
 """Profiler events to record at most: each is about 1 kB of JSON, and ONNX Runtime drops all after one million."""
 
@@ -101,11 +105,14 @@ def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDAr
 
 
 def first_run(run: Runnable) -> None:
-    """Run once, and say what ONNX Runtime has against the inputs.
+    """Run once, and say what ONNX Runtime has against the inputs; one that lasts `LONGEST_S` ends this process.
 
     Raises:
         CaptureError: The model does not run.
     """
+    watch = threading.Timer(LONGEST_S, _give_up)
+    watch.daemon = True
+    watch.start()
     try:
         run()
     except Exception as error:
@@ -114,6 +121,15 @@ def first_run(run: Runnable) -> None:
             why=clean_message(error),
             fix="set the shapes (--shapes) or give real inputs (--loadInputs); `trtprof inspect` lists the inputs",
         ) from None
+    finally:
+        watch.cancel()
+
+
+def _give_up() -> None:
+    """Nothing else ends a loop inside of ONNX Runtime; the parent tells what was said last."""
+    sys.stderr.write(f"one inference takes longer than {LONGEST_S:.0f} s\n")
+    sys.stderr.flush()
+    os._exit(CaptureError.exit_code)
 
 
 def runs_to_profile(asked: int, nodes: int) -> int:
