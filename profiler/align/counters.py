@@ -27,7 +27,7 @@ class CounterAlignment(NamedTuple):
     Attributes:
         layers: Counters of each layer that has some, in the order of the layers given.
         ambiguous: In sentences, launches that may be of several layers.
-        unknown: Names of kernels that no layer runs.
+        unknown: Names of kernels that no layer runs, with those blocks and threads as far as they are known.
     """
 
     layers: tuple[LayerCounters, ...]
@@ -165,12 +165,14 @@ class _Finder:
     def _find(self, launch: KernelCounters) -> tuple[tuple[_Candidate, ...], _How]:
         name = launch.kernel
         called = function(name)
+        # A kernel of the name may be of another model or batch, a function have other template arguments: then
+        # blocks and threads tell.
         found = self._exact.get(name) or self._bare.get(_bare(name))
         if found:
-            return _alike(found, launch, "exact", "its name")
+            strange = all(_fits(one, launch) is False for one in found)
+            return ((), ("none", "")) if strange else _alike(found, launch, "exact", "its name")
         found = self._function.get(called)
         if found:
-            # A function may be there with other template arguments: then its geometry must fit.
             fits = [one for one in found if _fits(one, launch) is not False]
             return _alike(fits, launch, "inferred", "the name of its function") if fits else ((), ("none", ""))
         tactics = [

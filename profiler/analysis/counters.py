@@ -10,11 +10,15 @@ from collections.abc import Sequence
 import msgspec
 
 from profiler.align.counters import CounterAlignment, align_counters, function
-from profiler.base.kernel_counters import KernelCounters
+from profiler.base.kernel_counters import KernelCounters, LayerCounters
 from profiler.base.records import Run
-from profiler.base.units import format_names
+from profiler.base.units import format_names, format_ns
 from profiler.diagnose import Thresholds
 from profiler.diagnose.confirm import confirm
+
+_MOST_APART = 20.0
+"""Times under ncu over those of a run, or the reverse: it holds the clock at its base and empties the caches, which
+costs small kernels a few times their time."""
 
 
 def confirmed(run: Run, launches: Sequence[KernelCounters], order: Sequence[str], thresholds: Thresholds) -> Run:
@@ -27,8 +31,27 @@ def confirmed(run: Run, launches: Sequence[KernelCounters], order: Sequence[str]
         thresholds: Those that it was diagnosed with.
     """
     aligned = align_counters(launches, run.layers, inferences=run.profiled.n, order=order)
+    strange = {one.layer: said for one in aligned.layers if (said := _of_another(one, run))}
+    aligned = aligned._replace(
+        layers=tuple(one for one in aligned.layers if one.layer not in strange),
+        ambiguous=(*aligned.ambiguous, *strange.values()),
+    )
     run = confirm(run, aligned.layers, thresholds)
     return msgspec.structs.replace(run, assumptions=(*run.assumptions, *_notes(run, launches, aligned)))
+
+
+def _of_another(counted: LayerCounters, run: Run) -> str:
+    """Why launches are of another kernel of the same name, in a sentence; empty where nothing speaks for it."""
+    measured = next((layer.measured_ns for layer in run.layers if layer.name == counted.layer), 0)
+    if counted.uncounted or not counted.duration_ns or not measured:
+        return ""
+    ratio = counted.duration_ns / measured
+    if 1 / _MOST_APART <= ratio <= _MOST_APART:
+        return ""
+    return (
+        f"those of {counted.layer} took {format_ns(counted.duration_ns)} under ncu and {format_ns(measured)} when it "
+        "was measured: another model, batch or GPU"
+    )
 
 
 def flagged(run: Run, number: int) -> tuple[list[str], int]:
@@ -73,5 +96,6 @@ def _notes(run: Run, launches: Sequence[KernelCounters], aligned: CounterAlignme
     ]
     notes += [f"counters that are left out: {sentence}" for sentence in aligned.ambiguous]
     if aligned.unknown:
-        notes.append(f"counters that are left out: no layer runs a kernel called {format_names(aligned.unknown)}")
+        where = "no layer runs, with those blocks and threads, a kernel called"
+        notes.append(f"counters that are left out: {where} {format_names(aligned.unknown)}")
     return notes

@@ -70,9 +70,9 @@ def test_nothing_lost_is_nothing_to_count() -> None:
 def test_launches_are_dealt_out_in_execution_order() -> None:
     """The run ranks its layers by what they lost, the counters come as the layers are executed."""
     run = run_of(layer("late", 900, ("k", 10, 50)), layer("early", 1, ("k", 10, 50)))
-    launches = parse_counters(ncu_csv([counted("k", ns=10), counted("k", ns=20)]), "x")
+    launches = parse_counters(ncu_csv([counted("k", ns=1000), counted("k", ns=2000)]), "x")
     found = confirmed(run, launches, ["early", "late"], THRESHOLDS)
-    assert {one.layer: one.counted_ns for one in found.confirmations} == {"early": 10, "late": 20}
+    assert {one.layer: one.counted_ns for one in found.confirmations} == {"early": 1000, "late": 2000}
     # Without the order nothing tells which is which, and that is said.
     blind = confirmed(run, launches, [], THRESHOLDS)
     assert blind.confirmations == ()

@@ -28,6 +28,7 @@ PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
 RESNET = SAMPLES / "resnet_tiny.onnx"
 IDLE = ("signal", "wait", "shape_call")
 SLOW_NS = 400_000
+AS_CAPTURED: dict[str, Any] = {"ns": SLOW_NS, "grid": Work("").grid, "block": Work("").block}
 ADA = LiveGpu(
     index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", sms=128,
     memory_bytes=25_757_220_864, l2_bytes=75_497_472, bus_bits=384, max_sm_clock_mhz=3105, max_memory_clock_mhz=10501,
@@ -64,8 +65,13 @@ def test_counters_confirm_and_refute_layers(capture: Path, tmp_path: Path) -> No
     good, bad = list(found.values())[:2]
     path = tmp_path / "counters.csv"
     launches = [
-        counted(good["kernels"][0]["name"], read=good["work"]["bytes_read"], written=good["work"]["bytes_written"]),
-        counted(bad["kernels"][0]["name"], read=9 * bad["bytes"]),
+        counted(
+            good["kernels"][0]["name"],
+            read=good["work"]["bytes_read"],
+            written=good["work"]["bytes_written"],
+            **AS_CAPTURED,
+        ),
+        counted(bad["kernels"][0]["name"], read=9 * bad["bytes"], **AS_CAPTURED),
         counted("a_kernel_of_nobody", read=1),
     ]
     path.write_text(ncu_csv(launches, form="long"))
@@ -75,7 +81,7 @@ def test_counters_confirm_and_refute_layers(capture: Path, tmp_path: Path) -> No
         assert verdicts == {good["name"]: "confirmed", bad["name"]: "refuted"}
         notes = "\n".join(told["assumptions"])
         assert "hardware counters of 3 launches, led to 2 layers: 1 confirmed, 1 refuted" in notes
-        assert "no layer runs a kernel called a_kernel_of_nobody" in notes
+        assert "no layer runs, with those blocks and threads, a kernel called a_kernel_of_nobody" in notes
         # The times, what is lost and the ledger are those of the capture alone.
         for name in ("latency", "ledger", "layers", "coverage", "verdict"):
             assert told[name] == plain[name]
@@ -85,13 +91,34 @@ def test_counters_confirm_and_refute_layers(capture: Path, tmp_path: Path) -> No
     assert plain["confirmations"] == []
 
 
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"ns": 100}, "took 100 ns under ncu"),
+        ({"ns": 10**9}, "took 1.00 s under ncu"),
+        ({"grid": (7, 1, 1)}, "no layer runs"),
+    ],
+)
+def test_counters_of_another_kernel_of_the_same_name_prove_nothing(
+    other: dict[str, Any], said: str, capture: Path, tmp_path: Path
+) -> None:
+    layer = next(layer for layer in analysed(capture)["layers"] if (layer["bytes"] or 0) > 100_000)
+    path = tmp_path / "counters.csv"
+    path.write_text(ncu_csv([counted(layer["kernels"][0]["name"], read=9 * layer["bytes"], **AS_CAPTURED | other)]))
+    told = analysed(capture, path)
+    assert told["confirmations"] == []
+    assert any(said in note for note in told["assumptions"])
+
+
 def test_counters_change_the_confidence_of_findings(capture: Path, tmp_path: Path) -> None:
     plain = analysed(capture)
     bound = next(finding for finding in plain["findings"] if finding["code"] in ("RL101", "KN703"))
     kernels = {layer["name"]: layer["kernels"][0]["name"] for layer in plain["layers"] if layer["kernels"]}
     works = {layer["name"]: layer["work"] for layer in plain["layers"]}
     path = tmp_path / "counters.csv"
-    path.write_text(ncu_csv([counted(kernels[name], read=works[name]["bytes_read"]) for name in bound["layers"]]))
+    path.write_text(
+        ncu_csv([counted(kernels[name], read=works[name]["bytes_read"], **AS_CAPTURED) for name in bound["layers"]])
+    )
     told = analysed(capture, "--ncu", path)
     after = next(finding for finding in told["findings"] if finding["layers"] == bound["layers"])
     assert after["code"] == bound["code"]
@@ -103,7 +130,7 @@ def test_counters_change_the_confidence_of_findings(capture: Path, tmp_path: Pat
 
 def test_the_same_files_give_the_same_document(capture: Path, tmp_path: Path) -> None:
     path = tmp_path / "counters.csv"
-    path.write_text(ncu_csv([counted(f"kernel_{at}", read=at * 1000) for at in range(30)]))
+    path.write_text(ncu_csv([counted(f"kernel_{at}", read=at * 1000, **AS_CAPTURED) for at in range(30)]))
     assert analysed(capture, path) == analysed(capture, path)
 
 
