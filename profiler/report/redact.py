@@ -267,6 +267,11 @@ class _Names:
         """All names are known: build the tree that texts are led through."""
         for name in (*self._kept, *self.words):
             self._tree.plant(name, name if name in self._kept else self.words[name])
+        # Sentences shorten long names to their last part.
+        for name, word in self.words.items():
+            last = name.rpartition("/")[2]
+            if last != name and not self._is_harmless(last):
+                self._tree.plant(last, word)
         self._dims = [
             name for name, word in self.words.items() if word.startswith("dim_") and not self._is_ordinary(name)
         ]

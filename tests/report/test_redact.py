@@ -341,6 +341,15 @@ def test_ordinary_words_are_replaced_between_quotes() -> None:
     assert redact(run).layers[0].name == "node_0001"
 
 
+def test_the_last_part_of_a_name_is_no_less_private() -> None:
+    names = ("/acme/vision/encoder/block/branch#1", "/acme/vision/encoder/block/Conv_1")
+    run = factory.make_run(
+        tuple(factory.layer(name, "Conv", flops=8, nbytes=8, slow=2.0) for name in names),
+        verdict="Conv_1 -> branch#1",
+    )
+    assert redact(run).verdict == f"Conv_1 -> {redact(run).layers[0].name}"
+
+
 @pytest.mark.parametrize(
     ("text", "replaced"),
     [
