@@ -70,7 +70,8 @@ def size(tensor: Tensor) -> int:
     Raises:
         UnknownShapeError: The shape is unknown.
     """
-    return math.prod(shape(tensor))
+    elements = tensor.elements
+    return math.prod(shape(tensor)) if elements is None else elements
 
 
 def work(
