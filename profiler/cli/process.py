@@ -167,6 +167,10 @@ def as_error(error: BaseException) -> TrtprofError | None:
 _OF_THE_MACHINE = {
     errno.EMFILE: "allow more open files: ulimit -n 1024",
     errno.ENFILE: "close other programs: the system has no more open files",
+    errno.EFBIG: "allow larger files: ulimit -f unlimited",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "name the file itself: its links lead in a circle",
+    errno.EACCES: "ask for the permission, or name another place (-o, TMPDIR)",
     errno.EIO: "look at that disk: it fails",
     errno.EAGAIN: "end other programs: the system starts no more processes or threads",
 }

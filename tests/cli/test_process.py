@@ -109,6 +109,12 @@ def test_what_stages_tell_steers_no_terminal(capsys: pytest.CaptureFixture[str])
     assert said.count("layer \\x1b]0;owned\\x07 \\udcff of 3") == 2
 
 
+def test_a_name_that_no_file_can_have_is_an_error_with_what_to_do(folder: Path) -> None:
+    done = shell(folder, f"trtprof report run -o {'é' * 200}")
+    assert done.returncode == 3
+    assert done.stderr.endswith(b"  why: File name too long\n  fix: choose a shorter name\n")
+
+
 # --- limits ---------------------------------------------------------------------------------------------
 
 
