@@ -9,8 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.fakes import trtexec_files
+from profiler.capture.nsys.trace import read_trace
+from tests.fakes import trace_factory, trtexec_files
 from tests.fakes.hostile.running import Case, Outcome
+from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT
 
 WARM = [("analyze", str(ROOT / "tests" / "engine" / "data" / "rtx_gemv.log"), "--gpu", "l4", "--format", "json")]
@@ -172,8 +174,37 @@ _ABOUT_TIMES = frozenset(
 )  # fmt: skip
 
 
+def _of_nsys(random: Random, folder: Path) -> Case:
+    """The made-up engine as nsys saw it on an RTX 4090, as a capture or as sums of its kernels."""
+    what = random.choice(("", "in other units", "of another GPU", "sums that disagree"))
+    ns = 60_000 * (random.choice((1000, 20_000)) if what == "in other units" else 1)
+    document = trtexec_files.layers_document()
+    layers = tuple(
+        trace_factory.Layer(layer["Name"], (trace_factory.Work(layer["TacticName"], ns=ns + at),))
+        for at, layer in enumerate(document["Layers"])
+    )
+    path = folder / "run.sqlite"
+    trace_factory.write_trace(path, [trace_factory.Process(111, layers)])
+    if what == "sums that disagree" or (what != "of another GPU" and random.random() < 0.5):
+        capture, path = path, write_stats(read_trace(path), "nvtx_kern_sum", folder / "sums.csv")
+        capture.unlink()
+        if what == "sums that disagree":
+            header, first, rest = path.read_text().split("\n", 2)
+            total = str(3 * (ns))
+            path.write_text("\n".join((header, first.replace(f",{total},", f",{total}000,", 1), rest)))
+    (folder / "layers.json").write_text(json.dumps(document))
+    gpu = random.choice(("l4", "h100-sxm", "rtx-4080")) if what == "of another GPU" else "rtx-4090"
+    return Case(
+        label=f"nsys, {what or 'all true'}: {path.name}",
+        words=("analyze", path.name, "layers.json", "--gpu", gpu, "--format", "json"),
+        check=_has_no_verdict if what else _is_not_doubted,
+    )
+
+
 def case(random: Random, folder: Path, data: Path | None) -> Case:
     """One engine of which something is not true; one time in five nothing, and then there is a verdict."""
+    if random.random() < 0.2:
+        return _of_nsys(random, folder)
     engine = copy.deepcopy(random.choice(engines(random, data)))
     what = random.choice(list(UNTRUE)) if random.random() < 0.8 else ""
     if what:
