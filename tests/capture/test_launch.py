@@ -213,3 +213,17 @@ def test_an_inference_without_an_end_is_ended_with_words() -> None:
     )
     assert found.returncode == 5
     assert found.stderr.splitlines()[-1] == "one inference takes longer than 0 s"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no such device")
+def test_a_full_disk_is_told_where_the_log_is_on_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = request(tmp_path, tmp_path / "model.onnx")
+    body = (
+        "from profiler.capture.workers.inference import reported\n"
+        "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)\n"
+        "def work(): raise OSError(28, 'full')\n"
+        f"sys.exit(reported(work, {str(tmp_path / 'no such folder')!r}))"
+    )
+    in_place_of_the_worker(tmp_path, monkeypatch, body)
+    with pytest.raises(MissingError, match="could not write its results"):
+        run_worker(asked, lambda _: None)

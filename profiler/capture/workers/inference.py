@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,7 +63,8 @@ def reported(work: Callable[[], None], scratch: str) -> int:
         try:
             replace_file(Path(scratch) / ERROR_FILE, msgspec.json.encode(child.Failure.of(found)))
         except OSError:
-            sys.stderr.write(f"{found.what}: {found.why}\n")
+            with suppress(OSError):  # the log may lie on the disk that is full; nothing may be left to flush at the end
+                os.write(2, f"{found.what}: {found.why}\n".encode(errors="backslashreplace"))
             return UNTOLD
         return found.exit_code
     return 0
