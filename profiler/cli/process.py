@@ -158,6 +158,12 @@ def as_error(error: BaseException) -> TrtprofError | None:
             why=str(error).strip() or "the system gives no more to this process",
             fix="close other programs, allow more (ulimit -v, the container), or take a smaller batch",
         )
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
+        return MissingError("the working folder is gone", why="somebody removed it", fix="cd to another one")
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return UsageError(
+            f"a name is no UTF-8: {ascii(error.object)[:200]}", why="what is written of it is", fix="rename the folder"
+        )
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         what = f"{error.filename} cannot be used" if error.filename else "the system refuses"
         return MissingError(what, why=error.strerror or str(error), fix=_OF_THE_MACHINE[error.errno])

@@ -115,6 +115,23 @@ def test_a_name_that_no_file_can_have_is_an_error_with_what_to_do(folder: Path) 
     assert done.stderr.endswith(b"  why: File name too long\n  fix: choose a shorter name\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "after", "code", "said"),
+    [
+        ("gone", "rmdir ../gone", 3, b"error: the working folder is gone"),
+        ("$(printf 'x\\377')", "true", 2, b"error: a name is no UTF-8"),
+    ],
+)
+def test_a_working_folder_that_is_gone_or_no_text_is_an_error(
+    name: str, after: str, code: int, said: bytes, folder: Path
+) -> None:
+    words = f"run {folder}/gemv.onnx --duration 0 --iterations 1"
+    done = shell(folder, f'mkdir "{name}"; cd "{name}"; {after}; trtprof {words}')
+    assert done.returncode == code
+    assert said in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
 # --- limits ---------------------------------------------------------------------------------------------
 
 
