@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -74,7 +73,7 @@ def replaced(path: Path) -> Iterator[Path]:
     if place.exists() and not place.is_file():  # who may write to /dev could move a file there
         raise OSError(errno.EINVAL, "what is there is no file", str(place))
     scratch.sweep(place.parent)
-    beside = place.with_name(f"{scratch.PART}{secrets.token_hex(8)}{place.suffix}")
+    beside = place.with_name(f"{scratch.PART}{os.urandom(8).hex()}{place.suffix}")
     handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
         with open(handle, "wb", buffering=0) as file:

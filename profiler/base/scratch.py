@@ -11,17 +11,14 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import secrets
 import shutil
 import stat
-import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-
-import msgspec
+from typing import NamedTuple
 
 from profiler.base.errors import MissingError, UsageError
 
@@ -47,7 +44,7 @@ class InUseError(UsageError):
     """Another process uses the folder."""
 
 
-class _Owner(msgspec.Struct, frozen=True):
+class _Owner(NamedTuple):
     pid: int
     host: str
 
@@ -62,6 +59,8 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
     Raises:
         MissingError: No folder can be made there.
     """
+    import tempfile  # which takes longer than all else here
+
     with ExitStack() as stack:
         try:
             place = Path(tempfile.gettempdir() if parent is None else parent)
@@ -107,7 +106,7 @@ def in_use(folder: Path) -> Iterator[None]:
 
 def remove(folder: Path) -> None:
     """Remove a folder, which nobody sees half of: it goes under another name first."""
-    gone = folder.with_name(f"{_GONE}{secrets.token_hex(8)}")
+    gone = folder.with_name(f"{_GONE}{os.urandom(8).hex()}")
     with suppress(OSError):
         folder.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
@@ -187,8 +186,9 @@ def _owner(mark: Path) -> _Owner | None:
     except OSError:
         return None
     try:
-        return msgspec.json.decode(os.read(handle, 4096), type=_Owner)
-    except (OSError, msgspec.MsgspecError):
+        pid, host = os.read(handle, 4096).decode().splitlines()
+        return _Owner(int(pid), host)
+    except (OSError, ValueError):
         return None
     finally:
         os.close(handle)
@@ -208,7 +208,7 @@ def _locked(mark: Path) -> int:
             # Who held it may have removed it meanwhile: then this is no file of the folder any more.
             if mark.exists() and os.path.samestat(os.fstat(handle), mark.lstat()):
                 os.ftruncate(handle, 0)
-                os.write(handle, msgspec.json.encode(_Owner(os.getpid(), platform.node())))
+                os.write(handle, f"{os.getpid()}\n{platform.node()}\n".encode())
                 return handle
         except BaseException as error:
             if not isinstance(error, BlockingIOError):
