@@ -36,6 +36,8 @@ UNCLAIMED = 0.5
 layers: a GPU that has work waiting goes on to it."""
 LAUNCH_NS = 10_000
 """That the host needs beside the kernel of a layer at the most, where a GPU waits for it launch by launch."""
+GAP_NS = 3_000
+"""That a GPU needs between two kernels at the most, where the host enqueued them in a time that is known."""
 LONGEST_LAUNCH_NS = 500_000
 """Between two layers, on average, whatever the host does."""
 
@@ -113,13 +115,14 @@ def of_times(times: InferenceTimes | None, evidence: Evidence) -> Iterator[Lack]
     number = sum(bool(ns) for ns in evidence.layers_ns)
     took = compute or latency
     gap = took - layers_ns
-    unclaimed = gap - median_ns(times.enqueue_ns) - LAUNCH_NS * number
+    enqueued = median_ns(times.enqueue_ns)
+    unclaimed = gap - enqueued - (GAP_NS if enqueued else LAUNCH_NS) * number
     if unclaimed > UNCLAIMED * took or (gap > UNCLAIMED * took and gap > LONGEST_LAUNCH_NS * max(number, 1)):
         yield (
             "times of inferences that are not those of the layers",
             (
                 f"an inference is on the GPU for {format_ns(took)}, its {number} layers take "
-                f"{format_ns(layers_ns)}, and the host enqueues it in {format_ns(median_ns(times.enqueue_ns))}: "
+                f"{format_ns(layers_ns)}, and the host enqueues it in {format_ns(enqueued)}: "
                 "nothing tells of the rest; another engine, another GPU or other units"
             ),
         )

@@ -7,6 +7,7 @@ shape of 10^12 numbers: a file of a kilobyte, and all the memory there is. What 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -105,10 +106,28 @@ def check_dims(model: ModelProto) -> None:
     Raises:
         ExpansionError: It might: they grow, or it is not known how many there are where they decide a shape.
     """
+    for function in model.functions:
+        for node in function.node:
+            check_equation(node)
     walk = _Dims()
     walk.graph(model.graph)
     if walk.total > MOST_DIMS:
         raise ExpansionError(f"its shapes may grow to more than {MOST_DIMS} dimensions and elements together")
+
+
+_TERM = rb"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
+_EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))
+
+
+def check_equation(node: NodeProto) -> None:
+    """Refuse an Einsum whose equation is none: onnx looks for the end of some for ever, while it infers shapes.
+
+    Raises:
+        ExpansionError: It is none.
+    """
+    for one in node.attribute if node.op_type == "Einsum" else ():
+        if one.name == "equation" and (one.ref_attr_name or not _EQUATION.fullmatch(one.s)):
+            raise ExpansionError(f"{ascii(one.s.decode(errors='replace'))[:200]} is no equation of Einsum")
 
 
 def deciding(op_type: str) -> Sequence[int]:
@@ -166,6 +185,7 @@ class _Dims:
 
     def _made(self, node: NodeProto, inputs: Sequence[_Bound]) -> _Bound:
         """What each output has at most."""
+        check_equation(node)
         op_type = node.op_type
         rank = max((one.rank for one in inputs), default=0)
         longest = max((one.length for one in inputs), default=0)

@@ -31,7 +31,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -111,7 +111,8 @@ class RunFolder:
         Raises:
             UsageError: An artefact names another that would lie elsewhere.
         """
-        if name != os.path.basename(name):
+        parts = PurePath(name).parts
+        if not parts or PurePath(name).is_absolute() or ".." in parts:
             raise UsageError(f"{name!r} is no file of {self.path}", why="all of a run lies in one folder", fix=_AGAIN)
         return self.path / name
 

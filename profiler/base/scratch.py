@@ -54,7 +54,7 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
     """An empty folder that is gone afterwards; what killed processes left beside it is gone before.
 
     Args:
-        parent: Where; by default where the system has its temporary files.
+        parent: Where, made where it is not there; by default where the system has its temporary files.
 
     Raises:
         MissingError: No folder can be made there.
@@ -64,6 +64,8 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             place = Path(tempfile.gettempdir() if parent is None else parent)
+            if parent is not None:
+                place.mkdir(parents=True, exist_ok=True)
             sweep(place)
             path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
             stack.callback(shutil.rmtree, path, ignore_errors=True)

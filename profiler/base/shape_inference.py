@@ -65,6 +65,10 @@ def infer_node(
     ):
         return {}
     try:
+        expansion.check_equation(node)
+    except expansion.ExpansionError as error:
+        raise InferenceError(str(error)) from None
+    try:
         made: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=list(opsets)
         )

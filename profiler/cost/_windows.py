@@ -68,16 +68,31 @@ def touched(size: int, window: int, stride: int, dilation: int, before: int, out
         return 0
     if dilation == 1 and window >= stride:
         return max(min(size, (outputs - 1) * stride + window - before) - max(-before, 0), 0)
-    seen = bytearray(size)
-    for element in range(window):
-        first = element * dilation - before
-        last = first + (outputs - 1) * stride
-        # Windows that begin in the padding have no such element.
-        first += -(-max(-first, 0) // stride) * stride
-        count = len(range(first, min(last + 1, size), stride))
-        if count > 0:
-            seen[first : first + (count - 1) * stride + 1 : stride] = b"\1" * count
-    return sum(seen)
+    # Elements a period apart touch places of the same remainder; those of any other period touch others.
+    shared = math.gcd(dilation, stride)
+    period = stride // shared
+    seen = 0
+    for element in range(min(window, period, _MOST_REMAINDERS)):
+        index, remainder = divmod(element * dilation - before, stride)
+        count = len(range(element, window, period))
+        seen += _covered(index, dilation // shared, count, outputs, -(-(size - remainder) // stride))
+    return seen
+
+
+_MOST_REMAINDERS = 1 << 16
+"""More are not counted, of windows that no network has: what is left is a bound from below."""
+
+
+def _covered(first: int, apart: int, count: int, length: int, size: int) -> int:
+    """How many of ``size`` places lie in any of ``count`` runs of ``length`` that begin ``apart`` from one another."""
+    if apart <= length:
+        return max(min(first + (count - 1) * apart + length, size) - max(first, 0), 0)
+    begin = max(-((first + length - 1) // apart), 0)
+    end = min((size - 1 - first) // apart, count - 1)
+    if size <= 0 or end < begin:
+        return 0
+    cut = max(-(first + begin * apart), 0) + max(first + end * apart + length - size, 0)
+    return (end - begin + 1) * length - cut
 
 
 def _pads_before(

@@ -14,7 +14,6 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -427,16 +426,14 @@ def _death(code: int, log_file: Path, last: str) -> str:
 @contextlib.contextmanager
 def _folder_beside(shelf: Path) -> Iterator[tuple[Path, Path]]:
     """A folder for the results and one for the rest, on the disk of the kept engines; both go afterwards."""
-    try:
-        shelf.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(prefix=".build-", dir=shelf, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise MissingError(
-            f"engines cannot be kept in {shelf}", why=error.strerror or str(error),
-            fix="TRTPROF_CACHE_DIR names another folder",
-        ) from None  # fmt: skip
-    with temporary as name:
-        made, scratch = Path(name) / "engine", Path(name) / "scratch"
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(scratch_folder(shelf))
+        except MissingError as error:
+            raise MissingError(
+                f"engines cannot be kept in {shelf}", why=error.why, fix="TRTPROF_CACHE_DIR names another folder"
+            ) from None
+        made, scratch = folder / "engine", folder / "scratch"
         made.mkdir()
         scratch.mkdir()
         yield made, scratch

@@ -86,7 +86,8 @@ def run_telling(
         with process.stdin, process.stdout:
             for line in process.stdout:
                 say(heard(line.rstrip()))
-        code = ended(process)
+            # It has more to do than to talk, and its stdin, whose end would end it, is open until it is over.
+            code = ended(process, ASLEEP_S)
     except BaseException:
         process.kill()
         ended(process)

@@ -11,9 +11,7 @@ import io
 import logging
 import os
 import re
-import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -21,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.output_file import check_place
+from profiler.base.scratch import scratch_folder
 from profiler.source.spec import ExportOptions, ModelSpec, parse_dtypes, parse_dynamic, parse_factory_args
 
 EXTERNAL_ABOVE = 10**9
@@ -133,11 +133,8 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
             why="no --force was given",
             fix="choose another file with -o, or say --force",
         )
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise _unwritable(target, error) from None
-    try:
+    check_place(target)
+    with scratch_folder(target.parent) as folder:
         path = folder / target.name
         yield path
         try:
@@ -150,8 +147,6 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
                 _data_of(target).unlink(missing_ok=True)
         except OSError as error:
             raise _unwritable(target, error) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _data_of(path: Path) -> Path:

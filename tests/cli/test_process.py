@@ -164,8 +164,10 @@ def test_a_command_that_is_ended_ends_its_children_and_says_what_is_kept(
     number: signal.Signals, name: str, folder: Path, tmp_path: Path
 ) -> None:
     words = command("run", "resnet_tiny.onnx", "-o", str(tmp_path / "made"), "--duration", "60")
+    # Tests may be run where it is ignored: in the background, under nohup.
     process = subprocess.Popen(words, cwd=folder, env=environment(folder, tmp_path), start_new_session=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))  # noqa: PLW1509  # fmt: skip
     until = time.monotonic() + 60
     while "profiler.capture" not in " ".join(_commands(process.pid)) and time.monotonic() < until:
         time.sleep(0.02)

@@ -15,8 +15,9 @@ from onnx import TensorProto, helper
 from profiler.base.errors import BuildError, MissingError
 from profiler.base.records import Engine
 from profiler.engine.onnxruntime import build_ort_cpu, build_ort_cuda, layers_from_graph
-from profiler.runtime import ort_session
+from profiler.runtime import child, ort_session
 from profiler.runtime.ort_session import CudaOptions, Placement, SessionRequest, make_session, placements
+from tests.fakes.in_process import call_telling
 from tests.fakes.support import SAMPLES, refused
 
 MODEL = SAMPLES / "resnet_tiny.onnx"
@@ -48,6 +49,7 @@ def cpu_for_cuda(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(onnxruntime, "InferenceSession", session)
     monkeypatch.setattr(ort_session, "CUDA_PROVIDER", "CPUExecutionProvider")
     monkeypatch.setattr(ort_session, "why_no_cuda_provider", lambda: "")
+    monkeypatch.setattr(child, "run_telling", call_telling)
     return asked
 
 

@@ -31,7 +31,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         folder.mkdir()
         median = run.latency.median_ns * (100 + at) // 100
         latency = msgspec.structs.replace(run.latency, median_ns=median, min_ns=median * 98 // 100)
-        changed = msgspec.structs.replace(run, latency=latency, created=f"2026-11-0{at + 1}T10:00:00+00:00")
+        *rows, last = run.ledger
+        last = msgspec.structs.replace(last, ns=last.ns + median - run.latency.median_ns)
+        changed = msgspec.structs.replace(
+            run, latency=latency, ledger=(*rows, last), created=f"2026-11-0{at + 1}T10:00:00+00:00"
+        )
         (folder / "report.json").write_bytes(msgspec.json.encode(changed))
     RunFolder(reports / "tinynet-0").tag(["baseline"])
     hostile = reports / "hostile"

@@ -40,7 +40,7 @@ def test_one_that_is_late_is_ended(tmp_path: Path) -> None:
 
 
 def test_one_that_closed_its_output_and_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child.ended, "__defaults__", (0.5,))
+    monkeypatch.setattr(child, "ASLEEP_S", 0.5)  # seconds
     began = time.monotonic()
     assert told(CLOSES, tmp_path)[0] < 0
     assert time.monotonic() - began < 30

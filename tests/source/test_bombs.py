@@ -65,3 +65,13 @@ def test_an_opset_that_is_no_number_of_one_is_an_error(tmp_path: Path, opset: in
     with pytest.raises(ModelError, match="damaged") as caught:
         load_model(tmp_path / "m.onnx")
     assert str(opset) in caught.value.why
+
+
+@pytest.mark.parametrize("equation", ["1abc", "...>b,ca,i", "a. ...", "ij,jk>ik", "i\u00e9,jk->ik"])
+def test_an_equation_that_is_none_is_not_looked_through_for_ever(tmp_path: Path, equation: str) -> None:
+    node = onnx.helper.make_node("Einsum", ["x", "x"], ["y"], equation=equation)
+    model = model_bombs.made([node], {"x": [2, 3]}, {}, "y", None)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="fails the ONNX checker") as caught:
+        load_model(tmp_path / "m.onnx")
+    assert "no equation of Einsum" in caught.value.why

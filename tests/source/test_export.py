@@ -363,7 +363,11 @@ def test_weights_of_the_model_before_go_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("target", "error", "words"),
-    [(".", UsageError, "a folder"), ("-", UsageError, "two files"), ("nowhere/model.onnx", MissingError, "No such")],
+    [
+        (".", UsageError, "a folder"),
+        ("-", UsageError, "two files"),
+        ("nowhere/model.onnx", MissingError, "there is no folder"),
+    ],
 )
 def test_impossible_targets_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, error: type[TrtprofError], words: str

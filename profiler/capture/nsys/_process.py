@@ -14,17 +14,15 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import RawIOBase
 from pathlib import Path
 from typing import NamedTuple
 
-from profiler.base.errors import MissingError
 from profiler.base.units import format_bytes
 from profiler.runtime import child
 
@@ -240,21 +238,6 @@ def _marked(mark: str) -> dict[int, bool]:
             if wanted in environ.read_bytes().split(b"\0"):
                 found[int(environ.parent.name)] = environ.with_name("exe").readlink().name.startswith("nsys")
     return found
-
-
-@contextlib.contextmanager
-def scratch_folder(folder: Path) -> Iterator[Path]:
-    """A folder for what is under way, on the disk of the result."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(prefix=".nsys-", dir=folder, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise MissingError(
-            f"nothing can be written in {folder}", why=error.strerror or str(error),
-            fix="choose another folder (-o), or make room in this one",
-        ) from None  # fmt: skip
-    with temporary as name:
-        yield Path(name)
 
 
 # --- what went wrong, in words ---------------------------------------------------------------

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
 from profiler.base.progress import Progress, unheard
+from profiler.base.scratch import scratch_folder
 from profiler.base.units import format_bytes
 from profiler.capture.nsys._find import NSYS_VARIABLE, Nsys, choice, parse_version
-from profiler.capture.nsys._process import NO_SPACE, Ended, ended_words, run, scratch_folder
+from profiler.capture.nsys._process import NO_SPACE, Ended, ended_words, run
 from profiler.runtime.installed_tool import Version, dotted
 
 TIMEOUT_S = 1800.0

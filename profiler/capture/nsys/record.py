@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from profiler.base.errors import CaptureError, MissingError, TrtprofError
 from profiler.base.progress import Progress, unheard
+from profiler.base.scratch import scratch_folder
 from profiler.capture.nsys._find import (
     NSYS_VARIABLE,
     OPTIONS,
@@ -21,7 +22,7 @@ from profiler.capture.nsys._find import (
     parse_version,
     report_name,
 )
-from profiler.capture.nsys._process import Ended, ended_words, explanation, scratch_folder
+from profiler.capture.nsys._process import Ended, ended_words, explanation
 from profiler.capture.nsys._report import (
     STREAM_SUFFIX,
     TIMEOUT_S,
