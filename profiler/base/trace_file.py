@@ -14,6 +14,7 @@ import msgspec
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.output_file import replace_file, replaced
 from profiler.base.parquet_file import read_parquet
+from profiler.base.record_file import read_record
 from profiler.base.records import Record
 from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
 
@@ -103,13 +104,13 @@ def load_trace(folder: Path) -> GpuTrace:
     """
     path = folder / FACTS_FILE
     try:
-        facts = msgspec.json.decode(path.read_bytes(), type=_Facts)
+        facts = read_record(path, _Facts, what="what is known of a capture", fix=_FIX)
     except FileNotFoundError:
         raise MissingError(
             f"{folder} holds no capture of a GPU", why=f"there is no {FACTS_FILE} in it", fix=_FIX
         ) from None
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"{path} cannot be read", why=str(error), fix=_FIX) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", why=error.strerror or str(error), fix=_FIX) from None
     if facts.format_version != FORMAT_VERSION:
         raise UsageError(
             f"{path} cannot be read",

@@ -18,6 +18,7 @@ import msgspec
 
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.output_file import write_file
+from profiler.base.record_file import decoded
 from profiler.base.records import SCHEMA_VERSION, Work
 from profiler.plugin.kernel import Kernel
 from profiler.plugin.task import Operand, Task
@@ -216,16 +217,16 @@ def load(folder: Path) -> PluginFolder:
     again = "write it again: trtprof plugin MODEL NODE -o FOLDER --force"
     data = read(folder, FILE)
     try:
-        version = msgspec.json.decode(data, type=_Version).schema_version
+        version = decoded(data, _Version).schema_version
         if version != SCHEMA_VERSION:
             raise UsageError(
                 f"{folder / FILE} cannot be read",
                 why=f"it has schema version {version}, this trtprof reads {SCHEMA_VERSION}",
                 fix=again,
             )
-        found = msgspec.json.decode(data, type=PluginFolder)
+        found = decoded(data, PluginFolder)
         _ = found.task
-    except (msgspec.DecodeError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"{folder / FILE} cannot be read", why=first_line(error), fix=again) from None
     for name in _files(found):
         if not _inside(name):

@@ -117,6 +117,8 @@ def _point(layer: PredictedLayer) -> Point | None:
     if work is None or estimate is None or not work.flops or not work.bytes or not estimate.attainable_ns:
         return None
     flops = work.fewest_tensor_flops or work.vector_flops or work.special_flops
+    if flops <= 0:  # all of it is what a fast algorithm does without
+        return None
     rate = flops * 1e9 / estimate.attainable_ns
     return Point(flops / work.bytes, rate, estimate.bound, estimate.attainable_ns * layer.repeats)
 

@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "sample_models" / "gemv.onnx"
 RUN = ROOT / "reports" / "example"
 QUICK = ("--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3", "--threads", "1")
+BRIEF = ("--budget", "15s", "--max-candidates", "2", "--threads", "1")
 LIMIT_S = 240.0
 
 COMMANDS: dict[str, tuple[str | Path, ...]] = {
@@ -50,7 +51,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "kernel": ("kernel", "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize64x64x64", "-o", "old.json", "--force"),
     "sweep": ("sweep", "conv", "--cin", "64,128", "--gpu", "h100-sxm", "-o", "old.json", "--force"),
     "calibrate": ("calibrate", "--quick", "--threads", "1"),
-    "try": ("try", MODEL, "-o", "old.json", "--force", *QUICK),
+    "try": ("try", MODEL, "-o", "old.json", "--force", *BRIEF),
 }
 
 

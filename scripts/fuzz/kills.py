@@ -28,12 +28,13 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from profiler.base.errors import TrtprofError
-from profiler.base.run_folder import RunFolder
-from profiler.base.scratch import PREFIX
+from profiler.base.run_folder import REPORT, RunFolder
+from profiler.base.scratch import IN_USE, PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "sample_models" / "resnet_tiny.onnx"
 QUICK = ("--duration", "0.2", "--iterations", "5", "--warmUp", "20", "--profile-iterations", "3", "--threads", "1")
+BRIEF = ("--budget", "15s", "--max-candidates", "2", "--threads", "1")
 LIMIT_S = 300.0
 ORPHAN_S = 10.0
 
@@ -55,7 +56,9 @@ COMMANDS = {
     ),
     "inspect": Command(*((("inspect", MODEL, "-o", "old.json", "--force"),) * 2), 1),
     "predict": Command(*((("predict", MODEL, "--gpu", "h100-sxm", "-o", "old.html", "--force"),) * 2), 1),
-    "try": Command(("try", MODEL, "-o", "tried", *QUICK), ("try", MODEL, "-o", "tried", "--force", *QUICK), 1),
+    "try": Command(
+        ("try", MODEL, "-o", "tried.json", *BRIEF), ("try", MODEL, "-o", "tried.json", "--force", *BRIEF), 1
+    ),
     "tag": Command(*((("report", "run", "--tag", "best"),) * 2), 1),
 }
 
@@ -188,7 +191,9 @@ def _kill(out: Path, name: str, number: int, random: Random, spans: dict[str, fl
         except TrtprofError as error:
             wrong.append(f"stuck: {error.what}: {error.why}")
     there = (*(place / "work").rglob("*"), *(place / "tmp").iterdir())
-    wrong += [f"left: {path.relative_to(place)}" for path in there if _temporary(path)]
+    # The mark in a result that is not whole stays until somebody goes on with it.
+    marks = {path for path in there if path.name == IN_USE and not (path.parent / REPORT).exists()}
+    wrong += [f"left: {path.relative_to(place)}" for path in there if _temporary(path) and path not in marks]
     if not wrong:
         shutil.rmtree(place)
     return Kill(name, number, chosen.name, at_s, over, tuple(wrong))

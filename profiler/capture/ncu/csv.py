@@ -142,7 +142,8 @@ def _tables(text: str) -> Iterator[_Table]:
             if _HEADER.match(line):
                 if table is not None:
                     yield table
-                table = _Table(number, [cell.strip() for cell in _row(line.lstrip("\ufeff"))], [])
+                header = [cell.strip() for cell in _row(line.lstrip("\ufeff"))]
+                table = _Table(number, header, []) if "ID" in header else None
                 number += 1
             elif table is not None and line.startswith(('"', ",", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")):
                 row = [cell.strip() for cell in _row(line)]

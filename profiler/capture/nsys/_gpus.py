@@ -66,7 +66,7 @@ def _described(trace: TraceFile) -> list[TraceGpu]:
 
 
 def _int(value: object) -> int:
-    return int(value) if isinstance(value, int | float) else 0
+    return int(value) if isinstance(value, int | float) and abs(value) < 1 << 63 else 0
 
 
 def nsys_version(trace: TraceFile) -> str:

@@ -28,13 +28,22 @@ def process_of(serial: Ints) -> npt.NDArray[np.int32]:
     return np.where(serial < 0, -1, serial >> PID_SHIFT & PID_MASK).astype(np.int32)
 
 
+_LONGEST_NS = 24 * 3600 * 10**9
+"""Nothing in a capture lasts longer; sums of what a damaged file says would."""
+
+
 def forwards(columns: Columns, what: str, notes: list[str]) -> Columns:
-    """Rows that do not end before they start: some have no end, where the capture stopped."""
-    backwards = columns["end_ns"] < columns["start_ns"]
-    if not backwards.any():
-        return columns
-    notes.append(f"{int(backwards.sum())} rows of {what} end before they start and were left out")
-    return rows_of(columns, ~backwards)
+    """Rows that end after they start, within `_LONGEST_NS`: some have no end, where the capture stopped."""
+    wrong = columns["end_ns"] < columns["start_ns"]
+    if wrong.any():
+        notes.append(f"{int(wrong.sum())} rows of {what} end before they start and were left out")
+        columns = rows_of(columns, ~wrong)
+    lasts = columns["end_ns"] - columns["start_ns"]  # of two that are too far apart it is negative
+    endless = (lasts < 0) | (lasts > _LONGEST_NS)
+    if endless.any():
+        notes.append(f"{int(endless.sum())} rows of {what} last longer than a day and were left out")
+        columns = rows_of(columns, ~endless)
+    return columns
 
 
 def rows_of(columns: Columns, chosen: npt.NDArray[Any]) -> Columns:

@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from profiler.base import run_folder
+from profiler.base import record_file, run_folder
 from profiler.base.errors import TrtprofError, UsageError
 from profiler.base.find_layer import find_layer
+from profiler.base.input_file import read_file
 from profiler.base.latency import latency_of_sum
 from profiler.base.records import (
     Ceilings,
@@ -39,7 +40,7 @@ from profiler.base.records import (
     Source,
     Work,
 )
-from profiler.base.run_folder import RunFolder
+from profiler.base.run_folder import RunFolder, refuse_disagreement
 from profiler.base.units import format_band, format_ns, format_percent, format_rate
 from profiler.cost import CostError, as_work
 from profiler.cost.fused import group_cost
@@ -128,15 +129,19 @@ def subject_of(
     return of_model(request, name, spec, how)
 
 
+_DOCUMENTS = "name a run folder, an ONNX model, or what `--format json` of run, analyze or predict wrote"
+
+
 def _of_document(path: Path, name: str, spec: GpuSpec | None, how: Settings) -> Subject:
     """A layer of the document of a run, an analysis or a prediction.
 
     Raises:
         UsageError: It is none of them.
     """
-    data = path.read_bytes()
-    with contextlib.suppress(msgspec.DecodeError):
-        run = msgspec.json.decode(data, type=Run)
+    data = read_file(path, most=record_file.MAX_BYTES, what="a document of trtprof", fix=_DOCUMENTS)
+    with contextlib.suppress(ValueError):
+        run = record_file.decoded(data, Run)
+        refuse_disagreement(run, path)
         if spec is not None and not _is_of(run, spec):
             return _of_its_model(path, run.model, name, spec, how)
         find_layer(run.layers, name, fix=_LISTED)
@@ -145,12 +150,12 @@ def _of_document(path: Path, name: str, spec: GpuSpec | None, how: Settings) -> 
             source = request.bound(loaded)
         return Subject(name, source, request, how=how, run=run)
     try:
-        predicted = msgspec.json.decode(data, type=Prediction)
-    except msgspec.DecodeError as error:
+        predicted = record_file.decoded(data, Prediction)
+    except ValueError as error:
         raise UsageError(
             f"{path} is no document of a run, an analysis or a prediction",
             why=str(error),
-            fix="name a run folder, an ONNX model, or what `--format json` of run, analyze or predict wrote",
+            fix=_DOCUMENTS,
         ) from None
     asked = spec or gpus.find(predicted.gpus[0].gpu)
     how = msgspec.structs.replace(how, precision=predicted.precision)

@@ -241,7 +241,7 @@ def _undamaged(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (msgspec.DecodeError, UnicodeDecodeError, Fault) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Fault) as error:
         raise UsageError(
             f"{path} cannot be read", why=first_line(error),
             fix=_AGAIN,

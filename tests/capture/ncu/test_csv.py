@@ -222,6 +222,7 @@ def test_what_ncu_says_in_place_of_a_table_is_explained(said: str, kind: type[Ex
         (b"NCU\0\0\0\1\2", "binary"),
         (b"a,b\n1,2\n", "no header"),
         (b'"ID","Process ID","Kernel Name"\n', "no counters"),
+        (b'"ID","Kernel Name"\n==\n\xffID","Process ID"\n1,2,3\n', "no counters"),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes, words: str) -> None:

@@ -393,13 +393,31 @@ def test_graphs_recorded_as_a_whole(tmp_path: Path) -> None:
     assert any("2 launches of CUDA graphs (0.001 ms) were recorded as a whole" in note for note in trace.notes)
 
 
-def test_work_that_has_no_end_is_counted_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        (7000, 0, "end before they start"),
+        (-(2**62), 9000, "last longer than a day"),
+        (-(2**62), 2**62, "last longer than a day"),
+    ],
+)
+def test_work_that_has_no_end_is_counted_out(start: int, end: int, said: str, tmp_path: Path) -> None:
     rows = Rows()
     one_kernel(rows)
-    rows.add(KERNELS, start=7000, end=0, deviceId=0, globalPid=global_tid(111, 0), demangledName=1, shortName=1)
+    rows.add(KERNELS, start=start, end=end, deviceId=0, globalPid=global_tid(111, 0), demangledName=1, shortName=1)
     trace = hand_made(tmp_path / "trace.sqlite", rows)
     assert len(trace.work) == 1
-    assert any("1 rows of GPU work end before they start" in note for note in trace.notes)
+    assert any(f"1 rows of GPU work {said}" in note for note in trace.notes)
+
+
+def test_a_gpu_of_infinite_numbers_is_one_of_unknown_ones(tmp_path: Path) -> None:
+    path = tmp_path / "trace.sqlite"
+    write_trace(path, [Process(111, ENGINE)])
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE TARGET_INFO_GPU SET computeMinor = 9e999, smCount = -9e999")
+    file.close()
+    (gpu,) = read_trace(path).gpus
+    assert (gpu.compute_capability, gpu.sms) == ("8.0", 0)
 
 
 def test_big_and_mixed_numbers(tmp_path: Path) -> None:

@@ -431,6 +431,17 @@ def test_markdown_shows_names_as_they_are(many: Prediction) -> None:
 # --- the picture ----------------------------------------------------------------------------
 
 
+def test_a_layer_that_no_algorithm_need_compute_is_no_point(many: Prediction) -> None:
+    """Of one product a fast algorithm does without, by the count: zero has no logarithm."""
+    layer = next(each for each in many.gpus[0].layers if each.work is not None and each.work.tensor_flops)
+    assert layer.work is not None
+    work = msgspec.structs.replace(layer.work, tensor_flops=1, fast_flops=1, vector_flops=0, special={})
+    gpu = msgspec.structs.replace(
+        many.gpus[0], layers=(msgspec.structs.replace(layer, work=work), *many.gpus[0].layers)
+    )
+    assert _roofline.plot_of(gpu) == _roofline.plot_of(many.gpus[0])
+
+
 def test_no_point_is_above_the_roof(many: Prediction) -> None:
     for gpu in many.gpus:
         plot = _roofline.plot_of(gpu)
