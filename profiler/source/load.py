@@ -170,13 +170,17 @@ def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict
     calls: dict[str, Call] = {}
     if ids:
         before, _ = onnx_graph.name_nodes(proto)
-    if ids and plugins:
-        proto = onnx.inliner.inline_selected_functions(proto, ids, exclude=True)
-    else:
-        if ids:
-            proto, calls = onnx_graph.inline_calls(proto)
-        if proto.functions:
-            proto = onnx.inliner.inline_local_functions(proto)
+    try:
+        if ids and plugins:
+            proto = onnx.inliner.inline_selected_functions(proto, ids, exclude=True)
+        else:
+            if ids:
+                proto, calls = onnx_graph.inline_calls(proto)
+            if proto.functions:
+                proto = onnx.inliner.inline_local_functions(proto)
+    except RuntimeError as error:  # of more inputs than the function has, which the checker lets through
+        why = first_line(error).rpartition("failed: ")[2]
+        raise expansion.ExpansionError(f"its functions cannot be put in the place of their calls: {why}") from None
     names, _ = onnx_graph.name_nodes(proto)
     calls = {name: calls[old] for name, old in names.items() if old in calls}
     return proto, {name: before.get(old, old) for name, old in names.items()}, calls

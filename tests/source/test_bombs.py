@@ -75,3 +75,12 @@ def test_an_equation_that_is_none_is_not_looked_through_for_ever(tmp_path: Path,
     with pytest.raises(ModelError, match="fails the ONNX checker") as caught:
         load_model(tmp_path / "m.onnx")
     assert "no equation of Einsum" in caught.value.why
+
+
+def test_a_call_with_more_inputs_than_its_function_has_is_an_error(tmp_path: Path) -> None:
+    model = model_bombs.calling(1)
+    model.graph.node[0].input.extend(["x", "x"])
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="cannot be used") as caught:
+        load_model(tmp_path / "m.onnx")
+    assert "cannot be put in the place of their calls: Number of actual parameters" in caught.value.why
