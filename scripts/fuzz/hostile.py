@@ -59,7 +59,10 @@ def _campaign(name: str, options: argparse.Namespace) -> int:
     jobs = [
         subprocess.Popen([*line, "--job", str(job)], stdout=subprocess.PIPE, text=True) for job in range(options.jobs)
     ]
-    told = [json.loads(job.communicate()[0].splitlines()[-1]) for job in jobs]
+    said = [job.communicate()[0] for job in jobs]
+    if any(job.returncode for job in jobs):
+        sys.exit(f"{name}: a case could not be made")
+    told = [json.loads(each.splitlines()[-1]) for each in said]
     codes: Counter[str] = Counter()
     found: dict[str, list[int]] = {}
     for each in told:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.input_file import read_file
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -118,7 +119,13 @@ class Files:
         Raises:
             FileNotFoundError: It is not there.
             MissingError: It cannot be read.
+            UsageError: On this machine it is no regular file, or larger than `input_file.MAX_BYTES`.
         """
+        if self.local is not None:
+            with self._told(name, "read", absent=True):
+                return read_file(
+                    self.local / name, what="a file of a fleet", fix="remove it: what is lost is asked again"
+                )
         with self._told(name, "read", absent=True), self._system.open_input_file(self._full(name)) as stream:
             content: bytes = stream.read()
         return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import SCHEMA_VERSION, FleetRow
 from profiler.flows.fleet import files
 from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
+from profiler.flows.fleet.store import ASKED as STORED
 from profiler.flows.fleet.store import State, Store
 from tests.fakes import fleets
 from tests.fakes.object_store import object_store
@@ -63,6 +65,18 @@ def test_a_damaged_question_is_told(tmp_path: Path, damage: str) -> None:
     (tmp_path / "fleet.json").write_bytes(damage.encode("latin-1"))
     with pytest.raises(UsageError, match=r"fleet\.json cannot be read"):
         store.asked()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are POSIX")
+def test_a_pipe_or_a_device_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    place = tmp_path / "fleet" / STORED
+    for made in (os.mkfifo, lambda path: Path(path).symlink_to("/dev/zero")):
+        Store(str(place.parent)).keep(ASKED, list(fleets.cells()))
+        place.unlink()
+        made(place)
+        with pytest.raises(UsageError, match=r"is a (pipe|device), not a file"):
+            Store(str(place.parent)).asked()
+        place.unlink()
 
 
 def test_what_was_put_is_in_the_state_and_in_the_table(tmp_path: Path) -> None:
