@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from profiler.base.errors import UsageError
 
@@ -23,7 +23,7 @@ _KINDS = (
 )
 
 
-def open_file(path: Path, *, fix: str = "") -> BinaryIO:
+def open_file(path: Path, *, fix: str = "") -> FileIO:
     """Open a regular file to read bytes, unbuffered, without ever waiting for one that is none.
 
     Raises:
@@ -36,7 +36,7 @@ def open_file(path: Path, *, fix: str = "") -> BinaryIO:
         os.close(handle)
         kind = next((words for is_one, words in _KINDS if is_one(mode)), "no regular file")
         raise UsageError(f"{path} is {kind}, not a file", fix=fix or "write what it gives into a file, and name that")
-    return open(handle, "rb", buffering=0)
+    return FileIO(handle)
 
 
 def read_file(path: Path, *, most: int = MAX_BYTES, what: str = "what is expected there", fix: str = "") -> bytes:
@@ -62,7 +62,7 @@ def read_file(path: Path, *, most: int = MAX_BYTES, what: str = "what is expecte
     return data
 
 
-def _read(file: BinaryIO, most: int) -> bytes:
+def _read(file: FileIO, most: int) -> bytes:
     """At most so many bytes, in pieces: one call would allocate all that it may give."""
     parts: list[bytes] = []
     while most > 0 and (part := file.read(min(most, 1 << 24))):

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+from profiler.base.errors import UsageError
+from profiler.base.input_file import open_file
+
 BACKENDS = ("auto", "tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu")
 REPORTS = Path("reports")
 """Where `trtprof run` puts its folders."""
@@ -87,9 +90,9 @@ def manifests(incomplete: str) -> list[str]:
 
 def _is_manifest(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             text = file.read(1 << 16)
-    except OSError:
+    except (OSError, UsageError):
         return False
     return b"[[models]]" in text and b"[[targets]]" in text
 

@@ -56,7 +56,7 @@ from profiler.cli.output_files import (
 )
 from profiler.cli.run_view import ByOption, LedgerOption, RooflineOption, check_views, say_confirmations, with_model
 
-_DEVICE = re.compile(r"(?:gpu:)?([0-9]+)")
+_DEVICE = re.compile(r"(?:gpu:)?([0-9]{1,9})")
 
 
 @command

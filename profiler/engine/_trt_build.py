@@ -23,6 +23,7 @@ import onnx
 
 from profiler.base import onnx_graph
 from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.input_file import read_file
 from profiler.base.op_kinds import CONTROL
 from profiler.base.output_file import replace_file
 from profiler.base.progress import Line
@@ -364,7 +365,7 @@ def _configure(dialect: Dialect, options: BuildOptions, precision: Precision, co
 
 def _stored(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path, what="a timing cache")
     except FileNotFoundError:
         return b""
     except OSError as error:

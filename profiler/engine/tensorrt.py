@@ -519,7 +519,7 @@ def _key(model: Path, options: BuildOptions, external_data: Path, library: str, 
     digest = hashlib.sha256()
     for path in [model, *_weight_files(model, external_data), *_plugin_files(options.static_plugins)]:
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
             raise MissingError(

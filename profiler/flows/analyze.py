@@ -24,6 +24,7 @@ from profiler.analysis.plan import PricedPlan, backend_of, model_of_plan, price_
 from profiler.analysis.profile import evidence_of_profile
 from profiler.analysis.run import analyse
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.input_file import open_file
 from profiler.base.kernel_counters import Counters
 from profiler.base.records import (
     Ceilings,
@@ -154,7 +155,7 @@ def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
 
 def _is_summary(path: Path) -> bool:
     """Whether times of inferences are their summary alone."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return _SUMMARY in file.read(_HEAD)
 
 
@@ -163,7 +164,7 @@ def _roles(path: Path) -> list[str]:
     from profiler.capture.ncu.csv import is_counters
 
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(_HEAD)
             text = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
             if path.suffix.lower() == ".onnx":
@@ -212,7 +213,7 @@ def _printed(path: Path) -> bool:
     if path.suffix.lower() in NSYS_SUFFIXES:
         return False
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(_HEAD)
     except OSError:
         # Whoever reads the file next says so.
@@ -278,7 +279,7 @@ def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
             continue
         mark, kind = (_DEVICE_OF_SUMMARY, "summary") if exported else (_DEVICE, "log")
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 if named := mark.search(file.read(_HEAD)):
                     return named[1].decode(errors="replace").strip(), kind
         except OSError:

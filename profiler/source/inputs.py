@@ -16,6 +16,7 @@ import numpy as np
 
 from profiler.base import units
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.input_file import open_file
 from profiler.base.op_kinds import SHAPE_INPUTS
 from profiler.base.records import Dim, InputTensor, Node, Tensor
 from profiler.base.units import NUMPY_DTYPES
@@ -136,7 +137,7 @@ def check_files(inputs: Sequence[Tensor], files: Mapping[str, Path]) -> dict[str
 
 def _header(path: Path, wanted: str, dims: Sequence[Dim] | None) -> tuple[str, tuple[int, ...]]:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             archive = file.read(2) == b"PK"
         if not archive:
             array = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -97,7 +97,10 @@ def test_a_scratch_folder_is_gone_afterwards_and_one_that_cannot_be_made_is_an_e
     with scratch_folder(tmp_path) as folder:
         (folder / "file").touch()
     assert _names(tmp_path) == []
-    with pytest.raises(MissingError, match="no temporary folder can be made in"), scratch_folder(tmp_path / "no"):
+    with scratch_folder(tmp_path / "made" / "too"):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(MissingError, match="no temporary folder can be made in"), scratch_folder(tmp_path / "file"):
         pass
 
 

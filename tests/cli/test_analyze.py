@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from profiler.cli import completion
 from profiler.engine.inspector import read_layer_info
 from tests.fakes import command_line
 from tests.fakes.engine_factory import RESNET, files_of
@@ -215,3 +217,12 @@ def test_help_imports_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.split() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are POSIX")
+def test_a_pipe_among_the_files_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "layers.json")
+    os.mkfifo(tmp_path / "fleet.toml")
+    done = command_line.trtprof("analyze", tmp_path / "layers.json", "--gpu", "l4")
+    command_line.refused(done, words="is a pipe, not a file")
+    assert completion.manifests(str(tmp_path / "fl")) == []

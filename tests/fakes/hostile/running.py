@@ -117,7 +117,7 @@ def wrong_with(outcome: Outcome, case: Case) -> list[str]:
 
 _WARNING = re.compile(r"^.*(?:RuntimeWarning|UserWarning|DeprecationWarning|FutureWarning|ResourceWarning|"
                       r"Exception ignored|MemoryError).*$", re.MULTILINE)  # fmt: skip
-_ODD = re.compile(rb"(?<![\w/.\-'\"<])(?:nan|inf|-?Infinity|None|NaN)(?![\w/.\-'\"(])(?! of)")
+_ODD = re.compile(rb"(?<![\w/.\-'\"<])(?:nan|inf|-?Infinity|None|NaN)(?![\w/.\-'\"(])(?! of|, warps)")
 _FRAME = re.compile(r'File "([^"]*)", line (\d+)(?:, in| in) (\S+)')
 
 
