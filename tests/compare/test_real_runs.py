@@ -68,7 +68,9 @@ def test_the_same_thing_again_has_the_same_parts(runs: dict[str, RunFolder]) -> 
 @pytest.mark.parametrize(("later", "cause"), CAUSES.items())
 def test_the_cause_is_the_one_that_was_changed(runs: dict[str, RunFolder], later: str, cause: str) -> None:
     one = compared(runs, later)
-    by_size = sorted((row for row in one.ledger if row.cause != "unexplained"), key=lambda row: -abs(row.ns))
+    # A busy machine may have been slower in one of the two, which is told apart.
+    known = (row for row in one.ledger if row.cause not in ("unexplained", "clock changed"))
+    by_size = sorted(known, key=lambda row: -abs(row.ns))
     assert by_size[0].cause == cause
 
 
