@@ -184,7 +184,7 @@ def _elements(tensor: TensorProto) -> Array | None:
         return None
     try:
         return numpy_helper.to_array(tensor)
-    except (TypeError, ValueError):  # an initializer without elements, or a type that numpy does not have
+    except (KeyError, TypeError, ValueError):  # an initializer without elements, or a type that numpy does not have
         return None
 
 

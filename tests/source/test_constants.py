@@ -105,7 +105,7 @@ def test_constants_that_no_shape_needs_are_not_computed(tmp_path: Path, monkeypa
     assert source_of(load_model(tmp_path / "m.onnx")).model.shape_coverage == 1.0
 
 
-@pytest.mark.parametrize("case", ["random", "huge", "unknown op", "depends on the input"])
+@pytest.mark.parametrize("case", ["random", "huge", "unknown op", "depends on the input", "no type"])
 def test_what_cannot_be_computed_stays(case: str) -> None:
     target = {"random": "RandomNormalLike", "unknown op": "Frobnicate"}.get(case, "Neg")
     big = np.ones(MAX_ELEMENTS + 1, np.int64)
@@ -118,6 +118,8 @@ def test_what_cannot_be_computed_stays(case: str) -> None:
         ],
         {"w": big if case == "huge" else np.array([24], np.int64)},
     )
+    if case == "no type":
+        found.graph.initializer[0].data_type = -1
     assert computed(found) == {"": {}}
 
 
