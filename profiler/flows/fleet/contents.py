@@ -11,8 +11,7 @@ from types import TracebackType
 import msgspec
 
 from profiler import __version__
-from profiler.base.errors import TrtprofError, UsageError
-from profiler.base.input_file import open_file
+from profiler.base.errors import TrtprofError
 from profiler.base.output_file import replace_file
 from profiler.base.records import Tensor
 
@@ -161,7 +160,7 @@ def _joined(parts: list[str]) -> str:
 def _digest(path: Path) -> str:
     """Of the bytes of a file; empty where they cannot be read."""
     try:
-        with open_file(path) as file:
+        with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError, UsageError):
+    except (OSError, ValueError):
         return ""
