@@ -26,8 +26,6 @@ MOST_LEVELS = 30
 """Graphs that may lie in one another: protobuf reads no more."""
 MOST_DIMS = 2**22
 """Dimensions, and elements of small tensors, that shape inference may write down for a model."""
-
-
 MOST_DECIDING = 2**16
 """Elements of an input that decides a shape."""
 

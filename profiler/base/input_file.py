@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from io import FileIO
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from profiler.base.errors import UsageError
 
@@ -21,6 +21,12 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
     (stat.S_ISSOCK, "a socket"),
 )
+
+
+def stays_inside(name: str) -> bool:
+    """Whether a name that a file gives, of another in the same folder, leads to no other place on any system."""
+    path = PureWindowsPath(name)  # which knows all that others do, and drives
+    return bool(path.parts) and not path.anchor and ".." not in path.parts and not set(name) & {"\\", "\0"}
 
 
 def open_file(path: Path, *, fix: str = "") -> FileIO:

@@ -31,14 +31,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from profiler.base import record_file, scratch
 from profiler.base.errors import MissingError, UsageError
-from profiler.base.input_file import read_file
+from profiler.base.input_file import read_file, stays_inside
 from profiler.base.output_file import replace_file
 from profiler.base.parquet_file import read_parquet
 from profiler.base.records import SCHEMA_VERSION, ExpectedBasis, Run
@@ -111,8 +111,7 @@ class RunFolder:
         Raises:
             UsageError: An artefact names another that would lie elsewhere.
         """
-        parts = PurePath(name).parts
-        if not parts or PurePath(name).is_absolute() or ".." in parts:
+        if not stays_inside(name):
             raise UsageError(f"{name!r} is no file of {self.path}", why="all of a run lies in one folder", fix=_AGAIN)
         return self.path / name
 

@@ -10,13 +10,14 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from profiler.base.errors import MissingError, UsageError
+from profiler.base.input_file import stays_inside
 from profiler.base.output_file import write_file
 from profiler.base.record_file import decoded
 from profiler.base.records import SCHEMA_VERSION, Work
@@ -200,7 +201,7 @@ def save(folder: Path, given: PluginFolder) -> Path:
         ValueError: A file is named that lies outside of the folder.
     """
     for name in _files(given):
-        if not _inside(name):
+        if not stays_inside(name):
             raise ValueError(f"{name} is no file of a folder of its own")
     path = folder / FILE
     write_file(path, msgspec.json.format(msgspec.json.encode(given, order="deterministic"), indent=1) + b"\n")
@@ -229,7 +230,7 @@ def load(folder: Path) -> PluginFolder:
     except ValueError as error:
         raise UsageError(f"{folder / FILE} cannot be read", why=first_line(error), fix=again) from None
     for name in _files(found):
-        if not _inside(name):
+        if not stays_inside(name):
             raise UsageError(f"{folder / FILE} is not used", why=f"it names {name}, outside of its folder", fix=again)
         if not (folder / name).exists():
             raise MissingError(f"{folder / name} is not there", why=f"{FILE} names it", fix=again)
@@ -261,12 +262,6 @@ def _files(given: PluginFolder) -> list[str]:
     own = (given.inserted, given.quick, given.native)
     of_kernels = (name for one in given.kernels for name in (one.source, *one.ptx.values()))
     return [name for name in (*own, *of_kernels) if name]
-
-
-def _inside(name: str) -> bool:
-    """Whether it stays in the folder, wherever that is, on any system."""
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and not re.search(r"[\\:\0]", name)
 
 
 def _architecture(name: str) -> tuple[tuple[int, int], str]:

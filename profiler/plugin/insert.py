@@ -21,6 +21,7 @@ from onnx import helper
 
 from profiler.base import onnx_graph, onnx_metadata
 from profiler.base.errors import MissingError, ModelError, UsageError
+from profiler.base.input_file import stays_inside
 from profiler.base.output_file import check_place, copy_file, write_file
 from profiler.base.records.plugin import Inserted
 from profiler.plugin.model import EXTERNAL, At, Model, Value
@@ -256,7 +257,7 @@ def _location(tensor: onnx.TensorProto) -> str:
     if tensor.data_location != EXTERNAL:
         return ""
     location = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
-    if not location or Path(location).is_absolute() or ".." in Path(location).parts:
+    if not stays_inside(location):
         raise ModelError(
             f"the weights {tensor.name!r} lie where none may",
             why=f"{location!r} is not below the folder of the model",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profiler.base.errors import UsageError
-from profiler.base.input_file import MAX_BYTES, read_file
+from profiler.base.input_file import MAX_BYTES, read_file, stays_inside
 from profiler.base.text_file import read_text_file
 
 
@@ -54,3 +54,15 @@ def test_a_folder_and_a_socket_are_no_files(tmp_path: Path) -> None:
 def test_what_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_file(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("a", True), ("a/b.onnx", True), ("a..b", True), ("layer:0.weight", True),
+        ("", False), (".", False), ("/a", False), ("../a", False), ("a/../../b", False), ("a/..", False),
+        ("C:a", False), ("C:/a", False), ("\\\\host\\a", False), ("a\\..\\b", False), ("a\0b", False),
+    ],
+)  # fmt: skip
+def test_a_name_stays_in_its_folder_on_every_system(name: str, inside: bool) -> None:
+    assert stays_inside(name) is inside

@@ -115,6 +115,6 @@ def test_what_can_be_read_is_kept(done: Path, tmp_path: Path) -> None:
 
 
 def test_no_artefact_lies_elsewhere(tmp_path: Path) -> None:
-    for name in ("../other", "/etc/passwd", "a/../b", ""):
+    for name in ("../other", "/etc/passwd", "a/../b", "", "a\0b", "C:x"):
         with pytest.raises(UsageError, match="is no file of"):
             RunFolder(tmp_path).file(name)

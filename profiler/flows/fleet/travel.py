@@ -15,10 +15,11 @@ import tempfile
 import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from profiler.base.errors import TrtprofError
+from profiler.base.input_file import stays_inside
 from profiler.flows.fleet.contents import Looked, look
 
 CHUNK_BYTES = 32 << 20
@@ -55,7 +56,7 @@ def parts_of(model: Path) -> list[Part]:
     home = model.parent.resolve()
     for place in places:
         path = model.parent / place
-        if _inside(place) and path.resolve().is_relative_to(home) and path.is_file():
+        if stays_inside(place) and path.resolve().is_relative_to(home) and path.is_file():
             found.append(Part(place, path))
     return found
 
@@ -142,7 +143,7 @@ class NodeFolder:
         shutil.rmtree(part, ignore_errors=True)
         try:
             for place, pieces in files:
-                if not _inside(place):
+                if not stays_inside(place):
                     raise ValueError(f"{place!r} is no place in the folder of a model")
                 path = part / place
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +233,7 @@ def unpack(archive: Path, folder: Path, most_bytes: int = MOST_RUN_BYTES) -> Non
         with zipfile.ZipFile(archive) as packed:
             entries = packed.infolist()
             for entry in entries:
-                if not _inside(entry.filename) or stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+                if not stays_inside(entry.filename) or stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
                     raise ValueError(f"{entry.filename[:200]!r} is no file of a run folder")
             if sum(entry.file_size for entry in entries) > most_bytes:
                 raise ValueError(f"it holds more than {most_bytes} bytes")
@@ -252,9 +253,3 @@ def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
         if size < 0:
             raise ValueError("a file is larger than it says")
         target.write(piece)
-
-
-def _inside(place: str) -> bool:
-    """Whether a name stays in the folder that it is read from."""
-    path = PurePosixPath(place)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and not set(place) & {"\\", "\0"}
