@@ -72,22 +72,14 @@ def replaced(path: Path) -> Iterator[Path]:
     place = path.resolve() if path.is_symlink() else path
     if place.exists() and not place.is_file():  # who may write to /dev could move a file there
         raise OSError(errno.EINVAL, "what is there is no file", str(place))
-    scratch.sweep(place.parent)
-    beside = place.with_name(f"{scratch.PART}{os.urandom(8).hex()}{place.suffix}")
-    handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    try:
-        with open(handle, "wb", buffering=0) as file:
-            held = scratch.hold(handle)
-            with suppress(FileNotFoundError):
-                beside.chmod(stat.S_IMODE(place.stat().st_mode))
-            yield beside
-            os.fsync(handle)
-            if not held:  # Windows moves no open file
-                file.close()
-            beside.replace(place)
-    except BaseException:  # Ctrl-C, too
-        beside.unlink(missing_ok=True)
-        raise
+    with scratch.scratch_file(place.parent, place.suffix) as (beside, file):
+        with suppress(FileNotFoundError):
+            beside.chmod(stat.S_IMODE(place.stat().st_mode))
+        yield beside
+        os.fsync(file.fileno())
+        if os.name == "nt":  # which moves no open file
+            file.close()
+        beside.replace(place)
 
 
 def without_room(error: BaseException) -> MissingError | None:

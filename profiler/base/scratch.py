@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ IN_USE = ".trtprof-in-use"
 PREFIX = "trtprof-scratch-"
 """What the names of temporary folders begin with, wherever they lie."""
 PART = f".trtprof-part-{zlib.crc32(platform.node().encode(errors='replace')):08x}-"
-"""What the names of files begin with that are not whole yet, on this machine; see `output_file`."""
+"""What the names of files begin with that are not whole yet or not for long, on this machine; see `scratch_file`."""
 _GONE = ".trtprof-gone-"
 """What the names of folders begin with that are being removed."""
 _EMPTY_S = 3600
@@ -77,6 +78,26 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
                 fix="make room there" if parent is not None else "make room, or set TMPDIR to another folder",
             ) from None
         yield path
+
+
+@contextmanager
+def scratch_file(folder: Path, suffix: str = "") -> Iterator[tuple[Path, FileIO]]:
+    """An empty file in a folder, and the same open, that is gone afterwards unless it was moved meanwhile.
+
+    What killed processes left beside it is gone before.
+
+    Raises:
+        OSError: The folder takes no file.
+    """
+    sweep(folder)
+    path = folder / f"{PART}{os.urandom(8).hex()}{suffix}"
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        with FileIO(handle, "wb") as file:
+            hold(handle)
+            yield path, file
+    finally:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager

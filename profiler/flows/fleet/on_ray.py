@@ -14,13 +14,12 @@ import math
 import os
 import shutil
 import socket
-import tempfile
 import time
 import uuid
 import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +31,6 @@ from profiler.base.records import FleetCell
 from profiler.base.scratch import scratch_folder
 from profiler.flows.fleet import ray_worker, travel
 from profiler.flows.fleet.execute import INSTALL_RAY, Answered, Task
-from profiler.flows.fleet.files import BESIDE
 from profiler.flows.fleet.ray_worker import Ask, Probe, Reply
 from profiler.flows.fleet.work import failed
 
@@ -194,7 +192,8 @@ class RayExecutor:
         self._pace_s: float | None = None
         self._left: list[Path] = []
         self._ended: list[Answered] = []
-        self._folder = Path(tempfile.mkdtemp(prefix=".from-ray-", suffix=BESIDE, dir=runs))
+        self._open = ExitStack()
+        self._folder = self._open.enter_context(scratch_folder(runs))
         self._token = uuid.uuid4().hex
         (self._folder / ray_worker.TOKEN).write_text(self._token)
 
@@ -261,7 +260,7 @@ class RayExecutor:
         self._batches.clear()
         self._waiting.clear()
         self._models.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._open.close()
         if self._disconnect:
             self._ray.shutdown()
             _prints(self._ray, True)

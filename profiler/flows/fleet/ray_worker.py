@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from profiler import __version__
+from profiler.base.errors import TrtprofError
 from profiler.base.records import FleetCell, FleetRow
 from profiler.flows.fleet import travel
 from profiler.flows.fleet.execute import Task
@@ -122,7 +123,7 @@ def _answered(task: Task, asked: Ask, models: Sent) -> Iterator[bytes]:
         except KeyError:
             yield _encoded(Reply(kind="lacks"))
             return
-        except (OSError, ValueError, RayError) as error:
+        except (OSError, ValueError, RayError, TrtprofError) as error:
             said = str(error).strip().splitlines() or [type(error).__name__]
             yield _encoded(Reply(kind="lost", why=f"the model did not reach {platform.node()}: {said[0]}"))
             return

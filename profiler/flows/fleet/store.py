@@ -33,6 +33,7 @@ from profiler.base import fleet_table
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import SCHEMA_VERSION, FleetCell, FleetRow
 from profiler.base.run_folder import REPORT
+from profiler.base.scratch import PREFIX
 from profiler.flows.fleet import HowToRun
 from profiler.flows.fleet.cells import Asked
 from profiler.flows.fleet.claims import Claims
@@ -409,7 +410,8 @@ class Store:
         limit = self._claims.time_ns() - _OLD_NS
         for folder in ("", PARTS, TABLE, RUNS):
             for entry in self._files.listing(folder):
-                if entry.mtime_ns >= limit or not (entry.name.startswith(".") and entry.name.endswith(BESIDE)):
+                beside = entry.name.startswith(".") and entry.name.endswith(BESIDE)
+                if entry.mtime_ns >= limit or not (beside or entry.name.startswith(PREFIX)):
                     continue
                 name = f"{folder}/{entry.name}".lstrip("/")
                 if entry.kind == "file":

@@ -5,21 +5,24 @@ A node keeps models that travelled in a folder of its own, by content, and forge
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
 import stat
 import tempfile
-import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from profiler.base.errors import TrtprofError
 from profiler.base.input_file import stays_inside
+from profiler.base.scratch import scratch_folder
 from profiler.flows.fleet.contents import Looked, look
 
 CHUNK_BYTES = 32 << 20
@@ -96,19 +99,9 @@ class NodeFolder:
         self._root = root or _own_folder()
         self._most_bytes = most_bytes
 
-    @contextlib.contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """An empty folder, gone afterwards."""
-        self._sweep_scratch()
-        folder = self._root / f"scratch-{uuid.uuid4().hex[:16]}"
-        # Locked before it is there: whoever sweeps meanwhile finds nothing to remove.
-        with self._locked(folder.name, fcntl.LOCK_SH):
-            try:
-                folder.mkdir(mode=0o700)
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-                self._lock_file(folder.name).unlink(missing_ok=True)
+    def scratch(self) -> AbstractContextManager[Path]:
+        """An empty folder, gone afterwards; see `scratch_folder`."""
+        return scratch_folder(self._root)
 
     @contextlib.contextmanager
     def model(self, sha256: str, name: str, files: Sequence[tuple[str, Pieces]]) -> Iterator[Path]:
@@ -121,6 +114,7 @@ class NodeFolder:
 
         Raises:
             ValueError: What came is not the model.
+            MissingError: There is no room for it.
             OSError: It cannot be written.
         """
         entry = "model-" + hashlib.sha256(f"{sha256}\n{name}".encode()).hexdigest()[:32]
@@ -139,9 +133,8 @@ class NodeFolder:
             yield folder / name
 
     def _write(self, folder: Path, sha256: str, name: str, files: Sequence[tuple[str, Pieces]]) -> None:
-        part = folder.with_name(f"{folder.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        try:
+        with self.scratch() as scratch:
+            part = scratch / folder.name
             for place, pieces in files:
                 if not stays_inside(place):
                     raise ValueError(f"{place!r} is no place in the folder of a model")
@@ -153,8 +146,6 @@ class NodeFolder:
             if content_at(part / name) != sha256:
                 raise ValueError(f"what came of {name} is not what was sent")
             part.rename(folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
 
     def _forget(self) -> None:
         """The models that nobody uses, from that which was not used longest on, until the others are few enough."""
@@ -166,11 +157,6 @@ class NodeFolder:
                 break
             if size and self._removed(path.stem):
                 total -= size
-
-    def _sweep_scratch(self) -> None:
-        for path in self._root.glob("scratch-*.lock"):
-            if self._removed(path.stem):
-                path.unlink(missing_ok=True)
 
     def _removed(self, entry: str) -> bool:
         """Whether nobody used it, so that it is gone now."""
@@ -199,8 +185,16 @@ def _own_folder() -> Path:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        return Path(tempfile.mkdtemp(prefix="trtprof-fleet-"))
+        return _folder_of_process()
     return folder
+
+
+@functools.cache
+def _folder_of_process() -> Path:
+    """A folder that goes with this process."""
+    held = contextlib.ExitStack()
+    atexit.register(held.close)
+    return held.enter_context(scratch_folder())
 
 
 def _bytes_in(folder: Path) -> int:

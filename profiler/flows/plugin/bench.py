@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -39,7 +38,7 @@ from profiler.base.records import (
     Work,
 )
 from profiler.base.run_folder import Request, RunFolder
-from profiler.base.scratch import scratch_folder
+from profiler.base.scratch import scratch_file, scratch_folder
 from profiler.base.units import dtype_bytes, format_ns, format_percent
 from profiler.capture import clocks
 from profiler.capture.same_outputs import check_variant, keep_original
@@ -381,10 +380,10 @@ def _original(folder: Path, given: PluginFolder) -> Iterator[Path]:
         for node in graph.node:
             if (node.domain, node.op_type) == (DOMAIN, given.name):
                 del node.attribute[:]
-    path = folder / f".without-{os.getpid()}.onnx"
-    try:
+    inlined = onnx.inliner.inline_selected_functions(model, [(DOMAIN, given.name)])
+    with ExitStack() as stack:
         try:
-            inlined = onnx.inliner.inline_selected_functions(model, [(DOMAIN, given.name)])
+            path, _ = stack.enter_context(scratch_file(folder, ".onnx"))
             path.write_bytes(inlined.SerializeToString())
         except OSError as error:
             raise MissingError(
@@ -392,8 +391,6 @@ def _original(folder: Path, given: PluginFolder) -> Iterator[Path]:
                 fix="copy the folder to where it can be: the model without the plugin is written beside the other",
             ) from None  # fmt: skip
         yield path
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _has_function(folder: Path, given: PluginFolder) -> bool:

@@ -26,6 +26,7 @@ from profiler import __version__
 from profiler.base import fleet_table
 from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import FleetCell, FleetRow
+from profiler.base.scratch import PREFIX
 from profiler.flows import doctor
 from profiler.flows.fleet import HowToRun, manifest, on_ray, ray_worker, travel
 from profiler.flows.fleet.cells import expand
@@ -92,7 +93,7 @@ def executor(pair: Pair, tmp_path: Path) -> Iterator[RayExecutor]:
     made = connect(pair.made.address, runs=tmp_path)
     yield made
     made.close()
-    assert not list(tmp_path.glob(".from-ray-*"))
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
 
 
 def some_cells(folder: Path, *models: str) -> list[FleetCell]:

@@ -22,6 +22,7 @@ import pytest
 from profiler.base import fleet_table
 from profiler.base.errors import MissingError, TrtprofError
 from profiler.base.records import SCHEMA_VERSION, FleetRow
+from profiler.base.scratch import PREFIX
 from profiler.flows.fleet.cells import Asked
 from profiler.flows.fleet.store import State, Store
 from tests.fakes import fleets
@@ -346,10 +347,10 @@ def test_what_was_begun_and_never_finished_is_swept_when_it_is_old(tmp_path: Pat
     old, young = (tmp_path / "parts" / name for name in (".a.parquet.1.part", ".b.parquet.2.part"))
     old.write_bytes(b"half")
     young.write_bytes(b"half")
-    new, only = (tmp_path / "runs" / name for name in (".k.new.part", ".k.old.part"))
-    for folder in (new, only):
+    new, sent, only = (tmp_path / "runs" / name for name in (".k.new.part", f"{PREFIX}of-ray", ".k.old.part"))
+    for folder in (new, sent, only):
         folder.mkdir(parents=True)
-    for path in (old, new, only):
+    for path in (old, new, sent, only):
         os.utime(path, (0, 0))
     assert read(tmp_path) == expected(ROWS)
     store.fold(least=1)

@@ -114,21 +114,26 @@ def test_models_that_were_not_used_longest_go_but_none_in_use(tmp_path: Path) ->
     assert there() == [b"C", b"D"]
 
 
-def test_a_worker_that_died_leaves_nothing_for_long(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_worker_that_died_leaves_nothing_for_long(tmp_path: Path, sent: bool) -> None:
     (tmp_path / "node").mkdir()
     folder = NodeFolder(tmp_path / "node")
-    reader, writer = os.pipe()
+
+    def dies() -> list[bytes]:
+        os._exit(9)
+
     child = os.fork()
     if not child:
+        if sent:
+            with folder.model("0" * 64, "m.onnx", [("m.onnx", dies)]):
+                dies()
         with folder.scratch() as scratch:
             (scratch / "file").touch()
-            os.write(writer, b"x")
-            os._exit(9)
-    os.read(reader, 1)
-    os.waitpid(child, 0)
-    os.close(reader)
-    os.close(writer)
-    assert len(list((tmp_path / "node").iterdir())) == 2
+            dies()
+    assert os.waitpid(child, 0)[1] == 9 << 8
+    assert [path for path in (tmp_path / "node").iterdir() if path.is_dir()]
+    for lock in (tmp_path / "node").glob("*.lock"):
+        lock.unlink()
     with folder.scratch() as own:
         assert [path for path in (tmp_path / "node").iterdir() if path.is_dir()] == [own]
         with folder.scratch() as other:

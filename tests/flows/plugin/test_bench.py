@@ -32,6 +32,7 @@ from profiler.base.records import (
     Unsure,
 )
 from profiler.base.run_folder import Request, RunFolder
+from profiler.base.scratch import PART
 from profiler.capture import clocks
 from profiler.capture.same_outputs import KindCheck, Original
 from profiler.capture.turns import Variant as Side
@@ -111,6 +112,8 @@ def on_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
         def build(loaded: LoadedModel, source: Any, how: BuildOptions, *_: object) -> EngineBuild:
             if how.static_plugins and refuses is not None:
                 raise refuses
+            beside = (tmp_path / "plugin").glob(".*")
+            assert all(path.name.startswith(PART) for path in beside), "a kill would leave it for good"
             built.append((how, onnx.ModelProto.FromString(loaded.full(plugins=True).SerializeToString())))
             text = plan if how.static_plugins else before
             file = tmp_path / f"{len(built)}.plan"
@@ -321,7 +324,7 @@ def test_both_engines_are_of_one_model_and_the_plugin_is_in_one_of_them(on_gpu: 
     feeds = {"a": np.ones((ROWS, DEPTH), np.float32), "x": np.full((DEPTH, 1), 2.0, np.float32)}
     (one,), (other,) = (ReferenceEvaluator(model).run(None, feeds) for model in (before, after))
     np.testing.assert_array_equal(one, other)
-    assert not list((tmp_path / "plugin").glob(".without*"))
+    assert not list((tmp_path / "plugin").glob(".*"))
     assert [side.name for side in on_gpu.sides] == [WITHOUT, WITH]
     assert all(side.cuda_graph for side in on_gpu.sides)
     engines = [side.engine for side in on_gpu.sides]
