@@ -68,12 +68,17 @@ def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits without an exponent: 0.248, 12.4, 1430."""
+    """Three significant digits: 0.248, 12.4, 1430; with an exponent from a million million on, 5.19e+21."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "-"
     magnitude = math.floor(math.log10(abs(value)))
+    if magnitude >= _MOST_DIGITS:
+        return f"{value:.3g}"
     return f"{value:.{min(max(2 - magnitude, 0), 6)}f}"
 
+
+_MOST_DIGITS = 12
+"""Digits before the point that a person still reads; a float has no more than 17 that are true."""
 
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))
 

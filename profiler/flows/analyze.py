@@ -69,6 +69,8 @@ _EXPORT = (
     "trtexec --loadEngine=model.plan --exportLayerInfo=layers.json --dumpProfile --separateProfileRun"
     " --exportProfile=profile.json --exportTimes=times.json"
 )
+_ORT_PROFILE = re.compile(rb'"cat" *: *"Session"[^{}]*"name" *: *"(?:model_|session_)|_kernel_time"')
+"""Marks of a profile that a session of ONNX Runtime wrote: its own events, or that of a node."""
 _SUMMARY = b'"performance_summary"'
 """Mark of the summary of times that trt-engine-explorer keeps."""
 _SQLITE = b"SQLite format 3\0"
@@ -197,6 +199,12 @@ def _roles(path: Path) -> list[str]:
         return ["ncu"]
     if not roles and _is_table(path):
         return ["nsys"]
+    if not roles and _ORT_PROFILE.search(text):
+        raise UsageError(
+            f"{path} is a profile of ONNX Runtime",
+            why="it tells times of nodes, not of which graph they are or what its device can do at best",
+            fix="trtprof run MODEL --backend ort-cpu (or ort-cuda) profiles the model with ONNX Runtime itself",
+        )
     if not roles:
         raise UsageError(
             f"{path} is nothing that can be analysed",

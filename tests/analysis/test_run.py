@@ -462,6 +462,8 @@ def test_a_log_may_be_layers_and_profile_at_once(tmp_path: Path) -> None:
         (b"ftrt\x00\x01\x02\x00", "an engine itself cannot be read"),
         (b'{"answer": 42}', "nothing that can be analysed"),
         (b"hello\n", "nothing that can be analysed"),
+        (b'[{"cat" : "Session","pid" :7,"ph" : "X","name" :"model_loading_uri"}]', "a profile of ONNX Runtime"),
+        (b'[{"cat": "Node", "name": "conv_kernel_time", "dur": 3}]', "trtprof run MODEL --backend ort-cpu"),
         (b'[{"name": "x", "averageMs": 1}]', "no layer information among the files"),
     ],
 )

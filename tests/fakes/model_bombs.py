@@ -80,6 +80,26 @@ def calling_in_branches(levels: int) -> ModelProto:
     return model
 
 
+def looping(levels: int, trips: int) -> ModelProto:
+    """A product in loops in one another, of a few trips or more than anybody waits for."""
+    value = helper.make_tensor_value_info
+    kind = TensorProto.FLOAT
+    body = [node("MatMul", ["a0", "x"], ["b0"])]
+    for level in range(levels):
+        takes = [value(f"i{level}", TensorProto.INT64, []), value(f"c{level}", TensorProto.BOOL, []),
+                 value(f"a{level}", kind, [64, 64])]  # fmt: skip
+        gives = [value(f"d{level}", TensorProto.BOOL, []), value(f"b{level}", kind, [64, 64])]
+        graph = helper.make_graph([*body, node("Identity", [f"c{level}"], [f"d{level}"])], f"g{level}", takes, gives)
+        start = f"a{level + 1}" if level < levels - 1 else "x"
+        body = [node("Loop", ["n", "", start], [f"b{level + 1}"], body=graph)]
+    last = f"b{levels}"
+    whole = helper.make_graph(
+        body, "g", [value("x", kind, [64, 64])], [value(last, kind, [64, 64])],
+        [tensor("n", TensorProto.INT64, [], [trips])],
+    )  # fmt: skip
+    return helper.make_model(whole, opset_imports=_OPSETS, ir_version=10)
+
+
 def deciding(nodes: Sequence[NodeProto], constants: Mapping[str, Sequence[int] | int]) -> ModelProto:
     """A sum over a huge tensor ``h`` that is made of constants, and decides a shape."""
     total = [node("ReduceSum", ["h"], ["s"], keepdims=0), node("Unsqueeze", ["s", "zero"], ["u"])]

@@ -8,7 +8,9 @@ import onnx
 import pytest
 
 from profiler.base.errors import ModelError
+from profiler.flows.inspect import inspect
 from profiler.source.load import load_model, source_of
+from profiler.source.request import ModelRequest
 from tests.fakes import model_bombs
 
 
@@ -84,3 +86,10 @@ def test_a_call_with_more_inputs_than_its_function_has_is_an_error(tmp_path: Pat
     with pytest.raises(ModelError, match="cannot be used") as caught:
         load_model(tmp_path / "m.onnx")
     assert "cannot be put in the place of their calls: Number of actual parameters" in caught.value.why
+
+
+def test_work_of_more_than_64_bits_is_counted_to_the_last(tmp_path: Path) -> None:
+    onnx.save(model_bombs.looping(3, 2**31 - 1), tmp_path / "m.onnx")
+    counted = inspect(ModelRequest.of(tmp_path / "m.onnx")).total
+    assert counted.macs == 64**3 * (2**31 - 1) ** 3
+    assert counted.bytes_written == 64 * 64 * 4 * (2**31 - 1) ** 3

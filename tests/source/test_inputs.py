@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
-from profiler.base.errors import MissingError, UsageError
+from profiler.base.errors import CaptureError, MissingError, UsageError
 from profiler.base.records import InputTensor, Tensor
 from profiler.capture.workers.ort_cpu import make_inputs
 from profiler.source.inputs import check_files, parse_load_inputs
@@ -210,6 +210,13 @@ def test_integers_that_nothing_limits(tmp_path: Path, dtype: int, low: int, high
     assert limits(plan) == (low, high)
     values = make_inputs((plan,), 0)["x"]
     assert len(np.unique(values)) > (100 if high > 1 else 1)
+
+
+def test_inputs_that_no_memory_holds_are_one_error() -> None:
+    plan = InputTensor(name="x", dtype="fp32", shape=(2**20, 2**30), kind="uniform", low=0, high=1, values="")
+    with pytest.raises(CaptureError, match="do not fit in memory") as caught:
+        make_inputs((plan,), 0)
+    assert caught.value.why == "x is fp32 1048576x1073741824"
 
 
 @pytest.mark.parametrize("dtype", [FLOAT, FLOAT16, TensorProto.DOUBLE])

@@ -20,7 +20,7 @@ from profiler.base.errors import CaptureError, TrtprofError
 from profiler.base.output_file import replace_file, without_room
 from profiler.base.progress import Count, Line, Progress, unheard
 from profiler.base.records import InputTensor
-from profiler.base.units import NUMPY_DTYPES
+from profiler.base.units import NUMPY_DTYPES, format_shape
 from profiler.runtime import child
 from profiler.runtime.ort_session import clean_message
 
@@ -88,7 +88,22 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDArray[Any]]:
-    """The input arrays of a plan; the same seed gives the same values on every machine."""
+    """The input arrays of a plan; the same seed gives the same values on every machine.
+
+    Raises:
+        CaptureError: There is not enough memory for them.
+    """
+    try:
+        return _made_inputs(plans, seed)
+    except MemoryError:
+        raise CaptureError(
+            "the inputs of the model do not fit in memory",
+            why="; ".join(f"{plan.name} is {plan.dtype} {format_shape(plan.shape)}" for plan in plans)[:1000],
+            fix="set smaller shapes (--shapes, --batch)",
+        ) from None
+
+
+def _made_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDArray[Any]]:
     generator = np.random.default_rng(seed)
     feeds: dict[str, npt.NDArray[Any]] = {}
     for plan in plans:

@@ -54,14 +54,16 @@ def render(found: Record, options: ReportOptions) -> bytes:
     for row in table.rows(found):
         for cells, cell in zip(columns, row, strict=True):
             cells.append(_plain(cell))
-    try:
-        arrays = [pa.array(cells, type=field.type) for cells, field in zip(columns, fields, strict=True)]
-    except (OverflowError, pa.ArrowInvalid) as error:
-        raise TrtprofError(
-            f"the table {table.name} cannot be written as Parquet",
-            why=str(error),
-            fix="write it as CSV, which has numbers of any size",
-        ) from error
+    arrays = []
+    for cells, field in zip(columns, fields, strict=True):
+        try:
+            arrays.append(pa.array(cells, type=field.type))
+        except (OverflowError, pa.ArrowInvalid):
+            raise TrtprofError(
+                f"the table {table.name} cannot be written as Parquet",
+                why=f"a number of its column {field.name} has more than 64 bits",
+                fix="write it as CSV, which has numbers of any size",
+            ) from None
     out = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), out, compression="zstd")
     return out.getvalue()

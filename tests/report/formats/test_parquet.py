@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import msgspec
@@ -73,6 +74,7 @@ def test_a_number_that_does_not_fit_is_one_clear_error() -> None:
     with pytest.raises(TrtprofError, match="layers") as caught:
         read(make_run((layer,)), "layers")
     assert "CSV" in caught.value.fix
+    assert re.fullmatch("a number of its column [a-z_]+ has more than 64 bits", caught.value.why)
 
 
 def test_names_are_unchanged() -> None:
