@@ -6,15 +6,22 @@ Only the process of a command does so. Who imports the package, and workers of o
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found] # what `signal` wraps: that takes a while to import itself
+import _thread
 import errno
+import functools
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.base.output_file import without_room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
 
 ended: list[int] = []
 """The signals that came to end this command, in their order."""
@@ -44,12 +51,15 @@ def of_a_command() -> Iterator[None]:
     """Streams that can be written to or say that they cannot, and signals that end a command in order."""
     ended.clear()
     before = sys.stdin, sys.stdout, sys.stderr
+    others = sys.unraisablehook
+    sys.unraisablehook = functools.partial(_dropped, others)
     heard = _heard()
     _open_streams()
     try:
         yield
     finally:
         sys.stdin, sys.stdout, sys.stderr = before
+        sys.unraisablehook = others
         for number, handler in heard.items():
             _signal.signal(number, handler)
 
@@ -194,11 +204,45 @@ def _is_memory(error: ImportError | OSError) -> bool:
 # --- signals ----------------------------------------------------------------------------------
 
 
-def _end(number: int, frame: object) -> None:  # noqa: ARG001 - it has the signature of all handlers
+_SOON_S = 0.01
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code is _dropped.__code__:  # what is raised there is dropped, too
+            _raise_soon(number)
+            return
+        frame = frame.f_back
     ended.append(number)
     # Both come where a session is ended: the first is obeyed in peace. A person may say it again.
     if len(ended) == 1 or number == _signal.SIGINT:
         raise KeyboardInterrupt(number)
+
+
+def _dropped(others: Callable[[sys.UnraisableHookArgs], object], error: sys.UnraisableHookArgs) -> None:
+    """What is raised in a ``__del__`` or a callback, Python drops; the signal that ends a command comes once more then.
+
+    A fleet, for one, writes a file with a writer that has a ``__del__`` for every row.
+    """
+    if not issubclass(error.exc_type, KeyboardInterrupt):
+        others(error)
+        return
+    number = ended[0] if ended else int(_signal.SIGINT)
+    ended.clear()
+    _raise_soon(number)
+
+
+def _raise_soon(number: int) -> None:
+    here = _thread.get_ident()
+
+    def wait() -> None:
+        time.sleep(_SOON_S)
+        if sys.platform == "win32":
+            _signal.raise_signal(number)
+        else:  # what the main thread waits in is interrupted, too
+            _signal.pthread_kill(here, number)
+
+    _thread.start_new_thread(wait, ())
 
 
 def _heard() -> dict[int, Any]:

@@ -198,6 +198,47 @@ def _commands(session: int) -> list[str]:
     return found
 
 
+DROPPING = """
+import signal, time, weakref
+from profiler import cli
+from profiler.cli import process
+
+class Writer:
+    def __del__(self):
+        signal.raise_signal({number})
+
+def in_del():
+    Writer()
+
+def in_a_callback():
+    writer = type("Writer", (), dict())()
+    watched = weakref.ref(writer, lambda _: signal.raise_signal({number}))
+    del writer
+
+def command():
+    {where}()
+    time.sleep(30)
+
+cli.load_commands = lambda _: None
+cli.app = command
+from profiler.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("where", ["in_del", "in_a_callback"])
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")], ids=str)
+def test_a_signal_that_comes_where_python_drops_what_is_raised_ends_the_command_too(
+    number: signal.Signals, name: str, where: str, folder: Path
+) -> None:
+    program = DROPPING.format(number=int(number), where=where)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(folder, folder), capture_output=True, text=True, timeout=40,
+        check=False, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (128 + number, f"stopped by {name}\n")
+
+
 def test_what_is_ignored_stays_so(folder: Path) -> None:
     """As under nohup: the terminal is closed, and the command goes on."""
     code = "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv({0!r}, {1!r})"
