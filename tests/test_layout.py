@@ -23,7 +23,9 @@ def test_folders_of_tests_are_those_of_the_package() -> None:
     assert {path for path in folders if not (ROOT / "profiler" / path).is_dir()} == {"sample_models", "scripts"}
     # What is left at the top is about the repository.
     names = {path.name for path in TESTS.glob("test_*.py")}
-    assert names == {"test_github_action.py", "test_layout.py", "test_readme.py", "test_readme_commands.py"}
+    assert names == {
+        "test_github_action.py", "test_layout.py", "test_manual.py", "test_readme.py", "test_readme_commands.py",
+    }  # fmt: skip
 
 
 def test_a_file_is_named_like_its_module_or_says_what_it_tests() -> None:

@@ -80,6 +80,11 @@ class Registry(Generic[K, V]):
         for key in self.keys():
             yield max(self._entries[key], key=lambda e: e.last).value
 
+    def entries(self, key: K) -> list[tuple[int, int, V]]:
+        """First and last version of each entry of a key, and its value; the oldest first."""
+        self.load()
+        return [(e.first, e.last, e.value) for e in sorted(self._entries.get(key, ()), key=lambda e: e.first)]
+
     def load(self) -> None:
         """Import all modules with entries, once; look-ups do it by themselves.
 

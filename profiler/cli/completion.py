@@ -127,10 +127,11 @@ def _tables() -> Iterable[str]:
     return TABLES
 
 
-def _terms() -> Iterable[str]:
+def _topics() -> Iterable[str]:
+    from profiler.cli import manual
     from profiler.report.terms import TERMS
 
-    return TERMS
+    return [*(each.topic for each in manual.contents()), *TERMS]
 
 
 def _ops() -> Iterable[str]:
@@ -152,8 +153,8 @@ def _levels() -> Iterable[str]:
 
 
 by, figures = among(lambda: _choice("by")), among(lambda: _choice("figure"))
-formats, tables, terms, ops, levels, session_options = (
-    among(each) for each in (_formats, _tables, _terms, _ops, _levels, _session_options)
+formats, tables, topics, ops, levels, session_options = (
+    among(each) for each in (_formats, _tables, _topics, _ops, _levels, _session_options)
 )
 collectors = among(lambda: ("auto", "cupti", "nsys"))
 accumulators = among(lambda: ("auto", "fp16", "fp32"))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from profiler.cli import app
+from profiler.cli import app, manual
 from profiler.report.terms import TERMS
 from tests.fakes.command_line import refused, trtprof
+from tests.fakes.support import SAMPLES
 
 
 @pytest.mark.parametrize(
@@ -37,10 +41,55 @@ def test_an_unknown_word_is_refused_with_those_that_are_near() -> None:
     assert "fix: trtprof help lists them" in refused(trtprof("help", "xyzzyq"))
 
 
-def test_without_a_word_all_are_listed_and_a_command_shows_its_options() -> None:
+def test_without_a_word_the_manual_is_listed_and_a_command_shows_its_options() -> None:
     listed = trtprof("help").stdout
-    assert {line.split()[0] for line in listed.splitlines() if not line.startswith(" ")} == set(TERMS)
+    words = set(re.findall(r"[\w-]+", listed))
+    assert words >= {*TERMS, *(each.topic for each in manual.contents())}
     assert all(len(line) <= 80 for line in listed.splitlines())
     assert {command.callback.__name__ for command in app.registered_commands if command.callback} >= {"run"}
     assert trtprof("help", "run").stdout.startswith("Usage: ")
     assert "--by WHAT" in trtprof("help", "report").stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "first"),
+    [
+        ("work-model", "# The work model"), ("KN701", "# KN701 "), ("kn701", "# KN701 "), ("Conv", "# Conv"),
+        ("com.microsoft.FusedConv", "# FusedConv"), ("l4", "# L4 "), ("index", "# The manual of trtprof"),
+    ],
+)  # fmt: skip
+def test_a_page_is_shown_by_its_name(word: str, first: str) -> None:
+    assert trtprof("help", word).stdout.startswith(first)
+
+
+def test_a_table_of_a_registry_stands_in_its_page() -> None:
+    assert "| [KN701](rules/KN701.md) |" in trtprof("help", "rules.md").stdout
+    assert "`--loadEngine`" in trtprof("help", "trtexec").stdout
+    assert "table:" not in trtprof("help", "glossary").stdout
+
+
+def test_a_page_on_a_terminal_has_no_marks_of_markdown() -> None:
+    text = manual.shown(manual.page("ops"), width=80, color=False)
+    assert "FusedConv, " in " ".join(text.split())
+    assert "the work model (trtprof help work-model)" in manual.shown(manual.page("ops/Conv"), width=100, color=False)
+    assert "](" not in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "\x1b[" in manual.shown(manual.page("ops"), width=80, color=True)
+
+
+def test_words_are_looked_for_in_the_whole_manual() -> None:
+    assert "work-model: The work model\n" in trtprof("help", "--search", "Livermore", "loops").stdout
+    assert trtprof("help", "--search", "batched", "gemv").stdout.startswith("rules/")
+    assert "no section has all these words" in refused(trtprof("help", "--search", "xyzzyq"))
+    assert "--search takes words" in refused(trtprof("help", "--search"))
+
+
+def test_samples_are_put_here_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert trtprof("help", "--samples").stdout == "sample_models\n"
+    gemv = tmp_path / "sample_models" / "gemv.onnx"
+    assert gemv.read_bytes() == (SAMPLES / "gemv.onnx").read_bytes()
+    gemv.write_bytes(b"mine")
+    done = trtprof("help", "--samples")
+    assert (done.exit_code, gemv.read_bytes()) == (0, b"mine")
+    assert "has them all" in done.stderr

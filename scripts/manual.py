@@ -1,0 +1,164 @@
+"""The manual as a site, and its pages with what their commands print today.
+
+scripts/docs build [FOLDER]    the site, strictly: a link that leads nowhere or a page that no other names is an error
+scripts/docs serve             the same on this machine, at http://127.0.0.1:8000
+scripts/docs record [PAGE...]  executes pages and writes outputs into them; --measured measures anew, too
+scripts/docs count             pages, words, commands executed and marked, links
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import yaml  # noqa: E402
+
+from profiler.cli import manual  # noqa: E402
+from tests.fakes import manual as executed  # noqa: E402
+
+SITE = ROOT / "reports" / "site"
+REGISTRIES = ("rules", "ops", "gpus")
+"""Whose pages stand in folders of their own."""
+
+
+def sources(folder: Path) -> None:
+    """Every page, as Markdown."""
+    for topic in (manual.INDEX, *(each.topic for each in manual.contents()), *manual.generated()):
+        path = folder / f"{topic}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(manual.page(topic), encoding="utf-8")
+    (folder / "api.md").write_text("# The Python API\n\n::: profiler\n", encoding="utf-8")
+
+
+def configuration(folder: Path, site: Path) -> dict[str, Any]:
+    """What mkdocs is told."""
+    nav: list[dict[str, Any]] = [{"The manual": "index.md"}]
+    for group, entries in itertools.groupby(manual.contents(), key=lambda each: each.group):
+        nav.append({group: [{each.title: f"{each.topic}.md"} for each in entries]})
+    nav[-1][next(iter(nav[-1]))].append({"The Python API": "api.md"})
+    return {
+        "site_name": "trtprof",
+        "docs_dir": str(folder),
+        "site_dir": str(site),
+        "nav": nav,
+        "not_in_nav": "\n".join(f"/{name}/*" for name in REGISTRIES),
+        "theme": {
+            "name": "material",
+            "font": False,  # a manual that is read offline fetches nothing
+            "features": ["navigation.sections", "content.code.copy", "search.suggest", "search.highlight"],
+            "palette": [
+                {"media": "(prefers-color-scheme)", "toggle": {"icon": "material/brightness-auto", "name": "dark"}}
+            ],
+        },
+        "use_directory_urls": False,
+        "validation": {"omitted_files": "warn", "absolute_links": "warn", "anchors": "warn"},
+        "plugins": [
+            {"search": {}},
+            {
+                "mkdocstrings": {
+                    "handlers": {
+                        "python": {
+                            "paths": [str(ROOT)],
+                            "options": {"docstring_style": "google", "show_source": False, "show_root_heading": False},
+                        }
+                    }
+                }
+            },
+        ],
+        "markdown_extensions": [
+            "admonition",
+            "attr_list",
+            "tables",
+            "toc",
+            "pymdownx.highlight",
+            "pymdownx.superfences",
+        ],
+    }
+
+
+def build(site: Path, verb: str = "build") -> int:
+    """The site, by mkdocs."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / "docs"
+        sources(folder)
+        settings = Path(made) / "mkdocs.yml"
+        settings.write_text(yaml.safe_dump(configuration(folder, site), sort_keys=False), encoding="utf-8")
+        command = [sys.executable, "-m", "mkdocs", verb, "--strict", "--config-file", str(settings)]
+        return subprocess.run(command, check=False).returncode
+
+
+def record(names: list[str], measured: bool) -> int:
+    """Pages with what their commands print today."""
+    import pytest
+
+    from tests.fakes.in_process import quick
+
+    wrong = 0
+    for path in executed.pages():
+        if names and path.stem not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            quick(patch)
+            text = path.read_text(encoding="utf-8")
+            told = executed.told(text, Path(folder), really=measured)
+        if told.text != text:
+            path.write_text(told.text, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+        left = [each for each in told.problems if " prints:\n" not in each]
+        wrong += len(left)
+        for each in left:
+            print(f"{path.stem}: {each}", file=sys.stderr)
+    return min(wrong, 1)
+
+
+def count() -> int:
+    """What there is, a row a page."""
+    import pytest
+
+    from tests.fakes.in_process import quick
+
+    totals = [0] * 4
+    print(f"{'page':<24}{'words':>8}{'executed':>10}{'marked':>8}{'links':>7}")
+    for path in executed.pages():
+        text = path.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            quick(patch)
+            told = executed.told(text, Path(folder))
+        row = [len(text.split()), told.executed, told.marked, len(re.findall(r"\]\([^)]+\)", text))]
+        totals = [a + b for a, b in zip(totals, row, strict=True)]
+        print(f"{path.stem:<24}{row[0]:>8}{row[1]:>10}{row[2]:>8}{row[3]:>7}")
+    print(f"{'all':<24}{totals[0]:>8}{totals[1]:>10}{totals[2]:>8}{totals[3]:>7}")
+    made = manual.generated()
+    words = sum(len(manual.page(topic).split()) for topic in made)
+    print(f"and {len(made)} pages by registries, of {words} words")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("build").add_argument("folder", nargs="?", type=Path, default=SITE)
+    verbs.add_parser("serve")
+    verbs.add_parser("count")
+    of_record = verbs.add_parser("record")
+    of_record.add_argument("pages", nargs="*")
+    of_record.add_argument("--measured", action="store_true")
+    asked = parser.parse_args()
+    if asked.verb == "record":
+        return record(asked.pages, asked.measured)
+    if asked.verb == "count":
+        return count()
+    return build(asked.folder.resolve() if asked.verb == "build" else SITE, asked.verb)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The manual and the README say what is true: commands run, outputs are today's, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from profiler.cli import manual
+from tests.fakes import manual as executed
+from tests.fakes.support import ROOT
+
+PAGES = {path.stem: path for path in executed.pages()}
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_what_a_page_shows_is_what_happens(name: str, tmp_path: Path, quick_runs: None) -> None:
+    """After an intended change: scripts/docs record."""
+    text = PAGES[name].read_text(encoding="utf-8")
+    told = executed.told(text, tmp_path)
+    assert not told.problems, "\n".join(told.problems)
+    assert told.text == text
+
+
+def test_every_page_is_listed_once_and_every_entry_is_a_page() -> None:
+    listed = [each.topic for each in manual.contents()]
+    assert sorted([*listed, manual.INDEX]) == sorted(path.stem for path in executed.PAGES.glob("*.md"))
+    assert all(each.group and each.summary for each in manual.contents())
+
+
+def anchors(text: str) -> set[str]:
+    return {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head, _ in manual.sections(text)}
+
+
+def broken_links(topic: str) -> list[str]:
+    text = manual.page(topic)
+    here = Path(topic).parent
+    broken = []
+    for target in LINK.findall(re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)):
+        path, _, anchor = target.partition("#")
+        named = (Path("/") / here / path).resolve().relative_to("/").as_posix().removesuffix(".md") if path else topic
+        try:
+            found = manual.page(named)
+        except Exception as error:
+            broken.append(f"{topic}: {target}: {error}")
+            continue
+        if anchor and anchor not in anchors(found):
+            broken.append(f"{topic}: {target}: no such heading")
+    return broken
+
+
+def test_every_link_leads_to_a_page_and_its_heading() -> None:
+    topics = [manual.INDEX, *(each.topic for each in manual.contents()), *manual.generated()]
+    assert len(topics) > 400
+    assert [each for topic in topics for each in broken_links(topic)] == []
+
+
+def test_every_link_of_the_readme_leads_to_a_file() -> None:
+    named = set(LINK.findall(executed.README.read_text(encoding="utf-8")))
+    assert [each for each in sorted(named) if not (ROOT / each.partition("#")[0]).exists()] == []
+
+
+def test_an_output_that_is_not_todays_is_told(tmp_path: Path) -> None:
+    text = "# A page\n\n```console\n$ trtprof kernel gemv\nsomething else\n```\n"
+    told = executed.told(text, tmp_path)
+    assert len(told.problems) == 1
+    assert "something else" not in told.text
+    (tmp_path / "again").mkdir()
+    assert executed.told(told.text, tmp_path / "again").problems == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("```sh\ntrtprof nothing\n```\n", "there is no command"),
+        ("```sh\ntrtprof gpus --nothing\n```\n", "no option --nothing"),
+        ("```sh\ntrtprof gpus no-such-gpu\n```\n", "exit 2"),
+        ("```console\n$ ls\n```\n", "only trtprof is executed"),
+        ("<!-- on a GPU -->\n```sh\ntrtprof run m.onnx --bogus\n```\n", "no option --bogus"),
+        ("Type `trtprof run MODEL.onnx --bogus` then.\n", "no option --bogus"),
+        ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
+    ],
+)
+def test_what_is_wrong_on_a_page_is_told(text: str, why: str, tmp_path: Path) -> None:
+    (problem,) = executed.told(text, tmp_path).problems
+    assert why in problem
