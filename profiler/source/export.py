@@ -18,7 +18,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
-from profiler.base.errors import MissingError, UsageError
+from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.base.output_file import check_place
 from profiler.base.scratch import scratch_folder
 from profiler.source.spec import ExportOptions, ModelSpec, parse_dtypes, parse_dynamic, parse_factory_args
@@ -116,6 +116,9 @@ def export_model(
 def staged(target: Path, *, force: bool) -> Iterator[Path]:
     """A path to write a model to, moved to ``target`` with the weights beside it if all went well.
 
+    However it ends, there is the old model with its weights or the new one with its own: these get a name that the old
+    ones have not, and the old ones go last.
+
     Raises:
         UsageError: ``target`` is a folder, or it or its weights exist and ``force`` is not set.
         MissingError: Its folder cannot be written to.
@@ -126,7 +129,8 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
             why="it is a folder" if target.is_dir() else "a model may be two files",
             fix="-o model.onnx",
         )
-    taken = [path for path in (target, _data_of(target)) if path.exists()]
+    names = target, target.with_name(f"{target.name}.2")
+    taken = [path for path in (target, *map(_data_of, names)) if path.exists()]
     if taken and not force:
         raise UsageError(
             f"{taken[0]} exists and will not be overwritten",
@@ -135,16 +139,19 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
         )
     check_place(target)
     with scratch_folder(target.parent) as folder:
-        path = folder / target.name
+        # The exporter calls the weights after the model.
+        used = _weights_of(target)
+        path = folder / next(each.name for each in names if _data_of(each).name != used)
         yield path
         try:
-            # The model last: it is never there without the weights that it points at.
+            kept = ""
             if _data_of(path).exists():
-                _data_of(path).replace(_data_of(target))
-                path.replace(target)
-            else:
-                path.replace(target)
-                _data_of(target).unlink(missing_ok=True)
+                kept = _data_of(path).name
+                _data_of(path).replace(target.with_name(kept))
+            path.replace(target)
+            for data in map(_data_of, names):
+                if data.name != kept:
+                    data.unlink(missing_ok=True)
         except OSError as error:
             raise _unwritable(target, error) from None
 
@@ -152,6 +159,16 @@ def staged(target: Path, *, force: bool) -> Iterator[Path]:
 def _data_of(path: Path) -> Path:
     """Where the exporter puts the weights that it does not put into the model."""
     return path.with_name(f"{path.name}.data")
+
+
+def _weights_of(target: Path) -> str:
+    """The file beside a model that holds its weights, by its name; "" where none does, or what is there is no model."""
+    from profiler.source.load import outline
+
+    try:
+        return next(iter(outline(target).external), "")
+    except (OSError, TrtprofError):
+        return ""
 
 
 def _unwritable(path: Path, error: OSError) -> MissingError:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import itertools
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,7 @@ import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
 from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
 from profiler.source.export import export_model, staged
@@ -350,6 +352,46 @@ def test_a_failed_export_leaves_what_was_there(tmp_path: Path) -> None:
         path.write_text("half")
         raise KeyboardInterrupt
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("model.onnx", "before")]
+
+
+def _export(target: Path, value: float) -> None:
+    """Export a model with one weight, which lies beside it as the exporter has it."""
+    with staged(target, force=True) as path:
+        tensor = numpy_helper.from_array(np.full(64, value, np.float32), "w")
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [64])
+        graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [y], [tensor])
+        location = f"{path.name}.data"
+        onnx.save(helper.make_model(graph), path, save_as_external_data=True, location=location, size_threshold=0)
+
+
+def _weight(path: Path) -> float:
+    return float(numpy_helper.to_array(onnx.load(path).graph.initializer[0])[0])
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_a_model_and_its_weights_are_of_one_export_whenever_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    target, made = tmp_path / "model.onnx", itertools.count()
+    _export(target, 1.0)
+
+    def killed(move: Callable[..., Any]) -> Callable[..., Any]:
+        def moved(*args: Any, **options: Any) -> None:
+            if next(made) == moves:
+                raise KeyboardInterrupt
+            move(*args, **options)
+
+        return moved
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        for name in ("replace", "unlink"):
+            patched.setattr(Path, name, killed(getattr(Path, name)))
+        _export(target, 2.0)
+    assert _weight(target) == (2.0 if moves == 2 else 1.0)
+    for value in (3.0, 4.0):
+        _export(target, value)
+        assert _weight(target) == value
+        assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_weights_of_the_model_before_go_with_it(tmp_path: Path) -> None:
