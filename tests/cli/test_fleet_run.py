@@ -23,6 +23,8 @@ from profiler.cli import app
 from profiler.cli.fleet.live import FleetLines, block, overall
 from profiler.flows import fleet as flow
 from profiler.flows.fleet import HowToRun, running
+from profiler.flows.fleet.cells import expand
+from profiler.flows.fleet.manifest import read
 from profiler.flows.fleet.store import Store
 from profiler.flows.progress import SILENT
 from tests.fakes.support import ROOT, SAMPLES
@@ -77,6 +79,23 @@ def rows(folder: Path) -> pa.Table:
     return lasting(Store(str(folder)).table())
 
 
+def ended_on_the_way(manifest: Path, folder: Path, workers: int, *numbers: signal.Signals) -> tuple[int, str]:
+    """What a fleet that gets signals once it has an answer leaves with and says; another has a part of it till then."""
+    other = Store(str(folder), owner="another")
+    other.claim([expand(read(manifest)).cells[-1].group])
+    process = started("run", manifest, "-o", folder, "--workers", workers)
+    while not list(folder.glob("parts/*.parquet")) and process.poll() is None:
+        other.alive()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGSTOP)
+    for each in numbers:  # as they are when a session is ended: all there at once
+        process.send_signal(each)
+    process.send_signal(signal.SIGCONT)
+    _, err = process.communicate(timeout=60)
+    other.close()
+    return process.returncode, err
+
+
 def test_interrupted_and_resumed_the_table_is_that_of_an_undisturbed_run(manifest: Path, tmp_path: Path) -> None:
     code, out, err = ran("run", manifest, "-o", tmp_path / "whole", "--workers", 2)
     assert code == 0, err
@@ -86,13 +105,8 @@ def test_interrupted_and_resumed_the_table_is_that_of_an_undisturbed_run(manifes
     whole = rows(tmp_path / "whole")
     assert whole.num_rows == CELLS
 
-    process = started("run", manifest, "-o", tmp_path / "parts", "--workers", 2)
-    until = time.monotonic() + 60
-    while not list((tmp_path / "parts").glob("parts/*.parquet")) and time.monotonic() < until:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    code, err = ended_on_the_way(manifest, tmp_path / "parts", 2, signal.SIGINT)
+    assert code == 130
     assert "Traceback" not in err
     assert f"what is answered is kept in {tmp_path}/parts, and the same command goes on" in err
     kept = rows(tmp_path / "parts").num_rows
@@ -115,18 +129,10 @@ def test_interrupted_and_resumed_the_table_is_that_of_an_undisturbed_run(manifes
 def test_what_ends_a_job_or_closes_a_terminal_lets_all_go(
     numbers: tuple[signal.Signals, ...], manifest: Path, tmp_path: Path
 ) -> None:
-    process = started("run", manifest, "-o", tmp_path / "f", "--workers", 1)
-    until = time.monotonic() + 60
-    while not list((tmp_path / "f").glob("parts/*.parquet")) and time.monotonic() < until:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGSTOP)
-    for each in numbers:  # as they are when a session is ended: all there at once
-        process.send_signal(each)
-    process.send_signal(signal.SIGCONT)
-    _, err = process.communicate(timeout=60)
+    code, err = ended_on_the_way(manifest, tmp_path / "f", 1, *numbers)
     # Which of those that wait is heard first is the system's affair.
-    assert process.returncode in {128 + each for each in numbers}
-    assert f"stopped by {signal.Signals(process.returncode - 128).name}: what is answered is kept" in err
+    assert code in {128 + each for each in numbers}
+    assert f"stopped by {signal.Signals(code - 128).name}: what is answered is kept" in err
     assert "Traceback" not in err
     assert 0 < rows(tmp_path / "f").num_rows < CELLS, "it was ended in the middle"
     assert not list((tmp_path / "f" / "claims").iterdir())
