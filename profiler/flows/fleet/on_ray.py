@@ -39,6 +39,8 @@ START = "ray start --head on one machine and ray start --address=HOST:6379 on th
 _CONNECT_S = 5.0
 _PROBE_S = 180.0
 """The first process of a node may take a while: it imports trtprof."""
+_PROBES = 3
+"""As often a node is asked whose worker dies."""
 _GET_S = 300.0
 """What was answered is fetched in that time, or lost."""
 _LOOK_S = 5.0
@@ -256,7 +258,9 @@ class RayExecutor:
     def close(self) -> None:
         """Cancel what is under way and forget the models; the cluster stays."""
         for batch in self._batches.values():
-            self._cancel(batch)
+            # What is answered is about to end: cancelled just then, Ray aborts, or ends what its worker does next.
+            if batch.left:
+                self._cancel(batch)
         self._batches.clear()
         self._waiting.clear()
         self._models.clear()
@@ -291,7 +295,8 @@ class RayExecutor:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         nodes = self._nodes()
-        asked = self._ray.remote(max_retries=0, num_cpus=0)(ray_worker.probe)
+        # A worker that dies says nothing of its node; where that is lost, Ray says so instead of trying again.
+        asked = self._ray.remote(max_retries=_PROBES - 1, num_cpus=0)(ray_worker.probe)
         references = [
             asked.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote()
             for node in nodes

@@ -418,6 +418,38 @@ def test_those_behind_a_task_whose_worker_dies_had_not_begun(executor: RayExecut
     assert {each.task.group for each in found if each.rows} == {task.group for task in others}
 
 
+def test_what_is_answered_is_not_cancelled(
+    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though nobody heard yet that it is over: the worker may have something else to do by then."""
+    (task, *_) = tasks_of(some_cells(tmp_path / "m", "mobilenet_tiny"))
+    executor.start(task)
+    executor._hand_over()
+    (batch,) = executor._batches.values()
+    until_answered(executor)
+    executor._batches[batch.reference] = batch
+    cancelled: list[Any] = []
+    monkeypatch.setattr(ray, "cancel", lambda reference, **_: cancelled.append(reference))
+    executor.close()
+    assert not cancelled
+
+
+def test_a_worker_that_dies_is_no_node_that_cannot_answer(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe, died = ray_worker.probe, tmp_path / "died"
+
+    def dies_once() -> bytes:
+        if not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return probe()
+
+    monkeypatch.setattr(ray_worker, "probe", dies_once)
+    connect(pair.made.address).close()
+    assert died.exists()
+
+
 def test_what_was_lost_on_a_node_is_tried_on_another(executor: RayExecutor, tmp_path: Path) -> None:
     (task, *_) = tasks_of(asking(some_cells(tmp_path / "m", "mobilenet_tiny"), "spare"))
     held = Held(Path(task.cells[0].path))
