@@ -106,7 +106,7 @@ def check_dims(model: ModelProto) -> None:
     """
     for function in model.functions:
         for node in function.node:
-            check_equation(node)
+            check_node(node)
     walk = _Dims()
     walk.graph(model.graph)
     if walk.total > MOST_DIMS:
@@ -117,15 +117,24 @@ _TERM = rb"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
 _EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))
 
 
-def check_equation(node: NodeProto) -> None:
-    """Refuse an Einsum whose equation is none: onnx looks for the end of some for ever, while it infers shapes.
+def check_node(node: NodeProto) -> None:
+    """Refuse a node, or one of its bodies, that onnx cannot be asked for the shapes of: it would not come back.
+
+    It looks for the end of some equations of Einsum for ever, and Split with other than its number of outputs ends the
+    process, or makes room for all of them.
 
     Raises:
-        ExpansionError: It is none.
+        ExpansionError: There is one.
     """
     for one in node.attribute if node.op_type == "Einsum" else ():
         if one.name == "equation" and (one.ref_attr_name or not _EQUATION.fullmatch(one.s)):
             raise ExpansionError(f"{ascii(one.s.decode(errors='replace'))[:200]} is no equation of Einsum")
+    for one in node.attribute if node.op_type == "Split" else ():
+        if one.name == "num_outputs" and (one.ref_attr_name or one.i != len(node.output)):
+            raise ExpansionError(f"a Split into {one.i} has {len(node.output)} outputs")
+    for _, body in onnx_graph.subgraphs(node):
+        for inner in body.node:
+            check_node(inner)
 
 
 def deciding(op_type: str) -> Sequence[int]:
@@ -183,7 +192,7 @@ class _Dims:
 
     def _made(self, node: NodeProto, inputs: Sequence[_Bound]) -> _Bound:
         """What each output has at most."""
-        check_equation(node)
+        check_node(node)
         op_type = node.op_type
         rank = max((one.rank for one in inputs), default=0)
         longest = max((one.length for one in inputs), default=0)

@@ -65,7 +65,7 @@ def infer_node(
     ):
         return {}
     try:
-        expansion.check_equation(node)
+        expansion.check_node(node)
     except expansion.ExpansionError as error:
         raise InferenceError(str(error)) from None
     try:

@@ -8,6 +8,7 @@ a walk in graph order evaluates them, and infers each open node again with them.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -259,7 +260,7 @@ class _Walk:
             after = [_seen(info.name, (self._known[path], *scopes)) for info in body.output[1 : 1 + len(states)]]
             kept = [
                 _either(state, now) if state is not None and now is not None else None
-                for state, now in zip(states, after, strict=True)
+                for state, now in zip_longest(states, after)  # a body may give back fewer than it should
             ]
             if kept == states:
                 break

@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from profiler.base import shape_inference
 from profiler.base.errors import ModelError
 from profiler.flows.inspect import inspect
 from profiler.source.load import load_model, source_of
@@ -93,3 +94,26 @@ def test_work_of_more_than_64_bits_is_counted_to_the_last(tmp_path: Path) -> Non
     counted = inspect(ModelRequest.of(tmp_path / "m.onnx")).total
     assert counted.macs == 64**3 * (2**31 - 1) ** 3
     assert counted.bytes_written == 64 * 64 * 4 * (2**31 - 1) ** 3
+
+
+@pytest.mark.parametrize("told", [1, 2**31, 0])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_split_into_other_than_its_outputs_does_not_end_the_process(tmp_path: Path, told: int, inside: bool) -> None:
+    split = onnx.helper.make_node("Split", ["x"], ["y", "b", "c"], num_outputs=told)
+    if inside:
+        body = onnx.GraphProto(name="b", node=[split])
+        body.output.add(name="y")
+        split = onnx.helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body)
+    model = model_bombs.made([split], {"x": [6]}, {}, "y")
+    model.opset_import[0].version = 18
+    with pytest.raises(shape_inference.GrowthError, match="has 3 outputs"):
+        shape_inference.infer_shapes(model)
+    onnx.save(model, tmp_path / "m.onnx")
+    assert "Split" in {node.op.op_type for node in source_of(load_model(tmp_path / "m.onnx"), feed=False).nodes}
+
+
+def test_a_loop_whose_body_gives_back_too_little_is_read(tmp_path: Path) -> None:
+    model = model_bombs.looping(1, 4)
+    del model.graph.node[0].attribute[0].g.output[1:]
+    onnx.save(model, tmp_path / "m.onnx")
+    assert source_of(load_model(tmp_path / "m.onnx"), feed=False).nodes[0].op.op_type == "Loop"

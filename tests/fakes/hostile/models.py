@@ -14,7 +14,7 @@ from typing import Any
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from tests.fakes import model_bombs
+from tests.fakes import model_bombs, native_models
 from tests.fakes.hostile.mutate import TEXTS, mutated_bytes
 from tests.fakes.hostile.running import Case, Outcome
 from tests.fakes.support import ROOT
@@ -300,6 +300,8 @@ def case(random: Random, folder: Path, data: Path | None) -> Case:
     kind = random.random()
     if kind < 0.05:
         label, content = "much", _many(random).SerializeToString()
+    elif kind > 0.6:
+        label, content = native_models.native(random)
     else:
         content = random.choice(_pool(data))
         if kind < 0.3:
