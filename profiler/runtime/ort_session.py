@@ -384,6 +384,10 @@ def short_provider(provider: str) -> str:
     return provider.removesuffix("ExecutionProvider")
 
 
+_LOOKED_FOR_ELSEWHERE = "External data path for model loaded from bytes escapes working directory"
+"""What ONNX Runtime 1.31 says of the constant condition of an If: it looks for its file in the working folder."""
+
+
 @contextlib.contextmanager
 def runtime_errors(model: str) -> Iterator[None]:
     """Turn ONNX Runtime's exceptions of session creation into ours, with the op named."""
@@ -415,9 +419,10 @@ def runtime_errors(model: str) -> Iterator[None]:
                     why=text,
                     fix=fix,
                 ) from None
-        raise BuildError(
-            f"ONNX Runtime cannot build {Path(model).name}", why=text, fix="`trtprof inspect` shows the graph as loaded"
-        ) from None
+        fix = "`trtprof inspect` shows the graph as loaded"
+        if _LOOKED_FOR_ELSEWHERE in text:
+            fix = "keep the condition of an If in the model, not in a file beside it (onnx.save with a size_threshold)"
+        raise BuildError(f"ONNX Runtime cannot build {Path(model).name}", why=text, fix=fix) from None
 
 
 def clean_message(error: BaseException | str) -> str:

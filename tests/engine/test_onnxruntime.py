@@ -365,3 +365,21 @@ def test_a_model_that_kills_the_runtime_is_an_error(place: Place, monkeypatch: p
     with pytest.raises(BuildError, match="ONNX Runtime died") as caught:
         place.build(SAMPLES / "gemv.onnx")
     assert told in refused(caught.value)
+
+
+def test_the_condition_of_an_if_in_a_file_beside_the_model_is_told_what_to_do(tmp_path: Path, place: Place) -> None:
+    """ONNX Runtime 1.31 looks for it in the working folder."""
+    info = helper.make_tensor_value_info
+    graphs = [
+        helper.make_graph([helper.make_node(op, ["x"], [op])], op, [], [info(op, TensorProto.FLOAT, [4])])
+        for op in ("Relu", "Neg")
+    ]
+    node = helper.make_node("If", ["c"], ["y"], then_branch=graphs[0], else_branch=graphs[1])
+    x, y = (info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    graph = helper.make_graph([node], "g", [x], [y], [numpy_helper.from_array(np.array(True), "c")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path = tmp_path / "if.onnx"
+    onnx.save(model, path, save_as_external_data=True, size_threshold=0, location="if.bin")
+    with pytest.raises(BuildError, match=r"cannot build if\.onnx") as caught:
+        place.build(path)
+    assert "keep the condition of an If in the model" in caught.value.fix
