@@ -71,6 +71,12 @@ def test_an_output_that_is_not_todays_is_told(tmp_path: Path) -> None:
     assert executed.told(told.text, tmp_path / "again").problems == ()
 
 
+def test_a_comment_is_of_the_block_below_it_alone(tmp_path: Path) -> None:
+    block = "```console\n$ trtprof kernel gemv\n```\n"
+    told = executed.told(f"<!-- exit: 0 -->\n{block}\nThen\n\n<!-- not run: why -->\n{block}", tmp_path)
+    assert (told.executed, told.marked) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -46,7 +46,7 @@ QUICK = ("--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-ite
 """Options of a run whose numbers nobody reads."""
 REASONS = ("on a GPU", "not run")
 _FENCE = re.compile(
-    r"(?P<above>(?:^[ ]*<!--.*-->\n)*)^(?P<indent> *)```(?P<head>[^\n`]*)\n(?P<body>.*?)^ *```$", re.M | re.S
+    r"(?P<above>(?:^[ ]*<!--[^\n]*-->\n)*)^(?P<indent> *)```(?P<head>[^\n`]*)\n(?P<body>.*?)^ *```$", re.M | re.S
 )
 _OWN = ("trtprof", "./scripts/trtprof")
 
