@@ -233,20 +233,24 @@ def test_what_the_dead_left_is_swept_after_long(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "claims").iterdir()) == ["b.late", "late.alive", "me.alive"]
 
 
-def test_who_died_when_the_clock_was_ahead_is_dead_when_it_was_not_heard_of_for_a_lease(tmp_path: Path) -> None:
-    dead, store = Store(str(tmp_path), "dead", 0.3), Store(str(tmp_path), "me", 0.3)
+def test_who_died_when_the_clock_was_ahead_is_dead_when_it_was_not_heard_of_for_a_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(claims, "_now", lambda: now)
+    dead, store = Store(str(tmp_path), "dead", 60), Store(str(tmp_path), "me", 60)
     dead.claim(["a"])
     ahead = time.time() + 3600
     os.utime(tmp_path / "claims" / "dead.alive", (ahead, ahead))
     assert not store.claim(["a"])
-    time.sleep(0.2)
+    now = 40.0
     assert not store.claim(["a"])
     # One that lives says so again, whatever its clock.
     os.utime(tmp_path / "claims" / "dead.alive", (ahead, ahead + 1))
     assert not store.claim(["a"])
-    time.sleep(0.2)
+    now = 80.0
     assert not store.claim(["a"])
-    time.sleep(0.2)
+    now = 120.0
     assert store.claim(["a"]) == {"a"}
     assert store.claimed() == {"a"}
 
