@@ -17,8 +17,6 @@ from pathlib import Path
 from profiler.base import scratch
 from profiler.base.errors import MissingError
 
-_NO_ROOM = (errno.ENOSPC, errno.EROFS, *((errno.EDQUOT,) if hasattr(errno, "EDQUOT") else ()))
-
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a file that was asked for by name.
@@ -80,22 +78,6 @@ def replaced(path: Path) -> Iterator[Path]:
         if os.name == "nt":  # which moves no open file
             file.close()
         beside.replace(place)
-
-
-def without_room(error: BaseException) -> MissingError | None:
-    """What is said where a disk is full or may not be written, whoever wrote to it; None for any other error."""
-    number = error.errno if isinstance(error, OSError) else None
-    said = str(error)
-    # Libraries in C++ tell it in words alone.
-    number = next((each for each in _NO_ROOM if each == number or os.strerror(each) in said), None)
-    if number is None:
-        return None
-    name = getattr(error, "filename", None)
-    return MissingError(
-        f"{os.fsdecode(name)} cannot be written" if isinstance(name, str | bytes) else "a file cannot be written",
-        why=os.strerror(number),
-        fix="make room on that disk, or name another place (-o, TMPDIR)",
-    )
 
 
 def check_place(path: Path) -> None:

@@ -83,7 +83,9 @@ def read_events(path: Path) -> list[Event]:
         return msgspec.json.decode(path.read_bytes(), type=list[Event])
     except msgspec.DecodeError as error:
         raise CaptureError(
-            f"{path.name} is not an ONNX Runtime profile", why=str(error), fix="run again; keep disk space free"
+            f"{path.name} is not an ONNX Runtime profile",
+            why=str(error),
+            fix="run again with room on that disk and no limit on files (ulimit -f unlimited)",
         ) from None
 
 

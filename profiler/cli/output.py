@@ -18,6 +18,7 @@ import typer
 
 from profiler.base import plugins
 from profiler.base.errors import CaptureError, UsageError
+from profiler.base.machine_errors import as_error
 from profiler.base.progress import Line
 from profiler.cli import process
 
@@ -101,10 +102,14 @@ def ascii_only(stream: TextIO) -> bool:
 
 
 @contextmanager
-def errors_shown(progress: StageLines | None = None) -> Iterator[None]:
+def errors_shown(progress: StageLines | None = None, *, done: Path | None = None) -> Iterator[None]:
     """Print our errors without a traceback and leave with their exit code; bugs keep theirs.
 
     TRTPROF_DEBUG=1 shows the traceback of ours too.
+
+    Args:
+        progress: Of what may be gone on with where it fails.
+        done: The folder of a finished run, of which something could not be shown.
     """
     try:
         yield
@@ -118,10 +123,12 @@ def errors_shown(progress: StageLines | None = None) -> Iterator[None]:
             say(f"stopped by {process.ended_by()}")
             _say_kept(progress)
             raise typer.Exit(process.ended_code()) from None
-        shown = process.as_error(error)
+        shown = as_error(error)
         if shown is None or os.environ.get("TRTPROF_DEBUG"):
             raise
         say("error: " + str(shown))
+        if done is not None:
+            say(f"  wrote {done}, with the whole run: trtprof report {done}")
         # Going on helps only where the machine, not the model or the request, was at fault.
         if isinstance(shown, CaptureError) and shown.resumable:
             _say_kept(progress)

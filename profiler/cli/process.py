@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found] # what `signal` wraps: that takes a while to import itself
 import _thread
-import errno
 import functools
 import os
 import sys
@@ -16,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from profiler.base.errors import MissingError, TrtprofError, UsageError
-from profiler.base.output_file import without_room
+from profiler.base.errors import MissingError, UsageError
+from profiler.base.machine_errors import no_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,51 +153,10 @@ class _Enough:
         with open("/proc/self/statm", encoding="ascii") as file:
             taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         if self._limit - taken < _LEAST_BYTES[name]:
-            raise as_error(MemoryError(f"{(self._limit - taken) >> 20} MiB are left of the limit on addresses, and "
-                                       f"{name} takes {_LEAST_BYTES[name] >> 20}")) or MemoryError  # fmt: skip
-
-
-def as_error(error: BaseException) -> TrtprofError | None:
-    """An error as a person is told it: one of ours, or one of the machine; None for a bug."""
-    if isinstance(error, TrtprofError):
-        return error
-    if isinstance(error, MemoryError) or (isinstance(error, (ImportError, OSError)) and _is_memory(error)):
-        return MissingError(
-            "not enough memory",
-            why=str(error).strip() or "the system gives no more to this process",
-            fix="close other programs, allow more (ulimit -v, the container), or take a smaller batch",
-        )
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
-        return MissingError("the working folder is gone", why="somebody removed it", fix="cd to another one")
-    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
-        return UsageError(
-            f"a name is no UTF-8: {ascii(error.object)[:200]}", why="what is written of it is", fix="rename the folder"
-        )
-    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
-        what = f"{error.filename} cannot be used" if error.filename else "the system refuses"
-        return MissingError(what, why=error.strerror or str(error), fix=_OF_THE_MACHINE[error.errno])
-    return without_room(error)
-
-
-_OF_THE_MACHINE = {
-    errno.EMFILE: "allow more open files: ulimit -n 1024",
-    errno.ENFILE: "close other programs: the system has no more open files",
-    errno.EFBIG: "allow larger files: ulimit -f unlimited",
-    errno.ENAMETOOLONG: "choose a shorter name",
-    errno.ELOOP: "name the file itself: its links lead in a circle",
-    errno.EACCES: "ask for the permission, or name another place (-o, TMPDIR)",
-    errno.EIO: "look at that disk: it fails",
-    errno.EAGAIN: "end other programs: the system starts no more processes or threads",
-}
-"""What an error of the system is mended by, where no code of ours can."""
-
-
-def _is_memory(error: ImportError | OSError) -> bool:
-    return (
-        getattr(error, "errno", None) == errno.ENOMEM
-        or "Cannot allocate memory" in str(error)
-        or ("failed to map segment" in str(error))
-    )
+            left = (self._limit - taken) >> 20
+            raise no_memory(
+                f"{left} MiB are left of the limit on addresses, and {name} takes {_LEAST_BYTES[name] >> 20}"
+            )
 
 
 # --- signals ----------------------------------------------------------------------------------

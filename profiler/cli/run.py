@@ -278,7 +278,7 @@ def run(
             ),
             progress,
         )
-    with errors_shown():
+    with errors_shown(done=folder.path):
         folder.tag(tag or ())
         found = folder.report()
         view = with_model(view._replace(file=str(folder.path)), found, paths, redact=False)

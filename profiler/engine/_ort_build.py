@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from profiler.base.errors import TrtprofError
+from profiler.base.machine_errors import as_error
 from profiler.runtime import child
 from profiler.runtime.ort_session import Placement, SessionRequest, make_session, placements
 
@@ -49,9 +49,12 @@ def main(argv: list[str]) -> int:
     told, code = Path(request.told), 0
     try:
         told.write_bytes(msgspec.json.encode(made(request)))
-    except TrtprofError as error:
-        told.write_bytes(msgspec.json.encode(child.Failure.of(error)))
-        code = error.exit_code
+    except Exception as error:
+        found = as_error(error)
+        if found is None:
+            raise
+        told.write_bytes(msgspec.json.encode(child.Failure.of(found)))
+        code = found.exit_code
     return code
 
 

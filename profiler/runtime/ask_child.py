@@ -14,7 +14,8 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.errors import CaptureError, MissingError
+from profiler.base.machine_errors import as_error
 from profiler.base.progress import Line, Progress, heard, unheard
 from profiler.base.scratch import scratch_folder
 from profiler.runtime import child
@@ -123,9 +124,11 @@ def answer(argv: list[str], kind: type[R], measure: Callable[[R], msgspec.Struct
     try:
         result: msgspec.Struct = measure(request)
         code = 0
-    except TrtprofError as error:
-        result = child.Failure.of(error)
-        code = error.exit_code
+    except Exception as error:
+        found = as_error(error)
+        if found is None:
+            raise
+        result, code = child.Failure.of(found), found.exit_code
     sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
     return code
 

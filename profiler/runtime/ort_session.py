@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from profiler.base.errors import BuildError, MissingError
+from profiler.base.machine_errors import without_room
 from profiler.runtime.session_tuning import SessionTuning
 
 if TYPE_CHECKING:
@@ -419,6 +420,9 @@ def runtime_errors(model: str) -> Iterator[None]:
                     why=text,
                     fix=fix,
                 ) from None
+        full = without_room(error)
+        if full is not None:
+            raise full from None
         fix = "`trtprof inspect` shows the graph as loaded"
         if _LOOKED_FOR_ELSEWHERE in text:
             fix = "keep the condition of an If in the model, not in a file beside it (onnx.save with a size_threshold)"

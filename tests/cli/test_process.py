@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from profiler.cli.output import StageLines
-from tests.fakes.every_verb import command, environment, fill
+from tests.fakes.every_verb import QUICK, command, environment, fill
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors, limits and signals of POSIX")
 
@@ -53,6 +53,20 @@ def test_a_result_that_cannot_be_written_is_one_error(words: str, folder: Path) 
     assert done.stderr.startswith(b"error: stdout cannot be written\n  why: ")
     assert done.stderr.count(b"error") == 1
     assert b"Traceback" not in done.stderr
+
+
+def test_a_finished_run_is_named_though_its_summary_cannot_be_written(folder: Path) -> None:
+    done = shell(folder, f"trtprof run resnet_tiny.onnx -o whole {' '.join(QUICK)} > /dev/full")
+    assert done.returncode == 3
+    assert b"error: stdout cannot be written\n" in done.stderr
+    assert b"\n  wrote whole, with the whole run: trtprof report whole\n" in done.stderr
+
+
+def test_an_engine_larger_than_files_may_be_is_no_fault_of_the_model(folder: Path) -> None:
+    done = shell(folder, f"ulimit -f 400; trtprof run resnet_tiny.onnx -o large {' '.join(QUICK)}")
+    assert done.returncode == 3
+    assert b"error: a file cannot be written\n" in done.stderr
+    assert b"ulimit -f unlimited" in done.stderr
 
 
 @pytest.mark.parametrize("to", ["2>&-", "2>/dev/full", "<&- 2>&-"])

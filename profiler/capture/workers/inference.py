@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from profiler.base.errors import CaptureError, TrtprofError
-from profiler.base.output_file import replace_file, without_room
+from profiler.base.errors import CaptureError
+from profiler.base.machine_errors import as_error, no_memory
+from profiler.base.output_file import replace_file
 from profiler.base.progress import Count, Line, Progress, unheard
 from profiler.base.records import InputTensor
 from profiler.base.units import NUMPY_DTYPES, format_shape
@@ -57,7 +58,7 @@ def reported(work: Callable[[], None], scratch: str) -> int:
     try:
         work()
     except Exception as error:
-        found = error if isinstance(error, TrtprofError) else without_room(error)
+        found = as_error(error)
         if found is None:
             raise
         try:
@@ -125,6 +126,7 @@ def first_run(run: Runnable) -> None:
     """Run once, and say what ONNX Runtime has against the inputs; one that lasts `LONGEST_S` ends this process.
 
     Raises:
+        MissingError: There is too little memory for it.
         CaptureError: The model does not run.
     """
     watch = threading.Timer(LONGEST_S, _give_up)
@@ -133,9 +135,12 @@ def first_run(run: Runnable) -> None:
     try:
         run()
     except Exception as error:
+        said = clean_message(error)
+        if "Failed to allocate memory" in said:
+            raise no_memory(MemoryError(said)) from None
         raise CaptureError(
             DOES_NOT_RUN,
-            why=clean_message(error),
+            why=said,
             fix="set the shapes (--shapes) or give real inputs (--loadInputs); `trtprof inspect` lists the inputs",
         ) from None
     finally:
