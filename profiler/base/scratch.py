@@ -69,6 +69,7 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
                 place.mkdir(parents=True, exist_ok=True)
             sweep(place)
             path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+            path.chmod(0o700)  # a umask may have taken it from its owner, too
             stack.callback(shutil.rmtree, path, ignore_errors=True)
             stack.enter_context(in_use(path))
         except OSError as error:

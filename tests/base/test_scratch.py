@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,6 +103,15 @@ def test_a_scratch_folder_is_gone_afterwards_and_one_that_cannot_be_made_is_an_e
     (tmp_path / "file").touch()
     with pytest.raises(MissingError, match="no temporary folder can be made in"), scratch_folder(tmp_path / "file"):
         pass
+
+
+def test_a_umask_takes_no_scratch_folder_from_its_owner(tmp_path: Path) -> None:
+    before = os.umask(0o777)
+    try:
+        with scratch_folder(tmp_path) as folder:
+            assert folder.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
 
 
 def test_a_folder_is_one_process_s_until_that_is_killed(tmp_path: Path) -> None:
