@@ -69,6 +69,32 @@ def _typed(args: list[str]) -> str:
     return shlex.join(["trtprof", *args])
 
 
+_COMPLETION = ("--install-completion", "--show-completion")
+_SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+
+
+def _check_shell() -> None:
+    """See to it that there is a shell to complete in: of none typer says so without an error, and leaves with 1.
+
+    Raises:
+        UsageError: The command was started from none, or from one that cannot be helped.
+    """
+    import shellingham  # type: ignore[import-untyped]
+
+    from profiler.base.errors import UsageError
+
+    try:
+        found = shellingham.detect_shell()[0]
+    except (shellingham.ShellDetectionFailure, OSError):
+        found = ""
+    if found not in _SHELLS:
+        raise UsageError(
+            f"{found or 'no shell'} cannot be completed in",
+            why="the shell is that from which the command was started",
+            fix=f"start it from {', '.join(_SHELLS[:-1])} or {_SHELLS[-1]}",
+        )
+
+
 def _answer(what: str, why: str, fix: str) -> None:
     """Leave with one error.
 
@@ -137,6 +163,8 @@ def main() -> None:
                     process.check_words(typed)
                     process.check_files()
                     process.check_memory()
+                    if typed and typed[0] in _COMPLETION:
+                        _check_shell()
                     load_commands(typed[0] if typed else "")
                     app()
             except SystemExit as left:

@@ -9,9 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from shellingham import ShellDetectionFailure  # type: ignore[import-untyped]
 
+from profiler.cli import main
 from profiler.cli.output import StageLines
 from tests.fakes.every_verb import QUICK, command, environment, fill
 
@@ -88,6 +91,19 @@ def test_a_stream_without_an_end_is_not_read_for_ever(folder: Path) -> None:
     done = shell(folder, "trtprof kernel - < /dev/zero")
     assert done.returncode == 2
     assert done.stderr.startswith(b"error: stdin holds too much")
+
+
+@pytest.mark.parametrize("word", ["--show-completion", "--install-completion"])
+@pytest.mark.parametrize("found", [ShellDetectionFailure(), ("dash", "/bin/dash")], ids=["none", "dash"])
+def test_what_cannot_be_completed_in_is_an_error(
+    word: str, found: Exception | tuple[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["trtprof", word])
+    monkeypatch.setattr("shellingham.detect_shell", Mock(side_effect=[found] * 2))
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capfd.readouterr().err.startswith("error: ")
 
 
 # --- text -----------------------------------------------------------------------------------------------
