@@ -1,9 +1,11 @@
 """Each verb in each odd environment: streams that break, limits, locales, clocks, places that are not there.
 
-    python scripts/fuzz/environments.py [--verbs run,inspect] [--environments "memory 1000 MB,..."] [--out FOLDER]
+    python scripts/fuzz/environments.py [--verbs run,inspect] [--environments "dumb,..."] [--quick] [--out FOLDER]
 
 Wrong is a traceback, a hang, death by a signal, an exit code that is none of ours, a failure without an error where
-stderr can be read, a warning of Python, a process or a temporary file that is left. Exit code 1 if any is.
+stderr can be read, a warning of Python, a process or a temporary file that is left, and another answer than as usual
+of a verb that measures nothing. Exit code 1 if any is. Some need root: they make mounts of their own, which no other
+process sees.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.fakes.every_verb import EVERY_VERB, command, environment, fill
 
 LIMIT_S = 120
+KEPT = ("sitecustomize.py", "é名", f"trtprof-fleet-{os.getuid()}")
+"""In the temporary folder: what was put there, and where the workers of a node share models."""
 OURS = (0, 2, 3, 4, 5)
 BACK = """
 import itertools, time
@@ -43,15 +47,31 @@ class Odd(NamedTuple):
     Attributes:
         before: What a shell does before the command.
         after: Its redirections.
+        within: What the command is given to.
         variables: Of the environment; None takes one away.
         mute: Whether its errors cannot be read.
+        shown: Whether it changes how an answer is shown, or what it is.
     """
 
     before: str = ""
     after: str = ""
+    within: str = ""
     variables: tuple[tuple[str, str | None], ...] = ()
     mute: bool = False
+    shown: bool = False
 
+
+MOUNTED = "unshare --mount --propagation private bash -c '%s; exec \"$@\"' bash"
+"""What runs a command where something else is mounted."""
+BOUND = "setpriv --bounding-set=-dac_override,-dac_read_search"
+"""What takes from root what others do not have: to read and write everything."""
+SLOW = ("run", "try", "plugin", "export", "fleet-run", "calibrate")
+
+MEASURED = {
+    *("run", "try", "export", "fleet-run", "fleet-plan", "build", "calibrate", "calibrate-show", "doctor"),
+    *("plugin", "report-tag", "report-png", "completion"),
+}
+"""Verbs whose answers are of the machine and the moment, or hold a picture or the names of temporary files."""
 
 ENVIRONMENTS = {
     "as usual": Odd(),
@@ -83,21 +103,69 @@ ENVIRONMENTS = {
     "no time zone": Odd(variables=(("TZ", ":/etc/passwd"),)),
     "clock goes back": Odd('printf "%s" "$BACK" > "$TMPDIR/sitecustomize.py"; export PYTHONPATH="$PYTHONPATH:$TMPDIR"',
                            variables=(("BACK", BACK),)),
-    "columns 0": Odd(variables=(("COLUMNS", "0"), ("LINES", "-1"))),
-    "columns 10^9": Odd(variables=(("COLUMNS", "1000000000"), ("TERM", "dumb"), ("FORCE_COLOR", "1"))),
-    "nothing but a PATH": Odd(variables=tuple((name, None) for name in ("HOME", "LANG", "COLUMNS", "TMPDIR"))),
+    "columns 0": Odd(variables=(("COLUMNS", "0"), ("LINES", "-1")), shown=True),
+    "columns 10^9": Odd(variables=(("COLUMNS", "1000000000"), ("TERM", "dumb"), ("FORCE_COLOR", "1")), shown=True),
+    "nothing but a PATH": Odd(variables=tuple((name, None) for name in ("HOME", "LANG", "COLUMNS", "TMPDIR")),
+                              shown=True),
+    "columns 20": Odd(variables=(("COLUMNS", "20"),), shown=True),
+    "columns are no number": Odd(variables=(("COLUMNS", "wide"), ("TERM", ""), ("NO_COLOR", "1")), shown=True),
+    "dumb": Odd(variables=(("TERM", "dumb"), ("NO_COLOR", "1"))),
+    "reader goes away": Odd(after="> >(exec 0<&-)", shown=True),
+    "reader reads one byte": Odd(after="> >(head -c 1 > /dev/null)", shown=True),
+    "stdin is a closed pipe": Odd(after="< <(exec 1>&-)"),
+    "names beyond ASCII": Odd('export TMPDIR="$TMPDIR/é名"; mkdir -p "$TMPDIR"; export HOME="$HOME/é名"; '
+                              'mkdir -p "$HOME"; here=../é名; rm -rf "$here"; cp -r . "$here"; cd "$here"',
+                              variables=(("LC_ALL", "C"), ("PYTHONUTF8", "0"), ("PYTHONCOERCECLOCALE", "0"))),
+    "warnings are errors": Odd(variables=(("PYTHONWARNINGS", "error"),)),
+    "warnings are shown": Odd(variables=(("PYTHONWARNINGS", "always"), ("PYTHONDEVMODE", "1"))),
+    "hashes of seed 1": Odd(variables=(("PYTHONHASHSEED", "1"),)),
+    "hashes of seed 4294967295": Odd(variables=(("PYTHONHASHSEED", "4294967295"),)),
+    "optimised": Odd(variables=(("PYTHONOPTIMIZE", "2"),)),
+    "far time zone": Odd(variables=(("TZ", "Pacific/Kiritimati"),)),
+    "umask 0777": Odd("umask 0777"),
+    "umask 0777 of others": Odd("umask 0777", within=BOUND),
+    "folder is read only": Odd(within=MOUNTED % 'mount --bind . . && mount -o remount,ro,bind . && cd "$PWD"'),
+    "folder may not be written": Odd("chmod 555 .", within=BOUND),
+    "cache is read only": Odd(
+        'mkdir -p "$HOME/.cache"',
+        within=MOUNTED % 'mount --bind "$HOME" "$HOME" && mount -o remount,ro,bind "$HOME"'),
+    "cache may not be read": Odd('mkdir -p "$TMPDIR/../shut"; chmod 000 "$TMPDIR/../shut"; '
+                                 'export TRTPROF_CACHE_DIR="$TMPDIR/../shut"', within=BOUND),
+    "home may not be written": Odd('mkdir -p "$TMPDIR/../still"; chmod 555 "$TMPDIR/../still"; '
+                                   'export HOME="$TMPDIR/../still"', within=BOUND),
+    "temporary folder is full": Odd(within=MOUNTED % 'mount -t tmpfs -o size=16k none "$TMPDIR"'),
+    "temporary folder is read only": Odd(within=MOUNTED % 'mount -t tmpfs -o ro none "$TMPDIR"'),
+    "nothing in /proc": Odd(within=MOUNTED % "mount -t tmpfs none /proc"),
+    "nothing in /sys": Odd(within=MOUNTED % "mount -t tmpfs none /sys"),
+    "no shared memory": Odd(within=MOUNTED % "mount -t tmpfs -o ro none /dev/shm"),
+    "no network": Odd(within="unshare --net"),
+    "8 processes": Odd("ulimit -u 8", within="setpriv --bounding-set=-sys_admin,-sys_resource"),
+    "stack without end": Odd("ulimit -s unlimited"),
+    "stack of 64 kB": Odd("ulimit -s 64"),
+    "files of 1 kB": Odd("ulimit -f 1"),
+    "no locked memory": Odd("ulimit -l 0"),
+    "idle priority": Odd(within="nice -n 19 chrt --idle 0"),
 }  # fmt: skip
 
 
-def asked(verb: str, name: str, folder: Path, home: Path, temporary: Path) -> tuple[int, str, list[str]]:
-    """The exit code of a verb in an environment, what it said, and what is wrong."""
+class Asked(NamedTuple):
+    """What came of a verb in an environment: its exit code, what it wrote and said, and what is wrong."""
+
+    code: int
+    out: bytes
+    said: str
+    wrong: list[str]
+
+
+def asked(verb: str, name: str, folder: Path, home: Path, temporary: Path) -> Asked:
+    """Ask a verb in an environment."""
     odd = ENVIRONMENTS[name]
     given: dict[str, str] = environment(home, temporary)
     for variable, value in odd.variables:
         given.pop(variable, None)
         if value is not None:
             given[variable] = value
-    line = f'{odd.before}\nexec "$@" {odd.after}'
+    line = f'{odd.before}\nexec {odd.within} "$@" {odd.after}'
     process = subprocess.Popen(
         ["bash", "-c", line, "bash", *command(*EVERY_VERB[verb])], cwd=folder, env=given, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -124,8 +192,10 @@ def asked(verb: str, name: str, folder: Path, home: Path, temporary: Path) -> tu
         wrong.append("left running: " + left[0][:100])
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    wrong += [f"left: {path.name}" for path in temporary.iterdir() if path.name != "sitecustomize.py"]
-    return process.returncode, said, wrong
+    wrong += [
+        f"left: {path.name}" for path in (*temporary.glob("*"), *temporary.glob("é名/*")) if path.name not in KEPT
+    ]
+    return Asked(process.returncode, out, said, wrong)
 
 
 def _left(session: int) -> list[str]:
@@ -148,9 +218,13 @@ def main() -> int:
     parser.add_argument("--verbs", default=",".join(EVERY_VERB))
     parser.add_argument("--environments", default=",".join(ENVIRONMENTS))
     parser.add_argument("--out", type=Path, help="what was said where something is wrong goes there")
+    parser.add_argument("--quick", action="store_true", help="leave out " + ", ".join(SLOW))
     options = parser.parse_args()
     verbs, names = options.verbs.split(","), options.environments.split(",")
+    if options.quick:
+        verbs = [verb for verb in verbs if verb not in SLOW]
     wrong: Counter[str] = Counter()
+    usual: dict[str, bytes] = {}
     total = 0
     with tempfile.TemporaryDirectory(prefix="environments-") as scratch:
         fresh, home = Path(scratch) / "fresh", Path(scratch) / "home"
@@ -159,7 +233,10 @@ def main() -> int:
         fill(fresh)
         subprocess.run(command(*EVERY_VERB["fleet-run"][:-3], "answered"), cwd=fresh, check=True, capture_output=True,
                        env=environment(home, Path(scratch)))  # fmt: skip
-        for name in names:
+        subprocess.run(command(*EVERY_VERB["plugin"][:-1], "written", "--only", "write"), cwd=fresh, check=True,
+                       capture_output=True, env=environment(home, Path(scratch)))  # fmt: skip
+        # What is the same as usual is only known once that was asked.
+        for name in dict.fromkeys(("as usual", *names)):
             codes: Counter[int] = Counter()
             began = time.monotonic()
             bad = 0
@@ -169,9 +246,13 @@ def main() -> int:
                     shutil.rmtree(each, ignore_errors=True)
                 shutil.copytree(fresh, folder)
                 temporary.mkdir()
-                code, said, found = asked(verb, name, folder, home, temporary)
+                code, out, said, found = asked(verb, name, folder, home, temporary)
                 codes[code] += 1
                 total += 1
+                if verb not in MEASURED and code == 0 and out and not ENVIRONMENTS[name].shown:
+                    before = usual.setdefault(verb, out)
+                    if out != before:
+                        found.append("other: another answer than as usual")
                 bad += bool(found)
                 for what in found:
                     wrong[what.partition(":")[0]] += 1

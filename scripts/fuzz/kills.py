@@ -2,8 +2,9 @@
 
     python scripts/fuzz/kills.py --out FOLDER [--count 200] [--seed N] [--jobs 2] [COMMAND ...]
 
-Of three commands two are ended by SIGKILL, the third by SIGTERM or SIGINT. Then the same command is given again, for
-a run with --resume: it must succeed. Orphans are processes left ten seconds after the end; lost is a file that was
+Each is ended by SIGKILL, SIGTERM, SIGINT or SIGHUP, which it alone or its whole group gets, as a terminal does it. Then
+the same command is given again, for a run with --resume: it must succeed. A code is wrong where it is neither 0 nor
+that of the signal. Orphans are processes left ten seconds after the end; lost is a file that was
 there before and is neither that nor whole; left is what is temporary after the command was given again.
 """
 
@@ -33,6 +34,15 @@ from profiler.base.scratch import IN_USE, PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "sample_models" / "resnet_tiny.onnx"
+GEMV = MODEL.with_name("gemv.onnx")
+PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FLEET = f"""
+[[models]]
+files = ["{GEMV}", "{MODEL}"]
+[[targets]]
+gpu = ["rtx-4090", "l4", "h100-sxm", "a100-pcie-80gb"]
+"""
 QUICK = ("--duration", "0.2", "--iterations", "5", "--warmUp", "20", "--profile-iterations", "3", "--threads", "1")
 BRIEF = ("--budget", "15s", "--max-candidates", "2", "--threads", "1")
 LIMIT_S = 300.0
@@ -59,6 +69,31 @@ COMMANDS = {
     "try": Command(
         ("try", MODEL, "-o", "tried.json", *BRIEF), ("try", MODEL, "-o", "tried.json", "--force", *BRIEF), 1
     ),
+    "build": Command(*((("build", MODEL, "--saveEngine=made.engine", "--rebuild", "--force"),) * 2), 1),
+    "plugin": Command(
+        *((("plugin", GEMV, "MatMul", "--gpu", "l4", "--only", "brief,write", "-o", "made", "--force"),) * 2), 1
+    ),
+    "fleet-run": Command(*((("fleet", "run", "fleet.toml", "-o", "fleet", "--workers", "2"),) * 2), 2),
+    "analyze": Command(
+        *((("analyze", PLAN, "--onnx", MODEL, "--batch", "64", "--gpu", "rtx-4090", "-o", "old.html", "--force"),) * 2),
+        1,
+    ),
+    "calibrate": Command(*((("calibrate", "--seconds", "0", "--threads", "1", "-o", "old.json", "--force"),) * 2), 1),
+    "kernel": Command(
+        *(
+            (
+                (
+                    "kernel",
+                    "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4",
+                    "-o",
+                    "old.json",
+                    "--force",
+                ),
+            )
+            * 2
+        ),
+        1,
+    ),
     "tag": Command(*((("report", "run", "--tag", "best"),) * 2), 1),
 }
 
@@ -69,6 +104,7 @@ class Kill(NamedTuple):
     name: str
     number: int
     signal: str
+    group: bool
     at_s: float
     over: bool
     wrong: tuple[str, ...]
@@ -104,11 +140,13 @@ def main() -> int:
     ended = [kill for kill in told if not kill.over]
     print(
         f"{len(told)} commands, {len(ended)} of them ended, {sum(not kill.wrong for kill in told)} as they should be; "
-        + ", ".join(f"{counts[each]} {each}" for each in ("stuck", "orphan", "left", "lost", "traceback"))
+        + ", ".join(f"{counts[each]} {each}" for each in ("stuck", "orphan", "left", "lost", "code", "traceback"))
     )
     for kill in told:
         for each in kill.wrong:
-            print(f"    {kill.name} #{kill.number}, {kill.signal} after {kill.at_s:.2f} s: {each}")
+            print(
+                f"    {kill.name} #{kill.number}, {kill.signal}{' to all' * kill.group} after {kill.at_s:.2f} s: {each}"
+            )
     return 1 if counts else 0
 
 
@@ -138,6 +176,7 @@ def _prepared(out: Path, names: list[str]) -> dict[str, float]:
         if process.wait(LIMIT_S):
             sys.exit(f"the run to begin with failed: {(start / 'said').read_text()}")
     shutil.rmtree(start / "work" / "new")
+    (start / "work" / "fleet.toml").write_text(FLEET)
     for suffix in ("html", "json"):
         (start / "work" / f"old.{suffix}").write_bytes(b"old\n" * 5_000)
     spans = {}
@@ -160,7 +199,7 @@ def _kill(out: Path, name: str, number: int, random: Random, spans: dict[str, fl
     place = out / "work" / str(number)
     shutil.copytree(out / "start", place)
     command = COMMANDS[name]
-    chosen = random.choice((signal.SIGKILL, signal.SIGKILL, random.choice((signal.SIGTERM, signal.SIGINT))))
+    chosen, group = random.choice(SIGNALS), random.random() < 0.5
     at_s = random.uniform(0.05, spans[name] * 1.05)
     with _FORK:
         process = _start(command.words, place, out / "cache")
@@ -169,13 +208,19 @@ def _kill(out: Path, name: str, number: int, random: Random, spans: dict[str, fl
         process.wait(at_s)
     except subprocess.TimeoutExpired:
         over = False
-        process.send_signal(chosen)
+        if group:
+            os.killpg(process.pid, chosen)
+        else:
+            process.send_signal(chosen)
         try:
             process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     wrong = list(_wrong(out, place, process.pid, name))
+    # Python itself dies of a signal that comes before it can listen.
+    if process.returncode not in (0, -chosen, 128 + chosen):
+        wrong.append(f"code: {process.returncode}: {(place / 'said').read_text(errors='replace')[-300:]}")
     with _FORK:
         again = _start(command.again, place, out / "cache")
     try:
@@ -196,7 +241,7 @@ def _kill(out: Path, name: str, number: int, random: Random, spans: dict[str, fl
     wrong += [f"left: {path.relative_to(place)}" for path in there if _temporary(path) and path not in marks]
     if not wrong:
         shutil.rmtree(place)
-    return Kill(name, number, chosen.name, at_s, over, tuple(wrong))
+    return Kill(name, number, chosen.name, group, at_s, over, tuple(wrong))
 
 
 def _wrong(out: Path, place: Path, session: int, name: str) -> Iterator[str]:
@@ -222,7 +267,13 @@ def _wrong(out: Path, place: Path, session: int, name: str) -> Iterator[str]:
 
 
 def _temporary(path: Path) -> bool:
-    return path.name.startswith((".trtprof-", PREFIX)) or path.suffix in (".new", ".old") or path.parent.name == "tmp"
+    return (
+        path.name.startswith((".trtprof-", PREFIX))
+        or path.suffix in (".new", ".old")
+        or (
+            path.parent.name == "tmp" and path.name != f"trtprof-fleet-{os.getuid()}"  # which is kept for later fleets
+        )
+    )
 
 
 def _whole(path: Path) -> bool:

@@ -30,6 +30,7 @@ EVERY_VERB: Mapping[str, tuple[str, ...]] = {
     "try": ("try", "gemv.onnx", "--budget", "2s", "-o", "tried.onnx"),
     "plugin": ("plugin", "gemv.onnx", "MatMul", "--gpu", "rtx-4090", "-o", "plugin"),
     "plugin-brief": ("plugin", "gemv.onnx", "MatMul", "--gpu", "rtx-4090", "--only", "brief"),
+    "plugin-bench": ("plugin", "bench", "written"),
     "inspect": ("inspect", "resnet_tiny.onnx", "-o", "inspected.json"),
     "predict": ("predict", "resnet_tiny.onnx", "--gpu", "rtx-4090,l4", "-o", "predicted.html"),
     "predict-layers": ("predict", "resnet_tiny.onnx", "--gpu", "rtx-4090", "--level", "layers"),
@@ -38,6 +39,7 @@ EVERY_VERB: Mapping[str, tuple[str, ...]] = {
     "report": ("report", "run", "-o", "made.html"),
     "report-json": ("report", "run", "--format", "json"),
     "report-png": ("report", "run", "-o", "made.png"),
+    "report-tag": ("report", "run", "--tag", "best"),
     "compare": ("compare", "run", "again", "-o", "compared.html"),
     "export": ("export", "models.net:small", "-o", "exported.onnx"),
     "sweep": ("sweep", "conv", "--kernel", "1,3", "--cin", "64", "--cout", "64", "--hw", "56", "--gpu", "rtx-3080"),
@@ -47,17 +49,25 @@ EVERY_VERB: Mapping[str, tuple[str, ...]] = {
     "fleet-status": ("fleet", "status", "answered"),
     "fleet-compare": ("fleet", "compare", "answered", "answered"),
     "gpus": ("gpus", "l4"),
+    "gpus-all": ("gpus", "--format", "json"),
     "calibrate": ("calibrate", "--seconds", "1", "--threads", "1"),
+    "calibrate-show": ("calibrate", "--show"),
     "kernel": ("kernel", "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage4"),
+    "kernel-stdin": ("kernel", "-"),
     "rules": ("rules", "RL101"),
+    "rules-all": ("rules",),
     "help": ("help", "floor"),
     "doctor": ("doctor",),
+    "completion": ("--show-completion",),
 }
 """What is typed behind ``trtprof``, in a folder of `fill`. Exit codes may be other than 0: not all can run anywhere."""
 
 
 def fill(folder: Path) -> None:
-    """What `EVERY_VERB` works on; a fleet that is answered (``answered``) is there where somebody ran it."""
+    """What `EVERY_VERB` works on; where somebody made them, a fleet that is answered and a plugin.
+
+    They are called ``answered`` and ``written``.
+    """
     for model in ("resnet_tiny.onnx", "gemv.onnx"):
         shutil.copy(SAMPLES / model, folder)
     for run, example in (("run", "example"), ("again", "example-1-thread")):
