@@ -77,6 +77,12 @@ def test_a_comment_is_of_the_block_below_it_alone(tmp_path: Path) -> None:
     assert (told.executed, told.marked) == (1, 1)
 
 
+def test_what_needs_a_module_is_executed_where_that_is_installed(tmp_path: Path) -> None:
+    block = "```sh\ntrtprof kernel gemv\n```\n"
+    told = executed.told(f"<!-- needs: onnx -->\n{block}\n<!-- needs: no_such_module -->\n{block}", tmp_path)
+    assert (told.executed, told.marked, told.problems) == (1, 1, ())
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

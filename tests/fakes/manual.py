@@ -15,6 +15,7 @@ A page is a story in one folder, told from its first block to its last:
       <!-- on a GPU -->               not executed; its options exist
       <!-- not run: why -->           the same, for another reason
       <!-- captures -->               reads captures by others, which not every checkout has beside it
+      <!-- needs: tensorrt_rtx -->    executed where that module is installed
 
 A command in a sentence (`trtprof predict MODEL.onnx`) is parsed, not executed.
 """
@@ -22,6 +23,7 @@ A command in a sentence (`trtprof predict MODEL.onnx`) is parsed, not executed.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -151,6 +153,7 @@ class _Story:
     def _left(self, how: dict[str, str]) -> bool:
         """Whether a block is not executed, which is counted."""
         left = any(each in how for each in REASONS) or ("captures" in how and not CAPTURES.is_dir())
+        left = left or ("needs" in how and importlib.util.find_spec(how["needs"]) is None)
         self.marked += left
         return left
 
