@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from profiler.base.errors import UsageError
 from profiler.base.input_file import open_file
+from profiler.base.output_file import write_file
 
 BACKENDS = ("auto", "tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu")
 REPORTS = Path("reports")
 """Where `trtprof run` puts its folders."""
 SEVERITIES = ("critical", "info", "warning")
+
+
+class _Whole(type(Path())):  # type: ignore[misc] # a Path of this system: before Python 3.12 none can be made of Path
+    """A path whose text is written whole or not at all."""
+
+    def write_text(self, data: str, *_args: Any, **_named: Any) -> int:
+        write_file(Path(self), data.encode())
+        return len(data)
+
+
+def write_whole() -> None:
+    """Let typer, which writes a ``.bashrc`` in place, replace the files of a shell as we do: they are not ours."""
+    from typer import _completion_shared
+
+    _completion_shared.Path = _Whole  # type: ignore[attr-defined]
 
 
 def gpus(incomplete: str) -> list[str]:

@@ -1,13 +1,16 @@
 /* Preloaded, it lets one write below some folders fail as on a full disk: the FAULT_AT-th of all processes together,
  * and with FAULT_STAYS all after it, too. FAULT_FOLDERS are the folders, with colons; FAULT_COUNT is a file of eight
- * bytes that counts. Counted are calls that can find a disk full: files made, written, brought to the disk, moved. */
+ * bytes that counts. Counted are calls that can find a disk full: files made, written, copied by the system, brought
+ * to the disk, moved. Not seen are writes to mapped memory, and calls that go by no library. */
 #define _GNU_SOURCE
+#define _FORTIFY_SOURCE 0
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -72,6 +75,11 @@ static int handle_fails(int handle) {
     return below(path) && fails();
 }
 
+static int stream_fails(FILE *stream) {
+    int handle = fileno(stream);
+    return handle >= 0 && handle_fails(handle);
+}
+
 #define REAL(result, name, ...) \
     static result (*real)(__VA_ARGS__) = NULL; \
     if (!real) real = dlsym(RTLD_NEXT, name)
@@ -111,6 +119,43 @@ OF_HANDLE(int, ftruncate, (int handle, off_t size), (handle, size))
 OF_HANDLE(int, fsync, (int handle), (handle))
 OF_HANDLE(int, fdatasync, (int handle), (handle))
 
+OF_HANDLE(ssize_t, sendfile, (int handle, int from, off_t *at, size_t size), (handle, from, at, size))
+OF_HANDLE(ssize_t, sendfile64, (int handle, int from, off64_t *at, size_t size), (handle, from, at, size))
+OF_HANDLE(int, posix_fallocate, (int handle, off_t at, off_t size), (handle, at, size))
+OF_HANDLE(int, fallocate, (int handle, int mode, off_t at, off_t size), (handle, mode, at, size))
+
+ssize_t copy_file_range(int from, off64_t *from_at, int handle, off64_t *at, size_t size, unsigned flags) {
+    REAL(ssize_t, "copy_file_range", int, off64_t *, int, off64_t *, size_t, unsigned);
+    return handle_fails(handle) ? -1 : real(from, from_at, handle, at, size, flags);
+}
+
+#define OPEN_STREAM(name) \
+    FILE *name(const char *path, const char *mode) { \
+        REAL(FILE *, #name, const char *, const char *); \
+        return *mode != 'r' && path_fails(AT_FDCWD, path) ? NULL : real(path, mode); \
+    }
+OPEN_STREAM(fopen)
+OPEN_STREAM(fopen64)
+
+size_t fwrite(const void *data, size_t size, size_t number, FILE *stream) {
+    REAL(size_t, "fwrite", const void *, size_t, size_t, FILE *);
+    return stream_fails(stream) ? 0 : real(data, size, number, stream);
+}
+
+/* What is still in the memory of a stream is written when it is closed or flushed: that can fail, too. */
+#define LAST(name) \
+    int name(FILE *stream) { \
+        REAL(int, #name, FILE *); \
+        int lost = stream && __fwritable(stream) && __fpending(stream) && stream_fails(stream); \
+        if (lost) __fpurge(stream); \
+        int result = real(stream); \
+        if (!lost) return result; \
+        errno = ENOSPC; \
+        return EOF; \
+    }
+LAST(fclose)
+LAST(fflush)
+
 int mkdir(const char *path, mode_t mode) {
     REAL(int, "mkdir", const char *, mode_t);
     return path_fails(AT_FDCWD, path) ? -1 : real(path, mode);
@@ -118,5 +163,25 @@ int mkdir(const char *path, mode_t mode) {
 
 int rename(const char *from, const char *to) {
     REAL(int, "rename", const char *, const char *);
+    return path_fails(AT_FDCWD, to) ? -1 : real(from, to);
+}
+
+int mkdirat(int folder, const char *path, mode_t mode) {
+    REAL(int, "mkdirat", int, const char *, mode_t);
+    return path_fails(folder, path) ? -1 : real(folder, path, mode);
+}
+
+int renameat(int from_folder, const char *from, int folder, const char *to) {
+    REAL(int, "renameat", int, const char *, int, const char *);
+    return path_fails(folder, to) ? -1 : real(from_folder, from, folder, to);
+}
+
+int link(const char *from, const char *to) {
+    REAL(int, "link", const char *, const char *);
+    return path_fails(AT_FDCWD, to) ? -1 : real(from, to);
+}
+
+int symlink(const char *from, const char *to) {
+    REAL(int, "symlink", const char *, const char *);
     return path_fails(AT_FDCWD, to) ? -1 : real(from, to);
 }
