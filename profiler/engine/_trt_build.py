@@ -111,7 +111,7 @@ def main(argv: list[str]) -> int:
         try:
             result = _run(request, folder, _sayer(out))
         except TrtprofError as error:
-            (folder / FAILURE_FILE).write_bytes(msgspec.json.encode(child.Failure.of(error)))
+            replace_file(folder / FAILURE_FILE, msgspec.json.encode(child.Failure.of(error)))
             return error.exit_code
         _write_result(folder, result)
     return 0
@@ -119,7 +119,7 @@ def main(argv: list[str]) -> int:
 
 def _write_result(folder: Path, result: Result) -> None:
     """Write what was built; its presence says that engine and plan are whole."""
-    (folder / RESULT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
+    replace_file(folder / RESULT_FILE, msgspec.json.format(msgspec.json.encode(result), indent=1))
 
 
 def _sayer(out: TextIO) -> Say:

@@ -22,6 +22,7 @@ import msgspec
 
 from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
 from profiler.base.input_file import open_file
+from profiler.base.machine_errors import without_room
 from profiler.base.progress import Progress, unheard
 from profiler.base.scratch import scratch_folder
 from profiler.base.units import format_bytes
@@ -398,6 +399,8 @@ def _run_child(
     if failure_file.is_file():
         failure = msgspec.json.decode(failure_file.read_bytes(), type=child.Failure)
         raise _ERRORS.get(failure.exit_code, BuildError)(failure.what, why=failure.why, fix=failure.fix)
+    if full := without_room(RuntimeError(why)):  # it died of that, and its log tells it
+        raise full
     subject = Path(request.model or request.plan).name
     raise BuildError(
         f"{product.title} died over {subject}",

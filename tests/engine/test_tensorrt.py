@@ -891,3 +891,17 @@ def test_a_real_engine_that_is_cut_off_is_told(tmp_path: Path) -> None:
     assert "cut off" in refused(caught.value)
     with pytest.raises(UsageError, match="no engine of TensorRT"):
         load_engine(engine.plan, "tensorrt")
+
+
+def test_a_build_that_dies_of_a_full_disk_says_so(
+    stubbed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stubbed("11.4.0.106")
+
+    def dies(_command: Any, log: Path, *_: Any) -> int:
+        log.write_text("Traceback:\nOSError: [Errno 28] No space left on device: 'model.engine'")
+        return 1
+
+    monkeypatch.setattr(child, "run_telling", dies)
+    with pytest.raises(MissingError, match="a file cannot be written"):
+        built(tmp_path)
