@@ -269,6 +269,33 @@ def test_a_signal_that_comes_where_python_drops_what_is_raised_ends_the_command_
     assert (done.returncode, done.stderr) == (128 + number, f"stopped by {name}\n")
 
 
+INSIDE_EXEC = """
+import signal
+from profiler import cli
+
+def command():
+    exec("signal.raise_signal({number})")
+
+cli.load_commands = lambda _: None
+cli.app = command
+from profiler.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_signal_inside_of_a_text_that_is_executed_has_its_exit_code(number: signal.Signals, folder: Path) -> None:
+    """``python -m`` looks whether one was interrupted, though that was caught long since."""
+    (folder / "stopped.py").write_text(INSIDE_EXEC.format(number=int(number)))
+    found = environment(folder, folder)
+    found["PYTHONPATH"] = os.pathsep.join((str(folder), found.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        [sys.executable, "-m", "stopped"], env=found, capture_output=True, text=True, timeout=40, check=False,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )  # fmt: skip
+    assert done.returncode == 128 + number, done.stderr
+
+
 def _catches(pid: int, number: signal.Signals) -> bool:
     caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
     return bool(int(caught, 16) >> (number - 1) & 1)
