@@ -61,12 +61,20 @@ def explain(
             result(command.get_help(typer.Context(command, info_name=word, parent=ctx.parent)))
         elif not word:
             _show(_contents(width), page=False, pager=pager)
-        elif (named := manual.topic_of(word)) is not None:
+        elif (named := manual.topic_of(word)) is not None and not _means_a_word(word, named):
             _show(manual.page(named), page=True, pager=pager)
         else:
             found = term_of(word)
             also = f" Also: {', '.join(found.also)}." if found.also else ""
+            also += f" The op {named.partition('/')[2]}: trtprof help {named}." if named else ""
             result(f"{found.title}\n{_filled(found.text + also, width, '  ')}")
+
+
+def _means_a_word(word: str, topic: str) -> bool:
+    """Whether what was typed is a word of reports (floor), and not the op of that name (Floor)."""
+    from profiler.report.terms import is_term
+
+    return topic.startswith("ops/") and topic.partition("/")[2] != word and topic != word and is_term(word)
 
 
 def _show(text: str, *, page: bool, pager: bool) -> None:

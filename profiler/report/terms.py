@@ -328,14 +328,18 @@ TERMS: dict[str, Term] = {
 """By the name that templates and scripts call them."""
 
 
+def is_term(word: str) -> bool:
+    """Whether a word has a definition."""
+    return _asked(word) in _known()
+
+
 def term_of(word: str) -> Term:
     """The definition of a word, by its name, its title or another word for it.
 
     Raises:
         UsageError: There is none.
     """
-    known = {name: term for key, term in TERMS.items() for name in (key, term.title.lower(), *term.also)}
-    asked = word.lower().strip(" ~?:=!")
+    known, asked = _known(), _asked(word)
     if asked not in known:
         near = difflib.get_close_matches(asked, known, n=3, cutoff=0.5)
         raise UsageError(
@@ -344,3 +348,11 @@ def term_of(word: str) -> Term:
             fix=f"trtprof help {near[0]}" if near else "trtprof help lists them",
         )
     return known[asked]
+
+
+def _known() -> dict[str, Term]:
+    return {name: term for key, term in TERMS.items() for name in (key, term.title.lower(), *term.also)}
+
+
+def _asked(word: str) -> str:
+    return word.lower().strip(" ~?:=!")

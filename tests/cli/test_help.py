@@ -30,6 +30,14 @@ def test_a_word_of_the_first_screen_is_explained_as_on_the_page(word: str, title
     assert " ".join(done.stdout.split()).startswith(f"{TERMS[title].title} {TERMS[title].text}")
 
 
+def test_a_word_of_a_report_is_no_op_of_that_name() -> None:
+    told = trtprof("help", "floor").stdout
+    assert told.startswith(TERMS["allowed"].title)
+    assert "The op Floor: trtprof help ops/Floor." in " ".join(told.split())
+    assert trtprof("help", "Floor").stdout.startswith("# Floor")
+    assert trtprof("help", "ops/floor").stdout.startswith("# Floor")
+
+
 def test_no_word_means_two_things() -> None:
     words = [word for key, term in TERMS.items() for word in {key, *term.also} - {term.title.lower()}]
     assert sorted(words) == sorted(set(words))
@@ -79,7 +87,7 @@ def test_a_page_on_a_terminal_has_no_marks_of_markdown() -> None:
 
 def test_words_are_looked_for_in_the_whole_manual() -> None:
     assert "work-model: The work model\n" in trtprof("help", "--search", "Livermore", "loops").stdout
-    assert trtprof("help", "--search", "batched", "gemv").stdout.startswith("rules/")
+    assert "\nrules/" in trtprof("help", "--search", "batched", "gemv").stdout
     assert "no section has all these words" in refused(trtprof("help", "--search", "xyzzyq"))
     assert "--search takes words" in refused(trtprof("help", "--search"))
 

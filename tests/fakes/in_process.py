@@ -63,6 +63,7 @@ def call_telling(
     with (
         log.open("w", encoding="utf-8") as errors,
         mock.patch.dict(os.environ, environment, clear=True),
+        mock.patch.object(child, "end_with_parent"),  # this process has no such parent
         contextlib.redirect_stdout(_Lines(say)),
         contextlib.redirect_stderr(errors),
     ):
