@@ -15,6 +15,7 @@ _FULL = "make room on that disk, or name another place (-o, TMPDIR)"
 _NO_ROOM = {errno.ENOSPC: _FULL, errno.EROFS: _FULL, errno.EFBIG: "allow larger files: ulimit -f unlimited"}
 if hasattr(errno, "EDQUOT"):
     _NO_ROOM[errno.EDQUOT] = _FULL
+_EITHER = "; or ".join(dict.fromkeys(_NO_ROOM.values()))
 _NOT_WRITTEN = re.compile(r"Failed to write external initializers")
 """What libraries in C++ say of a disk or a limit without naming it."""
 
@@ -33,6 +34,8 @@ _OTHERS = {
 def as_error(error: BaseException) -> TrtprofError | None:
     """An error as a person is told it: one of ours, or one of the machine; None for a bug."""
     if isinstance(error, TrtprofError):
+        if os.strerror(errno.EFBIG) in error.why:  # no other folder would help
+            error.fix = _NO_ROOM[errno.EFBIG]
         return error
     if isinstance(error, MemoryError):
         return no_memory(error)
@@ -71,7 +74,16 @@ def without_room(error: BaseException) -> MissingError | None:
     return MissingError(
         f"{os.fsdecode(name)} cannot be written" if isinstance(name, str | bytes) else "a file cannot be written",
         why=os.strerror(number) if number else "the disk is full, or files may not be so large",
-        fix=_NO_ROOM[number] if number else "; or ".join(dict.fromkeys(_NO_ROOM.values())),
+        fix=_NO_ROOM[number] if number else _EITHER,
+    )
+
+
+def cut_off(name: str) -> MissingError:
+    """What is said of a file of ours that a library could not write to its end, and did not tell."""
+    return MissingError(
+        f"{name} cannot be written",
+        why="it ends too early: the disk is full, or files may not be so large",
+        fix=_EITHER,
     )
 
 

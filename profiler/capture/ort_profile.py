@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.base.errors import CaptureError
+from profiler.base.machine_errors import cut_off
 from profiler.base.records import KERNEL_COLUMNS, Tensor
 from profiler.runtime.ort_session import NODE_EVENT_COLUMNS, ScheduledNode, short_provider
 
@@ -69,6 +70,7 @@ def read_profile(path: Path, runs: int, scheduled: Sequence[ScheduledNode]) -> P
 
     Raises:
         CaptureError: The file is no ONNX Runtime profile, or holds fewer runs.
+        MissingError: It was cut off.
     """
     return profile_from_events(read_events(path), runs, scheduled)
 
@@ -78,15 +80,14 @@ def read_events(path: Path) -> list[Event]:
 
     Raises:
         CaptureError: The file is no ONNX Runtime profile.
+        MissingError: It was cut off.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Event])
     except msgspec.DecodeError as error:
-        raise CaptureError(
-            f"{path.name} is not an ONNX Runtime profile",
-            why=str(error),
-            fix="run again with room on that disk and no limit on files (ulimit -f unlimited)",
-        ) from None
+        if "truncated" in str(error):  # ONNX Runtime writes it without looking whether it can
+            raise cut_off(path.name) from None
+        raise CaptureError(f"{path.name} is not an ONNX Runtime profile", why=str(error), fix="run again") from None
 
 
 class _Runs(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from profiler.base.errors import MissingError
 from profiler.base.machine_errors import as_error
 
 
@@ -39,6 +40,11 @@ def test_too_little_memory_is_told_with_how_much_was_asked_for(error: BaseExcept
     [
         (OSError(errno.ENOSPC, "No space left on device", "a"), "a cannot be written", "make room"),
         (OSError(errno.EFBIG, "File too large", "a"), "a cannot be written", "ulimit -f"),
+        (
+            MissingError("a cannot be written", why="File too large", fix="choose another folder"),
+            "a cannot be written",
+            "ulimit -f",
+        ),
         (RuntimeError("write: No space left on device"), "a file cannot be written", "make room"),
         (RuntimeError("write: File too large"), "a file cannot be written", "ulimit -f"),
         (RuntimeError("Failed to write external initializers to file: w"), "a file cannot be written", "ulimit -f"),

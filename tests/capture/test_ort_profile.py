@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import CaptureError
+from profiler.base.errors import CaptureError, MissingError
 from profiler.base.records import KERNEL_COLUMNS
 from profiler.capture.ort_profile import Profile, read_profile
 from profiler.runtime.ort_session import ScheduledNode
@@ -293,16 +293,17 @@ def test_a_type_unknown_to_us_is_called_unknown(tmp_path: Path) -> None:
 # --- files that are not whole ---------------------------------------------------------------
 
 
-def test_a_truncated_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [0, 1, 40])
+def test_a_file_that_was_cut_off_is_told_as_a_lack_of_room(tmp_path: Path, left: int) -> None:
     path = tmp_path / "cut.json"
-    path.write_text(json.dumps([*HEAD, *run(1000, 50, [Ran("a", 1, 2)])])[:-40])
-    with pytest.raises(CaptureError, match=r"cut\.json is not an ONNX Runtime profile") as error:
+    path.write_text(json.dumps([*HEAD, *run(1000, 50, [Ran("a", 1, 2)])])[:-left] if left else "")
+    with pytest.raises(MissingError, match=r"cut\.json cannot be written") as error:
         read_profile(path, 1, plain("a"))
-    assert error.value.exit_code == 5
-    assert "disk space" in error.value.fix
+    assert "make room" in error.value.fix
+    assert "ulimit -f" in error.value.fix
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1, 2]", '[{"ts": "soon"}]', "not json"])
+@pytest.mark.parametrize("text", ["{}", "[1, 2]", '[{"ts": "soon"}]', "not json"])
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
