@@ -23,6 +23,7 @@ def main() -> None:
     from profiler.cli import process
 
     process.utf8_again()
+    process.texts_again()
     if heard:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     try:

@@ -165,7 +165,9 @@ def main() -> None:
                 with errors_shown(), process.all_written():
                     typed[:] = sys.argv[1:]
                     process.check_words(typed)
+                    process.check_texts()
                     process.check_files()
+                    process.check_stack()
                     process.check_memory()
                     if typed and typed[0] in _COMPLETION:
                         _check_shell()

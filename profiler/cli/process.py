@@ -33,6 +33,8 @@ _LEAST_BYTES = {"numpy": 200 << 20, "pyarrow": 500 << 20, "onnxruntime": 500 << 
 """Of a limit on addresses, what must be left where a library is loaded: with less some crash, others wait for ever."""
 _FEWEST_FILES = 32
 """Files that may be open at once: with fewer, Python takes packages that it cannot look for to be absent."""
+_LEAST_STACK = 256 << 10
+"""Bytes of a thread's stack, which is as large as the limit on the first one's: with less Arrow's threads crash."""
 
 
 def ended_by() -> str:
@@ -86,6 +88,27 @@ def utf8_again() -> None:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
 
 
+def texts_again() -> None:
+    """Start over with docstrings where ``PYTHONOPTIMIZE`` takes them away: what rules and options mean is in them."""
+    if sys.flags.optimize > 1 and os.environ.get("PYTHONOPTIMIZE", "") not in ("", "0", "1") and os.name == "posix":
+        os.environ["PYTHONOPTIMIZE"] = "1"  # for children, too
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
+
+
+def check_texts() -> None:
+    """See to it that there are docstrings.
+
+    Raises:
+        UsageError: Python was told to leave them out.
+    """
+    if sys.flags.optimize > 1:
+        raise UsageError(
+            "Python was started without docstrings (-OO)",
+            why="what rules, thresholds and commands mean is told from them",
+            fix="leave -OO out, or say -O",
+        )
+
+
 def check_words(words: list[str]) -> None:
     """Refuse words that are no text.
 
@@ -121,6 +144,25 @@ def check_files() -> None:
     if allowed != resource.RLIM_INFINITY and allowed < _FEWEST_FILES:
         raise MissingError(
             f"too few files may be open at once: {allowed}", why=f"it takes {_FEWEST_FILES}", fix="ulimit -n 1024"
+        )
+
+
+def check_stack() -> None:
+    """See to it that threads have a stack that libraries can work in; its size was settled when the process began.
+
+    Raises:
+        MissingError: It is too small.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    allowed = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    if allowed != resource.RLIM_INFINITY and allowed < _LEAST_STACK:
+        raise MissingError(
+            f"the stack may be too small: {allowed >> 10} kB",
+            why=f"libraries crash in threads with less than {_LEAST_STACK >> 10}",
+            fix="ulimit -s 8192",
         )
 
 

@@ -128,6 +128,16 @@ def test_a_locale_of_ascii_has_utf_8_all_the_same(locale: str, folder: Path) -> 
     assert (folder / "naïve名.json").is_file()
 
 
+def test_texts_are_there_though_python_is_to_leave_docstrings_out(folder: Path) -> None:
+    words = "trtprof rules RL101 && trtprof run --help"
+    assert shell(folder, words, PYTHONOPTIMIZE="2").stdout == shell(folder, words).stdout
+    line = command("rules")
+    done = subprocess.run([line[0], "-OO", *line[1:]], cwd=folder, env=environment(folder, folder, PYTHONOPTIMIZE="2"),
+                          check=False, capture_output=True, timeout=60)  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: Python was started without docstrings (-OO)\n  why: ")
+
+
 def test_what_stages_tell_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with StageLines(verbose=True) as progress:
         progress.stage("engine")
@@ -171,6 +181,13 @@ def test_with_few_files_a_command_works_or_says_so(folder: Path) -> None:
     assert done.stderr.startswith(b"error: too few files may be open at once: 16")
     assert shell(folder, "ulimit -n 32; trtprof inspect gemv.onnx").returncode == 0
     assert shell(folder, "ulimit -S -n 16; trtprof inspect gemv.onnx").returncode == 0, "it may allow itself more"
+
+
+def test_with_a_small_stack_a_command_says_so_before_threads_crash(folder: Path) -> None:
+    done = shell(folder, "ulimit -S -s 192; trtprof --version")
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"error: the stack may be too small: 192 kB")
+    assert shell(folder, "ulimit -S -s 256; trtprof --version").returncode == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells what a process has taken")
