@@ -57,6 +57,14 @@ def test_rows_and_others_are_the_whole(case: str, by: By) -> None:
                 assert sum(row.unpriced for row in (*rows, *others)) == sum(one.lost_ns is None for one in run.layers)
 
 
+def test_an_op_that_a_capture_does_not_tell_has_a_name_all_the_same() -> None:
+    run = typical()
+    untold = [msgspec.structs.replace(one, op_type="") for one in run.layers]
+    run = msgspec.structs.replace(run, layers=tuple(untold))
+    assert {row.name.partition(" (")[0] for row in view_of(run, "type").rows} == {"unknown op"}
+    assert "by op     unknown op" in text(run)
+
+
 names = st.sampled_from("abcdefgh")
 
 

@@ -22,7 +22,7 @@ from profiler.report._format import (
     tensor_text,
     time_of,
 )
-from profiler.report.content._views import Row, view_of
+from profiler.report.content._views import UNKNOWN_OP, Row, view_of
 from profiler.report.document import Block, Kind, Notes, Pair, Pairs, Span, Words
 
 LABEL = 10
@@ -278,7 +278,7 @@ def _ignored(run: Run) -> Iterator[str]:
     yield f"{count(total.unpriced, 'layer')} without a price"
     if run.unsupported:
         share_of = units.format_percent(sum(op.share for op in run.unsupported))
-        names = units.format_names([f"{op.op_type} x{op.count}" for op in run.unsupported])
+        names = units.format_names([f"{op.op_type or UNKNOWN_OP} x{op.count}" for op in run.unsupported])
         yield f"work not known: {names}, {share_of} of {time_of(run)} time"
     yield (
         f"{time_of(run)} time led back to nodes: exact {units.format_percent(share.exact)}, inferred "

@@ -246,9 +246,13 @@ def alike(layer: LayerResult) -> Hashable:
     return layer.op_type, layer.role, layer.shapes, layer.dtype, layer.flops, layer.bytes, layer.bound, kernels, whole
 
 
+UNKNOWN_OP = "unknown op"
+"""An op type that a range of a capture does not tell."""
+
+
 def _by_type(run: Run) -> View:
     groups = _groups(run.layers, lambda layer: (layer.op_type, _role(layer)))
-    rows = (_row(f"{op}{f' ({role})' if role else ''}", layers) for (op, role), layers in groups.items())
+    rows = (_row(f"{op or UNKNOWN_OP}{f' ({role})' if role else ''}", layers) for (op, role), layers in groups.items())
     return View("type", "op type", "time of all layers", _layers_ns(run), tuple(_ranked(rows)))
 
 

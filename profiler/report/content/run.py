@@ -483,7 +483,8 @@ def _of_layer(layer: LayerResult) -> Iterator[Span | str]:
         words = " ".join(filter(None, (kernel_words(layer.name), parse(layer.name).tile)))
         yield from (Span(words or "kernel", cut="end", least=0.99), "  ", name(layer.name, "middle", least=6))
         return
-    yield from (Span(layer.op_type, cut="middle", least=0.5), " ")
+    if layer.op_type:
+        yield from (Span(layer.op_type, cut="middle", least=0.5), " ")
     if layer.shapes:
         yield from (Span(shape_words(layer), cut="end", least=0.99), "  ")
     mark = {"inferred": "~", "none": "(no node) "}.get(layer.match, "") if layer.role in ("compute", "control") else ""
