@@ -1,4 +1,4 @@
-"""Whether an engine made elsewhere may be loaded: its owner says so, by ``--trust`` or on a terminal."""
+"""Whether code made elsewhere may run, of an engine or of a plugin: who asks for it says so, or a terminal's yes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ TrustOption = Annotated[
         rich_help_panel="Engine of TensorRT",
     ),
 ]
+PluginTrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="With bench, and where a plugin is checked: run the code in the folder without a question, though it was "
+        "not written here, or changed since.",
+    ),
+]
 
 
 def allow_engine(path: str, *, trust: bool) -> None:
@@ -35,7 +43,7 @@ def allow_engine(path: str, *, trust: bool) -> None:
     if found.own:
         return
     say(f"warning: {found.warning}")
-    if not trust and not _agreed():
+    if not trust and not _agreed("load it?"):
         raise UsageError(
             f"{path} is not loaded",
             why="it was made elsewhere, an engine holds code, and nobody said that it is trusted",
@@ -43,10 +51,37 @@ def allow_engine(path: str, *, trust: bool) -> None:
         )
 
 
-def _agreed() -> bool:
+def allow_plugin(folder: Path, *, trust: bool) -> None:
+    """Tell what is known of the code in a folder of a plugin, and go on where that is allowed.
+
+    What trtprof wrote here, and nobody changed, needs no leave; what is no such folder is its reader's to refuse.
+
+    Raises:
+        UsageError: Nobody says that it is trusted, or the folder is damaged.
+        MissingError: A file is not there.
+    """
+    from profiler.hardware.store import default_cache_dir
+    from profiler.plugin.folder import FILE
+    from profiler.plugin.trust import other_code
+
+    if not (folder / FILE).is_file():
+        return
+    found = other_code(folder, default_cache_dir())
+    if found is None:
+        return
+    say(f"warning: {found.warning}")
+    if not trust and not _agreed("run it?"):
+        raise UsageError(
+            f"the code in {folder} is not run",
+            why="it was not written here, or changed since, and nobody said that it is trusted",
+            fix="read it, and say --trust if you know who made it",
+        )
+
+
+def _agreed(question: str) -> bool:
     """The answer of whoever sits at a terminal; no where nobody does."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    sys.stderr.write("load it? [y/N] ")
+    sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

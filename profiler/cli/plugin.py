@@ -9,6 +9,7 @@ import typer
 
 from profiler.base.errors import UsageError
 from profiler.cli import completion, typed
+from profiler.cli.engine_trust import PluginTrustOption, allow_plugin
 from profiler.cli.gpu_targets import GpuOption, names
 from profiler.cli.options import ForceOption, Shapes, command, command_line, model_request
 from profiler.cli.output import StageLines, errors_shown, say
@@ -99,6 +100,7 @@ def plugin(
             "--device", metavar="N", min=0, help="With bench: the GPU, as nvidia-smi counts; default: the first."
         ),
     ] = None,
+    trust: PluginTrustOption = False,
     force: ForceOption = False,
     format_name: FormatOption = "text",
 ) -> None:
@@ -118,6 +120,7 @@ def plugin(
             check_report("plugin bench", format_name, PluginBench)
             from profiler.flows.plugin.bench import BenchOptions, bench
 
+            allow_plugin(_folder(layer), trust=trust)
             measured = bench(_folder(layer), progress, BenchOptions(device=device))
             deliver(measured, format_name, [])
             return
@@ -139,6 +142,8 @@ def plugin(
                 "which layer of what?", why="a run folder or a model is named first, then a layer or node of it",
                 fix="trtprof plugin model.onnx NODE --gpu rtx-4090 -o FOLDER",
             )  # fmt: skip
+        if "check" in steps and "write" not in steps and (output or steps == ("check",)):
+            allow_plugin(Path(output or subject or ""), trust=trust)
         try:
             found = make(
                 PluginOptions(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime as dt
-import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from profiler.base.input_file import open_file
+from profiler.base.made_here import digest, owner
 from profiler.base.units import format_bytes
 from profiler.engine._trt_exchange import PLAN_FILE
 from profiler.engine.tensorrt import check_plan, engine_backend
 from profiler.runtime.tensorrt_module import product_of
-
-_PIECE = 1 << 24
 
 
 class EngineFile(NamedTuple):
@@ -58,27 +53,8 @@ def engine_file(path: Path, cache_dir: Path) -> EngineFile:
     backend = engine_backend(path)
     product = product_of(backend)
     versions = check_plan(path, product)
-    digest, nbytes = _digest(path)
+    sha256, nbytes = digest(path)
     kept = (cache_dir / "engines").glob(f"*/{PLAN_FILE}")
-    own = any(one.stat().st_size == nbytes and _digest(one)[0] == digest for one in kept if one.is_file())
+    own = any(one.stat().st_size == nbytes and digest(one)[0] == sha256 for one in kept if one.is_file())
     library = " ".join((product.title, *versions.values())) if versions else "a TensorRT that its header does not name"
-    return EngineFile(path, nbytes, digest, f"by {library}{_owner(path)}", own)
-
-
-def _digest(path: Path) -> tuple[str, int]:
-    found, nbytes = hashlib.sha256(), 0
-    with open_file(path) as file:
-        while part := file.read(_PIECE):
-            found.update(part)
-            nbytes += len(part)
-    return found.hexdigest(), nbytes
-
-
-def _owner(path: Path) -> str:
-    """Whose file it is, and since when, as far as the system tells."""
-    words = ""
-    with contextlib.suppress(OSError, KeyError, NotImplementedError):
-        words += f", a file of the user {path.owner()}"
-    with contextlib.suppress(OSError, OverflowError, ValueError):
-        words += f", written {dt.datetime.fromtimestamp(path.stat().st_mtime, dt.UTC):%Y-%m-%d %H:%M} UTC"
-    return words
+    return EngineFile(path, nbytes, sha256, f"by {library}{owner(path)}", own)

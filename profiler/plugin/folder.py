@@ -200,7 +200,7 @@ def save(folder: Path, given: PluginFolder) -> Path:
         MissingError: The folder cannot be written.
         ValueError: A file is named that lies outside of the folder.
     """
-    for name in _files(given):
+    for name in named_files(given):
         if not stays_inside(name):
             raise ValueError(f"{name} is no file of a folder of its own")
     path = folder / FILE
@@ -229,7 +229,7 @@ def load(folder: Path) -> PluginFolder:
         _ = found.task
     except ValueError as error:
         raise UsageError(f"{folder / FILE} cannot be read", why=first_line(error), fix=again) from None
-    for name in _files(found):
+    for name in named_files(found):
         if not stays_inside(name):
             raise UsageError(f"{folder / FILE} is not used", why=f"it names {name}, outside of its folder", fix=again)
         if not (folder / name).exists():
@@ -257,7 +257,7 @@ class _Version(msgspec.Struct):
     schema_version: int
 
 
-def _files(given: PluginFolder) -> list[str]:
+def named_files(given: PluginFolder) -> list[str]:
     """All files and folders that it names."""
     own = (given.inserted, given.quick, given.native)
     of_kernels = (name for one in given.kernels for name in (one.source, *one.ptx.values()))

@@ -150,6 +150,7 @@ def answer(request: Request) -> Answer:
     copies = hasattr(trtp, "aot_impl")
     if request.called:
         vars(trtp).pop("aot_impl", None)
+    sys.dont_write_bytecode = True  # the folder keeps the code that it has
     found = importlib.util.spec_from_file_location(Path(request.file).stem, request.file)
     assert found is not None  # noqa: S101 - it ends with .py
     assert found.loader is not None  # noqa: S101

@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,6 +150,7 @@ def is_python(library: str) -> bool:
 
 def _import_plugin(path: str, title: str, refused: type[TrtprofError]) -> None:
     """Import a module that registers plugins; never in a process that uses TensorRT-RTX, whose parser aborts then."""
+    sys.dont_write_bytecode = True  # a folder of a plugin keeps the code that it has
     try:
         spec = importlib.util.spec_from_file_location(Path(path).stem, path)
         assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - its name ends with .py

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from profiler import __version__
-from profiler.base import run_folder
+from profiler.base import made_here, run_folder
 from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.base.records import CheckStep, Inserted, Plugin, PluginCheck, Source, Traffic
 from profiler.base.units import format_shape
@@ -31,6 +31,7 @@ from profiler.flows.plugin.made import Made
 from profiler.flows.plugin.options import STEPS, PluginOptions
 from profiler.flows.progress import Progress
 from profiler.flows.report import engine_settings
+from profiler.hardware.store import default_cache_dir
 from profiler.plugin import contract, native, numerics, quick, readme, traffic
 from profiler.plugin import folder as folders
 from profiler.plugin.folder import OfRun, PluginFolder
@@ -38,6 +39,7 @@ from profiler.plugin.insert import insert
 from profiler.plugin.ptx import Fault, Program
 from profiler.plugin.select import Alike, alike
 from profiler.plugin.specification import Specification
+from profiler.plugin.trust import code_files
 from profiler.report import render
 from profiler.runtime import nvrtc
 from profiler.runtime.nvrtc import first_line
@@ -159,6 +161,7 @@ def keep(
         if target.path is not None and "write" in options.steps:
             folders.save(target.path, _told(found, document, inserted, options, source))
             files.append(folders.FILE)
+            made_here.remember(code_files(target.path), default_cache_dir())
         document = msgspec.structs.replace(document, inserted=inserted)
         if "check" in options.steps:
             # What is stopped while it is checked is a folder that can be checked again.

@@ -22,8 +22,10 @@ from profiler.flows.plugin import NotCompiledError, make
 from profiler.flows.plugin.folder import Target
 from profiler.flows.plugin.options import PluginOptions
 from profiler.flows.run import execute
+from profiler.hardware.store import default_cache_dir
 from profiler.plugin import folder as folders
 from profiler.plugin.build import build
+from profiler.plugin.trust import other_code
 from profiler.runtime import nvrtc
 from profiler.source.request import ModelRequest
 from tests.fakes.compiler import needs_nvrtc
@@ -96,6 +98,7 @@ def test_what_lies_in_a_folder_can_be_checked_again_and_a_fault_is_found(thin: P
     again = make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
     assert again.check is not None
     assert {step.verdict for step in again.check.steps} <= {"passed", "not here"}
+    assert other_code(out, default_cache_dir()) is None
     held = folders.load(out)
     for name in held.kernels[0].ptx.values():
         (out / name).write_text(_spoilt((out / name).read_text()))
