@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import keyword
+import os
 import sys
 from typing import Annotated, Any
 
@@ -74,6 +75,8 @@ def _typed(args: list[str]) -> str:
 
 
 _COMPLETION = ("--install-completion", "--show-completion")
+_SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
+"""With this variable typer takes the name of a shell behind these options, and looks for none."""
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
@@ -169,7 +172,7 @@ def main() -> None:
                     process.check_files()
                     process.check_stack()
                     process.check_memory()
-                    if typed and typed[0] in _COMPLETION:
+                    if typed and typed[0] in _COMPLETION and not os.getenv(_SHELL_IS_NAMED):
                         _check_shell()
                     load_commands(typed[0] if typed else "")
                     app()

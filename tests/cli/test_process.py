@@ -106,6 +106,17 @@ def test_what_cannot_be_completed_in_is_an_error(
     assert capfd.readouterr().err.startswith("error: ")
 
 
+def test_a_shell_that_is_named_is_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    monkeypatch.setattr("sys.argv", ["trtprof", "--show-completion", "bash"])
+    monkeypatch.setattr("shellingham.detect_shell", Mock(side_effect=ShellDetectionFailure()))
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert (left.value.code, capfd.readouterr().err) == (0, "")
+
+
 # --- text -----------------------------------------------------------------------------------------------
 
 
