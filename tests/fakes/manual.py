@@ -131,7 +131,7 @@ class _Story:
 
     def block(self, match: re.Match[str]) -> str:
         """One block, as it should stand."""
-        how = dict(_note(each) for each in re.findall(r"<!-- (.*?) -->", match["above"]))
+        how = dict(note(each) for each in re.findall(r"<!-- (.*?) -->", match["above"]))
         kind = match["head"].split()[0] if match["head"].strip() else ""
         indent = match["indent"]
         body = re.sub(rf"^{indent}", "", match["body"], flags=re.M)
@@ -143,7 +143,7 @@ class _Story:
         elif kind == "python":
             self._python(body, how)
         elif kind in {"sh", "console"}:
-            commands = list(_shown(body) if kind == "console" else _typed(body))
+            commands = list(shown(body) if kind == "console" else _typed(body))
             new = "".join(self._command(each, how, kind) for each in commands)
             if kind == "console":
                 body = new
@@ -188,7 +188,7 @@ class _Story:
             return head + shown.output
         if kind == "sh":
             return head
-        output = _part(output, how.get("from", ""), how.get("until", ""))
+        output = part(output, how.get("from", ""), how.get("until", ""))
         if "measured" in how and not (self.really or not shown.output):
             lacking = _lacking(shown.output, output)
             if lacking:
@@ -220,12 +220,19 @@ class _Story:
         return done.exit_code, done.stderr if done.exit_code > 1 else done.stdout
 
 
-def _note(text: str) -> tuple[str, str]:
+def blocks(text: str) -> Iterator[re.Match[str]]:
+    """The fenced blocks of a page, with what stands straight above each."""
+    return _FENCE.finditer(text)
+
+
+def note(text: str) -> tuple[str, str]:
+    """Name and value of a comment."""
     name, _, value = text.partition(":")
     return name.strip(), value.strip()
 
 
-def _shown(body: str) -> Iterator[_Shown]:
+def shown(body: str) -> Iterator[_Shown]:
+    """The commands of a block, each with what stands below it."""
     for each in re.split(r"^\$ ", body, flags=re.M)[1:]:
         command = re.match(r"(?:.*\\\n)*.*\n", each)
         if command is None:
@@ -239,7 +246,7 @@ def _typed(body: str) -> Iterator[_Shown]:
             yield _Shown(line.rstrip("\n"), "")
 
 
-def _part(output: str, first: str, end: str) -> str:
+def part(output: str, first: str, end: str) -> str:
     """From the line that begins with ``first`` up to that which begins with ``end``, dots for the rest."""
     lines = output.splitlines(keepends=True)
     start = next((at for at, line in enumerate(lines) if first and line.startswith(first)), 0)
