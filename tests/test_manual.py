@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli import manual
+from profiler.cli import manual, trtexec
 from tests.fakes import manual as executed
 from tests.fakes.support import ROOT
 
@@ -60,6 +60,15 @@ def test_every_link_leads_to_a_page_and_its_heading() -> None:
 def test_every_link_of_the_readme_leads_to_a_file() -> None:
     named = set(LINK.findall(executed.README.read_text(encoding="utf-8")))
     assert [each for each in sorted(named) if not (ROOT / each.partition("#")[0]).exists()] == []
+
+
+def test_the_page_from_trtexec_counts_the_flags() -> None:
+    found = [len(trtexec.FLAGS)]
+    for verb in ("run", "build"):
+        kinds = [flag.of(verb).kind for flag in trtexec.FLAGS]
+        found += [kinds.count("acted on"), kinds.count("always so"), kinds.count("answered")]
+    said = manual.page("trtexec").split("Of all ")[1].split(" A flag")[0]
+    assert [int(each) for each in re.findall(r"(?<![.\d])\d+(?!\.?\d)", said)] == found
 
 
 def test_an_output_that_is_not_todays_is_told(tmp_path: Path) -> None:
