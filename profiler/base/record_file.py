@@ -16,6 +16,9 @@ MAX_BYTES = 1 << 28
 MAX_INT = (1 << 63) - 1
 MAX_FLOAT = 1e30
 """No count, time or rate of anything is larger, and products of two such are numbers still."""
+_OF_MODELS = "attributes"
+_MOST_OF_MODELS = 3.5e38
+"""What is under that name is what a model says: bounds of a Clip, say, which are those of fp32."""
 
 # May be a number that is too large, or text that reads like one.
 _LARGE = re.compile(rb"[:,\[\s]-?(?:\d{19}|\d[\d.]*[eE]\+?\d\d)")
@@ -66,12 +69,15 @@ def _check_numbers(document: Any) -> None:
     Raises:
         ValueError: There is one.
     """
-    left = [document]
+    left = [(document, MAX_FLOAT)]
     while left:
-        each = left.pop()
+        each, most = left.pop()
         if isinstance(each, dict):
-            left += each.values()
+            left += [(value, _MOST_OF_MODELS if name == _OF_MODELS else most) for name, value in each.items()]
         elif isinstance(each, list):
-            left += each
-        elif (isinstance(each, int) and abs(each) > MAX_INT) or (isinstance(each, float) and abs(each) > MAX_FLOAT):
+            left += [(value, most) for value in each]
+        # The least int64 is what "from the beginning" is called in models.
+        elif (isinstance(each, int) and not -MAX_INT - 1 <= each <= MAX_INT) or (
+            isinstance(each, float) and abs(each) > most
+        ):
             raise ValueError(f"{str(each)[:40]} is larger than any count, time or rate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -65,3 +66,9 @@ def test_a_file_without_an_end_is_no_record(tmp_path: Path) -> None:
         file.truncate(record_file.MAX_BYTES + 1)
     with pytest.raises(UsageError, match="too large for a record"):
         read_record(tmp_path / "a.json", _Told, what="a record", fix="write it again")
+
+
+@pytest.mark.parametrize("value", [-(1 << 63), (1 << 63) - 1, -3.4028234663852886e38])
+def test_what_models_say_are_numbers_of_theirs(value: float) -> None:
+    kept = {"attributes": {"min": value, "starts": [value]}}
+    assert decoded(msgspec.json.encode(kept), dict[str, Any]) == kept
