@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from profiler.base import run_folder
+from profiler.base.records import SCHEMA_VERSION
 from profiler.cli import manual, trtexec
 from tests.fakes import manual as executed
 from tests.fakes.support import ROOT
@@ -55,6 +57,18 @@ def test_every_link_leads_to_a_page_and_its_heading() -> None:
     topics = [manual.INDEX, *(each.topic for each in manual.contents()), *manual.generated()]
     assert len(topics) > 400
     assert [each for topic in topics for each in broken_links(topic)] == []
+
+
+def test_the_page_of_formats_names_every_variable_and_every_file_of_a_run() -> None:
+    told = manual.page("formats")
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "profiler").rglob("*.py"))
+    assert [each for each in sorted(set(re.findall(r"TRTPROF_[A-Z_]+", code))) if f"`{each}`" not in told] == []
+    files = re.findall(r"^[A-Z]+ = \"(\w+\.\w+)\"", Path(run_folder.__file__).read_text(encoding="utf-8"), flags=re.M)
+    assert [each for each in files if f"`{each}`" not in told] == []
+    assert len(files) > 10
+    assert f"{SCHEMA_VERSION} today" in told
+    schemas = [path.name for path in (ROOT / "profiler" / "report").glob("*.schema.json")]
+    assert [each for each in schemas if f"`{each}`" not in told] == []
 
 
 def test_every_link_of_the_readme_leads_to_a_file() -> None:
