@@ -143,12 +143,63 @@ def count() -> int:
     return 0
 
 
+SHELL = ROOT / "profiler" / "docs" / "shell"
+
+
+def shell_files() -> dict[str, str]:
+    """What the wheel installs beside the package: file name -> content."""
+    from typer._completion_shared import get_completion_script
+
+    def completion(shell: str) -> str:
+        return str(get_completion_script(prog_name="trtprof", complete_var="_TRTPROF_COMPLETE", shell=shell)) + "\n"
+
+    return {
+        "trtprof.1": man_page(),
+        "trtprof.bash": completion("bash"),
+        "_trtprof": completion("zsh"),
+        "trtprof.fish": completion("fish"),
+    }
+
+
+def man_page() -> str:
+    """The man page: what the commands are, and the options of each."""
+    from profiler import __version__
+    from profiler.cli import EXIT_CODES, app
+    from profiler.cli.manual_tables import helps
+
+    def quoted(text: str) -> str:
+        lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()
+        return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in lines)
+
+    pages = [f".SS trtprof {name}\n.nf\n{quoted(text)}\n.fi" for name, text in helps()]
+    parts = [
+        f'.TH TRTPROF 1 "" "trtprof {__version__}"',
+        f".SH NAME\ntrtprof \\- {quoted(app.info.help or '')}",
+        ".SH SYNOPSIS\n.B trtprof\n.I COMMAND\n[OPTIONS]",
+        f".SH EXIT STATUS\n{quoted(EXIT_CODES)}",
+        ".SH MANUAL\n.B trtprof help\nlists its pages and the words of a report;",
+        ".B trtprof help \\-\\-search\nlooks for words.",
+        ".SH COMMANDS",
+        *pages,
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def write_shell_files() -> int:
+    """Bring what the wheel installs up to date."""
+    SHELL.mkdir(exist_ok=True)
+    for name, text in shell_files().items():
+        (SHELL / name).write_text(text, encoding="utf-8")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("build").add_argument("folder", nargs="?", type=Path, default=SITE)
     verbs.add_parser("serve")
     verbs.add_parser("count")
+    verbs.add_parser("files")
     of_record = verbs.add_parser("record")
     of_record.add_argument("pages", nargs="*")
     of_record.add_argument("--measured", action="store_true")
@@ -157,6 +208,8 @@ def main() -> int:
         return record(asked.pages, asked.measured)
     if asked.verb == "count":
         return count()
+    if asked.verb == "files":
+        return write_shell_files()
     return build(asked.folder.resolve() if asked.verb == "build" else SITE, asked.verb)
 
 

@@ -145,13 +145,17 @@ def trtexec() -> str:
 
 def commands() -> str:
     """Every command with its options, as ``--help`` has them."""
+    return "".join(f"## trtprof {name}\n\n```text\n{text}\n```\n\n" for name, text in helps())
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Name of each command, ``fleet plan``, and its help at 80 columns."""
     import typer.main
 
     from profiler.cli import app, load_commands
 
     load_commands()
-    group: Any = typer.main.get_command(app)
-    return "".join(f"## trtprof {name}\n\n```text\n{text}\n```\n\n" for name, text in _helps(group, "", None))
+    yield from _helps(typer.main.get_command(app), "", None)
 
 
 def _helps(group: Any, before: str, parent: Any) -> Iterator[tuple[str, str]]:

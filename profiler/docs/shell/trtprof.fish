@@ -1,0 +1,1 @@
+complete --command trtprof --no-files --arguments "(env _TRTPROF_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) trtprof)" --condition "env _TRTPROF_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) trtprof"
