@@ -24,7 +24,7 @@ def test_folders_of_tests_are_those_of_the_package() -> None:
     # What is left at the top is about the repository.
     names = {path.name for path in TESTS.glob("test_*.py")}
     assert names == {
-        "test_github_action.py", "test_layout.py", "test_manual.py", "test_readme.py", "test_readme_commands.py",
+        "test_github_action.py", "test_layout.py", "test_manual.py", "test_readme.py",
     }  # fmt: skip
 
 

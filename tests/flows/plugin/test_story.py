@@ -1,4 +1,4 @@
-"""The README's story of the kernel by hand: its commands, in their order, as far as no GPU is needed."""
+"""The manual's story of the kernel by hand: its commands, in their order, as far as no GPU is needed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.fakes.support import ROOT, SAMPLES
 
 
 def commands() -> list[list[str]]:
-    """What the section has in its blocks."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text[text.index("## The kernel by hand") : text.index("## Comparing runs")]
-    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
-    return [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
+    """What the page has its reader type, each once."""
+    text = (ROOT / "profiler" / "docs" / "plugins.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in re.findall(r"^(?:\$ )?(trtprof .*)", block, re.MULTILINE)]
+    return [shlex.split(line)[1:] for line in dict.fromkeys(lines)]
 
 
 def test_each_command_does_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_each_command_does_what_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "sample_models").symlink_to(SAMPLES)
     monkeypatch.chdir(tmp_path)
     fixed_calibration(monkeypatch)
-    brief, write, check, run, bench = commands()
+    brief, write, check, run, bench, *_ = commands()
     assert "what that takes is not known before it is measured" in " ".join(trtprof(*brief).stdout.split())
     written = trtprof(*write, "--check-seconds", 1)
     assert written.exit_code == 0, written.output
