@@ -21,6 +21,8 @@ _LETTERS = "ijlmnpqrst"
 _OVER = "kuvwz"
 _FEW = 6
 """Attributes of an op without a formula that a line holds."""
+_LONG = 16
+"""Numbers of a list that are written out: trees of a forest have thousands."""
 
 
 class _Line(NamedTuple):
@@ -122,7 +124,8 @@ def _function(line: _Line) -> str:
 
 def _value(value: Attribute) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        left = [f"... {len(value)} in all"] if len(value) > _LONG else []
+        return f"[{', '.join([*map(_value, value[:_LONG]), *left])}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

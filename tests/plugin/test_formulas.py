@@ -16,7 +16,7 @@ import onnx.reference
 import pytest
 
 from profiler.base.records import Op, Tensor
-from profiler.plugin.formulas import formulas
+from profiler.plugin.formulas import _value, formulas
 from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES
 
@@ -193,3 +193,8 @@ X, Y = tensor("x", 2, 3), tensor("y", 2, 3)
 )  # fmt: skip
 def test_what_needs_no_indices_has_none_and_what_has_no_formula_is_a_function(op: Op, text: str) -> None:
     assert formulas([op], {name: name for name in "xyg"} | {"half": "0.5"}) == (text,)
+
+
+def test_a_long_list_is_cut_where_it_tells_nothing_more() -> None:
+    assert _value(tuple(range(16))).endswith("14, 15]")
+    assert _value(tuple(range(2000))).endswith("15, ... 2000 in all]")
