@@ -16,7 +16,9 @@ _NO_ROOM = {errno.ENOSPC: _FULL, errno.EROFS: _FULL, errno.EFBIG: "allow larger 
 if hasattr(errno, "EDQUOT"):
     _NO_ROOM[errno.EDQUOT] = _FULL
 _EITHER = "; or ".join(dict.fromkeys(_NO_ROOM.values()))
-_NOT_WRITTEN = re.compile(r"Failed to write external initializers")
+_NOT_WRITTEN = re.compile(
+    r"Failed to write external initializers|Failed to open for writing|Protobuf serialization failed"
+)
 """What libraries in C++ say of a disk or a limit without naming it."""
 
 _OTHERS = {
@@ -79,10 +81,10 @@ def without_room(error: BaseException) -> MissingError | None:
 
 
 def cut_off(name: str) -> MissingError:
-    """What is said of a file of ours that a library could not write to its end, and did not tell."""
+    """What is said of a file of ours that a library could not make, or not write to its end, and did not tell."""
     return MissingError(
         f"{name} cannot be written",
-        why="it ends too early: the disk is full, or files may not be so large",
+        why="it is missing, or ends too early: the disk is full, or files may not be so large",
         fix=_EITHER,
     )
 

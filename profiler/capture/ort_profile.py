@@ -70,7 +70,7 @@ def read_profile(path: Path, runs: int, scheduled: Sequence[ScheduledNode]) -> P
 
     Raises:
         CaptureError: The file is no ONNX Runtime profile, or holds fewer runs.
-        MissingError: It was cut off.
+        MissingError: It was cut off, or never made.
     """
     return profile_from_events(read_events(path), runs, scheduled)
 
@@ -80,10 +80,12 @@ def read_events(path: Path) -> list[Event]:
 
     Raises:
         CaptureError: The file is no ONNX Runtime profile.
-        MissingError: It was cut off.
+        MissingError: It was cut off, or never made.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Event])
+    except FileNotFoundError:
+        raise cut_off(path.name) from None
     except msgspec.DecodeError as error:
         if "truncated" in str(error):  # ONNX Runtime writes it without looking whether it can
             raise cut_off(path.name) from None

@@ -48,6 +48,8 @@ def test_too_little_memory_is_told_with_how_much_was_asked_for(error: BaseExcept
         (RuntimeError("write: No space left on device"), "a file cannot be written", "make room"),
         (RuntimeError("write: File too large"), "a file cannot be written", "ulimit -f"),
         (RuntimeError("Failed to write external initializers to file: w"), "a file cannot be written", "ulimit -f"),
+        (RuntimeError("is_open() was false. Failed to open for writing:w"), "a file cannot be written", "make room"),
+        (RuntimeError("Protobuf serialization failed."), "a file cannot be written", "make room"),
     ],
 )
 def test_what_cannot_be_written_is_one_error(error: BaseException, what: str, fix: str) -> None:

@@ -293,10 +293,11 @@ def test_a_type_unknown_to_us_is_called_unknown(tmp_path: Path) -> None:
 # --- files that are not whole ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("left", [0, 1, 40])
-def test_a_file_that_was_cut_off_is_told_as_a_lack_of_room(tmp_path: Path, left: int) -> None:
+@pytest.mark.parametrize("left", [None, 0, 1, 40])
+def test_a_file_that_was_cut_off_or_never_made_is_told_as_a_lack_of_room(tmp_path: Path, left: int | None) -> None:
     path = tmp_path / "cut.json"
-    path.write_text(json.dumps([*HEAD, *run(1000, 50, [Ran("a", 1, 2)])])[:-left] if left else "")
+    if left is not None:
+        path.write_text(json.dumps([*HEAD, *run(1000, 50, [Ran("a", 1, 2)])])[:-left] if left else "")
     with pytest.raises(MissingError, match=r"cut\.json cannot be written") as error:
         read_profile(path, 1, plain("a"))
     assert "make room" in error.value.fix
