@@ -131,9 +131,9 @@ def in_use(folder: Path) -> Iterator[None]:
 def remove(folder: Path) -> None:
     """Remove a folder, which nobody sees half of: it goes under another name first."""
     gone = folder.with_name(f"{_GONE}{os.urandom(8).hex()}")
-    with suppress(OSError):
-        folder.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+    with suppress(OSError):  # a full disk may have no room for the name
+        folder = folder.rename(gone)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def left(folders: Iterable[Path]) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -183,3 +184,15 @@ def test_two_writers_of_one_file_do_not_hinder_each_other(tmp_path: Path) -> Non
     with _another(_PART, tmp_path), replaced(tmp_path / "a.json") as beside:
         beside.write_bytes(b"mine")
     assert (tmp_path / "a.json").read_bytes() == b"mine"
+
+
+def test_a_folder_goes_where_a_full_disk_has_no_room_for_its_other_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "run" / "deep").mkdir(parents=True)
+    monkeypatch.setattr(Path, "rename", full)
+    scratch.remove(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
