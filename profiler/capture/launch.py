@@ -8,8 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError
-from profiler.capture.workers.inference import CAPTURE_FILE, ERROR_FILE, UNTOLD
+from profiler.base.errors import CaptureError, TrtprofError
+from profiler.capture.workers.inference import CAPTURE_FILE, ERROR_FILE
 from profiler.runtime import child
 
 LOG_FILE = "worker.log"
@@ -91,12 +91,8 @@ def run_worker(
     if error is not None:
         log_path.unlink()
         raise error
-    if code == UNTOLD:
-        raise MissingError(
-            "the run of the model could not write its results",
-            why=last_words(log_path) or f"the disk of {request.folder} or of {request.scratch} is full",
-            fix="make room on that disk, or name another place (-o, TMPDIR)",
-        )
+    if code == child.UNTOLD:
+        raise child.untold("the run of the model", last_words(log_path), request.folder, request.scratch)
     raise CaptureError("the run of the model died", why=death(code, log_path), fix=f"see {log_path}")
 
 

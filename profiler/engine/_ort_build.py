@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from profiler.base.machine_errors import as_error
+from profiler.base.output_file import replace_file
 from profiler.runtime import child
 from profiler.runtime.ort_session import Placement, SessionRequest, make_session, placements
 
@@ -46,16 +47,15 @@ def made(request: Request) -> Made:
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
     request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Request)
-    told, code = Path(request.told), 0
+    told = Path(request.told)
     try:
-        told.write_bytes(msgspec.json.encode(made(request)))
+        replace_file(told, msgspec.json.encode(made(request)))
     except Exception as error:
         found = as_error(error)
         if found is None:
             raise
-        told.write_bytes(msgspec.json.encode(child.Failure.of(found)))
-        code = found.exit_code
-    return code
+        return child.leave(told, found)
+    return 0
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ import msgspec
 import onnx
 
 from profiler.base import onnx_graph
-from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from profiler.base.errors import BuildError, MissingError, UsageError
 from profiler.base.input_file import read_file
+from profiler.base.machine_errors import as_error
 from profiler.base.op_kinds import CONTROL
 from profiler.base.output_file import replace_file
 from profiler.base.progress import Line
@@ -109,11 +110,12 @@ def main(argv: list[str]) -> int:
     with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace") as out:
         os.dup2(2, 1)  # what the library itself prints goes to the log
         try:
-            result = _run(request, folder, _sayer(out))
-        except TrtprofError as error:
-            replace_file(folder / FAILURE_FILE, msgspec.json.encode(child.Failure.of(error)))
-            return error.exit_code
-        _write_result(folder, result)
+            _write_result(folder, _run(request, folder, _sayer(out)))
+        except Exception as error:
+            found = as_error(error)
+            if found is None:
+                raise
+            return child.leave(folder / FAILURE_FILE, found)
     return 0
 
 

@@ -137,6 +137,8 @@ def _made(request: Request, scratch: Path) -> Made:
         failure = msgspec.json.decode(answer, type=child.Failure)
         kind = MissingError if code == MissingError.exit_code else BuildError
         raise kind(failure.what, why=failure.why, fix=failure.fix)
+    if code == child.UNTOLD:
+        raise child.untold("ONNX Runtime", "", str(told.parent), str(scratch))
     last = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()][-1:]
     raise _died(request, ": ".join([child.exit_words(code), *last]))
 

@@ -386,6 +386,8 @@ def _run_child(
             + f"; the last it did was: {last}",
             fix="--builderOptimizationLevel=0 tries less",
         ) from None
+    if code == child.UNTOLD:
+        raise child.untold(product.title, "", request.folder, request.scratch)
     folder = Path(request.folder)
     result_file, failure_file = folder / RESULT_FILE, folder / FAILURE_FILE
     why = "" if code == 0 else _death(code, log_file, last)

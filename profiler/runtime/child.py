@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.errors import CaptureError, TrtprofError
+from profiler.base.errors import CaptureError, MissingError, TrtprofError
+from profiler.base.output_file import replace_file
 from profiler.base.progress import heard
 
 
@@ -154,6 +155,36 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, error: TrtprofError) -> Failure:
         """The error as it travels."""
         return cls(exit_code=error.exit_code, what=error.what, why=error.why, fix=error.fix)
+
+
+UNTOLD = 74
+"""The exit code of a child that could not even write why it failed."""
+
+
+def leave(path: Path, error: TrtprofError) -> int:
+    """Write why a child failed, for its parent; returns the exit code to end with."""
+    try:
+        replace_file(path, msgspec.json.encode(Failure.of(error)))
+    except OSError:
+        with suppress(OSError):  # the log may lie on the disk that is full; nothing may be left to flush at the end
+            os.write(2, f"{error.what}: {error.why}\n".encode(errors="backslashreplace"))
+        return UNTOLD
+    return error.exit_code
+
+
+def untold(what: str, said: str, *places: str) -> MissingError:
+    """What a parent says of a child that ended with `UNTOLD`.
+
+    Args:
+        what: What the child was about.
+        said: The last words of its log; empty where there are none.
+        places: Folders that it wrote to.
+    """
+    return MissingError(
+        f"{what} could not write its results",
+        why=said or f"the disk of {' or of '.join(dict.fromkeys(places))} is full",
+        fix="make room on that disk, or name another place (-o, TMPDIR)",
+    )
 
 
 def exit_words(code: int) -> str:

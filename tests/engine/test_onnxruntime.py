@@ -367,6 +367,12 @@ def test_a_model_that_kills_the_runtime_is_an_error(place: Place, monkeypatch: p
     assert told in refused(caught.value)
 
 
+def test_a_child_that_cannot_even_write_its_failure_says_that(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "command", lambda *_: [sys.executable, "-c", f"raise SystemExit({child.UNTOLD})"])
+    with pytest.raises(MissingError, match="ONNX Runtime could not write its results"):
+        place.build(SAMPLES / "gemv.onnx")
+
+
 def test_the_condition_of_an_if_in_a_file_beside_the_model_is_told_what_to_do(tmp_path: Path, place: Place) -> None:
     """ONNX Runtime 1.31 looks for it in the working folder."""
     info = helper.make_tensor_value_info

@@ -905,3 +905,12 @@ def test_a_build_that_dies_of_a_full_disk_says_so(
     monkeypatch.setattr(child, "run_telling", dies)
     with pytest.raises(MissingError, match="a file cannot be written"):
         built(tmp_path)
+
+
+def test_a_build_that_cannot_even_write_its_failure_says_that(
+    stubbed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stubbed("11.4.0.106")
+    monkeypatch.setattr(child, "run_telling", lambda *_: child.UNTOLD)
+    with pytest.raises(MissingError, match="could not write its results"):
+        built(tmp_path)

@@ -7,8 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from profiler.base.errors import BuildError
 from profiler.runtime import child
 
 CLOSES = "import os, time; os.close(1); time.sleep(60)"
@@ -61,3 +63,13 @@ def test_one_that_cannot_even_be_killed_is_left_to_the_system() -> None:
     stuck = Stuck()
     assert child.ended(stuck, 0.01) < 0  # type: ignore[arg-type]
     assert stuck.kills
+
+
+def test_why_a_child_failed_is_written_or_said_by_its_exit_code(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    error = BuildError("what", why="why", fix="fix")
+    assert child.leave(tmp_path / "failure.json", error) == BuildError.exit_code
+    assert msgspec.json.decode((tmp_path / "failure.json").read_bytes(), type=child.Failure).what == "what"
+    assert child.leave(tmp_path / "no folder" / "failure.json", error) == child.UNTOLD
+    assert capfd.readouterr().err == "what: why\n"

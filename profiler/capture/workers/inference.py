@@ -7,18 +7,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import ml_dtypes
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from profiler.base.errors import CaptureError
 from profiler.base.machine_errors import as_error, no_memory
-from profiler.base.output_file import replace_file
 from profiler.base.progress import Count, Line, Progress, unheard
 from profiler.base.records import InputTensor
 from profiler.base.units import NUMPY_DTYPES, format_shape
@@ -31,8 +28,6 @@ CAPTURE_FILE = "capture.json"
 ERROR_FILE = "worker_error.json"
 DOES_NOT_RUN = "the model does not run with these inputs"
 """What is said of a model that refuses its inputs."""
-UNTOLD = 74
-"""The exit code of a worker that could not even write why it failed."""
 LONGEST_S = 1800.0
 """An inference that takes longer never ends, as far as anybody who waits can tell."""
 EVENT_LIMIT = 200_000
@@ -61,13 +56,7 @@ def reported(work: Callable[[], None], scratch: str) -> int:
         found = as_error(error)
         if found is None:
             raise
-        try:
-            replace_file(Path(scratch) / ERROR_FILE, msgspec.json.encode(child.Failure.of(found)))
-        except OSError:
-            with suppress(OSError):  # the log may lie on the disk that is full; nothing may be left to flush at the end
-                os.write(2, f"{found.what}: {found.why}\n".encode(errors="backslashreplace"))
-            return UNTOLD
-        return found.exit_code
+        return child.leave(Path(scratch) / ERROR_FILE, found)
     return 0
 
 
