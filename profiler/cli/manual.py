@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from profiler.base.errors import MissingError, UsageError
 
@@ -116,7 +116,17 @@ def shown(text: str, width: int, color: bool) -> str:
     import io
 
     from rich.console import Console
-    from rich.markdown import Markdown
+    from rich.markdown import CodeBlock, Markdown
+    from rich.text import Text
+
+    class Code(CodeBlock):
+        """As it was printed: its lines are as wide as a terminal, so that a border would break them."""
+
+        def __rich_console__(self, *_: Any) -> Iterator[Text]:
+            yield Text(str(self.text).rstrip(), style="cyan", no_wrap=True, overflow="ignore")
+
+    class Page(Markdown):
+        elements: ClassVar = {**Markdown.elements, "fence": Code, "code_block": Code}
 
     console = Console(
         file=io.StringIO(), width=width, force_terminal=color, no_color=not color, legacy_windows=False, highlight=False
@@ -125,7 +135,7 @@ def shown(text: str, width: int, color: bool) -> str:
     # A page of a registry is found by its name, which is what such a link shows.
     plain = re.sub(r"\[([^\]]+)\]\((?:\.\./)?(?:rules|ops|gpus)/[\w.-]+\.md\)", r"\1", plain)
     named = re.sub(r"\[([^\]]+)\]\((?:\.\./)?([\w-]+)\.md(?:#[\w-]*)?\)", r"\1 (`trtprof help \2`)", plain)
-    console.print(Markdown(named, hyperlinks=color))
+    console.print(Page(named, hyperlinks=color), crop=False)
     written: Any = console.file
     return str(written.getvalue())
 

@@ -85,6 +85,18 @@ def test_a_page_on_a_terminal_has_no_marks_of_markdown() -> None:
     assert "\x1b[" in manual.shown(manual.page("ops"), width=80, color=True)
 
 
+def test_what_a_page_quotes_of_a_terminal_stands_as_it_was_printed() -> None:
+    page = manual.page("tutorial")
+    quoted = [
+        line
+        for block in re.findall(r"^```console\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        for line in block.splitlines()
+    ]
+    shown = [line.rstrip() for line in manual.shown(page, width=80, color=False).splitlines()]
+    assert len(quoted) > 50
+    assert [line for line in quoted if line.rstrip() not in shown] == []
+
+
 def test_words_are_looked_for_in_the_whole_manual() -> None:
     assert "work-model: The work model\n" in trtprof("help", "--search", "Livermore", "loops").stdout
     assert "\nrules/" in trtprof("help", "--search", "batched", "gemv").stdout
