@@ -342,7 +342,7 @@ def analyze(
 
     found = flow.analyze(
         flow.exported(flow.sort_files(map(Path, files))),
-        [gpus.find(name) for name in _several(gpu)],
+        [gpus.find(name) for name in _names(gpu)],
         Settings(),
         _request("", shapes, batch),
     )
@@ -362,7 +362,7 @@ def predict(
 
     Args:
         model: See `run`.
-        gpu: Names that ``trtprof gpus`` lists.
+        gpu: Names that ``trtprof gpus`` lists, with commas or one by one.
         dtype: As ``--dtype``.
         level: As ``--level``.
         shapes: See `run`.
@@ -376,9 +376,7 @@ def predict(
     from profiler.hardware import gpus
 
     how = Settings(level=level, precision=dtype)
-    return PredictedModel(
-        flow.predict(_request(model, shapes, batch), [gpus.find(name) for name in _several(gpu)], how)
-    )
+    return PredictedModel(flow.predict(_request(model, shapes, batch), [gpus.find(name) for name in _names(gpu)], how))
 
 
 def compare(*sides: LoadedRun | str | Path | Iterable[LoadedRun | str | Path]) -> ComparedRuns:
@@ -469,6 +467,11 @@ def _request(model: str | Path, shapes: str | Iterable[str], batch: int | None) 
     from profiler.source.request import ModelRequest
 
     return ModelRequest.of(model, _several(shapes), batch)
+
+
+def _names(given: str | Iterable[str]) -> list[str]:
+    """With commas, as on the command line, or each by itself."""
+    return [name for name in given.split(",") if name] if isinstance(given, str) else list(given)
 
 
 def _several(given: str | Iterable[str]) -> list[str]:

@@ -105,6 +105,7 @@ def test_a_model_is_predicted_and_its_layers_are_a_table() -> None:
     found = tp.predict(SAMPLES / "resnet_tiny.onnx", "rtx-4090", level="groups", batch=2)
     assert set(found.layers["gpu"]) == {"rtx-4090"}
     assert "resnet_tiny" in str(found)
+    assert set(tp.predict(SAMPLES / "gemv.onnx", "l4,t4").layers["gpu"]) == {"l4", "t4"}
 
 
 def test_what_is_saved_is_what_the_suffix_says(two: list[LoadedRun], tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ def judge(case: Case) -> Claim | str:
         return "the rule is about the whole run, whose latency has no samples"
     tail = latency.p99_ns / latency.median_ns
     varies = f"latency varies by {format_percent(latency.cv)} (standard deviation / mean of {latency.n})"
-    slowest = f"its p99 is {tail:.3g} times its median"
+    times = f"{tail:.3g}" if tail < 100 else f"{tail:,.0f}"
+    slowest = f"its p99 is {times} times its median"
     if latency.cv <= case.thresholds.noise_cv and tail < case.thresholds.p99:
         return (
             f"the rule is about the whole run: {varies}, and over {format_percent(case.thresholds.noise_cv)} is noisy; "
@@ -36,9 +37,7 @@ def judge(case: Case) -> Claim | str:
     beyond = tail >= limit
     found = f"{varies}; median {format_ns(latency.median_ns)}, p99 {format_ns(latency.p99_ns)}"
     brief = (
-        f"p99 is {tail:.3g} x the median"
-        if tail >= case.thresholds.p99
-        else f"latency varies by {100 * latency.cv:.0f} %"
+        f"p99 is {times} x the median" if tail >= case.thresholds.p99 else f"latency varies by {100 * latency.cv:.0f} %"
     )
     quiet = "with the GPU's clocks locked" if case.gpu else "on a quiet machine"
     return doubt(

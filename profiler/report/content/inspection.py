@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from profiler.base.records import Inspection, Unsupported
 from profiler.base.units import format_bytes, format_flops
 from profiler.report import ReportOptions, content_of
-from profiler.report._format import BOUND_MARKS, BOUND_WORDS, bytes_or_0, dims_text, input_text, without_unit
+from profiler.report._format import BOUND_MARKS, BOUND_WORDS, bytes_or_0, count, dims_text, input_text, without_unit
 from profiler.report.content import plan as plans
 from profiler.report.document import Column, Document, Heading, Notes, Pair, Pairs, Row, Section, Table, prose, sections
 
@@ -38,7 +38,7 @@ def document(found: Inspection, options: ReportOptions) -> Document:
         engine = [Section(blocks=(Heading("what TensorRT-RTX makes of it"),))]
         engine += plans.parts(found.plan, options, plans.LAYERS_OF_A_PART)
     return Document(
-        title=prose(f"{model.name}   {model.nodes} nodes   opset {opsets}   {model.producer}".rstrip()),
+        title=prose(f"{model.name}   {count(model.nodes, 'node')}   opset {opsets}   {model.producer}".rstrip()),
         sections=sections(
             [
                 Notes(tuple(map(prose, tensors)), 1),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from profiler.base.records import OpForms, Polynomial, Sweep, SweepPoint, WorkForms
 from profiler.base.units import format_bytes, format_percent
 from profiler.report import ReportOptions, content_of
-from profiler.report._format import BOUND_MARKS, BOUND_WORDS, bytes_or_0, input_text, without_unit
+from profiler.report._format import BOUND_MARKS, BOUND_WORDS, bytes_or_0, count, input_text, without_unit
 from profiler.report.content.inspection import unpriced
 from profiler.report.document import Column, Document, Notes, Row, Table, prose, sections
 
@@ -28,7 +28,7 @@ def document(found: Sweep, options: ReportOptions) -> Document:  # noqa: ARG001 
     rest += [*found.notes, *(f"assumed: {note}" for note in model.assumptions)]
     idle = [_called(op) for op in found.ops if _is_zero(op.work)]
     return Document(
-        title=prose(f"{model.name}   {model.nodes} nodes   {weights}"),
+        title=prose(f"{model.name}   {count(model.nodes, 'node')}   {weights}"),
         sections=sections(
             [Notes(tuple(prose(f"  in   {input_text(tensor, swept)}") for tensor in model.inputs), 1)],
             [_table(found)],
