@@ -56,13 +56,17 @@ def copy_file(source: Path, path: Path) -> None:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def replaced(path: Path, to: Path | None = None) -> Iterator[Path]:
     """An empty file beside a place; what is written to it is brought to the disk and moved to the place at the end.
 
     Nobody ever reads half of it, and where the body or the disk fails, what was there is there and nothing else.
     Several processes may do so at once, since each has a name of its own. A link stays one: the file it leads to
     is replaced. A file that was there keeps its permissions, a new one has those that this process gives its files.
     What a process left beside it that was killed before the end is removed by the next one that writes there.
+
+    Args:
+        path: The place.
+        to: Where it is moved instead, on the same disk.
 
     Raises:
         OSError: The folder takes no file, the disk is full, or what is there is no file: a device, a pipe.
@@ -77,7 +81,7 @@ def replaced(path: Path) -> Iterator[Path]:
         os.fsync(file.fileno())
         if os.name == "nt":  # which moves no open file
             file.close()
-        beside.replace(place)
+        beside.replace(place if to is None else to)
 
 
 def check_place(path: Path) -> None:

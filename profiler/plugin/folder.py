@@ -7,18 +7,23 @@ anyway (CUDA C++, PTX) lies in files of its own beside it, which it names.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
+import os
 import re
-from collections.abc import Mapping
-from pathlib import Path
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from profiler.base.errors import MissingError, UsageError
+from profiler.base import scratch
+from profiler.base.errors import MissingError, TrtprofError, UsageError
 from profiler.base.input_file import stays_inside
-from profiler.base.output_file import write_file
+from profiler.base.output_file import copy_file, write_file
 from profiler.base.record_file import decoded
 from profiler.base.records import SCHEMA_VERSION, Work
 from profiler.plugin.kernel import Kernel
@@ -26,6 +31,9 @@ from profiler.plugin.task import Operand, Task
 from profiler.runtime.nvrtc import first_line
 
 FILE = "plugin.json"
+_NEW = ".trtprof-new"
+"""The folder in that of a plugin where a new one is made; with a `FILE` it is whole."""
+_AGAIN = "write it again: trtprof plugin MODEL NODE -o FOLDER --force"
 
 
 class KernelFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +223,21 @@ def load(folder: Path) -> PluginFolder:
         MissingError: There is no such folder, or it is none of `trtprof plugin`, or a file is not there any more.
         UsageError: `FILE` is damaged, or of another version.
     """
-    again = "write it again: trtprof plugin MODEL NODE -o FOLDER --force"
+    mend(folder)
+    found = _document(folder)
+    for name in named_files(found):
+        if not (folder / name).exists():
+            raise MissingError(f"{folder / name} is not there", why=f"{FILE} names it", fix=_AGAIN)
+    return found
+
+
+def _document(folder: Path) -> PluginFolder:
+    """`FILE`, whether the files that it names are there or not.
+
+    Raises:
+        MissingError: It is not there.
+        UsageError: It is damaged, of another version, or names files outside of the folder.
+    """
     data = read(folder, FILE)
     try:
         version = decoded(data, _Version).schema_version
@@ -223,18 +245,139 @@ def load(folder: Path) -> PluginFolder:
             raise UsageError(
                 f"{folder / FILE} cannot be read",
                 why=f"it has schema version {version}, this trtprof reads {SCHEMA_VERSION}",
-                fix=again,
+                fix=_AGAIN,
             )
         found = decoded(data, PluginFolder)
         _ = found.task
     except ValueError as error:
-        raise UsageError(f"{folder / FILE} cannot be read", why=first_line(error), fix=again) from None
+        raise UsageError(f"{folder / FILE} cannot be read", why=first_line(error), fix=_AGAIN) from None
     for name in named_files(found):
         if not stays_inside(name):
-            raise UsageError(f"{folder / FILE} is not used", why=f"it names {name}, outside of its folder", fix=again)
-        if not (folder / name).exists():
-            raise MissingError(f"{folder / name} is not there", why=f"{FILE} names it", fix=again)
+            raise UsageError(f"{folder / FILE} is not used", why=f"it names {name}, outside of its folder", fix=_AGAIN)
     return found
+
+
+@contextmanager
+def making(folder: Path) -> Iterator[Path]:
+    """An empty folder in that of a plugin for the files of a new one, `FILE` the last of them.
+
+    At the end they are moved to their places, and the files of the plugin that was there are taken out; others stay.
+    What fails before leaves that plugin as it is, and what is killed while they are moved is finished by `mend`.
+
+    Raises:
+        InUseError: Another process makes one there.
+        MissingError: They cannot be written or moved.
+    """
+    new = folder / _NEW
+    try:
+        new.mkdir(parents=True, exist_ok=True)
+        with scratch.in_use(new):
+            try:
+                yield new
+                for name in _names(new):
+                    if (folder / name).is_dir():
+                        (new / FILE).unlink()
+                        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
+                try:
+                    _move(new, folder)
+                except OSError:
+                    _move(new, folder)  # which may find room now that others are in their places
+            finally:
+                if not (new / FILE).is_file():
+                    scratch.remove(new)
+    except OSError as error:
+        with suppress(OSError):
+            new.rmdir()  # where it takes no file
+        raise _unplaced(error, folder) from None
+
+
+def mend(folder: Path, *, links: bool = False) -> None:
+    """Finish what was killed while a new plugin took the place of another, or remove what was not whole yet.
+
+    Args:
+        folder: Of the plugin.
+        links: Whether files are replaced that links lead to which are outside of the folder; its maker may ask for it.
+
+    Raises:
+        MissingError: It cannot be finished.
+        UsageError: It would be outside of the folder.
+    """
+    new = folder / _NEW
+    if not new.is_dir() or new.is_symlink():
+        return
+    with suppress(scratch.InUseError):  # whoever makes it will finish it
+        try:
+            with scratch.in_use(new):
+                if not (new / FILE).is_file():
+                    scratch.remove(new)
+                    return
+                here = folder.resolve()
+                if not links and not all((folder / name).resolve().is_relative_to(here) for name in _names(new)):
+                    raise UsageError(
+                        f"{folder} holds a plugin that is not in its place", why="links lead out of it", fix=_AGAIN
+                    )
+                _move(new, folder)
+        except OSError as error:
+            raise _unplaced(error, folder) from None
+
+
+def _move(new: Path, folder: Path) -> None:
+    """Move new files to their places and take out those of the old plugin, whose `FILE` tells them: it goes last.
+
+    Raises:
+        OSError: A file cannot be moved; the same may be asked for again.
+    """
+    names = _names(new)
+    for name in names[:-1]:
+        _replace(new / name, folder / name)
+    try:
+        old = _own_files(_document(folder))
+    except TrtprofError:
+        old = set()
+    here = folder.resolve()
+    for name in old - _own_files(_document(new)):
+        if (folder / name).parent.resolve().is_relative_to(here):  # by no link
+            (folder / name).unlink(missing_ok=True)
+    _replace(new / names[-1], folder / names[-1])
+    scratch.remove(new)
+
+
+def _names(new: Path) -> list[str]:
+    """Files of a new plugin that have not been moved yet; `FILE` is the last."""
+    names = {path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()} - {scratch.IN_USE}
+    return [*sorted(names - {FILE}), FILE]
+
+
+def _replace(path: Path, place: Path) -> None:
+    """Move a file to a place; a link there stays one, and a file its permissions."""
+    place = place.resolve() if place.is_symlink() else place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        path.chmod(stat.S_IMODE(place.stat().st_mode))
+    try:
+        path.replace(place)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy_file(path, place)  # a link leads to another disk
+        path.unlink()
+
+
+def _own_files(given: PluginFolder) -> set[str]:
+    """Those that another plugin may not have."""
+    found = {name for one in given.kernels for name in (one.source, *one.ptx.values())}
+    if given.native:
+        found |= {f"{given.native}/launch_{one.kernel.tactic}.cu" for one in given.kernels}
+    if given.quick:
+        quick = PurePosixPath(given.quick)
+        found |= {given.quick, str(quick.with_name(f"test_{quick.name}"))}
+    return found
+
+
+def _unplaced(error: OSError, folder: Path) -> MissingError:
+    return MissingError(
+        f"{error.filename or folder} cannot be replaced", why=error.strerror or str(error), fix="choose another folder"
+    )
 
 
 def read(folder: Path, name: str) -> bytes:

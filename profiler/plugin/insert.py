@@ -22,7 +22,7 @@ from onnx import helper
 from profiler.base import onnx_graph, onnx_metadata
 from profiler.base.errors import MissingError, ModelError, UsageError
 from profiler.base.input_file import stays_inside
-from profiler.base.output_file import check_place, copy_file, write_file
+from profiler.base.output_file import check_place, copy_file, replaced
 from profiler.base.records.plugin import Inserted
 from profiler.plugin.model import EXTERNAL, At, Model, Value
 from profiler.plugin.select import Place
@@ -43,6 +43,7 @@ def insert(
     function: bool = True,
     left: Sequence[str] = (),
     force: bool = False,
+    held: Path | None = None,
 ) -> Inserted:
     """Write a model with a plugin at some places.
 
@@ -57,6 +58,7 @@ def insert(
         function: Whether the custom nodes have the original nodes as their function.
         left: Why other places were left.
         force: Whether a file that is there is written over, which the original never is.
+        held: Where the new file is put until it is moved to its path, on the same disk; weights go to their places.
 
     Raises:
         UsageError: The path is that of the original, or is taken; or the model has another plugin of the name.
@@ -78,8 +80,7 @@ def insert(
     changed.refresh()
     _drop_unread(changed, places)
     _add_function(changed.proto, task, function=function)
-    _write(changed, path, force=force)
-    _check(model, path)
+    _write(changed, model, path, force=force, held=held)
     return Inserted(model=path.name, places=tuple(place.nodes for place in done), function=function, left=tuple(late))
 
 
@@ -244,12 +245,20 @@ def _add_function(proto: onnx.ModelProto, task: Task, *, function: bool) -> None
     proto.functions.append(task.body)
 
 
-def _write(model: Model, path: Path, *, force: bool) -> None:
+def _write(model: Model, original: Model, path: Path, *, force: bool, held: Path | None) -> None:
+    """Write a model that is valid where its original is; what was there stays until then."""
     folder = model.path.parent
     if not path.parent.samefile(folder):
         for location in sorted({_location(tensor) for tensor in onnx_graph.stored_tensors(model.proto)} - {""}):
             _copy(folder / location, path.parent / location, force=force)
-    write_file(path, model.proto.SerializeToString())
+    try:
+        with replaced(path, held) as beside:
+            beside.write_bytes(model.proto.SerializeToString())
+            _check(original, beside, path.name)
+    except OSError as error:
+        raise MissingError(
+            f"{path} cannot be written", why=error.strerror or str(error), fix="choose another path"
+        ) from None
 
 
 def _location(tensor: onnx.TensorProto) -> str:
@@ -287,15 +296,14 @@ def _copy(source: Path, target: Path, *, force: bool) -> None:
         ) from None
 
 
-def _check(model: Model, path: Path) -> None:
+def _check(model: Model, path: Path, name: str) -> None:
     """Hold the result against the rules of ONNX, those of them that the original keeps."""
     for full in (True, False):
         wrong = _fault(path, full=full)
         if not wrong:
             return
         if not _fault(model.path, full=full):
-            path.unlink()
-            raise ModelError(f"{path.name} is no valid model", why=wrong, fix="choose other nodes, or one place alone")
+            raise ModelError(f"{name} is no valid model", why=wrong, fix="choose other nodes, or one place alone")
 
 
 def _fault(path: Path, *, full: bool) -> str:

@@ -22,7 +22,7 @@ import msgspec
 
 from profiler import __version__
 from profiler.base import made_here, run_folder
-from profiler.base.errors import MissingError, TrtprofError, UsageError
+from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import CheckStep, Inserted, Plugin, PluginCheck, Source, Traffic
 from profiler.base.units import format_shape
 from profiler.flows.build import static_shapes
@@ -83,36 +83,6 @@ class Target(NamedTuple):
             )  # fmt: skip
         return cls(path)
 
-    def clear(self) -> None:
-        """Take out the plugin that is in the folder, as far as its files are told; others stay.
-
-        ``plugin.json`` goes first: what is stopped before the new one is written is no plugin.
-
-        Raises:
-            MissingError: It cannot be done.
-        """
-        if self.path is None or not (self.path / folders.FILE).is_file():
-            return
-        try:
-            held = folders.load(self.path)
-        except TrtprofError:
-            names = []
-        else:
-            names = [name for one in held.kernels for name in (one.source, *one.ptx.values())]
-            names += [f"{NATIVE}/launch_{one.kernel.tactic}.cu" for one in held.kernels]
-            names += [held.quick, f"{PYTHON}/test_{Path(held.quick).name}"] if held.quick else []
-        here = self.path.resolve()
-        for name in (folders.FILE, *names):
-            if not (self.path / name).parent.resolve().is_relative_to(here):
-                continue  # by a link
-            try:
-                (self.path / name).unlink(missing_ok=True)
-            except OSError as error:
-                raise MissingError(
-                    f"{self.path / name} cannot be replaced", why=error.strerror or str(error),
-                    fix="choose another folder",
-                ) from None  # fmt: skip
-
     def write(self, files: Mapping[str, bytes]) -> tuple[str, ...]:
         """Write files by their names in the folder, each whole or not at all.
 
@@ -146,26 +116,30 @@ def keep(
     files: list[str] = []
     inserted: Inserted | None = None
     check: PluginCheck | None = None
+    if target.path is not None:
+        folders.mend(target.path, links=True)
     if found is not None and loaded is not None and source is not None:
         spec = found.specification
         # What is asked for wrongly is refused before anything is written.
         into = _places(found, options) if target.path is not None and "insert" in options.steps else None
-        if "write" in options.steps:
+        writes = "write" in options.steps
+        if writes:
             progress.stage("plugin")
-            target.clear()
-            files += target.write(_plugin_files(spec))
-        if target.path is not None and into is not None:
-            progress.stage("insert")
-            inserted = _inserted(found, into, target.path, options)
-            files.append(inserted.model)
-        if target.path is not None and "write" in options.steps:
-            folders.save(target.path, _told(found, document, inserted, options, source))
-            files.append(folders.FILE)
+        with folders.making(target.path) if writes and target.path is not None else contextlib.nullcontext() as new:
+            files += Target(new).write(_plugin_files(spec))
+            if target.path is not None and into is not None:
+                progress.stage("insert")
+                inserted = _inserted(found, into, target.path, options, new)
+                files.append(inserted.model)
+            document = msgspec.structs.replace(document, inserted=inserted)
+            if new is not None:
+                # What is stopped while it is checked is a folder that can be checked again.
+                Target(new).write(_texts(document, spec))
+                folders.save(new, _told(found, document, inserted, options, source))
+                files.append(folders.FILE)
+        if writes and target.path is not None:
             made_here.remember(code_files(target.path), default_cache_dir())
-        document = msgspec.structs.replace(document, inserted=inserted)
         if "check" in options.steps:
-            # What is stopped while it is checked is a folder that can be checked again.
-            target.write(_texts(document, spec))
             check = _checked(spec, found.dims, target.path, options, progress)
             if inserted is not None and target.path is not None:
                 steps = check_inserted(
@@ -269,8 +243,8 @@ def _places(found: Made, options: PluginOptions) -> Alike:
     return alike(found.model, found.task, options.places)
 
 
-def _inserted(found: Made, into: Alike, folder: Path, options: PluginOptions) -> Inserted:
-    """The model with the plugin in it."""
+def _inserted(found: Made, into: Alike, folder: Path, options: PluginOptions, new: Path | None) -> Inserted:
+    """The model with the plugin in it, which is put into the folder of what is new, if there is one."""
     folder.mkdir(parents=True, exist_ok=True)
     return insert(
         found.model,
@@ -280,6 +254,7 @@ def _inserted(found: Made, into: Alike, folder: Path, options: PluginOptions) ->
         function=options.function,
         left=into.left,
         force=options.force,
+        held=new / MODEL if new is not None else None,
     )
 
 

@@ -19,7 +19,6 @@ from profiler.base.errors import MissingError, UsageError
 from profiler.base.records import CheckStep, Plugin, PluginCheck
 from profiler.flows.options import RunOptions
 from profiler.flows.plugin import NotCompiledError, make
-from profiler.flows.plugin.folder import Target
 from profiler.flows.plugin.options import PluginOptions
 from profiler.flows.run import execute
 from profiler.hardware.store import default_cache_dir
@@ -146,27 +145,80 @@ def test_of_a_plugin_that_is_replaced_nothing_is_left(thin: Path, tmp_path: Path
 def test_what_a_link_leads_to_is_not_taken_out(thin: Path, tmp_path: Path) -> None:
     out, elsewhere = tmp_path / "plugin", tmp_path / "elsewhere"
     make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    (out / "cpp").rename(elsewhere)
-    (out / "cpp").symlink_to(elsewhere)
+    (out / "python").rename(elsewhere)
+    (out / "python").symlink_to(elsewhere)
     before = {path.name for path in elsewhere.iterdir()}
-    Target(out).clear()
-    assert {path.name for path in elsewhere.iterdir()} == before
-    assert list((out / "python").iterdir()) == []
+    with pytest.raises(UsageError, match="is a folder"):  # a link to one is no code that trtprof wrote
+        make(asked(thin, "behind", folder=str(out), steps=("brief", "write"), alone=True, force=True))
+    assert {path.name for path in elsewhere.iterdir()} > before
 
 
-def test_what_is_stopped_while_it_is_replaced_is_no_plugin(
-    thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("place", ["write_bytes", "insert", "save", "mark"])
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError])
+def test_what_fails_before_it_is_whole_leaves_the_plugin_that_was_there(
+    thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, stop: type[BaseException]
 ) -> None:
     def stopped(*_: object, **__: object) -> Any:
-        raise KeyboardInterrupt
+        raise stop
 
     out = tmp_path / "plugin"
-    make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
-    monkeypatch.setattr("profiler.base.run_folder.RunFolder.write_bytes", stopped)
+    make(asked(thin, "first", folder=str(out), steps=("brief", "write", "insert")))
+    before = contents(out)
+    at = {
+        "write_bytes": "profiler.base.run_folder.RunFolder.write_bytes", "insert": "profiler.plugin.insert._check",
+        "save": "profiler.plugin.folder.save", "mark": "profiler.base.scratch._locked",
+    }  # fmt: skip
+    monkeypatch.setattr(at[place], stopped)
+    with pytest.raises((KeyboardInterrupt, MissingError)):
+        make(asked(thin, "behind", folder=str(out), steps=("brief", "write", "insert"), alone=True, force=True))
+    monkeypatch.undo()
+    assert contents(out) == before
+    folders.load(out)
+    assert {path.name for path in out.iterdir()} - {".trtprof-new"} == {name.split("/")[0] for name in before}
+
+
+@pytest.mark.parametrize("moves", [0, 1, 7, -1])
+def test_what_is_killed_while_it_is_replaced_is_finished_by_the_next_that_reads_it(
+    thin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    out, other = tmp_path / "plugin", tmp_path / "other"
+    how = {"steps": ("brief", "write", "insert"), "alone": True, "force": True}
+    make(asked(thin, "first", folder=str(out), steps=("brief", "write", "insert")))
+    new = make(asked(thin, "behind", folder=str(other), **how))
+    whole, left = contents(other), len(new.files) - 1 if moves < 0 else moves
+
+    def killed(path: Path, place: Path) -> None:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        path.replace(place)
+
+    monkeypatch.setattr("profiler.plugin.folder._replace", killed)
     with pytest.raises(KeyboardInterrupt):
-        make(asked(thin, "behind", folder=str(out), steps=("brief", "write"), alone=True, force=True))
-    with pytest.raises(MissingError, match="no folder of trtprof plugin"):
+        make(asked(thin, "behind", folder=str(out), **how))
+    monkeypatch.undo()
+    assert contents(out) != whole
+    assert folders.load(out).name == new.name
+    assert contents(out) == whole
+
+
+def test_what_is_left_in_a_folder_by_others_goes_nowhere_else(thin: Path, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "plugin", tmp_path / "mine.md"
+    make(asked(thin, "first", folder=str(out), steps=("brief", "write")))
+    elsewhere.write_text("mine")
+    (out / ".trtprof-new").mkdir()
+    for name in ("plugin.json", "brief.md"):
+        (out / ".trtprof-new" / name).write_bytes((out / name).read_bytes())
+    (out / "brief.md").unlink()
+    (out / "brief.md").symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="links lead out of it"):
         folders.load(out)
+    assert elsewhere.read_text() == "mine"
 
 
 def test_a_brief_of_another_layer_is_not_taken_for_that_of_the_plugin(thin: Path, tmp_path: Path) -> None:
