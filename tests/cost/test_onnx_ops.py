@@ -17,6 +17,7 @@ import pytest
 from profiler.base.records import Op, Tensor
 from profiler.cost import NoWidthError, UnknownShapeError, work_of
 from profiler.cost.fused import work_of_group
+from profiler.cost.ops.data_movement import _triangle
 from tests.fakes import op_cases
 from tests.fakes.counting import Array, Num, Tally, flops, largest, plain, tensor, total, work
 from tests.fakes.onnx_nodes import SingleNode, single_nodes
@@ -398,6 +399,28 @@ def test_n_grams_are_bounded_by_what_finds_them_all() -> None:
         assert found.bound == "upper"
         # Each count in the output of mode TF is an n-gram that was found, by at least one look-up a token.
         assert found.vector_flops >= 2 * node.outputs[0].sum(), node.name
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        ("Trilu", {}),
+        ("TfIdfVectorizer", {"mode": "TF", "max_gram_length": 2**40, "max_skip_count": 2**40, "min_gram_length": 1}),
+    ],
+)
+def test_sizes_that_nobody_has_are_counted_at_once(name: str, attributes: dict[str, Any]) -> None:
+    """Not one by one: a file that names 2^40 rows or grams is priced as soon as any other."""
+    dims = (2**40, 2**40)
+    found = work(record(name, x(*dims, dtype="int64"), out=[x(*dims, name="y", dtype="int64")], opset=14, **attributes))
+    assert found.bytes_read >= 4 * 2**80
+
+
+@pytest.mark.parametrize("shift", [-9, -3, -1, 0, 1, 2, 9])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 5), (5, 3), (4, 4), (6, 0)])
+def test_a_triangle_has_the_elements_that_numpy_leaves(rows: int, columns: int, shift: int) -> None:
+    ones = np.ones((rows, columns))
+    assert _triangle(rows, columns, shift + 1) == np.tril(ones, shift).sum()
+    assert rows * columns - _triangle(rows, columns, shift) == np.triu(ones, shift).sum()
 
 
 @pytest.mark.parametrize(

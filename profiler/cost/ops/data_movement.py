@@ -121,6 +121,13 @@ def pad(op: Op) -> Cost:
     return work(op, read={0: kept})
 
 
+def _triangle(rows: int, columns: int, first: int) -> int:
+    """Elements of rows of which the first has ``first``, each one more than the one before, from none to all."""
+    start, full = (min(max(place, 0), rows) for place in (-first, columns - first))
+    rising = full - start
+    return rising * first + rising * (start + full - 1) // 2 + (rows - full) * columns
+
+
 @cost("Trilu")
 @cost("Trilu", domain=MS)
 def trilu(op: Op) -> Cost:
@@ -134,10 +141,10 @@ def trilu(op: Op) -> Cost:
     if given(op, 1) is not None and k is None:
         return work(op, bound="upper", note="diagonal unknown: all of the input counted")
     shift = k[0] if k else 0
-    kept = sum(min(max(row + 1 + shift, 0), columns) for row in range(rows))
+    kept = _triangle(rows, columns, shift + 1)
     if integer(op, "upper", 1):
         # The upper triangle from diagonal k is what the lower one up to diagonal k - 1 leaves.
-        kept = rows * columns - sum(min(max(row + shift, 0), columns) for row in range(rows))
+        kept = rows * columns - _triangle(rows, columns, shift)
     return work(op, read={0: math.prod(dims[:-2]) * kept})
 
 
