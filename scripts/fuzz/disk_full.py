@@ -10,7 +10,8 @@ temporary; code is an exit code other than 0 and 3, 3 with other than one error,
 
 Verbs that write nothing unless they are asked to by -o: inspect, predict, analyze, compare, sweep, gpus, kernel,
 rules, doctor, fleet plan, fleet report, fleet compare. ``report`` writes by -o and --tag; ``plugin`` by -o; ``build``
-its cache; ``calibrate`` its cache; ``run`` and ``try`` the run folder and, once, the ceilings. ``fleet status``,
+its cache; ``calibrate`` its cache; ``run`` and ``try`` the run folder and, once, the ceilings; ``help --samples`` files
+that are not there yet. ``fleet status``,
 ``help``, ``report --serve``, --version and --help write nothing. ``plugin bench`` and ``run`` on a GPU need one.
 """
 
@@ -130,7 +131,7 @@ def _whole(name: str, content: bytes) -> bool | None:
         except ValueError:
             return False
         return True
-    end = {".html": b"</html>\n", ".svg": b"</svg>\n", ".png": b"IEND\xaeB`\x82", ".parquet": b"PAR1"}
+    end = {".html": b"</html>\n", ".svg": b"</svg>\n", ".png": b"IEND\xaeB`\x82", ".parquet": b"PAR1", ".md": b"\n"}
     return content.endswith(end[Path(name).suffix]) if Path(name).suffix in end else None
 
 
