@@ -106,8 +106,9 @@ def wrong_with(outcome: Outcome, case: Case) -> list[str]:
         found.append("escape: a control sequence in what is printed")
     if warning := _WARNING.search(said):
         found.append(f"warning: {warning.group()[:200]}")
-    if outcome.code == 0 and (odd := _ODD.search(outcome.out)):
-        line = outcome.out[: odd.start()].rpartition(b"\n")[2] + outcome.out[odd.start() :].partition(b"\n")[0]
+    out = _NAME.sub(b"", outcome.out)
+    if outcome.code == 0 and (odd := _ODD.search(out)):
+        line = out[: odd.start()].rpartition(b"\n")[2] + out[odd.start() :].partition(b"\n")[0]
         found.append("number: " + line[:200].decode("utf-8", "replace"))
     found += [f"left: {path.name[:100]}" for path in _parts(outcome.folder)]
     if not found and case.check is not None:
@@ -118,6 +119,8 @@ def wrong_with(outcome: Outcome, case: Case) -> list[str]:
 _WARNING = re.compile(r"^.*(?:RuntimeWarning|UserWarning|DeprecationWarning|FutureWarning|ResourceWarning|"
                       r"Exception ignored|MemoryError).*$", re.MULTILINE)  # fmt: skip
 _ODD = re.compile(rb"(?<![\w/.\-'\"<])(?:nan|inf|-?Infinity|None|NaN)(?![\w/.\-'\"(])(?! of|, warps)")
+_NAME = re.compile(rb'<bdi class="name">[^<]*</bdi>')
+"""A name on a page, which may hold any word: none of it is a number."""
 _FRAME = re.compile(r'File "([^"]*)", line (\d+)(?:, in| in) (\S+)')
 
 
