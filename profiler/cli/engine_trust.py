@@ -11,22 +11,12 @@ import typer
 from profiler.base.errors import UsageError
 from profiler.cli.output import say
 
-TrustOption = Annotated[
-    bool,
-    typer.Option(
-        "--trust",
-        help="With --loadEngine: load it without a question; an engine holds code, so know who made it.",
-        rich_help_panel="Engine of TensorRT",
-    ),
-]
-PluginTrustOption = Annotated[
-    bool,
-    typer.Option(
-        "--trust",
-        help="With bench, and where a plugin is checked: run the code in the folder without a question, though it was "
-        "not written here, or changed since.",
-    ),
-]
+_TRUST = (
+    "Load an engine, or run the code of a plugin's folder, without a question, though it was not made here: "
+    "either holds code, so know who made it."
+)
+TrustOption = Annotated[bool, typer.Option("--trust", help=_TRUST, rich_help_panel="Engine of TensorRT")]
+PluginTrustOption = Annotated[bool, typer.Option("--trust", help=_TRUST)]
 
 
 def allow_engine(path: str, *, trust: bool) -> None:
