@@ -21,6 +21,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from profiler.base.errors import BuildError, MissingError
+from profiler.base.machine_errors import cut_off
 from profiler.base.progress import Count, Line, Progress, unheard
 from profiler.base.scratch import scratch_folder
 from profiler.hardware import _fit
@@ -371,7 +372,11 @@ class _Bench:
         for _ in range(runs):
             bound.run()
         path = Path(bound.session.end_profiling())
-        events = [e for e in json.loads(path.read_bytes()) if e["cat"] == "Node" and e["name"].endswith("_kernel_time")]
+        try:
+            told = json.loads(path.read_bytes())
+        except (FileNotFoundError, ValueError):  # ONNX Runtime writes it without looking whether it can
+            raise cut_off(path.name) from None
+        events = [e for e in told if e["cat"] == "Node" and e["name"].endswith("_kernel_time")]
         path.unlink()
         nodes = len(events) // runs
         if nodes < 1 or len(events) != nodes * runs:

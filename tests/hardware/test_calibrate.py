@@ -20,7 +20,7 @@ from profiler.base.units import SPECIAL_FLOPS
 from profiler.hardware import calibrate as calibrate_module
 from profiler.hardware._exchange import Measured, MeasureRequest
 from profiler.hardware._fit import Reading
-from profiler.hardware._measure import _ladder, _workloads
+from profiler.hardware._measure import _Bench, _ladder, _workloads
 from profiler.hardware._workloads import (
     Workload,
     compute_workloads,
@@ -414,3 +414,25 @@ def test_no_elementwise_op_is_faster_than_its_ceiling(real: Ceilings) -> None:
 
 def test_a_real_calibration_survives_json(real: Ceilings) -> None:
     assert msgspec.json.decode(msgspec.json.encode(real), type=Ceilings) == real
+
+
+@pytest.mark.parametrize("content", [b'[{"cat" : "Node",', None])
+def test_a_profile_that_is_cut_off_is_told_as_a_lack_of_room(content: bytes | None, tmp_path: Path) -> None:
+    """ONNX Runtime writes it without looking whether it can."""
+
+    class Session:
+        def end_profiling(self) -> str:
+            if content is not None:
+                (tmp_path / "profile.json").write_bytes(content)
+            return str(tmp_path / "profile.json")
+
+    class Bound:
+        session = Session()
+
+        def run(self) -> None:
+            pass
+
+    bench = _Bench(1, tmp_path)
+    bench.bind = lambda *_, **__: Bound()  # type: ignore[method-assign,assignment]
+    with pytest.raises(MissingError, match="cannot be written"):
+        bench._profile(empty_chain(1), runs=1)

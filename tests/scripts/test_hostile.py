@@ -70,3 +70,4 @@ def test_a_clear_error_and_names_that_only_look_odd_are_right() -> None:
     assert not wrong_with(_ended(2, err=b"error: x is no model"), Case("", []))
     assert not wrong_with(_ended(0, out=b"/nan/x 'None' info_nan infinite Nancy"), Case("", []))
     assert not wrong_with(_ended(0, out=b'<bdi class="name">kernel&lt;(inf *, nan)</bdi>'), Case("", []))
+    assert not wrong_with(_ended(0, out=b"None\n  unknown"), Case("", ["kernel", "None"]))
