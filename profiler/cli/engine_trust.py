@@ -32,13 +32,12 @@ def allow_engine(path: str, *, trust: bool) -> None:
     found = engine_file(Path(path), default_cache_dir())
     if found.own:
         return
-    say(f"warning: {found.warning}")
-    if not trust and not _agreed("load it?"):
-        raise UsageError(
-            f"{path} is not loaded",
-            why="it was made elsewhere, an engine holds code, and nobody said that it is trusted",
-            fix="say --trust if you know who made it, or build it here: leave --loadEngine away",
-        )
+    refusal = UsageError(
+        f"{path} is not loaded",
+        why="it was made elsewhere, an engine holds code, and nobody said that it is trusted",
+        fix="say --trust if you know who made it, or build it here: leave --loadEngine away",
+    )
+    _ask(found.warning, "load it?", refusal, trust=trust)
 
 
 def allow_plugin(folder: Path, *, trust: bool) -> None:
@@ -59,13 +58,19 @@ def allow_plugin(folder: Path, *, trust: bool) -> None:
     found = other_code(folder, default_cache_dir())
     if found is None:
         return
-    say(f"warning: {found.warning}")
-    if not trust and not _agreed("run it?"):
-        raise UsageError(
-            f"the code in {folder} is not run",
-            why="it was not written here, or changed since, and nobody said that it is trusted",
-            fix="read it, and say --trust if you know who made it",
-        )
+    refusal = UsageError(
+        f"the code in {folder} is not run",
+        why="it was not written here, or changed since, and nobody said that it is trusted",
+        fix="read it, and say --trust if you know who made it",
+    )
+    _ask(found.warning, "run it?", refusal, trust=trust)
+
+
+def _ask(warning: str, question: str, refusal: UsageError, *, trust: bool) -> None:
+    """Tell what is known of code, and refuse it where nobody trusts it."""
+    say(f"warning: {warning}")
+    if not trust and not _agreed(question):
+        raise refusal
 
 
 def _agreed(question: str) -> bool:

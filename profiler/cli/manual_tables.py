@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -83,6 +83,14 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
     return "".join("| " + " | ".join(each.replace("|", "\\|") for each in line) + " |\n" for line in lines)
 
 
+def _grouped(links: Iterable[tuple[str, str]]) -> str:
+    """A paragraph a group, in their order by name: how many links it has, and which."""
+    named: dict[str, list[str]] = {}
+    for group, link in links:
+        named.setdefault(group, []).append(link)
+    return "".join(f"**{group}** ({len(each)}): {', '.join(each)}\n\n" for group, each in sorted(named.items()))
+
+
 def rules() -> str:
     """The rules, by code."""
     from profiler.diagnose import config, listing
@@ -96,20 +104,14 @@ def rules() -> str:
 
 def ops() -> str:
     """Ops with a cost function, by domain."""
-    named: dict[str, list[str]] = {}
-    for name, (domain, op_type) in _ops().items():
-        named.setdefault(domain or "ai.onnx", []).append(f"[{op_type}](ops/{name}.md)")
-    return "".join(f"**{domain}** ({len(links)}): {', '.join(links)}\n\n" for domain, links in sorted(named.items()))
+    return _grouped((key[0] or "ai.onnx", f"[{key[1]}](ops/{name}.md)") for name, key in _ops().items())
 
 
 def gpus() -> str:
     """The GPUs with a datasheet, by architecture."""
     from profiler.hardware.gpus import specs
 
-    named: dict[str, list[str]] = {}
-    for slug, spec in sorted(specs().items()):
-        named.setdefault(spec.architecture, []).append(f"[{spec.name}](gpus/{slug}.md)")
-    return "".join(f"**{arch}** ({len(links)}): {', '.join(links)}\n\n" for arch, links in sorted(named.items()))
+    return _grouped((spec.architecture, f"[{spec.name}](gpus/{slug}.md)") for slug, spec in sorted(specs().items()))
 
 
 def glossary() -> str:
