@@ -22,11 +22,15 @@ import tempfile
 import time
 import tomllib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.fakes.manual import commands  # noqa: E402
+
 MOST_BYTES = 12 * 1024**2
 PYTHONS = ("python3.11", "python3.12", "python3.13")
 SHIPS = (
@@ -91,17 +95,6 @@ def contents(sdist: Path, wheel: Path, wrong: Wrong) -> None:
             wrong.add(f"the sdist has no {name}")
     if any(name.startswith("tests/") for name in of_source):
         wrong.add("the sdist has tests, and their data")
-
-
-def commands(page: str) -> Iterator[tuple[str, int]]:
-    """What a page has its reader type, and its exit code."""
-    pattern = re.compile(r"((?:^<!--[^\n]*-->\n)*)^```(?:console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    for above, body in pattern.findall(page):
-        if re.search(r"<!-- (on a GPU|not run|captures)", above):
-            continue
-        code = re.search(r"<!-- exit: (\d+) -->", above)
-        for line in re.findall(r"^(?:\$ )?(trtprof (?:.*\\\n)*.*)", body, re.MULTILINE):
-            yield line.replace("\\\n", " "), int(code[1]) if code else 0
 
 
 def megabytes(folder: Path) -> float:

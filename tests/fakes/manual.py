@@ -81,6 +81,17 @@ def spans(text: str) -> list[str]:
     return [" ".join(each.split()) for each in re.findall(r"`(trtprof [^`]+)`", prose)]
 
 
+def commands(text: str) -> Iterator[tuple[str, int]]:
+    """What a reader of a page types who has nothing but trtprof, each with its exit code."""
+    for match in _FENCE.finditer(text):
+        how, kind = _read(match)
+        if kind not in {"sh", "console"} or not {*REASONS, "captures", "needs"}.isdisjoint(how):
+            continue
+        for each in _given(kind, match["body"]):
+            if each.command.startswith("trtprof "):
+                yield each.command.replace("\\\n", " "), int(how.get("exit", 0))
+
+
 def not_parsed(command: str) -> str:
     """What is wrong with a command, as it can be told without executing it; empty where nothing is."""
     load_commands()
@@ -131,8 +142,7 @@ class _Story:
 
     def block(self, match: re.Match[str]) -> str:
         """One block, as it should stand."""
-        how = dict(note(each) for each in re.findall(r"<!-- (.*?) -->", match["above"]))
-        kind = match["head"].split()[0] if match["head"].strip() else ""
+        how, kind = _read(match)
         indent = match["indent"]
         body = re.sub(rf"^{indent}", "", match["body"], flags=re.M)
         title = re.search(r'title="([^"]+)"', match["head"])
@@ -143,8 +153,7 @@ class _Story:
         elif kind == "python":
             self._python(body, how)
         elif kind in {"sh", "console"}:
-            commands = list(shown(body) if kind == "console" else _typed(body))
-            new = "".join(self._command(each, how, kind) for each in commands)
+            new = "".join(self._command(each, how, kind) for each in _given(kind, body))
             if kind == "console":
                 body = new
         body = "".join(f"{indent}{line}".rstrip(" ") for line in body.splitlines(keepends=True))
@@ -229,6 +238,16 @@ def note(text: str) -> tuple[str, str]:
     """Name and value of a comment."""
     name, _, value = text.partition(":")
     return name.strip(), value.strip()
+
+
+def _read(match: re.Match[str]) -> tuple[dict[str, str], str]:
+    """What the comments above a block say, and its language."""
+    how = dict(note(each) for each in re.findall(r"<!-- (.*?) -->", match["above"]))
+    return how, match["head"].split()[0] if match["head"].strip() else ""
+
+
+def _given(kind: str, body: str) -> Iterator[_Shown]:
+    return shown(body) if kind == "console" else _typed(body)
 
 
 def shown(body: str) -> Iterator[_Shown]:
