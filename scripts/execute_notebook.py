@@ -15,7 +15,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-DOCS = Path(__file__).resolve().parents[1] / "profiler" / "docs"
+DOCS = Path(__file__).resolve().parents[1] / "profiler" / "trtprof" / "docs"
 _TIMEOUT = 600
 """Seconds that a cell may take: the first run measures ceilings."""
 

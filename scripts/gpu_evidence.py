@@ -54,22 +54,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 # A checkout need not be installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "profiler"))
 
-from profiler import __version__
-from profiler.base.errors import MissingError, TrtprofError, UsageError
-from profiler.base.units import format_ns, format_percent
-from profiler.runtime import child
-from profiler.source.request import ModelRequest
+from trtprof import __version__
+from trtprof.base.errors import MissingError, TrtprofError, UsageError
+from trtprof.base.units import format_ns, format_percent
+from trtprof.runtime import child
+from trtprof.source.request import ModelRequest
 
 if TYPE_CHECKING:
     import onnx
 
-    from profiler.base.records import Ceilings, Run
-    from profiler.base.run_folder import RunFolder
-    from profiler.capture.nsys.record import Nsys
-    from profiler.expected import HeldOut
-    from profiler.runtime.cuda_driver import Gpu
+    from trtprof.base.records import Ceilings, Run
+    from trtprof.base.run_folder import RunFolder
+    from trtprof.capture.nsys.record import Nsys
+    from trtprof.expected import HeldOut
+    from trtprof.runtime.cuda_driver import Gpu
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = Path("reports") / "gpu-evidence"
@@ -334,11 +334,11 @@ LAUNCHES = 8
 
 def machine(_work: Path) -> Outcome:
     """Driver, GPU, packages and tools."""
-    from profiler.capture.cupti import activity as cupti
-    from profiler.capture.ncu import record as ncu
-    from profiler.capture.nsys import record as nsys
-    from profiler.engine.backends import backends
-    from profiler.hardware import nvml
+    from trtprof.capture.cupti import activity as cupti
+    from trtprof.capture.ncu import record as ncu
+    from trtprof.capture.nsys import record as nsys
+    from trtprof.engine.backends import backends
+    from trtprof.hardware import nvml
 
     live, why = nvml.gpus()
     if not live:
@@ -402,9 +402,7 @@ def told(command: Sequence[str]) -> str:
 
 def selfchecked(_work: Path) -> Outcome:
     """The calibration in short, in this process: what fails of it shows here."""
-    code = (
-        f"from profiler.hardware.cuda.selfcheck import selfcheck; raise SystemExit(selfcheck({GPU_INDEX}, seconds=4))"
-    )
+    code = f"from trtprof.hardware.cuda.selfcheck import selfcheck; raise SystemExit(selfcheck({GPU_INDEX}, seconds=4))"
     command = [sys.executable, "-c", code]
     return checked_by(command, lambda out: f"{sum('note:' in line for line in out)} notes; {out[-1]}" if out else "")
 
@@ -417,7 +415,7 @@ def cupti_checked(_work: Path) -> Outcome:
         held = sum(line.startswith("ok ") for line in out)
         return f"{held} points hold, {len(failed)} do not" + (f": {'; '.join(failed)}" if failed else "")
 
-    return checked_by(child.command("profiler.capture.cupti.check"), headline)
+    return checked_by(child.command("trtprof.capture.cupti.check"), headline)
 
 
 def checked_by(command: Sequence[str], headline: Callable[[Sequence[str]], str]) -> Outcome:
@@ -435,9 +433,9 @@ def checked_by(command: Sequence[str], headline: Callable[[Sequence[str]], str])
 
 def engine_runs(backend: str, work: Path) -> Outcome:
     """Whether a TensorRT builds, loads and runs an engine here, each answer in its own words."""
-    from profiler.capture.workers.trt_runtime import Library
-    from profiler.engine.tensorrt import BuildOptions
-    from profiler.flows.build import build
+    from trtprof.capture.workers.trt_runtime import Library
+    from trtprof.engine.tensorrt import BuildOptions
+    from trtprof.flows.build import build
 
     library = Library.of(backend)
     model = str(ROOT / "sample_models" / "resnet_tiny.onnx")
@@ -481,7 +479,7 @@ def tensorrt(work: Path) -> Outcome:
 
 def traced(work: Path) -> Outcome:
     """Whether each nsys that is here records kernels between cudaProfilerStart and Stop."""
-    from profiler.capture.nsys import record as nsys
+    from trtprof.capture.nsys import record as nsys
 
     first = nsys.find()
     paths = [str(first.path), *(other.rpartition(" (")[0] for other in first.others)]
@@ -499,8 +497,8 @@ def traced(work: Path) -> Outcome:
 
 
 def kernels_seen(tool: Nsys, output: Path) -> str:
-    from profiler.capture.nsys import record as nsys
-    from profiler.capture.nsys.trace import read_trace
+    from trtprof.capture.nsys import record as nsys
+    from trtprof.capture.nsys.trace import read_trace
 
     worker = [sys.executable, str(Path(__file__).resolve()), "--launch"]
     profile = nsys.run_profile(tool, worker, output, timeout_s=90, progress=print)
@@ -512,7 +510,7 @@ def kernels_seen(tool: Nsys, output: Path) -> str:
 
 def launch() -> int:
     """What a profiler watches: kernels that do nothing, between cudaProfilerStart and Stop."""
-    from profiler.hardware.cuda import _kernels
+    from trtprof.hardware.cuda import _kernels
 
     gpu = opened(_kernels.source())
     gpu.launch("empty", 1, 32)
@@ -528,8 +526,8 @@ def launch() -> int:
 
 def opened(source: bytes) -> Gpu:
     """The GPU with a source compiled and loaded."""
-    from profiler.hardware.cuda import _kernels
-    from profiler.runtime import cuda_driver, nvrtc
+    from trtprof.hardware.cuda import _kernels
+    from trtprof.runtime import cuda_driver, nvrtc
 
     gpu = cuda_driver.Gpu(GPU_INDEX)
     capability = gpu.properties.capability
@@ -542,8 +540,8 @@ def opened(source: bytes) -> Gpu:
 
 def calibrated(work: Path) -> Outcome:
     """Measure the ceilings, keep them for the other steps, and hold them against the datasheet."""
-    from profiler.hardware import calibration, gpus, nvml
-    from profiler.hardware.cuda import calibrate
+    from trtprof.hardware import calibration, gpus, nvml
+    from trtprof.hardware.cuda import calibrate
 
     gpu = calibrate.find(GPU_INDEX)
     found = measured_ceilings(work)
@@ -570,8 +568,8 @@ def calibrated(work: Path) -> Outcome:
 
 def measured_ceilings(work: Path) -> Ceilings:
     """The ceilings as an earlier step measured them, else measured now and kept for the others."""
-    from profiler.hardware import store
-    from profiler.hardware.cuda import calibrate
+    from trtprof.hardware import store
+    from trtprof.hardware.cuda import calibrate
 
     shelf = store.of_gpu(calibrate.find(GPU_INDEX), cache_dir=work / "cache")
     found = shelf.read(print)
@@ -589,10 +587,10 @@ KERNELS, ERRORS = "kernels.csv", "expected.json"
 
 def kernels_timed(work: Path) -> Outcome:
     """Time kernels, keep them for the steps to come, and tell what half of them does for the other half."""
-    from profiler.expected import held_out, read_measured
-    from profiler.flows import timed_rows
-    from profiler.hardware import gpus, nvml
-    from profiler.hardware.cuda import calibrate
+    from trtprof.expected import held_out, read_measured
+    from trtprof.flows import timed_rows
+    from trtprof.hardware import gpus, nvml
+    from trtprof.hardware.cuda import calibrate
 
     gpu = calibrate.find(GPU_INDEX)
     kept = timed_rows.time_kernels(gpu, progress=print, seconds=KERNEL_SECONDS)
@@ -663,8 +661,8 @@ def run_model(
     profile_iterations: int = 30,
 ) -> Run:
     """Run a model through the pipeline into the folder ``runs/NAME``; its result."""
-    from profiler.flows.options import GpuOptions, RunOptions
-    from profiler.flows.run import execute
+    from trtprof.flows.options import GpuOptions, RunOptions
+    from trtprof.flows.run import execute
 
     gpu = GpuOptions() if backend == "ort-cpu" else GpuOptions(
         collector=collector or usable_collector(), verify=verify, confirm=confirm
@@ -681,7 +679,7 @@ def run_model(
 
 def usable_collector() -> str:
     """CUPTI in the process where it can be used, which needs no tool; else what there is."""
-    from profiler.capture.gpu_launch import choose_collector
+    from trtprof.capture.gpu_launch import choose_collector
 
     try:
         return choose_collector("cupti")[0]
@@ -802,7 +800,7 @@ def run_transformer(work: Path) -> Outcome:
 
 
 def run_transformer_fp16(work: Path) -> Outcome:
-    from profiler.engine._convert import to_fp16
+    from trtprof.engine._convert import to_fp16
 
     path = transformer(work)
     converted = to_fp16(path, path.parent, path.parent)
@@ -816,7 +814,7 @@ def run_nsys(work: Path) -> Outcome:
 
 def run_tensorrt(work: Path) -> Outcome:
     """The gemv with the first TensorRT that runs here."""
-    from profiler.flows.run import choose_backend
+    from trtprof.flows.run import choose_backend
 
     refused = []
     for backend in ("tensorrt", "tensorrt-rtx"):
@@ -911,11 +909,11 @@ def run_classes(work: Path, confirm: int) -> Run:
 
 def counted(work: Path) -> Outcome:
     """Predicted bytes and FLOP of the ops of each class beside what ncu counts."""
-    from profiler.base.kernel_counters import COUNTERS_FILE, Counters
-    from profiler.base.run_folder import RunFolder
-    from profiler.capture.ncu import record as ncu
-    from profiler.diagnose.reached import class_of
-    from profiler.flows.report import case_of
+    from trtprof.base.kernel_counters import COUNTERS_FILE, Counters
+    from trtprof.base.run_folder import RunFolder
+    from trtprof.capture.ncu import record as ncu
+    from trtprof.diagnose.reached import class_of
+    from trtprof.flows.report import case_of
 
     ncu.require()
     run = run_classes(work, KERNELS_COUNTED)
@@ -979,7 +977,7 @@ class Time(NamedTuple):
 
 def predicted(work: Path) -> Outcome:
     """Predicted beside measured time, by op class, over every run that was made; how many were faster than ideal."""
-    from profiler.base.run_folder import REPORT, RunFolder
+    from trtprof.base.run_folder import REPORT, RunFolder
 
     sys.path.insert(0, str(ROOT / "scripts" / "bench"))
     from efficiency import above_roof
@@ -1026,8 +1024,8 @@ def predicted(work: Path) -> Outcome:
 
 def layer_times(folder: RunFolder) -> Iterator[Time]:
     """Of the layers of a run that were measured and priced."""
-    from profiler.diagnose.reached import class_of
-    from profiler.flows.report import case_of
+    from trtprof.diagnose.reached import class_of
+    from trtprof.flows.report import case_of
 
     case = case_of(folder)
     for layer in folder.report().layers:
@@ -1068,11 +1066,11 @@ def try_mobilenet(work: Path) -> Outcome:
 
 def tried(work: Path, name: str, model: Path, batch: int | None = None) -> Outcome:
     """Try what would help a model, with the backend that is chosen here; the whole document lies beside its runs."""
-    from profiler.flows.options import GPU_BACKENDS, GpuOptions, RunOptions
-    from profiler.flows.run import choose_backend
-    from profiler.flows.try_ import try_model
-    from profiler.flows.try_.options import TryOptions
-    from profiler.report import render
+    from trtprof.flows.options import GPU_BACKENDS, GpuOptions, RunOptions
+    from trtprof.flows.run import choose_backend
+    from trtprof.flows.try_ import try_model
+    from trtprof.flows.try_.options import TryOptions
+    from trtprof.report import render
 
     backend = choose_backend("auto")
     if backend.name not in GPU_BACKENDS:
@@ -1121,15 +1119,15 @@ def benched(work: Path, name: str, model: Path) -> Outcome:
     """Write a plugin for the first node of a model, and measure it; the folder lies beside the runs."""
     import onnx
 
-    from profiler.flows.plugin.bench import bench
-    from profiler.hardware import nvml
-    from profiler.hardware.cuda import calibrate
+    from trtprof.flows.plugin.bench import bench
+    from trtprof.hardware import nvml
+    from trtprof.hardware.cuda import calibrate
 
     spec, _ = nvml.spec_of(calibrate.find(GPU_INDEX))
     node = onnx.load(str(model), load_external_data=False).graph.node[0].name
     folder = work / "runs" / f"plugin-{name}"
     words = ["plugin", str(model), node, "--gpu", spec.slug, "--only", "brief,write,insert", "-o", str(folder)]
-    wrote = checked_by(child.command("profiler", *words), lambda said: said[-1] if said else "")
+    wrote = checked_by(child.command("trtprof", *words), lambda said: said[-1] if said else "")
     if wrote.status != "ok":
         return wrote
     found = bench(folder, Say())
@@ -1188,7 +1186,7 @@ def selected(names: Sequence[str], parts: Sequence[Part] = PARTS) -> list[Part]:
 
 def no_gpu() -> MissingError | None:
     """Why nothing can be measured here; None where there is a GPU."""
-    from profiler.hardware import nvml
+    from trtprof.hardware import nvml
 
     live, why = nvml.gpus()
     if live:

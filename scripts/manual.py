@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
 
-from profiler.cli import manual  # noqa: E402
 from tests.fakes import manual as executed  # noqa: E402
+from trtprof.cli import manual  # noqa: E402
 
 SITE = ROOT / "reports" / "site"
 REGISTRIES = ("rules", "ops", "gpus")
@@ -143,7 +143,7 @@ def count() -> int:
     return 0
 
 
-SHELL = ROOT / "profiler" / "docs" / "shell"
+SHELL = ROOT / "profiler" / "trtprof" / "docs" / "shell"
 
 
 def shell_files() -> dict[str, str]:
@@ -163,9 +163,9 @@ def shell_files() -> dict[str, str]:
 
 def man_page() -> str:
     """The man page: what the commands are, and the options of each."""
-    from profiler import __version__
-    from profiler.cli import EXIT_CODES, app
-    from profiler.cli.manual_tables import helps
+    from trtprof import __version__
+    from trtprof.cli import EXIT_CODES, app
+    from trtprof.cli.manual_tables import helps
 
     def quoted(text: str) -> str:
         lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import msgspec
 
-from profiler.base.run_folder import REPORT, RunFolder
-from profiler.flows.options import RunOptions
-from profiler.flows.report import analysed, save_report
-from profiler.flows.run import execute
-from profiler.report import encode, render
-from profiler.source.request import ModelRequest
+from trtprof.base.run_folder import REPORT, RunFolder
+from trtprof.flows.options import RunOptions
+from trtprof.flows.report import analysed, save_report
+from trtprof.flows.run import execute
+from trtprof.report import encode, render
+from trtprof.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = Path("reports/example")

@@ -34,11 +34,12 @@ from tests.fakes.manual import commands  # noqa: E402
 MOST_BYTES = 12 * 1024**2
 PYTHONS = ("python3.11", "python3.12", "python3.13")
 SHIPS = (
-    "profiler/__init__.py", "profiler/py.typed", "profiler/docs/index.md", "profiler/docs/tutorial.md",
-    "profiler/docs/sample_models/gemv.onnx", "profiler/hardware/specs/l4.toml", "profiler/expected/data/model.json",
-    "profiler/report/templates/app.js", "trtprof.py",
+    "trtprof/__init__.py", "trtprof/py.typed", "trtprof/docs/index.md", "trtprof/docs/tutorial.md",
+    "trtprof/docs/sample_models/gemv.onnx", "trtprof/hardware/specs/l4.toml", "trtprof/expected/data/model.json",
+    "trtprof/report/templates/app.js",
     "share/man/man1/trtprof.1", "share/bash-completion/completions/trtprof", "share/zsh/site-functions/_trtprof",
-    "share/fish/vendor_completions.d/trtprof.fish", "licenses/profiler/LICENSE", "licenses/profiler/NOTICE",
+    "share/fish/vendor_completions.d/trtprof.fish",
+    "licenses/profiler/trtprof/LICENSE", "licenses/profiler/trtprof/NOTICE",
 )  # fmt: skip
 NEVER = re.compile(r"(^|/)(tests?|node_modules|__pycache__|report/web|reports)/|\.generated\.onnx|\.pyc$")
 WITHOUT_RUNTIME = (
@@ -90,7 +91,13 @@ def contents(sdist: Path, wheel: Path, wrong: Wrong) -> None:
     for name in names:
         if NEVER.search(name):
             wrong.add(f"the wheel has {name}")
-    for name in ("pyproject.toml", "README.md", "profiler/LICENSE", "profiler/docs/index.md", "scripts/trtprof"):
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "profiler/trtprof/LICENSE",
+        "profiler/trtprof/docs/index.md",
+        "scripts/trtprof",
+    ):
         if name not in of_source:
             wrong.add(f"the sdist has no {name}")
     if any(name.startswith("tests/") for name in of_source):

@@ -21,6 +21,7 @@ import argparse
 import contextlib
 import difflib
 import importlib
+import importlib.util
 import itertools
 import json
 import os
@@ -41,8 +42,8 @@ PREDICTED = "rtx-4090,h100-sxm"
 TYPES = {".json", ".log", ".txt", ".csv", ".sqlite"}
 CAPTURES = {".sqlite", ".csv"}
 MOST_TOGETHER = 3
-ANALYSED = (("profiler.flows.report", "profiler.base.run_folder"), ("profiler.pipeline", "profiler.run_folder"))
-"""Modules with ``analysed`` and ``RunFolder``: where they have been, newest first."""
+ANALYSED = (("profiler.flows.report", "profiler.base.run_folder"), ("trtprof.flows.report", "trtprof.base.run_folder"))
+"""Modules with ``analysed`` and ``RunFolder``: where they have been, the newest last."""
 
 
 class Job(NamedTuple):
@@ -88,7 +89,8 @@ def jobs_of_folder(folder: Path, beside: list[Path]) -> Iterator[Job]:
 
 def jobs_of_samples(before: Path, keep: Path) -> Iterator[Job]:
     """A run of every sample model by the other revision, and what there is to say without one."""
-    code = "import sys; from profiler.cli import main; sys.exit(main())"
+    package = "trtprof" if (before / "profiler" / "trtprof").is_dir() else "profiler"
+    code = f"import sys; from {package}.cli import main; sys.exit(main())"
     for model in sorted(SAMPLES.glob("*.onnx")):
         run, quickly = keep / "runs" / model.stem, ("--duration", "0.2", "--profile-iterations", "5", "--force")
         if not (run / "report.json").is_file():
@@ -129,7 +131,8 @@ def _made(job: Job) -> object:
     try:
         if not job.run:
             sys.argv = ["trtprof", *job.arguments]
-            return importlib.import_module("profiler.cli").main()
+            package = "profiler" if importlib.util.find_spec("profiler.cli") else "trtprof"
+            return importlib.import_module(f"{package}.cli").main()
         os.write(1, _analysed(job.run))
     except SystemExit as error:
         return error.code
@@ -166,7 +169,11 @@ def _captured(path: Path, said: Any) -> Iterator[None]:
 
 
 def _environment(code: Path, keep: Path) -> dict[str, str]:
-    own = {"PYTHONPATH": str(code.resolve()), "TRTPROF_CACHE_DIR": str(keep / "cache"), "COLUMNS": "100"}
+    own = {
+        "PYTHONPATH": f"{code.resolve() / 'profiler'}:{code.resolve()}",
+        "TRTPROF_CACHE_DIR": str(keep / "cache"),
+        "COLUMNS": "100",
+    }
     return {**os.environ, **own, "NO_COLOR": "1"}
 
 

@@ -17,9 +17,9 @@ import msgspec
 import pytest
 from hypothesis import settings
 
-from profiler.base.records import Run
 from tests.fakes.in_process import fixed_calibration, quick
 from tests.fakes.support import NO_CAPTURES
+from trtprof.base.records import Run
 
 # A busy machine is no defect: no example has a deadline.
 settings.register_profile("trtprof", deadline=None)
@@ -77,7 +77,7 @@ def chromium() -> Iterator[Any]:
 
 def opened(chromium: Any, file: Path, run: Run, fragment: str = "", **settings: Any) -> tuple[Any, list[str]]:
     """The page of a run, opened from file://, and a list of what must not be: any error, message or request."""
-    from profiler.report import ReportOptions, get
+    from trtprof.report import ReportOptions, get
 
     bad: list[str] = []
     file.write_text(get("html").render(run, ReportOptions()), encoding="utf-8")

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import typer
 
-from profiler.cli import app, load_commands
-from profiler.compare import compare
 from tests.fakes.run_factory import tiny_run
 from tests.fakes.support import ROOT
+from trtprof.cli import app, load_commands
+from trtprof.compare import compare
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
@@ -230,7 +230,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def real(tmp_path: Path) -> Path:
     """This trtprof."""
     return tool(
-        tmp_path / "real", f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom profiler.cli import main\nmain()\n"
+        tmp_path / "real", f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom trtprof.cli import main\nmain()\n"
     )
 
 

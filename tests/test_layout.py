@@ -20,7 +20,10 @@ def test_no_test_imports_a_test_and_none_changes_the_path() -> None:
 
 def test_folders_of_tests_are_those_of_the_package() -> None:
     folders = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
-    assert {path for path in folders if not (ROOT / "profiler" / path).is_dir()} == {"sample_models", "scripts"}
+    assert {path for path in folders if not (ROOT / "profiler" / "trtprof" / path).is_dir()} == {
+        "sample_models",
+        "scripts",
+    }
     # What is left at the top is about the repository.
     names = {path.name for path in TESTS.glob("test_*.py")}
     assert names == {
@@ -30,6 +33,6 @@ def test_folders_of_tests_are_those_of_the_package() -> None:
 
 def test_a_file_is_named_like_its_module_or_says_what_it_tests() -> None:
     for path in TESTS.rglob("test_*.py"):
-        folder, name = ROOT / "profiler" / path.parent.relative_to(TESTS), path.stem.removeprefix("test_")
+        folder, name = ROOT / "profiler" / "trtprof" / path.parent.relative_to(TESTS), path.stem.removeprefix("test_")
         modules = {file.stem.strip("_") for file in folder.glob("*.py")}
         assert name in modules or path.read_text(encoding="utf-8").startswith('"""'), path.relative_to(ROOT)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base import run_folder
-from profiler.base.records import SCHEMA_VERSION
-from profiler.cli import manual, trtexec
 from tests.fakes import manual as executed
 from tests.fakes.support import ROOT
+from trtprof.base import run_folder
+from trtprof.base.records import SCHEMA_VERSION
+from trtprof.cli import manual, trtexec
 
 PAGES = {path.stem: path for path in executed.pages()}
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
@@ -61,13 +61,13 @@ def test_every_link_leads_to_a_page_and_its_heading() -> None:
 
 def test_the_page_of_formats_names_every_variable_and_every_file_of_a_run() -> None:
     told = manual.page("formats")
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "profiler").rglob("*.py"))
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "profiler" / "trtprof").rglob("*.py"))
     assert [each for each in sorted(set(re.findall(r"TRTPROF_[A-Z_]+", code))) if f"`{each}`" not in told] == []
     files = re.findall(r"^[A-Z]+ = \"(\w+\.\w+)\"", Path(run_folder.__file__).read_text(encoding="utf-8"), flags=re.M)
     assert [each for each in files if f"`{each}`" not in told] == []
     assert len(files) > 10
     assert f"{SCHEMA_VERSION} today" in told
-    schemas = [path.name for path in (ROOT / "profiler" / "report").glob("*.schema.json")]
+    schemas = [path.name for path in (ROOT / "profiler" / "trtprof" / "report").glob("*.schema.json")]
     assert [each for each in schemas if f"`{each}`" not in told] == []
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from profiler.cli import app, load_commands
-from profiler.hardware.gpus import specs
 from tests.fakes.support import ROOT
+from trtprof.cli import app, load_commands
+from trtprof.hardware.gpus import specs
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MOST_BYTES = 9_000

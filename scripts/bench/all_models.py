@@ -15,11 +15,11 @@ from pathlib import Path
 
 import onnx
 
-from profiler.base.errors import TrtprofError
-from profiler.base.units import format_ns
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.source.request import ModelRequest
+from trtprof.base.errors import TrtprofError
+from trtprof.base.units import format_ns
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from profiler.base.records import Op
-from profiler.cost import work_of
-from profiler.estimate.cache import Traffic
-from profiler.estimate.roofline import estimate
-from profiler.hardware import gpus
+from trtprof.base.records import Op
+from trtprof.cost import work_of
+from trtprof.estimate.cache import Traffic
+from trtprof.estimate.roofline import estimate
+from trtprof.hardware import gpus
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "expected"))
 

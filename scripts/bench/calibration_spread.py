@@ -4,7 +4,7 @@
     python scripts/bench/calibration_spread.py --quick 5 [--threads N]
 
 With --quick so many quick sets and as many full ones in turn, each begun when others leave the CPUs alone: how far
-full ones lie above quick ones is the band that a quick set is given (`profiler.hardware.calibrate.QUICK_BAND`).
+full ones lie above quick ones is the band that a quick set is given (`trtprof.hardware.calibrate.QUICK_BAND`).
 
 The spread within a calibration is that of its repeats; the one between the two is what a user sees
 who calibrates again. A host shared with others shows it in the bandwidths first.
@@ -17,11 +17,11 @@ import statistics
 import sys
 import time
 
-from profiler.base.errors import TrtprofError
-from profiler.base.records import Ceilings, Measurement
-from profiler.base.units import format_ns, format_percent, format_rate
-from profiler.hardware.calibrate import SECONDS, calibrate
-from profiler.hardware.device import host_cpu, others_cpus_now
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import Ceilings, Measurement
+from trtprof.base.units import format_ns, format_percent, format_rate
+from trtprof.hardware.calibrate import SECONDS, calibrate
+from trtprof.hardware.device import host_cpu, others_cpus_now
 
 
 def shown(measured: Measurement) -> str:

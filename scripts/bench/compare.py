@@ -19,7 +19,7 @@ advised: of runs made one after the other they get the first, second, second, fi
   than 3 % apart; and the largest row of the ledger must be the cause that was changed.
 
 Printed besides: what runs of the same thing differ by, for latencies and for layers: the figures that stand in where a
-side has one run (`profiler.compare.samples.RUN_TO_RUN`, `profiler.compare.layer_times.RUN_TO_RUN`).
+side has one run (`trtprof.compare.samples.RUN_TO_RUN`, `trtprof.compare.layer_times.RUN_TO_RUN`).
 
 Exit code 1 where a goal is missed. On a shared machine runs of the same thing are too far apart for the second goal.
 """
@@ -40,15 +40,15 @@ import msgspec
 import numpy as np
 import onnx
 
-from profiler.base.records import Latency
-from profiler.base.run_folder import RunFolder
-from profiler.compare import compare
-from profiler.compare.latency import latency_change
-from profiler.compare.samples import FEWEST, LOWER_DECILE, MEDIAN, block_length
-from profiler.compare.sides import LoadedRun, Runs, load_side, side_of
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.source.request import ModelRequest
+from trtprof.base.records import Latency
+from trtprof.base.run_folder import RunFolder
+from trtprof.compare import compare
+from trtprof.compare.latency import latency_change
+from trtprof.compare.samples import FEWEST, LOWER_DECILE, MEDIAN, block_length
+from trtprof.compare.sides import LoadedRun, Runs, load_side, side_of
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 FALSE_ALARMS, MISSES = 0.05, 0.10

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from profiler.report import render
+from trtprof.report import render
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))

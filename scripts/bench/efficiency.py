@@ -31,15 +31,15 @@ from all_models import models
 from calibration_spread import calibrated_twice, print_spread
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.errors import TrtprofError
-from profiler.base.records import Ceilings, LayerResult, Run
-from profiler.base.units import FLOP_PER_MAC, format_ns
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.hardware.calibrate import SECONDS
-from profiler.hardware.device import host_cpu
-from profiler.hardware.store import load_or_calibrate
-from profiler.source.request import ModelRequest
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import Ceilings, LayerResult, Run
+from trtprof.base.units import FLOP_PER_MAC, format_ns
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.hardware.calibrate import SECONDS
+from trtprof.hardware.device import host_cpu
+from trtprof.hardware.store import load_or_calibrate
+from trtprof.source.request import ModelRequest
 
 PARTS = ("calibrate", "large", "models")
 LOWEST, HIGHEST, NOISE = 0.7, 1.0, 0.05

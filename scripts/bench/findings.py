@@ -18,14 +18,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from profiler.base import run_folder
-from profiler.base.errors import TrtprofError
-from profiler.base.records import LayerResult, Run
-from profiler.base.units import format_ns, format_percent
-from profiler.diagnose.ledger import OUTSIDE
-from profiler.flows.analyze import Files, analyze
-from profiler.flows.predict.on_gpus import Settings
-from profiler.hardware.gpus import find
+from trtprof.base import run_folder
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import LayerResult, Run
+from trtprof.base.units import format_ns, format_percent
+from trtprof.diagnose.ledger import OUTSIDE
+from trtprof.flows.analyze import Files, analyze
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.hardware.gpus import find
 
 GRAPH = ".graph.json"
 

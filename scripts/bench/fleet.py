@@ -61,8 +61,8 @@ def timed(command: Sequence[str]) -> Took:
 
 def predicted(arguments: argparse.Namespace) -> int:
     """Whether the overhead is small enough, and all tables are equal, as an exit code."""
-    from profiler.base.fleet_table import lasting
-    from profiler.flows.fleet.store import Store
+    from trtprof.base.fleet_table import lasting
+    from trtprof.flows.fleet.store import Store
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -72,7 +72,7 @@ def predicted(arguments: argparse.Namespace) -> int:
         tables, took, again = [], {}, {}
         for workers in arguments.workers:
             place = folder / f"workers-{workers}"
-            command = [sys.executable, "-m", "profiler", "fleet", "run", str(manifest), "-o", str(place), "--quiet"]
+            command = [sys.executable, "-m", "trtprof", "fleet", "run", str(manifest), "-o", str(place), "--quiet"]
             took[workers] = timed([*command, "--workers", str(workers)])
             again[workers] = timed([*command, "--workers", str(workers)])
             tables.append(lasting(Store(str(place)).table()))
@@ -97,16 +97,16 @@ def predicted(arguments: argparse.Namespace) -> int:
 
 def on_ray(arguments: argparse.Namespace) -> int:
     """Whether tables are equal and nothing failed, as an exit code."""
-    from profiler.base.fleet_table import lasting
-    from profiler.flows.fleet.store import Store
     from tests.fakes.ray_cluster import cluster
+    from trtprof.base.fleet_table import lasting
+    from trtprof.flows.fleet.store import Store
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         manifest = folder / "fleet.toml"
         manifest.write_text(manifest_of(arguments))
         loop = timed([sys.executable, __file__, "loop", str(manifest)])
-        command = [sys.executable, "-m", "profiler", "fleet", "run", str(manifest), "--quiet", "-o"]
+        command = [sys.executable, "-m", "trtprof", "fleet", "run", str(manifest), "--quiet", "-o"]
         local = timed([*command, str(folder / "local"), "--workers", str(arguments.nodes)])
         with cluster() as made:
             for at in range(arguments.nodes):
@@ -154,8 +154,8 @@ def onnx_files(given: Path) -> list[Path]:
 
 def with_a_batch(files: Sequence[Path], most: int) -> Iterator[Path]:
     """Models of different content that take ``--batch``, those with most to compute first: the largest files."""
-    from profiler.base.errors import TrtprofError
-    from profiler.source.request import ModelRequest
+    from trtprof.base.errors import TrtprofError
+    from trtprof.source.request import ModelRequest
 
     found: set[str] = set()
     for path in sorted(files, key=lambda path: -path.stat().st_size):
@@ -172,11 +172,11 @@ def with_a_batch(files: Sequence[Path], most: int) -> Iterator[Path]:
 
 def loop(arguments: argparse.Namespace) -> int:
     """The plain loop, in a process of its own."""
-    from profiler.flows import predict
-    from profiler.flows.fleet.cells import expand, request_of
-    from profiler.flows.fleet.manifest import read
-    from profiler.flows.fleet.options import settings_of
-    from profiler.hardware import gpus
+    from trtprof.flows import predict
+    from trtprof.flows.fleet.cells import expand, request_of
+    from trtprof.flows.fleet.manifest import read
+    from trtprof.flows.fleet.options import settings_of
+    from trtprof.hardware import gpus
 
     groups: dict[str, list[str]] = {}
     cells = {}

@@ -23,13 +23,13 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from profiler.base import fleet_table
-from profiler.base.records import SCHEMA_VERSION, FleetRow
-from profiler.flows.fleet import compared
-from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
-from profiler.flows.fleet.store import Store, _digest, _parquet
-from profiler.report import encode
 from tests.fakes import fleets
+from trtprof.base import fleet_table
+from trtprof.base.records import SCHEMA_VERSION, FleetRow
+from trtprof.flows.fleet import compared
+from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
+from trtprof.flows.fleet.store import Store, _digest, _parquet
+from trtprof.report import encode
 
 AT_ONCE = 4096
 SIZES = 5

@@ -12,7 +12,7 @@ targets, a twentieth of them failed) through each step, every step in a process 
 * resume: what is asked is read, and which cells are done, by a process that knows nothing;
 * one at a time: what `Store.finished` says of 20 cells, of that process, on average;
 * table: every column of every row, sorted; columns: without those of records;
-* frame: `profiler.fleet`;
+* frame: `trtprof.fleet`;
 * report: the document of ``fleet report``, and its page.
 
 Seconds, and the most memory that the process had. Exit code 1 where planning or resuming all cells takes more than
@@ -35,14 +35,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from profiler.base import fleet_table
-from profiler.base.records import SCHEMA_VERSION, FleetCell
-from profiler.flows.fleet import store as stores
-from profiler.flows.fleet import summary
-from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
-from profiler.flows.fleet.store import Store
-from profiler.report import encode
 from tests.fakes import fleets
+from trtprof.base import fleet_table
+from trtprof.base.records import SCHEMA_VERSION, FleetCell
+from trtprof.flows.fleet import store as stores
+from trtprof.flows.fleet import summary
+from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
+from trtprof.flows.fleet.store import Store
+from trtprof.report import encode
 
 SECONDS, BYTES, GROWTH = 10.0, 10**9, 1.5
 SIZES, AT_ONCE, FOLD = 4, 20, 1000
@@ -155,10 +155,10 @@ def columns(place: str, count: int, clock: Clock, _parts: int) -> None:
 
 
 def frame(place: str, count: int, clock: Clock, _parts: int) -> None:
-    import profiler
+    import trtprof
 
     with clock:
-        found = profiler.fleet(place)
+        found = trtprof.fleet(place)
     check(len(found) == count)
 
 

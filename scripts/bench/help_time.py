@@ -28,7 +28,7 @@ def main() -> None:
     counted = times[1:]  # the first one warms the file cache
     print(f"trtprof --help: median {statistics.median(counted):.3f} s, min {min(counted):.3f}, max {max(counted):.3f}")
     probe = (
-        "import sys; from profiler.cli import load_commands; load_commands(); "
+        "import sys; from trtprof.cli import load_commands; load_commands(); "
         "print(*(m for m in ('pandas', 'onnx') if m in sys.modules))"
     )
     found = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True).stdout.split()

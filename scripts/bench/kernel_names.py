@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from profiler.kernel_names.parse import KernelName, parse
+from trtprof.kernel_names.parse import KernelName, parse
 
 LABELS = Path(__file__).resolve().parents[2] / "tests" / "kernel_names"
 FIELDS = ("family", "op", "arch", "unit", "in", "acc", "out")

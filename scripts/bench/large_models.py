@@ -54,8 +54,8 @@ def main() -> None:
         path = str(Path(folder, "chain.onnx"))
         commands = {
             "onnx": ("-c", _PLAIN, path),
-            "inspect": ("-m", "profiler", "inspect", path),
-            "predict": ("-m", "profiler", "predict", path, "--gpu", "l4"),
+            "inspect": ("-m", "trtprof", "inspect", path),
+            "predict": ("-m", "trtprof", "predict", path, "--gpu", "l4"),
         }
         for nodes in options.nodes:
             onnx.save(chain(nodes), path)

@@ -13,8 +13,8 @@ import sys
 import onnx
 from onnx import defs
 
-from profiler.cost import COSTS
-from profiler.cost.functions import has_body
+from trtprof.cost import COSTS
+from trtprof.cost.functions import has_body
 
 
 def onnx_domains() -> dict[str, dict[str, list[bool]]]:

@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 import pandas as pd
 
-from profiler.align.nodes import match_layers
-from profiler.align.ort_cuda import align_ort
-from profiler.base.errors import TrtprofError
-from profiler.base.records import Source
-from profiler.base.trace_file import FACTS_FILE, load_trace
-from profiler.base.units import format_ns, format_percent
-from profiler.capture.gpu_record import (
+from trtprof.align.nodes import match_layers
+from trtprof.align.ort_cuda import align_ort
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import Source
+from trtprof.base.trace_file import FACTS_FILE, load_trace
+from trtprof.base.units import format_ns, format_percent
+from trtprof.capture.gpu_record import (
     CLEAN_FILE,
     NODE_EVENTS_FILE,
     PROFILED_FILE,
@@ -29,11 +29,11 @@ from profiler.capture.gpu_record import (
     OrtCudaRequest,
     ProfiledTimes,
 )
-from profiler.capture.launch import run_worker
-from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, build_ort_cuda, layers_from_file
-from profiler.runtime.ort_session import CudaOptions, SessionRequest
-from profiler.source.load import load_model, source_of
-from profiler.source.shapes import parse_shapes
+from trtprof.capture.launch import run_worker
+from trtprof.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, build_ort_cuda, layers_from_file
+from trtprof.runtime.ort_session import CudaOptions, SessionRequest
+from trtprof.source.load import load_model, source_of
+from trtprof.source.shapes import parse_shapes
 
 
 def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
@@ -69,7 +69,7 @@ def run(given: argparse.Namespace, folder: Path, scratch: Path) -> None:
         verify=given.verify,
         collector=given.collector,
     )
-    worker, done = "profiler.capture.workers.ort_cuda", scratch / CLEAN_FILE
+    worker, done = "trtprof.capture.workers.ort_cuda", scratch / CLEAN_FILE
     run_worker(request, print, worker, done)
     clean = msgspec.json.decode(done.read_bytes(), type=CleanTimes)
     done = scratch / PROFILED_FILE

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from profiler.capture.workers import ort_cpu as worker
-from profiler.runtime.ort_session import SessionRequest, make_session
-from profiler.source.load import load_model, source_of
+from trtprof.capture.workers import ort_cpu as worker
+from trtprof.runtime.ort_session import SessionRequest, make_session
+from trtprof.source.load import load_model, source_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

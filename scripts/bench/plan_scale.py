@@ -30,15 +30,15 @@ from typing import TypeVar
 
 import onnx
 
-from profiler.analysis.plan import price_plan
-from profiler.base.errors import TrtprofError
-from profiler.engine import tensorrt
-from profiler.engine._plan_text import parse_layer_line
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.predict.groups import Settings
-from profiler.flows.predict.layers import predict_plan
-from profiler.hardware import gpus
-from profiler.source.load import load_model, source_of
+from trtprof.analysis.plan import price_plan
+from trtprof.base.errors import TrtprofError
+from trtprof.engine import tensorrt
+from trtprof.engine._plan_text import parse_layer_line
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.predict.groups import Settings
+from trtprof.flows.predict.layers import predict_plan
+from trtprof.hardware import gpus
+from trtprof.source.load import load_model, source_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sample_models"))
 import generate

@@ -25,15 +25,15 @@ from pathlib import Path
 import onnx
 from all_models import models
 
-from profiler.analysis.plan import on_device
-from profiler.base.errors import TrtprofError
-from profiler.base.plan_words import LAUNCHING
-from profiler.base.records import Ceilings
-from profiler.base.units import format_ns
-from profiler.engine.tensorrt import BuildOptions
-from profiler.flows.build import build
-from profiler.hardware import gpus
-from profiler.source.request import ModelRequest
+from trtprof.analysis.plan import on_device
+from trtprof.base.errors import TrtprofError
+from trtprof.base.plan_words import LAUNCHING
+from trtprof.base.records import Ceilings
+from trtprof.base.units import format_ns
+from trtprof.engine.tensorrt import BuildOptions
+from trtprof.flows.build import build
+from trtprof.hardware import gpus
+from trtprof.source.request import ModelRequest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sample_models"))
 import generate

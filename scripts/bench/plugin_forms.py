@@ -14,11 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from profiler.plugin import contract, native, quick
-from profiler.plugin.build import build
-from profiler.plugin.kernel import write
-from profiler.plugin.specification import Specification
 from tests.fakes.kernel_tasks import usual
+from trtprof.plugin import contract, native, quick
+from trtprof.plugin.build import build
+from trtprof.plugin.kernel import write
+from trtprof.plugin.specification import Specification
 
 ARCHITECTURES = ("sm_75", "sm_89", "sm_120")
 

@@ -24,15 +24,15 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from profiler.base.errors import TrtprofError, UsageError
-from profiler.base.records import CheckStep
-from profiler.flows.plugin.inserted import builds, model_of, same_outputs
-from profiler.plugin.insert import insert
-from profiler.plugin.kernel import write
-from profiler.plugin.model import Model, opened
-from profiler.plugin.select import Place, alike, choices
-from profiler.plugin.task import Task
-from profiler.source.load import load_model, source_of
+from trtprof.base.errors import TrtprofError, UsageError
+from trtprof.base.records import CheckStep
+from trtprof.flows.plugin.inserted import builds, model_of, same_outputs
+from trtprof.plugin.insert import insert
+from trtprof.plugin.kernel import write
+from trtprof.plugin.model import Model, opened
+from trtprof.plugin.select import Place, alike, choices
+from trtprof.plugin.task import Task
+from trtprof.source.load import load_model, source_of
 
 
 class Pattern(NamedTuple):

@@ -13,8 +13,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from profiler.plugin import ptx
-from profiler.runtime import nvrtc
+from trtprof.plugin import ptx
+from trtprof.runtime import nvrtc
 
 SOURCE = r"""
 extern "C" __global__ void gemv(const float *__restrict__ a, const float *__restrict__ x, int rows, int batch,

@@ -37,10 +37,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profiler.base.errors import TrtprofError
-from profiler.base.records import Inspection
-from profiler.flows.inspect import inspect
-from profiler.source.request import ModelRequest
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import Inspection
+from trtprof.flows.inspect import inspect
+from trtprof.source.request import ModelRequest
 
 EXPORTER = Path(__file__).resolve().with_name("export_networks.py")
 TOLERANCE = 0.01

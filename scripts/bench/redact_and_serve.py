@@ -21,9 +21,9 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from profiler.flows.serve import server  # noqa: E402
-from profiler.report.redact import redact  # noqa: E402
 from tests.fakes.report_factory import CASES, many, typical  # noqa: E402
+from trtprof.flows.serve import server  # noqa: E402
+from trtprof.report.redact import redact  # noqa: E402
 
 REPEATS = 3
 

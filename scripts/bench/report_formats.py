@@ -22,10 +22,10 @@ from pathlib import Path
 
 import msgspec
 
-from profiler import report
-from profiler.base import units
-from profiler.base.records import Finding, Run, RunGraph
-from profiler.report.tables import TABLES
+from trtprof import report
+from trtprof.base import units
+from trtprof.base.records import Finding, Run, RunGraph
+from trtprof.report.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))

@@ -6,7 +6,7 @@ Three reports: ResNet-50 (``light_resnet50`` of the onnx package, run here by ON
 encoder of 48 layers (``sample_models/generate.py``, width 256, sequence 128, the same), and ``--layers`` layers whose
 records are made here: times follow a recurrence, each layer is a node, an event of the timeline and a box of the graph.
 
-A row has the bytes of the file; the seconds that `profiler.report` takes to write it (median of three); and of the
+A row has the bytes of the file; the seconds that `trtprof.report` takes to write it (median of three); and of the
 page, opened from its file in a browser context of its own, the milliseconds from the start of the navigation
 
     ready        until the tables and all charts near the window are drawn (two frames after the last)
@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 import onnx
 
-from profiler.base.records import (
+from trtprof.base.records import (
     SCHEMA_VERSION,
     Backend,
     Ceilings,
@@ -53,8 +53,8 @@ from profiler.base.records import (
     TimelineLane,
     Work,
 )
-from profiler.base.run_folder import RunFolder
-from profiler.report import ReportOptions, get
+from trtprof.base.run_folder import RunFolder
+from trtprof.report import ReportOptions, get
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "sample_models"))

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from profiler.align.gpu_kernels import align_trace
-from profiler.align.plan import match_plan
-from profiler.base.records import MatchedLayer, PlanLayer
-from profiler.base.trace import GpuTrace
-from profiler.capture.nsys.trace import read_trace
-from profiler.engine.inspector import read_layer_info
 from tests.fakes.trace_factory import ERAS, Layer, Process, Work, write_trace
+from trtprof.align.gpu_kernels import align_trace
+from trtprof.align.plan import match_plan
+from trtprof.base.records import MatchedLayer, PlanLayer
+from trtprof.base.trace import GpuTrace
+from trtprof.capture.nsys.trace import read_trace
+from trtprof.engine.inspector import read_layer_info
 
 _KINDS = {
     "reformat": "void genericReformat::copyVectorizedKernel<double, float, float, true, true, 1>(unsigned int)",

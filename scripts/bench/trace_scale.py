@@ -46,9 +46,9 @@ def measure(path: Path, names: list[str] | None) -> dict[str, Any]:
     """Read and align a file in this process; ``names`` are the layers of the plan, None to take them from NVTX."""
     import pandas  # noqa: F401, ICN001  the import is not what is timed
 
-    from profiler.align.gpu_kernels import align_trace
-    from profiler.base.records import MatchedLayer, PlanLayer
-    from profiler.capture.nsys.trace import read_trace
+    from trtprof.align.gpu_kernels import align_trace
+    from trtprof.base.records import MatchedLayer, PlanLayer
+    from trtprof.capture.nsys.trace import read_trace
 
     layers = None if names is None else [MatchedLayer(layer=PlanLayer(name=name, kind="")) for name in names]
     gc.disable()
@@ -105,7 +105,7 @@ def children_cpu() -> float:
 
 def whole_seconds(path: Path, repeats: int) -> tuple[float, float]:
     """Time of `trtprof analyze` as a process: on the clock, and of the CPU; the fastest of some runs."""
-    code = "import sys; from profiler.cli import main; sys.exit(main())"
+    code = "import sys; from trtprof.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "analyze", "--nsys", str(path), "--gpu", "rtx-4090"]
     found = []
     for _ in range(repeats):

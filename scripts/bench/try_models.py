@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from profiler.base.records import Interval, Tried
-from profiler.engine.passes import PASSES
-from profiler.rewrite import REWRITES
+from trtprof.base.records import Interval, Tried
+from trtprof.engine.passes import PASSES
+from trtprof.rewrite import REWRITES
 
 ALIKE = 0.05
 """A prediction of less is one of no difference: the intervals of a shared machine are no narrower."""
@@ -36,7 +36,7 @@ def tried(model: Path, folder: Path, options: argparse.Namespace) -> tuple[Tried
     every = ["--rung", ",".join([*REWRITES.keys(), *(one.name for one in PASSES)])] if options.every else []
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "profiler", "try", str(model), "--budget", options.budget, "--force",
+        [sys.executable, "-m", "trtprof", "try", str(model), "--budget", options.budget, "--force",
          "--runs", str(folder / model.stem), "-o", str(document), *every],
         check=False, capture_output=True, text=True,
     )  # fmt: skip

@@ -16,8 +16,8 @@ to itself, on the CPU, in fp32, for so many seconds a model; it is killed then, 
 * ours: ``trtprof try`` with a budget that leaves it the time to measure its best again and to write it.
 
 What each calls its best, a model and the options of a session, then takes turns with the original as variants of
-`trtprof try` do (`profiler.capture.turns`, `profiler.compare.turns`), in the ONNX Runtime of this interpreter, and its
-outputs are held against the original's (`profiler.capture.same_outputs`), with the tolerance of fp32 whatever a tool
+`trtprof try` do (`trtprof.capture.turns`, `trtprof.compare.turns`), in the ONNX Runtime of this interpreter, and its
+outputs are held against the original's (`trtprof.capture.same_outputs`), with the tolerance of fp32 whatever a tool
 did. A result that is wrong, or none, or of which ONNX Runtime makes the graph of the original, counts as 1: one keeps
 that, or has it. A result that is slower counts as it is, for who trusts the tool has it. The geometric mean over the
 models is the figure; intervals hold for all rows together.
@@ -46,19 +46,19 @@ from typing import Any, NamedTuple
 import msgspec
 import onnx
 
-from profiler.base.errors import TrtprofError
-from profiler.base.records import InputTensor, Tried
-from profiler.base.units import NUMPY_DTYPES
-from profiler.capture.same_outputs import check_variant, keep_original
-from profiler.capture.turns import Variant
-from profiler.compare.turns import TurnsChange, judged
-from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu
-from profiler.flows.run import session_of
-from profiler.flows.try_.measure import measured
-from profiler.flows.try_.variants import graph_digest
-from profiler.runtime.ort_session import SessionRequest
-from profiler.runtime.session_tuning import SessionTuning
-from profiler.source.request import ModelRequest
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import InputTensor, Tried
+from trtprof.base.units import NUMPY_DTYPES
+from trtprof.capture.same_outputs import check_variant, keep_original
+from trtprof.capture.turns import Variant
+from trtprof.compare.turns import TurnsChange, judged
+from trtprof.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu
+from trtprof.flows.run import session_of
+from trtprof.flows.try_.measure import measured
+from trtprof.flows.try_.variants import graph_digest
+from trtprof.runtime.ort_session import SessionRequest
+from trtprof.runtime.session_tuning import SessionTuning
+from trtprof.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROVIDER = "CPUExecutionProvider"

@@ -30,15 +30,15 @@ from pathlib import Path
 
 import numpy as np
 
-from profiler.capture.turns import Variant, round_of
-from profiler.compare import compare
-from profiler.compare.samples import LEVEL
-from profiler.compare.turns import Turns, change_of_turns, judged
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.runtime.ort_session import SessionRequest
-from profiler.source.load import load_model, source_of
-from profiler.source.request import ModelRequest
+from trtprof.capture.turns import Variant, round_of
+from trtprof.compare import compare
+from trtprof.compare.samples import LEVEL
+from trtprof.compare.turns import Turns, change_of_turns, judged
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.runtime.ort_session import SessionRequest
+from trtprof.source.load import load_model, source_of
+from trtprof.source.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ("resnet_tiny", "mobilenet_tiny", "lstm", "transformer_block")

@@ -31,15 +31,15 @@ from sources import NEUSIGHT, neusight, neusight_columns
 from train import FOLDED, Fit, classes, error, fit, inputs
 from write import bands
 
-from profiler.analysis.plan import price_plan
-from profiler.analysis.profile import evidence_of_profile
-from profiler.base.records import Core, EngineFacts, GpuSpec, Work
-from profiler.engine.inspector import read_layer_info, read_profile
-from profiler.estimate.cache import Traffic
-from profiler.estimate.roofline import estimate
-from profiler.expected.correction import Correction, fitted, place_of
-from profiler.expected.model import KNOWN, OUTSIDE, SIMT_PRODUCTS, UNKNOWN_GPU, expect
-from profiler.hardware import gpus
+from trtprof.analysis.plan import price_plan
+from trtprof.analysis.profile import evidence_of_profile
+from trtprof.base.records import Core, EngineFacts, GpuSpec, Work
+from trtprof.engine.inspector import read_layer_info, read_profile
+from trtprof.estimate.cache import Traffic
+from trtprof.estimate.roofline import estimate
+from trtprof.expected.correction import Correction, fitted, place_of
+from trtprof.expected.model import KNOWN, OUTSIDE, SIMT_PRODUCTS, UNKNOWN_GPU, expect
+from trtprof.hardware import gpus
 
 SEEN = ("t4", "v100-pcie-32gb", "a100-pcie-40gb")
 FOLDERS = {device.replace(" ", "_"): slug for device, slug in NEUSIGHT.items()}

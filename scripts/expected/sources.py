@@ -35,9 +35,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profiler.base.records import Op, Tensor, Work
-from profiler.cost import work_of
-from profiler.hardware import gpus
+from trtprof.base.records import Op, Tensor, Work
+from trtprof.cost import work_of
+from trtprof.hardware import gpus
 
 NEUSIGHT = {
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",

@@ -1,13 +1,13 @@
 """Learn expected times of GPU kernels from measurements by others.
 
     python scripts/expected/train.py --neusight scripts/asplos/data/dataset --aiconfigurator .../systems/data
-        --vidur data/profiling/compute [-o profiler/expected/data]
+        --vidur data/profiling/compute [-o profiler/trtprof/expected/data]
 
 The three collections are described in ``sources.py``; give folders of checkouts. Written are one ONNX tree ensemble a
 class (``product.onnx``), ``model.json`` (names of the features, bands, where there is data and how much, provenance)
 and ``rows.parquet``, a sample of the rows themselves. The same input gives the same bytes. Needs lightgbm.
 
-A class has three ensembles of gradient-boosted trees over `profiler.expected.features`: of the median and of the first
+A class has three ensembles of gradient-boosted trees over `trtprof.expected.features`: of the median and of the first
 and ninth decile of log(measured / base). The bands are then widened until 80 % of the rows that were held out lie in
 them, apart for new shapes on a GPU that is known, for a GPU that is not, and for shapes outside of the range.
 
@@ -27,9 +27,9 @@ import numpy as np
 import pandas as pd
 from sources import attention, neusight, products, vidur
 
-from profiler.expected.features import Device, Rows, device_of, features, rates, soonest
-from profiler.expected.model import PRODUCTS, class_of
-from profiler.hardware import gpus
+from trtprof.expected.features import Device, Rows, device_of, features, rates, soonest
+from trtprof.expected.model import PRODUCTS, class_of
+from trtprof.hardware import gpus
 
 MOST = {
     "product": 12000,
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--aiconfigurator", type=Path, required=True, metavar="DIR")
     parser.add_argument("--vidur", type=Path, required=True, metavar="DIR")
     parser.add_argument("--table", type=Path, help="keep the table of all rows in this file, or read it from there")
-    parser.add_argument("-o", "--output", type=Path, default=Path("profiler/expected/data"), metavar="DIR")
+    parser.add_argument("-o", "--output", type=Path, default=Path("profiler/trtprof/expected/data"), metavar="DIR")
     options = parser.parse_args()
     left_out: Counter[str] = Counter()
     if options.table is not None and options.table.exists():

@@ -14,8 +14,8 @@ import pandas as pd
 from onnx import TensorProto, helper
 from train import QUANTILES, classes, fit, inputs, report, unseen, without
 
-from profiler.expected.model import KNOWN, OUTSIDE, UNKNOWN_GPU
-from profiler.hardware import gpus
+from trtprof.expected.model import KNOWN, OUTSIDE, UNKNOWN_GPU
+from trtprof.hardware import gpus
 
 COVERED = 0.8
 SOURCES = {

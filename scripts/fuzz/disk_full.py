@@ -36,9 +36,9 @@ from onnx import helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from profiler.base.errors import TrtprofError
-from profiler.base.run_folder import RunFolder
-from profiler.base.scratch import PREFIX
+from trtprof.base.errors import TrtprofError
+from trtprof.base.run_folder import RunFolder
+from trtprof.base.scratch import PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3", "--threads", "1")
@@ -216,7 +216,7 @@ class Bench:
         if self.forked:
             return self._forked(words, environment)
         began = time.perf_counter()
-        line = [sys.executable, "-m", "profiler", *words]
+        line = [sys.executable, "-m", "trtprof", *words]
         try:
             done = subprocess.run(
                 line, cwd=self.here / "work", env=environment, stdin=subprocess.DEVNULL, capture_output=True,

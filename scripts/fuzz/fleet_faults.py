@@ -115,9 +115,9 @@ def main() -> int:
 
 def as_trtprof(arguments: list[str]) -> int:
     """The command itself, with a lease that ends soon and parts that are folded early."""
-    from profiler.__main__ import main as command
-    from profiler.flows import fleet
-    from profiler.flows.fleet import schedule, store
+    from trtprof.__main__ import main as command
+    from trtprof.flows import fleet
+    from trtprof.flows.fleet import schedule, store
 
     fleet.HowToRun = functools.partial(fleet.HowToRun, lease_s=LEASE_S)  # type: ignore[assignment, misc]
     schedule.FOLD_EVERY = FOLDED
@@ -276,8 +276,8 @@ class Trial:
         """What lasts of the rows."""
         import pyarrow as pa
 
-        from profiler.base.fleet_table import lasting
-        from profiler.flows.fleet.store import Store
+        from trtprof.base.fleet_table import lasting
+        from trtprof.flows.fleet.store import Store
 
         try:
             table = lasting(Store(str(self.folder)).table()).combine_chunks()
@@ -289,7 +289,7 @@ class Trial:
         return sink.getvalue()
 
     def keys(self) -> list[str]:
-        from profiler.flows.fleet.store import Store
+        from trtprof.flows.fleet.store import Store
 
         found: list[str] = Store(str(self.folder)).table(columns=["key"])["key"].to_pylist()
         return found

@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from profiler import cli  # noqa: F401 - it says what is set before libraries are imported
+from trtprof import cli  # noqa: F401 - it says what is set before libraries are imported
 
 
 def _command(asked: dict[str, Any], modules: int) -> None:
@@ -35,7 +35,7 @@ def _command(asked: dict[str, Any], modules: int) -> None:
         os.environ |= asked["env"]
         tempfile.tempdir = None
         sys.argv = ["trtprof", *asked["words"]]
-        from profiler.__main__ import main
+        from trtprof.__main__ import main
 
         try:
             main()

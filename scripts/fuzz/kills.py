@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from profiler.base.errors import TrtprofError
-from profiler.base.run_folder import REPORT, RunFolder
-from profiler.base.scratch import IN_USE, PREFIX
+from trtprof.base.errors import TrtprofError
+from trtprof.base.run_folder import REPORT, RunFolder
+from trtprof.base.scratch import IN_USE, PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "sample_models" / "resnet_tiny.onnx"
@@ -158,7 +158,7 @@ def _environment(place: Path, cache: Path) -> dict[str, str]:
 
 def _start(words: tuple[str | Path, ...], place: Path, cache: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "profiler", *map(str, words)],
+        [sys.executable, "-m", "trtprof", *map(str, words)],
         cwd=place / "work", env=_environment(place, cache), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=(place / "said").open("wb"), start_new_session=True,
     )  # fmt: skip

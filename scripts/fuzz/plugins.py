@@ -21,12 +21,12 @@ import onnx.printer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from profiler.plugin.kernel import TEMPLATES, Kernel, NotFitError
-from profiler.plugin.ptx.fault import Fault
-from profiler.plugin.task import Task
-from profiler.runtime.nvrtc import compile_source
 from tests.fakes.planted_faults import Stand, some, telling
 from tests.fakes.random_tasks import DRAWN
+from trtprof.plugin.kernel import TEMPLATES, Kernel, NotFitError
+from trtprof.plugin.ptx.fault import Fault
+from trtprof.plugin.task import Task
+from trtprof.runtime.nvrtc import compile_source
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 

@@ -15,9 +15,9 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from profiler.plugin import ptx
-from profiler.runtime import nvrtc
 from tests.fakes.c_expressions import differences
+from trtprof.plugin import ptx
+from trtprof.runtime import nvrtc
 
 ARCHITECTURES = ("sm_75", "sm_89", "sm_90", "sm_120")
 

@@ -20,9 +20,9 @@ import onnx.printer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from profiler.rewrite import REWRITES
 from tests.fakes.random_graphs import Drawn, drawn
 from tests.fakes.rewrite_laws import Subject, smaller
+from trtprof.rewrite import REWRITES
 
 
 def main() -> int:

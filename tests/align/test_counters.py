@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.align.counters import align_counters, function
-from profiler.base.kernel_counters import KernelCounters
-from profiler.base.records import LayerResult, Match
-from profiler.capture.ncu.csv import parse_counters
 from tests.fakes.ncu_factory import counted, ncu_csv
+from trtprof.align.counters import align_counters, function
+from trtprof.base.kernel_counters import KernelCounters
+from trtprof.base.records import LayerResult, Match
+from trtprof.capture.ncu.csv import parse_counters
 
 
 def layer(name: str, *kernels: tuple[str, int], blocks: int = 0, threads: int = 0) -> LayerResult:

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.align.gpu_kernels import ITERATION_COLUMNS, TraceAlignment, align_trace
-from profiler.base.errors import CaptureError, UsageError
-from profiler.base.records import MatchConfidence, MatchedLayer, PlanLayer, PlanRole
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.capture.nsys.trace import read_trace
 from tests.fakes import trace_factory
 from tests.fakes.support import H100, needs_captures, refused
 from tests.fakes.trace_factory import ERAS, Layer, Process, Truth, write_trace
+from trtprof.align.gpu_kernels import ITERATION_COLUMNS, TraceAlignment, align_trace
+from trtprof.base.errors import CaptureError, UsageError
+from trtprof.base.records import MatchConfidence, MatchedLayer, PlanLayer, PlanRole
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from trtprof.capture.nsys.trace import read_trace
 
 ENQUEUE = "ExecutionContext::enqueue"
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.align.gpu_kernels import TraceAlignment, align_trace
-from profiler.base.records import Match, MatchedLayer, PlanLayer
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from trtprof.align.gpu_kernels import TraceAlignment, align_trace
+from trtprof.base.records import Match, MatchedLayer, PlanLayer
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 
 SIZES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "static_smem", "dynamic_smem")
 Row = dict[str, Any]

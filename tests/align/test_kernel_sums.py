@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.align.kernel_sums import SumsAlignment, align_sums
-from profiler.base.errors import UsageError
-from profiler.base.records import MatchedLayer, PlanLayer
 from tests.fakes.support import refused
+from trtprof.align.kernel_sums import SumsAlignment, align_sums
+from trtprof.base.errors import UsageError
+from trtprof.base.records import MatchedLayer, PlanLayer
 
 ENQUEUE = "TensorRT:ExecutionContext::enqueue"
 

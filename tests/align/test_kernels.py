@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.align.kernels import align_kernels, interpolated_median
-from profiler.base.errors import CaptureError
-from profiler.base.records import KERNEL_COLUMNS, Layer, MatchConfidence, Op
+from trtprof.align.kernels import align_kernels, interpolated_median
+from trtprof.base.errors import CaptureError
+from trtprof.base.records import KERNEL_COLUMNS, Layer, MatchConfidence, Op
 
 
 class Launch(NamedTuple):

@@ -18,13 +18,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.align import _graph
-from profiler.align.nodes import match_layers
-from profiler.base.records import Layer, Node, NodeFate, Op, Tensor
-from profiler.engine.onnxruntime import build_ort_cpu
-from profiler.runtime.ort_session import SessionRequest
-from profiler.source.load import load_model, source_of
 from tests.fakes.support import SAMPLES, captured, needs_captures, real_models
+from trtprof.align import _graph
+from trtprof.align.nodes import match_layers
+from trtprof.base.records import Layer, Node, NodeFate, Op, Tensor
+from trtprof.engine.onnxruntime import build_ort_cpu
+from trtprof.runtime.ort_session import SessionRequest
+from trtprof.source.load import load_model, source_of
 
 HEAVY = {"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "ConvInteger", "MatMulInteger"}
 """Ops that no backend computes twice or drops."""

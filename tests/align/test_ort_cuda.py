@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.align.ort_cuda import INFERENCE_RANGE, Clock, OrtAlignment, align_ort, fit_clock, node_ranges
-from profiler.base.errors import CaptureError
-from profiler.base.records import Layer, Op
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.runtime.ort_session import NODE_EVENT_COLUMNS
 from tests.fakes.support import refused
+from trtprof.align.ort_cuda import INFERENCE_RANGE, Clock, OrtAlignment, align_ort, fit_clock, node_ranges
+from trtprof.base.errors import CaptureError
+from trtprof.base.records import Layer, Op
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from trtprof.runtime.ort_session import NODE_EVENT_COLUMNS
 
 MAIN, HELPER = 4711, 4712
 US = 1000

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.align.plan import match_plan
-from profiler.base.records import (
+from tests.fakes.engine_factory import ENGINES, layers_of
+from tests.fakes.support import SAMPLES, captured, layer_of_line
+from trtprof.align.plan import match_plan
+from trtprof.base.records import (
     Attribute,
     Call,
     MatchedLayer,
@@ -26,10 +28,8 @@ from profiler.base.records import (
     PlanTensor,
     Tensor,
 )
-from profiler.engine.inspector import read_layer_info
-from profiler.source.load import load_model, source_of
-from tests.fakes.engine_factory import ENGINES, layers_of
-from tests.fakes.support import SAMPLES, captured, layer_of_line
+from trtprof.engine.inspector import read_layer_info
+from trtprof.source.load import load_model, source_of
 
 LOGS = Path(__file__).parents[1] / "engine" / "data"
 PLANS = Path(__file__).parents[1] / "cost" / "data"

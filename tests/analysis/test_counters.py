@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.analysis.counters import confirmed, flagged
-from profiler.base.records import Backend, Coverage, Device, Finding, Latency, LayerResult, Match, ModelInfo, Run
-from profiler.capture.ncu.csv import parse_counters
-from profiler.diagnose import THRESHOLDS
 from tests.fakes.ncu_factory import counted, ncu_csv
 from tests.fakes.support import fixed_ceilings
+from trtprof.analysis.counters import confirmed, flagged
+from trtprof.base.records import Backend, Coverage, Device, Finding, Latency, LayerResult, Match, ModelInfo, Run
+from trtprof.capture.ncu.csv import parse_counters
+from trtprof.diagnose import THRESHOLDS
 
 ONCE = Latency(median_ns=1000, p99_ns=1000, cv=0.0, n=10)
 

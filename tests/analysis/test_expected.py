@@ -8,23 +8,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.analysis import run as tail
-from profiler.analysis.evidence import Evidence, Subject
-from profiler.analysis.plan import PricedPlan, price_plan
-from profiler.analysis.run import analyse
-from profiler.base.latency import latency_of_sum
-from profiler.base.records import Ceilings, Core, Device, Expectation, GpuSpec, Run, Work
-from profiler.diagnose.ledger import INEFFICIENCY, SLOWER, UNREACHED
-from profiler.engine.inspector import read_layer_info
-from profiler.expected import Measured
-from profiler.expected.measured import work_at
-from profiler.flows.analyze import analyze
-from profiler.flows.predict.on_gpus import Settings
-from profiler.hardware import gpus
-from profiler.report._format import good_text
-from profiler.source.load import load_model, source_of
 from tests.fakes.engine_factory import write_engine
 from tests.fakes.support import SAMPLES, fixed_ceilings
+from trtprof.analysis import run as tail
+from trtprof.analysis.evidence import Evidence, Subject
+from trtprof.analysis.plan import PricedPlan, price_plan
+from trtprof.analysis.run import analyse
+from trtprof.base.latency import latency_of_sum
+from trtprof.base.records import Ceilings, Core, Device, Expectation, GpuSpec, Run, Work
+from trtprof.diagnose.ledger import INEFFICIENCY, SLOWER, UNREACHED
+from trtprof.engine.inspector import read_layer_info
+from trtprof.expected import Measured
+from trtprof.expected.measured import work_at
+from trtprof.flows.analyze import analyze
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.hardware import gpus
+from trtprof.report._format import good_text
+from trtprof.source.load import load_model, source_of
 
 LSTM = Path(__file__).parents[1] / "cost" / "data" / "rtx_lstm.txt"
 A100 = gpus.find("a100-pcie-80gb")

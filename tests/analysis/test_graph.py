@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.analysis.graph import graph_of_plan
-from profiler.analysis.run import _attributes
-from profiler.base.records import Attribute, Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
+from trtprof.analysis.graph import graph_of_plan
+from trtprof.analysis.run import _attributes
+from trtprof.base.records import Attribute, Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
 
 
 def tensors(names: Sequence[str]) -> tuple[Tensor, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.memory import memory_of_plan
-from profiler.base.records import PlanLayer, PlanTensor
+from trtprof.analysis.memory import memory_of_plan
+from trtprof.base.records import PlanLayer, PlanTensor
 
 
 def tensors(sizes: str) -> tuple[PlanTensor, ...]:

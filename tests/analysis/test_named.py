@@ -13,15 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from profiler.base.errors import UsageError
-from profiler.base.records import LayerResult, Prediction, Run
-from profiler.capture.nsys.trace import read_trace
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.analyze import Files, analyze, sort_files
-from profiler.flows.predict.on_gpus import Settings
-from profiler.hardware import gpus
-from profiler.report import render
-from profiler.source.request import ModelRequest
 from tests.fakes import command_line
 from tests.fakes.command_line import trtprof
 from tests.fakes.resnet_factory import (
@@ -35,6 +26,15 @@ from tests.fakes.resnet_factory import (
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT, SAMPLES, captured, refused
 from tests.fakes.trace_factory import COPIES, Layer, Rows, Work, global_tid
+from trtprof.base.errors import UsageError
+from trtprof.base.records import LayerResult, Prediction, Run
+from trtprof.capture.nsys.trace import read_trace
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.analyze import Files, analyze, sort_files
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.hardware import gpus
+from trtprof.report import render
+from trtprof.source.request import ModelRequest
 
 BATCH = 8
 INT8_KERNEL = "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8_i8i32_f32_nchw_vect_c_32kcrs_vect_c_32_kernel"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from profiler.analysis.own_names import with_own_names
-from profiler.base.records import Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
-from profiler.report.redact import redact, redaction
 from tests.fakes import report_factory as factory
+from trtprof.analysis.own_names import with_own_names
+from trtprof.base.records import Node, Op, PlanLayer, PlanTensor, RunGraph, Tensor
+from trtprof.report.redact import redact, redaction
 
 
 def node(op_type: str, domain: str, *tensors: Tensor) -> Node:

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.analysis.plan import PricedPlan, estimates_of, on_device, price_plan, told_by_names, traffic_of
-from profiler.base.errors import UsageError
-from profiler.engine.inspector import read_layer_info
-from profiler.estimate.cache import Access
-from profiler.hardware import gpus
-from profiler.report import render
-from profiler.source.load import load_model, source_of
 from tests.fakes.support import SAMPLES, refused
+from trtprof.analysis.plan import PricedPlan, estimates_of, on_device, price_plan, told_by_names, traffic_of
+from trtprof.base.errors import UsageError
+from trtprof.engine.inspector import read_layer_info
+from trtprof.estimate.cache import Access
+from trtprof.hardware import gpus
+from trtprof.report import render
+from trtprof.source.load import load_model, source_of
 
 LSTM = Path(__file__).parents[1] / "cost" / "data" / "rtx_lstm.txt"
 ROUNDS = 16

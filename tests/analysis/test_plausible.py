@@ -9,12 +9,12 @@ import msgspec
 import pandas as pd
 import pytest
 
-from profiler.analysis import plausible
-from profiler.base.records import LayerTime, LayerTimes
-from profiler.engine.inspector import read_profile, read_times
-from profiler.hardware import gpus
 from tests.fakes.hostile import plausible as campaign
 from tests.fakes.support import CAPTURES, needs_captures
+from trtprof.analysis import plausible
+from trtprof.base.records import LayerTime, LayerTimes
+from trtprof.engine.inspector import read_profile, read_times
+from trtprof.hardware import gpus
 
 
 def layer(**changes: object) -> LayerTime:

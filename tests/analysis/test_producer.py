@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.analysis.producer import producer_of
-from profiler.base.records import Match
+from trtprof.analysis.producer import producer_of
+from trtprof.base.records import Match
 
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)"
 MYELIN = "__myl_MulSum_0x574acd01f7517732d5f2fd1c9042a089"

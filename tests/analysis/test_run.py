@@ -11,19 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.evidence import Subject
-from profiler.analysis.plan import price_plan
-from profiler.analysis.profile import evidence_of_profile
-from profiler.analysis.run import analyse
-from profiler.base.errors import MissingError, TrtprofError, UsageError
-from profiler.base.records import InferenceTimes, LayerTime, LayerTimes, Prediction, Run
-from profiler.diagnose.ledger import FROM_DEVICE, LAYOUT, TO_DEVICE, UNEXPLAINED, UNPRICED
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
-from profiler.flows.predict.on_gpus import Settings
-from profiler.hardware import gpus
-from profiler.report import render
-from profiler.source.request import ModelRequest
 from tests.fakes.engine_factory import (
     BATCH,
     ENGINES,
@@ -36,6 +23,19 @@ from tests.fakes.engine_factory import (
     write_engine,
 )
 from tests.fakes.support import SAMPLES, captured, refused
+from trtprof.analysis.evidence import Subject
+from trtprof.analysis.plan import price_plan
+from trtprof.analysis.profile import evidence_of_profile
+from trtprof.analysis.run import analyse
+from trtprof.base.errors import MissingError, TrtprofError, UsageError
+from trtprof.base.records import InferenceTimes, LayerTime, LayerTimes, Prediction, Run
+from trtprof.diagnose.ledger import FROM_DEVICE, LAYOUT, TO_DEVICE, UNEXPLAINED, UNPRICED
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.analyze import Files, analyze, gpu_in, sort_files
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.hardware import gpus
+from trtprof.report import render
+from trtprof.source.request import ModelRequest
 
 RTX_LOG = Path(__file__).parents[1] / "engine" / "data" / "rtx_resnet_tiny.log"
 RESNET_TINY = SAMPLES / "resnet_tiny.onnx"

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import TrtprofError, UsageError
-from profiler.base.records import Match, Run
-from profiler.capture.nsys.trace import read_trace
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.analyze import Files, analyze, gpu_in, sort_files
-from profiler.flows.predict.on_gpus import Settings
-from profiler.hardware import gpus
-from profiler.report import render
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import H100, ROOT, SAMPLES, needs_captures, refused
 from tests.fakes.trace_factory import ENGINE, Layer, Process, Work, write_trace
+from trtprof.base.errors import TrtprofError, UsageError
+from trtprof.base.records import Match, Run
+from trtprof.capture.nsys.trace import read_trace
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.analyze import Files, analyze, gpu_in, sort_files
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.hardware import gpus
+from trtprof.report import render
 
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
 ONNX = SAMPLES / "resnet_tiny.onnx"

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.align.gpu_kernels import align_trace
-from profiler.analysis import timeline
-from profiler.analysis.plan import layer_names
-from profiler.analysis.timeline import timeline_of_kernels, timeline_of_trace
-from profiler.base.records import KERNEL_COLUMNS
-from profiler.capture.nsys.trace import read_trace
 from tests.fakes.trace_factory import Layer, Process, Work, write_trace
+from trtprof.align.gpu_kernels import align_trace
+from trtprof.analysis import timeline
+from trtprof.analysis.plan import layer_names
+from trtprof.analysis.timeline import timeline_of_kernels, timeline_of_trace
+from trtprof.base.records import KERNEL_COLUMNS
+from trtprof.capture.nsys.trace import read_trace
 
 
 def kernels(*rows: tuple[int, int, str, int, int]) -> pd.DataFrame:

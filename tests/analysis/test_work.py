@@ -11,12 +11,12 @@ import onnx
 import pytest
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from profiler import report
-from profiler.analysis.work import count_runs
-from profiler.base.records import Inspection
-from profiler.flows.inspect import inspect
-from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES
+from trtprof import report
+from trtprof.analysis.work import count_runs
+from trtprof.base.records import Inspection
+from trtprof.flows.inspect import inspect
+from trtprof.source.request import ModelRequest
 
 
 def info(name: str, *dims: int | str, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:

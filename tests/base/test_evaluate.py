@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from profiler.base import evaluate
+from trtprof.base import evaluate
 
 
 def _ints(*values: int) -> evaluate.Array:

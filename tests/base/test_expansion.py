@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.base import expansion, shape_inference
 from tests.fakes import model_bombs
+from trtprof.base import expansion, shape_inference
 
 
 @pytest.mark.parametrize("name", model_bombs.CALLING)

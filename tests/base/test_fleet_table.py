@@ -8,9 +8,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from profiler.base import fleet_table
-from profiler.base.records import FleetCell, FleetKernel, FleetLoss, FleetRow
 from tests.fakes import fleets
+from trtprof.base import fleet_table
+from trtprof.base.records import FleetCell, FleetKernel, FleetLoss, FleetRow
 
 
 def test_rows_become_a_table_and_rows_again() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.input_file import MAX_BYTES, read_file, stays_inside
-from profiler.base.text_file import read_text_file
+from trtprof.base.errors import UsageError
+from trtprof.base.input_file import MAX_BYTES, read_file, stays_inside
+from trtprof.base.text_file import read_text_file
 
 
 def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.kernel_counters import METRICS, Counter, KernelCounters, sum_up
+from trtprof.base.kernel_counters import METRICS, Counter, KernelCounters, sum_up
 
 PIPE = "sm__inst_executed_pipe_tensor.sum"
 HFMA2 = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"

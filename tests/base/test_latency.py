@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.analysis.evidence import latency_and_copies
-from profiler.base.latency import latency_of, latency_of_sum, median_ns
-from profiler.base.records import InferenceTimes
+from trtprof.analysis.evidence import latency_and_copies
+from trtprof.base.latency import latency_of, latency_of_sum, median_ns
+from trtprof.base.records import InferenceTimes
 
 SAMPLES = [450_000 + 200 * at for at in range(38)] + [458_000, 500_000]
 """40 samples: of these the 99th percentile lies between the last two."""

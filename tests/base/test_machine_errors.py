@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.base.machine_errors import as_error
+from trtprof.base.errors import MissingError
+from trtprof.base.machine_errors import as_error
 
 
 def _of_numpy() -> BaseException:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.nested_ranges import NestedRanges, calls_of, distinct, finder, places_in, running_maximum
+from trtprof.base.nested_ranges import NestedRanges, calls_of, distinct, finder, places_in, running_maximum
 
 Range = tuple[int, int, int]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from profiler.base.occupancy import SM_LIMITS, occupancy, waves
+from trtprof.base.occupancy import SM_LIMITS, occupancy, waves
 
 CAPABILITIES = st.sampled_from(list(SM_LIMITS))
 A100_SMS = 108

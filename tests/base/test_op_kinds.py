@@ -10,9 +10,9 @@ from typing import get_args
 import onnx.defs
 import pytest
 
-from profiler.base import op_kinds
-from profiler.base.op_kinds import MOVERS, MULTIPLYING, OPERANDS, PRODUCTS, VIEWS, OpKind, op_kind, op_types
-from profiler.cost import COSTS
+from trtprof.base import op_kinds
+from trtprof.base.op_kinds import MOVERS, MULTIPLYING, OPERANDS, PRODUCTS, VIEWS, OpKind, op_kind, op_types
+from trtprof.cost import COSTS
 
 PACKAGE = Path(op_kinds.__file__).parents[1]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.base.output_file import replace_file, replaced, write_file
+from trtprof.base.errors import MissingError
+from trtprof.base.output_file import replace_file, replaced, write_file
 
 
 def _half(path: Path, error: BaseException) -> None:

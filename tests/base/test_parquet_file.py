@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from profiler.base.parquet_file import read_parquet
 from tests.fakes.support import ROOT
+from trtprof.base.parquet_file import read_parquet
 
 EXAMPLE = ROOT / "reports" / "example"
 
@@ -33,7 +33,7 @@ def test_a_damaged_one_is_a_value_error(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system lists no threads")
 def test_no_thread_reads_it() -> None:
     code = (
-        "import pathlib, sys; from profiler.base.parquet_file import read_parquet; import pandas, pyarrow.parquet\n"
+        "import pathlib, sys; from trtprof.base.parquet_file import read_parquet; import pandas, pyarrow.parquet\n"
         "def threads():\n"
         "    names = [each.read_text() for each in pathlib.Path('/proc/self/task').glob('*/comm')]\n"
         "    return len([name for name in names if 'jemalloc' not in name])\n"

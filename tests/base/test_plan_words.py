@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.plan_words import (
+from trtprof.base.plan_words import (
     change,
     is_convolution,
     is_product,
@@ -18,7 +18,7 @@ from profiler.base.plan_words import (
     tensor_words,
     tokens,
 )
-from profiler.base.records import MatchedLayer, PlanLayer, PlanTensor, Work
+from trtprof.base.records import MatchedLayer, PlanLayer, PlanTensor, Work
 
 
 def tensor(dims: tuple[int, ...] | None = (1, 3, 8, 8), dtype: str = "fp32", **fields: Any) -> PlanTensor:

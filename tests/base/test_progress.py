@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from profiler.base.progress import Count, Line, heard
+from trtprof.base.progress import Count, Line, heard
 
 
 def test_a_line_travels_with_what_is_left() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base import record_file
-from profiler.base.errors import UsageError
-from profiler.base.record_file import decoded, read_record
+from trtprof.base import record_file
+from trtprof.base.errors import UsageError
+from trtprof.base.record_file import decoded, read_record
 
 
 class _Told(msgspec.Struct):

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from profiler.base import plugins
-from profiler.base.registry import Registry
-from profiler.cli import app, load_commands
+from trtprof.base import plugins
+from trtprof.base.registry import Registry
+from trtprof.cli import app, load_commands
 
 GROUP = "trtprof.tests"
 PACKAGE = Path(plugins.__file__).parents[1]
@@ -37,7 +37,7 @@ def announce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Announ
         package = tmp_path / home
         package.mkdir()
         (package / "__init__.py").write_text(
-            f"from profiler.base.registry import Registry\nTHINGS = Registry('thing', {home!r}, {GROUP!r})\n"
+            f"from trtprof.base.registry import Registry\nTHINGS = Registry('thing', {home!r}, {GROUP!r})\n"
         )
         head = f"from {home} import THINGS\n"
         for name, text in own.items():
@@ -103,7 +103,7 @@ def test_a_module_may_look_up_others_while_it_is_imported(announce: Announce) ->
 def test_the_command_line_warns_once_and_doctor_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     one = plugins.LeftOut("the plug-in 'mine' of mine 2.0", "OSError: no disk", "mend it")
     monkeypatch.setattr(plugins, "LEFT_OUT", [one])
-    monkeypatch.setattr("profiler.cli.output._said", set())
+    monkeypatch.setattr("trtprof.cli.output._said", set())
     load_commands()
     first, second = (CliRunner().invoke(app, ["rules", "RL101"]) for _ in range(2))
     assert "warning: the plug-in 'mine' of mine 2.0 is left out\n  why: OSError: no disk\n" in first.stderr
@@ -124,7 +124,7 @@ import importlib.metadata as metadata
 def points(group):
     return [metadata.EntryPoint("mine", "no_such_" + group.partition(".")[2], group)] if group in {groups!r} else []
 metadata.entry_points = points
-from profiler.cli import app, load_commands
+from trtprof.cli import app, load_commands
 load_commands()
 app(["doctor"])
 """

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.run_folder import REPORT, TAGS, RunFolder, check_tags, newest
-from profiler.flows.notebook import LoadedRun
 from tests.fakes.support import ROOT, refused
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.run_folder import REPORT, TAGS, RunFolder, check_tags, newest
+from trtprof.flows.notebook import LoadedRun
 
 
 @pytest.fixture

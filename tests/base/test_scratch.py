@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base import run_folder, scratch
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.output_file import replace_file, replaced
-from profiler.base.run_folder import REPORT, RunFolder
-from profiler.base.scratch import InUseError, in_use, scratch_folder
+from trtprof.base import run_folder, scratch
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.output_file import replace_file, replaced
+from trtprof.base.run_folder import REPORT, RunFolder
+from trtprof.base.scratch import InUseError, in_use, scratch_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
 _HOLD = """
 import os, sys
 from pathlib import Path
-from profiler.base import run_folder, scratch
-from profiler.base.output_file import replaced
+from trtprof.base import run_folder, scratch
+from trtprof.base.output_file import replaced
 folder = Path(sys.argv[1])
 with {what}:
     print("held", flush=True)

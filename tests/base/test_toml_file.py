@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.base.toml_file import parse_toml
+from trtprof.base.toml_file import parse_toml
 
 
 @pytest.mark.parametrize(

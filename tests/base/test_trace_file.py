@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
-from profiler.base.trace_file import FACTS_FILE, TABLES, load_trace, save_trace, table_file
-from profiler.capture.nsys.trace import read_trace as read_nsys
 from tests.fakes.support import H100, needs_captures, refused
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace, TraceGpu
+from trtprof.base.trace_file import FACTS_FILE, TABLES, load_trace, save_trace, table_file
+from trtprof.capture.nsys.trace import read_trace as read_nsys
 
 NAMES = {"work": ("kind", "name", "short_name"), "launches": ("name",), "ranges": ("domain", "name", "style")}
 NARROW: dict[str, type[np.signedinteger[Any]]] = {

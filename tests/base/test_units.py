@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.base.units import format_bytes, format_flops, format_ns, format_seconds, parse_ns
+from trtprof.base.units import format_bytes, format_flops, format_ns, format_seconds, parse_ns
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import ClockSummary, Spread
-from profiler.capture import clocks
-from profiler.capture.clocks import ClockSample
 from tests.fakes.fake_nvml import ENERGY, SM, STEADY, UUID, FakeNvml, drivers
+from trtprof.base.records import ClockSummary, Spread
+from trtprof.capture import clocks
+from trtprof.capture.clocks import ClockSample
 
 MS = 1_000_000
 

@@ -20,25 +20,25 @@ import msgspec
 import numpy as np
 import pytest
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError
-from profiler.base.records import InputTensor, Spread
-from profiler.base.trace_file import FACTS_FILE, load_trace
-from profiler.capture import clocks, gpu_launch
-from profiler.capture.cupti import activity as cupti
-from profiler.capture.gpu_launch import capture_gpu, choose_collector
-from profiler.capture.gpu_record import GpuCapture, OrtCudaRequest, TensorrtRequest
-from profiler.capture.nsys import _find as _nsys_find
-from profiler.capture.nsys import _process as _nsys_process
-from profiler.capture.nsys import record as nsys
-from profiler.capture.nsys.trace import read_trace
-from profiler.runtime import child
-from profiler.runtime.ort_session import SessionRequest
 from tests.fakes.fake_gpu_worker import CLEAN, UNDER
 from tests.fakes.fake_nsys import NVTX_WORKER, FakeNsys
 from tests.fakes.fake_nvml import SM, STEADY, UUID, FakeNvml, drivers
 from tests.fakes.in_process import call_telling
 from tests.fakes.support import H100, ROOT, needs_captures, one_at_a_time, refused
 from tests.fakes.trace_factory import ENGINE, KERNELS, Process, Rows, Truth, Work, global_tid, write_trace
+from trtprof.base.errors import CaptureError, MissingError, TrtprofError
+from trtprof.base.records import InputTensor, Spread
+from trtprof.base.trace_file import FACTS_FILE, load_trace
+from trtprof.capture import clocks, gpu_launch
+from trtprof.capture.cupti import activity as cupti
+from trtprof.capture.gpu_launch import capture_gpu, choose_collector
+from trtprof.capture.gpu_record import GpuCapture, OrtCudaRequest, TensorrtRequest
+from trtprof.capture.nsys import _find as _nsys_find
+from trtprof.capture.nsys import _process as _nsys_process
+from trtprof.capture.nsys import record as nsys
+from trtprof.capture.nsys.trace import read_trace
+from trtprof.runtime import child
+from trtprof.runtime.ort_session import SessionRequest
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""

@@ -14,13 +14,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError
-from profiler.base.records import InputTensor
-from profiler.capture import launch
-from profiler.capture.launch import run_worker
-from profiler.capture.workers.ort_cpu import WorkerRequest
-from profiler.runtime import child
-from profiler.runtime.ort_session import SessionRequest
+from trtprof.base.errors import CaptureError, MissingError, TrtprofError
+from trtprof.base.records import InputTensor
+from trtprof.capture import launch
+from trtprof.capture.launch import run_worker
+from trtprof.capture.workers.ort_cpu import WorkerRequest
+from trtprof.runtime import child
+from trtprof.runtime.ort_session import SessionRequest
 
 
 @pytest.fixture
@@ -79,10 +79,10 @@ def in_place_of_the_worker(folder: Path, monkeypatch: pytest.MonkeyPatch, body: 
 def test_a_capture_that_went_well_relays_its_progress_and_leaves_no_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever lies in the working folder: people keep an onnx.py or a profiler/ of their own beside their model."""
+    """Whatever lies in the working folder: people keep an onnx.py or a trtprof/ of their own beside their model."""
     (tmp_path / "onnx.py").write_text("raise SystemExit('shadowed')")
-    (tmp_path / "profiler").mkdir()
-    (tmp_path / "profiler" / "__init__.py").write_text("raise SystemExit('shadowed')")
+    (tmp_path / "trtprof").mkdir()
+    (tmp_path / "trtprof" / "__init__.py").write_text("raise SystemExit('shadowed')")
     monkeypatch.chdir(tmp_path)
     asked = request(tmp_path, save(tmp_path / "m.onnx"))
     lines: list[str] = []
@@ -191,7 +191,7 @@ def test_a_full_disk_is_told_even_where_the_error_cannot_be_written(
 ) -> None:
     asked = request(tmp_path, tmp_path / "model.onnx")
     body = (
-        "from profiler.capture.workers.inference import reported\n"
+        "from trtprof.capture.workers.inference import reported\n"
         f"def work(): raise {type(error).__name__}{error.args!r}\n"
         f"sys.exit(reported(work, {str(tmp_path / scratch)!r}))"
     )
@@ -203,7 +203,7 @@ def test_a_full_disk_is_told_even_where_the_error_cannot_be_written(
 
 def test_an_inference_without_an_end_is_ended_with_words() -> None:
     program = (
-        "import time; from profiler.capture.workers import inference; inference.LONGEST_S = 0.2; "
+        "import time; from trtprof.capture.workers import inference; inference.LONGEST_S = 0.2; "
         "inference.first_run(lambda: time.sleep(60))"
     )
     found = subprocess.run(
@@ -222,7 +222,7 @@ def test_an_inference_without_an_end_is_ended_with_words() -> None:
 def test_a_full_disk_is_told_where_the_log_is_on_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = request(tmp_path, tmp_path / "model.onnx")
     body = (
-        "from profiler.capture.workers.inference import reported\n"
+        "from trtprof.capture.workers.inference import reported\n"
         "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)\n"
         "def work(): raise OSError(28, 'full')\n"
         f"sys.exit(reported(work, {str(tmp_path / 'no such folder')!r}))"

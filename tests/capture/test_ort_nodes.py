@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.base.errors import CaptureError
-from profiler.capture.ort_profile import Event, node_events
-from profiler.runtime.ort_session import NODE_EVENT_COLUMNS, ScheduledNode
+from trtprof.base.errors import CaptureError
+from trtprof.capture.ort_profile import Event, node_events
+from trtprof.runtime.ort_session import NODE_EVENT_COLUMNS, ScheduledNode
 
 
 def node(name: str, ts: int, dur: int, op_type: str = "Relu", provider: str = "CUDA") -> Event:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import CaptureError, MissingError
-from profiler.base.records import KERNEL_COLUMNS
-from profiler.capture.ort_profile import Profile, read_profile
-from profiler.runtime.ort_session import ScheduledNode
+from trtprof.base.errors import CaptureError, MissingError
+from trtprof.base.records import KERNEL_COLUMNS
+from trtprof.capture.ort_profile import Profile, read_profile
+from trtprof.runtime.ort_session import ScheduledNode
 
 Event = dict[str, Any]
 

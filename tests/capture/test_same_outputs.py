@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.errors import CaptureError
-from profiler.base.progress import unheard
-from profiler.base.records import InputTensor
-from profiler.capture import launch, same_outputs
-from profiler.capture.same_outputs import KindCheck, OutputsRequest, check_variant, inputs_of, keep_original, kinds_of
-from profiler.capture.turns import Variant
-from profiler.capture.verify import Reference, check_outputs, differs_by
-from profiler.capture.workers import outputs as worker
-from profiler.runtime import child
-from profiler.runtime.ort_session import SessionRequest
-from profiler.source.load import load_model, source_of
 from tests.fakes.in_process import call_telling
 from tests.fakes.support import SAMPLES, refused
+from trtprof.base.errors import CaptureError
+from trtprof.base.progress import unheard
+from trtprof.base.records import InputTensor
+from trtprof.capture import launch, same_outputs
+from trtprof.capture.same_outputs import KindCheck, OutputsRequest, check_variant, inputs_of, keep_original, kinds_of
+from trtprof.capture.turns import Variant
+from trtprof.capture.verify import Reference, check_outputs, differs_by
+from trtprof.capture.workers import outputs as worker
+from trtprof.runtime import child
+from trtprof.runtime.ort_session import SessionRequest
+from trtprof.source.load import load_model, source_of
 
 X = InputTensor(name="x", dtype="fp32", shape=(3, 4), low=0.0, high=1.0)
 KINDS = ["random, seed 0", "random, seed 1", "zeros", "extremes"]

@@ -17,15 +17,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base.errors import CaptureError, TrtprofError
-from profiler.base.records import InputTensor
-from profiler.capture import turns
-from profiler.capture.turns import Pair, Turn, TurnsRequest, Variant, opened, pairs_of, round_of
-from profiler.capture.workers import turns as worker
-from profiler.runtime.ort_session import SessionRequest
-from profiler.runtime.session_tuning import SessionTuning
-from profiler.source.load import load_model, source_of
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import CaptureError, TrtprofError
+from trtprof.base.records import InputTensor
+from trtprof.capture import turns
+from trtprof.capture.turns import Pair, Turn, TurnsRequest, Variant, opened, pairs_of, round_of
+from trtprof.capture.workers import turns as worker
+from trtprof.runtime.ort_session import SessionRequest
+from trtprof.runtime.session_tuning import SessionTuning
+from trtprof.source.load import load_model, source_of
 
 MODEL = SAMPLES / "resnet_tiny.onnx"
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli import completion
-from profiler.engine.inspector import read_layer_info
 from tests.fakes import command_line
 from tests.fakes.engine_factory import RESNET, files_of
 from tests.fakes.support import ROOT, SAMPLES
+from trtprof.cli import completion
+from trtprof.engine.inspector import read_layer_info
 
 trtprof = partial(command_line.trtprof, "analyze")
 
@@ -212,7 +212,7 @@ def test_the_log_may_name_the_gpu(profile: str, tmp_path: Path) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys\nimport profiler.cli.analyze\n"
+        "import sys\nimport trtprof.cli.analyze\n"
         "print(*sorted({'pandas', 'onnx', 'numpy', 'matplotlib', 'msgspec', 'rich'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -19,19 +19,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler.capture.nsys import _find as _nsys_find
-from profiler.capture.nsys import _process as _nsys_process
-from profiler.capture.nsys import record as nsys
-from profiler.capture.nsys.trace import read_trace
-from profiler.cli import analyze as command
-from profiler.cli import app
-from profiler.engine.inspector import read_layer_info
 from tests.fakes import command_line
 from tests.fakes.command_line import refused
 from tests.fakes.fake_nsys import FakeNsys
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import H100, ROOT, needs_captures
 from tests.fakes.trace_factory import COPIES, KERNELS, NVTX, SETS, Layer, Process, Work, write_trace
+from trtprof.capture.nsys import _find as _nsys_find
+from trtprof.capture.nsys import _process as _nsys_process
+from trtprof.capture.nsys import record as nsys
+from trtprof.capture.nsys.trace import read_trace
+from trtprof.cli import analyze as command
+from trtprof.cli import app
+from trtprof.engine.inspector import read_layer_info
 
 assert command.analyze is not None  # importing it registers the command
 
@@ -337,7 +337,7 @@ def test_the_sums_that_a_colleague_mails() -> None:
 
 def test_a_capture_without_a_model_needs_no_onnx(capture: Path) -> None:
     code = (
-        "import sys; from profiler.cli import load_commands, app; load_commands(); "
+        "import sys; from trtprof.cli import load_commands, app; load_commands(); "
         "app(sys.argv[1:], standalone_mode=False); print('onnx' in sys.modules)"
     )
     command = [sys.executable, "-c", code, "analyze", "--nsys", str(capture), "--gpu", "rtx-4090"]

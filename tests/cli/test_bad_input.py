@@ -23,21 +23,21 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor, make_tensor_value_info
 from typer.testing import CliRunner
 
-from profiler.base import run_folder, scratch
-from profiler.base.records import Device, Engine, Source
-from profiler.base.run_folder import Request, RunFolder
-from profiler.cli import app, load_commands
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.hardware.store import load_or_calibrate
-from profiler.source.request import ModelRequest
 from tests.fakes.in_process import quick
 from tests.fakes.support import ROOT, SAMPLES, captured, fixed_ceilings
+from trtprof.base import run_folder, scratch
+from trtprof.base.records import Device, Engine, Source
+from trtprof.base.run_folder import Request, RunFolder
+from trtprof.cli import app, load_commands
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.hardware.store import load_or_calibrate
+from trtprof.source.request import ModelRequest
 
 load_commands()
 
 RESNET = SAMPLES / "resnet_tiny.onnx"
-COMMAND = [sys.executable, "-c", "from profiler.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from trtprof.cli import main; main()"]
 FLOAT = TensorProto.FLOAT
 
 
@@ -456,7 +456,7 @@ class Started:
     def measuring(self) -> bool:
         """Whether the process that calibrates or captures is at work beside the command."""
         return any(
-            "profiler.hardware._measure" in line or "profiler.capture.workers.ort_cpu" in line for line in self.family()
+            "trtprof.hardware._measure" in line or "trtprof.capture.workers.ort_cpu" in line for line in self.family()
         )
 
     def worker_seconds(self) -> float:

@@ -15,16 +15,16 @@ import msgspec
 import onnx
 import pytest
 
-from profiler.base.errors import BuildError, UsageError
-from profiler.base.records import EnginePlan
-from profiler.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange
-from profiler.flows.build import build
-from profiler.flows.predict import predict
-from profiler.flows.predict.groups import Settings
-from profiler.hardware import gpus
-from profiler.source.request import ModelRequest
 from tests.fakes import command_line
 from tests.fakes.support import ROOT, SAMPLES, hide_modules
+from trtprof.base.errors import BuildError, UsageError
+from trtprof.base.records import EnginePlan
+from trtprof.engine.tensorrt import BuildOptions, BuiltEngine, Precision, ShapeRange
+from trtprof.flows.build import build
+from trtprof.flows.predict import predict
+from trtprof.flows.predict.groups import Settings
+from trtprof.hardware import gpus
+from trtprof.source.request import ModelRequest
 
 trtprof = command_line.trtprof
 
@@ -75,12 +75,12 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
                 **facts,
             )  # fmt: skip
 
-        monkeypatch.setattr("profiler.engine.tensorrt.build", build)
+        monkeypatch.setattr("trtprof.engine.tensorrt.build", build)
         for place in ("engine.backends", "engine.tensorrt"):
             monkeypatch.setattr(
-                f"profiler.{place}.installed_version", lambda product: "1.7.1" if "rtx" in product.module else None
+                f"trtprof.{place}.installed_version", lambda product: "1.7.1" if "rtx" in product.module else None
             )
-        monkeypatch.setattr("profiler.hardware.nvml.gpus", lambda: ((), "no driver is installed here"))
+        monkeypatch.setattr("trtprof.hardware.nvml.gpus", lambda: ((), "no driver is installed here"))
         monkeypatch.setattr("ctypes.util.find_library", lambda _name: None)
         return calls
 
@@ -137,7 +137,7 @@ def test_a_dry_run_prints_the_command_and_needs_no_tensorrt(options: list[str], 
 def test_a_dry_run_of_fp16_is_of_the_version_that_is_installed(
     backend: str, version: str, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profiler.engine.tensorrt.installed_version", lambda _product: version)
+    monkeypatch.setattr("trtprof.engine.tensorrt.installed_version", lambda _product: version)
     done = trtprof("build", RESNET, "--dry-run", "--fp16", "--backend", backend, "--saveEngine=mine.engine")
     assert done.exit_code == 0, done.output
     assert len(done.stdout.splitlines()) == lines
@@ -334,7 +334,7 @@ def test_layer_info_is_what_it_is_called(builder: Builder, tmp_path: Path) -> No
     assert msgspec.json.decode((tmp_path / "own.json").read_bytes(), type=EnginePlan).facts.device == "no GPU"
     done = trtprof("build", GEMV, "--exportLayerInfo", str(tmp_path / "plan.txt"))
     assert "the plan as the build printed it" in done.stderr
-    from profiler.engine.inspector import read_layer_info
+    from trtprof.engine.inspector import read_layer_info
 
     assert [layer.kind for layer in read_layer_info(tmp_path / "plan.txt").layers] == ["kgen"]
     builder(layer_info='{"Layers": []}')
@@ -370,7 +370,7 @@ def test_an_engine_made_elsewhere_shows_the_layers_that_the_inspector_tells(
         return BuiltEngine(plan=path, plan_text="", layer_info=json.dumps(told), backend=backend, versions={},
                            precision=None, build_ns=0, network_layers=0, warnings=())  # fmt: skip
 
-    monkeypatch.setattr("profiler.engine.tensorrt.load_engine", load)
+    monkeypatch.setattr("trtprof.engine.tensorrt.load_engine", load)
     alone = json.loads(trtprof("build", "--loadEngine", str(engine), "--trust", "--format", "json").stdout)
     assert (alone["facts"]["backend"], alone["fates"]) == ("tensorrt", [])
     named = json.loads(trtprof("build", GEMV, "--loadEngine", str(engine), "--trust", "--format", "json").stdout)
@@ -522,7 +522,7 @@ def rtx(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     environment = {**os.environ, "TRTPROF_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "80"}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from profiler.cli import main; main()", *arguments]
+        command = [sys.executable, "-c", "from trtprof.cli import main; main()", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
     return run

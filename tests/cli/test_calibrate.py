@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.records import SCHEMA_VERSION, Ceilings, CeilingsDocument, Core, LiveGpu, Measurement
-from profiler.expected import expect, work_at
-from profiler.hardware import calibrate, gpus, nvml, store
-from profiler.hardware.cuda import calibrate as cuda_calibrate
-from profiler.hardware.cuda import kernel_times
-from profiler.hardware.cuda._exchange import KernelShape
-from profiler.hardware.cuda.kernel_times import KernelTimes
-from profiler.report import render
 from tests.fakes.command_line import trtprof
 from tests.fakes.measured import measured
 from tests.fakes.support import SAMPLES, fixed_ceilings
+from trtprof.base.records import SCHEMA_VERSION, Ceilings, CeilingsDocument, Core, LiveGpu, Measurement
+from trtprof.expected import expect, work_at
+from trtprof.hardware import calibrate, gpus, nvml, store
+from trtprof.hardware.cuda import calibrate as cuda_calibrate
+from trtprof.hardware.cuda import kernel_times
+from trtprof.hardware.cuda._exchange import KernelShape
+from trtprof.hardware.cuda.kernel_times import KernelTimes
+from trtprof.report import render
 
 FIXED = msgspec.structs.replace(
     fixed_ceilings(),
@@ -162,7 +162,7 @@ def test_a_gpu_is_measured_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(nvml, "gpus", lambda: ((GPU,), ""))
     module = SimpleNamespace(calibrate_gpu=calibrate_gpu, SECONDS=20.0)
-    monkeypatch.setitem(sys.modules, "profiler.hardware.cuda.calibrate", module)
+    monkeypatch.setitem(sys.modules, "trtprof.hardware.cuda.calibrate", module)
     done = trtprof("calibrate", "--device", "gpu:0", "--seconds", "2")
     assert done.exit_code == 0, done.output
     assert asked == [(0, {"seconds": 2.0})]

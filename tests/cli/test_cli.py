@@ -14,14 +14,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from profiler.base import run_folder
-from profiler.base.progress import Line
-from profiler.cli import output
-from profiler.cli.output import StageLines, left_words
 from tests.fakes.command_line import trtprof
 from tests.fakes.in_process import quick
 from tests.fakes.schemas import schema
 from tests.fakes.support import ROOT, SAMPLES
+from trtprof.base import run_folder
+from trtprof.base.progress import Line
+from trtprof.cli import output
+from trtprof.cli.output import StageLines, left_words
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
@@ -42,7 +42,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_help_is_light() -> None:
     """It must answer in 0.3 s, which rules out pandas, onnx, numpy, rich and msgspec at import."""
     code = (
-        "import sys\nfrom profiler.cli import load_commands\nload_commands()\n"
+        "import sys\nfrom trtprof.cli import load_commands\nload_commands()\n"
         "print(*sorted({'pandas', 'onnx', 'numpy', 'rich', 'pyarrow', 'onnxruntime', 'jinja2'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -51,9 +51,9 @@ def test_help_is_light() -> None:
 
 def test_a_command_loads_no_file_of_another_one() -> None:
     code = (
-        "import sys\nfrom profiler.cli import _ORDER, main\nsys.argv = ['trtprof', 'rules', 'LA401']\n"
+        "import sys\nfrom trtprof.cli import _ORDER, main\nsys.argv = ['trtprof', 'rules', 'LA401']\n"
         "try:\n    main()\nfinally:\n"
-        "    print(*(name for name in _ORDER if f'profiler.cli.{name}' in sys.modules), file=sys.stderr)"
+        "    print(*(name for name in _ORDER if f'trtprof.cli.{name}' in sys.modules), file=sys.stderr)"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert "LA401" in found.stdout
@@ -167,7 +167,7 @@ def test_usage_errors_are_one_message_without_traceback(
 
 
 def test_inspect_says_the_work_without_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.runtime.ort_session.make_session", None)  # nothing may be built
+    monkeypatch.setattr("trtprof.runtime.ort_session.make_session", None)  # nothing may be built
     document = json.loads(trtprof("inspect", str(SAMPLES / "gemv.onnx"), "--format", "json").stdout)
     total = document["total"]
     assert total["tensor_flops"] + total["vector_flops"] == 122_880_000
@@ -202,7 +202,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("profiler.flows.run.execute", broken)
+    monkeypatch.setattr("trtprof.flows.run.execute", broken)
     with pytest.raises(ZeroDivisionError):
         trtprof("run", RESNET, "-o", tmp_path / "run")
 
@@ -211,7 +211,7 @@ def test_ctrl_c_exits_130_and_says_what_is_kept(monkeypatch: pytest.MonkeyPatch,
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("profiler.capture.launch.run_worker", interrupted)
+    monkeypatch.setattr("trtprof.capture.launch.run_worker", interrupted)
     out = tmp_path / "run"
     done = trtprof("run", RESNET, "-o", str(out), *QUICK)
     assert done.exit_code == 130

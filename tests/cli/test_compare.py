@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from profiler.base.records import Comparisons
-from profiler.cli import app
-from profiler.compare import compare
-from profiler.report import formats_of
 from tests.fakes.command_line import trtprof
 from tests.fakes.run_factory import tiny_run
+from trtprof.base.records import Comparisons
+from trtprof.cli import app
+from trtprof.compare import compare
+from trtprof.report import formats_of
 
 SUFFIXES = [each.suffix for each in formats_of(Comparisons)]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.cli.engine_trust import allow_engine
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.cli.engine_trust import allow_engine
 
 RTX = b"vtrt".ljust(16, b"\0") + (32).to_bytes(8, "little") + bytes([1, 7, 1, 116]) + b"\0" * 4
 PLAN = b"ftrt".ljust(40, b"\0")
@@ -69,7 +69,7 @@ def test_trust_is_told_what_it_trusts(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_what_trtprof_built_itself_needs_no_leave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "cache" / "engines" / "gemv-1" / "engine.plan"
     kept.parent.mkdir(parents=True)
-    from profiler.engine._trt_exchange import PLAN_FILE
+    from trtprof.engine._trt_exchange import PLAN_FILE
 
     kept.with_name(PLAN_FILE).write_bytes(PLAN)
     allow_engine(str(engine(tmp_path, PLAN)), trust=False)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base import run_folder
-from profiler.source.load import graph_inputs, load_model
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
+from trtprof.base import run_folder
+from trtprof.source.load import graph_inputs, load_model
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 needs_torch = pytest.mark.skipif(
@@ -113,7 +113,7 @@ def test_what_is_there_is_kept_without_force(folder: Path) -> None:
 @needs_torch
 def test_torch_is_imported_only_to_export() -> None:
     code = (
-        "import sys\nimport profiler.cli.export, profiler.flows.export, profiler.source.export\n"
+        "import sys\nimport trtprof.cli.export, trtprof.flows.export, trtprof.source.export\n"
         "print(*sorted({'torch', 'onnxscript'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.base.records import SCHEMA_VERSION, FleetComparison, FleetRow
-from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
-from profiler.flows.fleet.store import Store
-from profiler.report import formats_of
 from tests.fakes import fleets
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.fleet_comparison_factory import cell_of, changed, week
+from trtprof.base.records import SCHEMA_VERSION, FleetComparison, FleetRow
+from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
+from trtprof.flows.fleet.store import Store
+from trtprof.report import formats_of
 
 SUFFIXES = [each.suffix for each in formats_of(FleetComparison)]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli import completion
-from profiler.flows import fleet as flow
-from profiler.flows.fleet.store import Store
 from tests.fakes import fleets
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
+from trtprof.cli import completion
+from trtprof.flows import fleet as flow
+from trtprof.flows.fleet.store import Store
 
 SAMPLE = SAMPLES / "fleet.toml"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from profiler.flows.fleet.store import Store
 from tests.fakes import fleets
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.fleet_reports import asked
+from trtprof.flows.fleet.store import Store
 
 
 @pytest.fixture(scope="module")

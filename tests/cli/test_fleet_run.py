@@ -16,18 +16,18 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from profiler.base.errors import MissingError
-from profiler.base.fleet_table import lasting
-from profiler.base.records import FleetPlan, FleetTargetCount
-from profiler.cli import app
-from profiler.cli.fleet.live import FleetLines, block, overall
-from profiler.flows import fleet as flow
-from profiler.flows.fleet import HowToRun, running
-from profiler.flows.fleet.cells import expand
-from profiler.flows.fleet.manifest import read
-from profiler.flows.fleet.store import Store
-from profiler.flows.progress import SILENT
 from tests.fakes.support import ROOT, SAMPLES
+from trtprof.base.errors import MissingError
+from trtprof.base.fleet_table import lasting
+from trtprof.base.records import FleetPlan, FleetTargetCount
+from trtprof.cli import app
+from trtprof.cli.fleet.live import FleetLines, block, overall
+from trtprof.flows import fleet as flow
+from trtprof.flows.fleet import HowToRun, running
+from trtprof.flows.fleet.cells import expand
+from trtprof.flows.fleet.manifest import read
+from trtprof.flows.fleet.store import Store
+from trtprof.flows.progress import SILENT
 
 MANIFEST = f"""
 [[models]]
@@ -65,7 +65,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def started(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "profiler", "fleet", *map(str, arguments)]
+    command = [sys.executable, "-m", "trtprof", "fleet", *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.records import SCHEMA_VERSION, Figure, GpuListing, GpuSpec, LiveGpu
-from profiler.hardware import gpus, nvml
 from tests.fakes.command_line import trtprof
+from trtprof.base.records import SCHEMA_VERSION, Figure, GpuListing, GpuSpec, LiveGpu
+from trtprof.hardware import gpus, nvml
 
 GIB = 1 << 30
 WHY = "no driver in this test"

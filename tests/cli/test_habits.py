@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import typer.main
 
-from profiler.cli import app, completion, load_commands, output
-from profiler.cli.output import StageLines, fitted
-from profiler.hardware import gpus
-from profiler.runtime import child
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import ROOT, SAMPLES
+from trtprof.cli import app, completion, load_commands, output
+from trtprof.cli.output import StageLines, fitted
+from trtprof.hardware import gpus
+from trtprof.runtime import child
 
 GEMV, RESNET = str(SAMPLES / "gemv.onnx"), str(SAMPLES / "resnet_tiny.onnx")
-TRTPROF = (sys.executable, "-m", "profiler")
+TRTPROF = (sys.executable, "-m", "trtprof")
 
 
 # --- pipes --------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def offered(*words: str, cwd: Path = ROOT) -> list[str]:
         "_TRTPROF_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words)),
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.argv[0] = 'trtprof'; from profiler.__main__ import main; main()"],
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'trtprof'; from trtprof.__main__ import main; main()"],
         env=environment, cwd=cwd, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stderr == ""
@@ -228,7 +228,7 @@ def test_the_shell_offers_run_folders_newest_first(tmp_path: Path) -> None:
 
 
 def test_what_is_offered_is_what_there_is() -> None:
-    from profiler.engine.backends import backends
+    from trtprof.engine.backends import backends
 
     assert set(completion.BACKENDS) == {"auto", *(status.name for status in backends())}
     assert set(completion.gpus("")) == set(gpus.specs())
@@ -252,42 +252,13 @@ def test_the_help_of_run_lists_its_options_by_subject() -> None:
     assert all(f"{title}:\n" in shown for title in sizes)
 
 
-# --- names of the package -----------------------------------------------------------------------------
-
-SAME = """
-import sys, trtprof, profiler, trtprof.base.errors, profiler.base.errors
-from trtprof.base.errors import UsageError
-assert trtprof is profiler and trtprof.load_run is profiler.load_run
-assert trtprof.base.errors is profiler.base.errors and UsageError is profiler.base.errors.UsageError
-assert profiler.base.errors.__name__ == profiler.base.errors.__spec__.name == "profiler.base.errors"
-import trtprof.cli.trtexec
-assert sys.modules["trtprof.cli.trtexec"] is sys.modules["profiler.cli.trtexec"]
-try:
-    import trtprof.no_such_module
-except ModuleNotFoundError as error:
-    assert "no_such_module" in str(error)
-else:
-    raise AssertionError
-print(profiler.__file__)
-"""
+# --- the package ----------------------------------------------------------------------------------------
 
 
-def test_trtprof_is_another_name_of_the_same_modules(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "profiler" / "_trtprof.py", tmp_path / "trtprof.py")
-    environment = child.environment()
-    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
-    found = subprocess.run([sys.executable, "-c", SAME], env=environment, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stderr) == (0, "")
-    version = subprocess.run(
-        [sys.executable, "-m", "trtprof", "--version"], env=environment, capture_output=True, text=True, check=False
-    )
-    assert version.stdout.startswith("trtprof "), version.stderr
-
-
-@pytest.mark.parametrize("kind", ["standard", "editable"])
-def test_the_wheel_brings_both_names(kind: str, tmp_path: Path) -> None:
+def test_the_wheel_installs_one_package_and_leaves_the_name_profiler_to_its_user(tmp_path: Path) -> None:
     builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed").WheelBuilder
-    (made,) = builder(str(ROOT)).build(directory=str(tmp_path), versions=[kind])
+    (made,) = builder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(made) as wheel:
-        assert wheel.read("trtprof.py") == (ROOT / "profiler" / "_trtprof.py").read_bytes()
-        assert ("profiler/cli/run.py" in wheel.namelist()) == (kind == "standard")
+        top = {name.partition("/")[0] for name in wheel.namelist()}
+    assert "trtprof" in top
+    assert {name for name in top if not name.startswith("trtprof")} == set()

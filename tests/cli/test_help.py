@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli import app, manual
-from profiler.report.terms import TERMS
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
+from trtprof.cli import app, manual
+from trtprof.report.terms import TERMS
 
 
 @pytest.mark.parametrize(

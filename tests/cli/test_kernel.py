@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from profiler.cli import app
-from profiler.cli import kernel as kernel_command
+from trtprof.cli import app
+from trtprof.cli import kernel as kernel_command
 
 assert kernel_command.kernel is not None  # importing it registers the command
 KEYS = ("name", "family", "op", "arch", "unit", "mma", "in", "acc", "out", "layout", "tile", "stages", "split_k")
@@ -102,7 +102,7 @@ def test_the_command_line_takes_bytes_that_are_no_text() -> None:
 def test_a_terminal_gets_no_control_characters_of_a_name_in_any_format_and_a_pipe_each_byte() -> None:
     import pty
 
-    line = [sys.executable, "-m", "profiler", "kernel", "--format", "csv", "sgemm\x1b[31m"]
+    line = [sys.executable, "-m", "trtprof", "kernel", "--format", "csv", "sgemm\x1b[31m"]
     assert b"sgemm\x1b[31m" in subprocess.run(line, capture_output=True, check=True).stdout
     ours, its = pty.openpty()
     subprocess.run(line, stdout=its, stderr=subprocess.DEVNULL, check=True)

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from profiler.align.counters import function
-from profiler.base.kernel_counters import COUNTERS_FILE
-from profiler.base.records import LiveGpu
-from profiler.base.run_folder import RunFolder
-from profiler.capture.ncu import record as ncu
-from profiler.engine.inspector import read_layer_info
-from profiler.flows import run_gpu
-from profiler.flows.report import analysed as analysed_again
 from tests.fakes.command_line import trtprof
 from tests.fakes.fake_ncu import FakeNcu
 from tests.fakes.ncu_factory import counted, ncu_csv
 from tests.fakes.seeming_gpu import seem
 from tests.fakes.support import ROOT, SAMPLES
 from tests.fakes.trace_factory import Layer, Process, Work, write_trace
+from trtprof.align.counters import function
+from trtprof.base.kernel_counters import COUNTERS_FILE
+from trtprof.base.records import LiveGpu
+from trtprof.base.run_folder import RunFolder
+from trtprof.capture.ncu import record as ncu
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows import run_gpu
+from trtprof.flows.report import analysed as analysed_again
 
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
 RESNET = SAMPLES / "resnet_tiny.onnx"

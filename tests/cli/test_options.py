@@ -8,10 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from profiler.base.errors import UsageError
-from profiler.cli import app, load_commands, options
-from profiler.cli.engine_options import Types
-from profiler.cli.options import Export, NamedModel, Shapes, command, model_request
+from trtprof.base.errors import UsageError
+from trtprof.cli import app, load_commands, options
+from trtprof.cli.engine_options import Types
+from trtprof.cli.options import Export, NamedModel, Shapes, command, model_request
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from profiler.base.records import SCHEMA_VERSION
-from profiler.flows import plugin
-from profiler.flows.plugin import bench as benched
-from profiler.flows.plugin.bench import BenchOptions
-from profiler.flows.plugin.options import STEPS, PluginOptions
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.plugin_factory import bench, typical
 from tests.fakes.support import SAMPLES
+from trtprof.base.records import SCHEMA_VERSION
+from trtprof.flows import plugin
+from trtprof.flows.plugin import bench as benched
+from trtprof.flows.plugin.bench import BenchOptions
+from trtprof.flows.plugin.options import STEPS, PluginOptions
 
 GEMV = SAMPLES / "gemv.onnx"
 

@@ -35,7 +35,7 @@ def test_gpus_by_commas_and_by_repeating_each_once() -> None:
 
 
 def test_a_datasheet_of_ones_own(tmp_path: Path) -> None:
-    from profiler.hardware import gpus
+    from trtprof.hardware import gpus
 
     sheet = Path(gpus.__file__).with_name("specs") / "l4.toml"
     (tmp_path / "mine.toml").write_bytes(sheet.read_bytes())
@@ -91,7 +91,7 @@ def test_one_clear_message(more: tuple[str, ...], words: str) -> None:
 
 
 def test_without_a_gpu_named_or_here_a_few_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.hardware.nvml.gpus", lambda: ((), "no driver is installed here"))
+    monkeypatch.setattr("trtprof.hardware.nvml.gpus", lambda: ((), "no driver is installed here"))
     done = trtprof("predict", GEMV)
     assert done.exit_code == 2
     assert "no driver is installed here" in done.stderr
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys\nimport profiler.cli.predict\n"
+        "import sys\nimport trtprof.cli.predict\n"
         "print(*sorted({'pandas', 'onnx', 'numpy', 'matplotlib', 'msgspec', 'rich'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -14,9 +14,9 @@ from unittest.mock import Mock
 import pytest
 from shellingham import ShellDetectionFailure  # type: ignore[import-untyped]
 
-from profiler.cli import main
-from profiler.cli.output import StageLines
 from tests.fakes.every_verb import QUICK, command, environment, fill
+from trtprof.cli import main
+from trtprof.cli.output import StageLines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors, limits and signals of POSIX")
 
@@ -227,7 +227,7 @@ def test_a_command_that_is_ended_ends_its_children_and_says_what_is_kept(
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))  # noqa: PLW1509  # fmt: skip
     until = time.monotonic() + 60
-    while "profiler.capture" not in " ".join(_commands(process.pid)) and time.monotonic() < until:
+    while "trtprof.capture" not in " ".join(_commands(process.pid)) and time.monotonic() < until:
         time.sleep(0.02)
     os.kill(process.pid, number)
     _, said = process.communicate(timeout=30)
@@ -258,8 +258,8 @@ def _commands(session: int) -> list[str]:
 
 DROPPING = """
 import signal, time, weakref
-from profiler import cli
-from profiler.cli import process
+from trtprof import cli
+from trtprof.cli import process
 
 class Writer:
     def __del__(self):
@@ -279,7 +279,7 @@ def command():
 
 cli.load_commands = lambda _: None
 cli.app = command
-from profiler.__main__ import main
+from trtprof.__main__ import main
 main()
 """
 
@@ -299,14 +299,14 @@ def test_a_signal_that_comes_where_python_drops_what_is_raised_ends_the_command_
 
 INSIDE_EXEC = """
 import signal
-from profiler import cli
+from trtprof import cli
 
 def command():
     exec("signal.raise_signal({number})")
 
 cli.load_commands = lambda _: None
 cli.app = command
-from profiler.__main__ import main
+from trtprof.__main__ import main
 main()
 """
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.records import Run
-from profiler.base.run_folder import RunFolder
-from profiler.cli.options import command_line
-from profiler.report import REPORTERS, formats_of
-from profiler.report.tables import TABLES
 from tests.fakes import engine_factory
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import ROOT
+from trtprof.base.records import Run
+from trtprof.base.run_folder import RunFolder
+from trtprof.cli.options import command_line
+from trtprof.report import REPORTERS, formats_of
+from trtprof.report.tables import TABLES
 
 EXAMPLE = ROOT / "reports" / "example"
 
@@ -49,7 +49,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         urls.append(url)
         return ""
 
-    monkeypatch.setattr("profiler.cli.browser.open_in_browser", open_in_browser)
+    monkeypatch.setattr("trtprof.cli.browser.open_in_browser", open_in_browser)
     return urls
 
 
@@ -88,9 +88,9 @@ def test_binary_goes_to_a_pipe_and_to_no_terminal(run: str, name: str, monkeypat
     done = trtprof("report", run, "--format", name)
     assert done.exit_code == 0
     assert done.stdout_bytes[:4] in (b"\x89PNG", b"PAR1")
-    monkeypatch.setattr("profiler.cli.output.sys", _Terminal())
-    from profiler.base.errors import UsageError
-    from profiler.cli.output import refuse_binary
+    monkeypatch.setattr("trtprof.cli.output.sys", _Terminal())
+    from trtprof.base.errors import UsageError
+    from trtprof.cli.output import refuse_binary
 
     with pytest.raises(UsageError, match="is not for a terminal") as caught:
         refuse_binary(name)
@@ -338,7 +338,7 @@ def test_what_is_said_beside_a_redacted_report_has_no_names_either(tmp_path: Pat
 
 
 def test_the_server_says_its_address_and_ends_with_ctrl_c(run: str) -> None:
-    command = [sys.executable, "-c", "from profiler.cli import main; main()", "report", "--serve", "--port", "0"]
+    command = [sys.executable, "-c", "from trtprof.cli import main; main()", "report", "--serve", "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -356,7 +356,7 @@ def test_the_server_says_its_address_and_ends_with_ctrl_c(run: str) -> None:
 
 
 def test_files_made_elsewhere_are_redacted_too(tmp_path: Path) -> None:
-    from profiler.engine.inspector import read_layer_info
+    from trtprof.engine.inspector import read_layer_info
 
     log = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
     rows = [{"name": layer.name, "averageMs": 0.02, "medianMs": 0.02} for layer in read_layer_info(log).layers]

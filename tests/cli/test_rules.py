@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.run_folder import RunFolder
-from profiler.capture.nsys.trace import read_trace
-from profiler.diagnose import RULES, THRESHOLDS
-from profiler.engine.inspector import read_layer_info
 from tests.fakes.command_line import trtprof
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT, SAMPLES, captured
 from tests.fakes.trace_factory import Layer, Process, Work, write_trace
+from trtprof.base.run_folder import RunFolder
+from trtprof.capture.nsys.trace import read_trace
+from trtprof.diagnose import RULES, THRESHOLDS
+from trtprof.engine.inspector import read_layer_info
 
 QUICK = ["--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3"]
 EXAMPLE = str(ROOT / "reports" / "example")

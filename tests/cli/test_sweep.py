@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import OpSweep
-from profiler.cli.gpu_targets import ceilings_for, names, parse_ceilings
-from profiler.flows.op_sweep import ALL_PARAMETERS, FAMILIES
-from profiler.report import formats_of
 from tests.fakes import command_line
 from tests.fakes.in_process import fixed_calibration
 from tests.fakes.support import refused
+from trtprof.base.errors import UsageError
+from trtprof.base.records import OpSweep
+from trtprof.cli.gpu_targets import ceilings_for, names, parse_ceilings
+from trtprof.flows.op_sweep import ALL_PARAMETERS, FAMILIES
+from trtprof.report import formats_of
 
 trtprof = partial(command_line.trtprof, COLUMNS="100")
 
@@ -245,7 +245,7 @@ def test_gpus_are_named_once() -> None:
 
 
 def test_two_datasheets_of_one_name_are_refused(tmp_path: Path) -> None:
-    from profiler.hardware import gpus
+    from trtprof.hardware import gpus
 
     text = (Path(gpus.__file__).with_name("specs") / "rtx-3080.toml").read_text(encoding="utf-8")
     own = tmp_path / "rtx-3080.toml"

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 import typer.main
 
-from profiler.cli import app, load_commands, manual
-from profiler.cli.trtexec import FLAGS, FLAGS_BY_NAME, Flag, Verb
-from profiler.engine.inspector import read_layer_info
-from profiler.engine.profile_files import read_profile, read_times
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
+from trtprof.cli import app, load_commands, manual
+from trtprof.cli.trtexec import FLAGS, FLAGS_BY_NAME, Flag, Verb
+from trtprof.engine.inspector import read_layer_info
+from trtprof.engine.profile_files import read_profile, read_times
 
 RESNET = str(SAMPLES / "resnet_tiny.onnx")
 QUICK = ("--duration", "0", "--iterations", "20", "--warmUp", "0", "--profile-iterations", "3")

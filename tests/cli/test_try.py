@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.cli.try_ import seconds
-from profiler.flows import try_
-from profiler.flows.try_.options import TryOptions
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
 from tests.fakes.tried_factory import nothing, typical
+from trtprof.base.errors import UsageError
+from trtprof.cli.try_ import seconds
+from trtprof.flows import try_
+from trtprof.flows.try_.options import TryOptions
 
 GEMV = SAMPLES / "gemv.onnx"
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Comparison, Device, LayerResult, LedgerRow, Run
-from profiler.compare import compare
 from tests.fakes.compare_factory import L, chain, make_run, save
 from tests.fakes.support import fixed_ceilings
+from trtprof.base.records import Comparison, Device, LayerResult, LedgerRow, Run
+from trtprof.compare import compare
 
 NODES = chain("Conv", "Relu", "Conv", "Relu", "MatMul")
 LAYERS = (L("a", ("n0", "n1"), 40_000), L("b", ("n2", "n3"), 30_000), L("c", ("n4",), 10_000, "gemm", op_type="MatMul"))

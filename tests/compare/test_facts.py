@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profiler.base import run_folder
-from profiler.base.records import SCHEMA_VERSION, BenchSide, FactChange, Interval, PluginBench, PluginBenches
-from profiler.base.run_folder import RunFolder
-from profiler.compare import compare
 from tests.fakes.compare_factory import L, chain, make_run, save
+from trtprof.base import run_folder
+from trtprof.base.records import SCHEMA_VERSION, BenchSide, FactChange, Interval, PluginBench, PluginBenches
+from trtprof.base.run_folder import RunFolder
+from trtprof.compare import compare
 
 RUN = make_run(chain("Conv", "Relu"), (L("a", ("n0", "n1"), 50_000),))
 BENCH = PluginBench(

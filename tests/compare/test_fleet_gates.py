@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import FleetGate, FleetRow
-from profiler.compare.fleet_gates import COUNTS, QUANTITIES, parse
-from profiler.compare.fleets import compare
 from tests.fakes import fleets
 from tests.fakes.fleet_comparison_factory import cell_of, changed, side, slower
+from trtprof.base.errors import UsageError
+from trtprof.base.records import FleetGate, FleetRow
+from trtprof.compare.fleet_gates import COUNTS, QUANTITIES, parse
+from trtprof.compare.fleets import compare
 
 
 def run_row(name: str = "m", ns: int = 1_000_000, half: float = 0.02, **changes: Any) -> FleetRow:

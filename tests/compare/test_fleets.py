@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from profiler.base import fleet_table
-from profiler.base.fleet_table import REST
-from profiler.base.records import FleetCellChange, FleetComparison, FleetRow
-from profiler.compare.fleets import KERNELS, RATE, FleetOf, compare
 from tests.fakes import fleets
 from tests.fakes.fleet_comparison_factory import PRICES, cell_of, changed, changed_kernel, side, slower, week
+from trtprof.base import fleet_table
+from trtprof.base.fleet_table import REST
+from trtprof.base.records import FleetCellChange, FleetComparison, FleetRow
+from trtprof.compare.fleets import KERNELS, RATE, FleetOf, compare
 
 MIRROR = {
     "slower": "faster", "failed now": "mended", "vanished": "appeared", "estimate rose": "estimate fell",

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import UsageError
-from profiler.base.records import (
+from tests.fakes.support import refused
+from trtprof.base.errors import UsageError
+from trtprof.base.records import (
     SCHEMA_VERSION,
     ChangeRow,
     Comparison,
@@ -25,8 +26,7 @@ from profiler.base.records import (
     Side,
     Significance,
 )
-from profiler.compare.gates import Gate, judge, judged, parse
-from tests.fakes.support import refused
+from trtprof.compare.gates import Gate, judge, judged, parse
 
 MS = 1_000_000
 

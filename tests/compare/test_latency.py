@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from profiler.base import run_folder
-from profiler.base.records import Comparison, Latency, Run
-from profiler.base.run_folder import RunFolder
-from profiler.compare import compare
-from profiler.compare.gates import judge, parse
-from profiler.compare.latency import latency_interval
-from profiler.compare.sides import load_side
 from tests.fakes.compare_factory import L, chain, make_run, save
+from trtprof.base import run_folder
+from trtprof.base.records import Comparison, Latency, Run
+from trtprof.base.run_folder import RunFolder
+from trtprof.compare import compare
+from trtprof.compare.gates import judge, parse
+from trtprof.compare.latency import latency_interval
+from trtprof.compare.sides import load_side
 
 Samples = npt.NDArray[np.float64]
 NS = 100_000

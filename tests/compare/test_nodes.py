@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Node, NodeResult, Op, Source, Tensor
-from profiler.compare.nodes import NodeGraph, NodeMatch, match_nodes, node_graph
 from tests.fakes.compare_factory import chain, make_run
+from trtprof.base.records import Node, NodeResult, Op, Source, Tensor
+from trtprof.compare.nodes import NodeGraph, NodeMatch, match_nodes, node_graph
 
 Edges = list[tuple[int, int]]
 
@@ -143,7 +143,7 @@ def test_bodies_of_loops_match_their_own() -> None:
                 bytes=1,
             ),
         )  # fmt: skip
-        from profiler.compare.nodes import graph_of
+        from trtprof.compare.nodes import graph_of
 
         assert base.nodes
         return graph_of(nodes, [])

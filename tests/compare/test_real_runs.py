@@ -5,14 +5,14 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from profiler.base.records import Comparison
-from profiler.base.run_folder import RunFolder
-from profiler.compare import compare
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.source.request import ModelRequest
 from tests.fakes.in_process import fixed_calibration
 from tests.fakes.support import SAMPLES, load_script
+from trtprof.base.records import Comparison
+from trtprof.base.run_folder import RunFolder
+from trtprof.compare import compare
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.source.request import ModelRequest
 
 CAUSES = {"replaced": "work changed", "qdq": "precision changed", "batch": "work changed"}
 

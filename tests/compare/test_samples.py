@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from profiler.compare import samples as compare_samples
-from profiler.compare.samples import (
+from trtprof.compare import samples as compare_samples
+from trtprof.compare.samples import (
     block_length,
     change_of,
     discoveries,

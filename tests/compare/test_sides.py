@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import Comparison, Finding, Latency, Run
-from profiler.base.run_folder import KERNELS, LATENCY, REPORT, RunFolder
-from profiler.compare import compare
 from tests.fakes.compare_factory import L, chain, make_run, save
 from tests.fakes.run_factory import with_latency
 from tests.fakes.support import refused
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import Comparison, Finding, Latency, Run
+from trtprof.base.run_folder import KERNELS, LATENCY, REPORT, RunFolder
+from trtprof.compare import compare
 
 NODES = chain("Conv", "Relu")
 RUN = make_run(NODES, (L("a", ("n0", "n1"), 50_000),))

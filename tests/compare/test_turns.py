@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profiler.compare.samples import LEVEL, RUN_TO_RUN
-from profiler.compare.turns import Turns, TurnsChange, change_of_turns, judged
+from trtprof.compare.samples import LEVEL, RUN_TO_RUN
+from trtprof.compare.turns import Turns, TurnsChange, change_of_turns, judged
 
 RUNS_DIFFER = RUN_TO_RUN[0.5]
 

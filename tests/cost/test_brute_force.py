@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Op
 from tests.fakes.counting import (
     FEW,
     Array,
@@ -30,6 +29,7 @@ from tests.fakes.counting import (
     values,
     work,
 )
+from trtprof.base.records import Op
 
 
 def pads_of(

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Work
 from tests.fakes.counting import Array, Num, Tally, flops, largest, plain, run, total, work
+from trtprof.base.records import Work
 
 FEW = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from profiler.analysis.work import scaled
-from profiler.base.records import Attribute, Core, Op, Tensor, Work
-from profiler.cost._core import matrices
-from profiler.cost.fused import total, work_of_group
-from profiler.flows.predict.groups import Settings, predict_source
-from profiler.hardware import gpus
-from profiler.source.load import load_model, source_of
 from tests.fakes.core_law import keeps_the_law
 from tests.fakes.counting import run, work
 from tests.fakes.op_cases import CASES, RECORDS, record, x
 from tests.fakes.support import SAMPLES
+from trtprof.analysis.work import scaled
+from trtprof.base.records import Attribute, Core, Op, Tensor, Work
+from trtprof.cost._core import matrices
+from trtprof.cost.fused import total, work_of_group
+from trtprof.flows.predict.groups import Settings, predict_source
+from trtprof.hardware import gpus
+from trtprof.source.load import load_model, source_of
 
 FUSED = "com.microsoft"
 

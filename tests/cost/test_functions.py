@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import defs
 
-from profiler.base import units
-from profiler.base.records import Attribute, Core, Op, Tensor
-from profiler.cost import COSTS, Cost, CostError, MalformedOpError, UnknownShapeError, cost_of, functions, moved_bytes
-from profiler.cost.functions import body_cost, has_body, kernel_cost
 from tests.fakes import op_cases
 from tests.fakes.counting import tensor
 from tests.fakes.onnx_nodes import single_nodes
 from tests.fakes.op_cases import x
+from trtprof.base import units
+from trtprof.base.records import Attribute, Core, Op, Tensor
+from trtprof.cost import COSTS, Cost, CostError, MalformedOpError, UnknownShapeError, cost_of, functions, moved_bytes
+from trtprof.cost.functions import body_cost, has_body, kernel_cost
 
 record = partial(op_cases.record, opset=28)
 

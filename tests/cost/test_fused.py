@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.base.records import Attribute, Op, Tensor, Work
-from profiler.cost import CostError, NoWidthError, work_of
-from profiler.cost.fused import combined, total, work_of_group
+from trtprof.base.records import Attribute, Op, Tensor, Work
+from trtprof.cost import CostError, NoWidthError, work_of
+from trtprof.cost.fused import combined, total, work_of_group
 
 
 def t(name: str, *dims: int, dtype: str = "fp32", constant: bool = False) -> Tensor:

@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base import onnx_graph
-from profiler.base.records import Node, Op, Tensor, Work
-from profiler.cost import work_of
-from profiler.cost.fused import total, work_of_group
-from profiler.cost.precision import compute_dtypes
 from tests.fakes.core_law import keeps_the_law
 from tests.fakes.counting import Array
+from trtprof.base import onnx_graph
+from trtprof.base.records import Node, Op, Tensor, Work
+from trtprof.cost import work_of
+from trtprof.cost.fused import total, work_of_group
+from trtprof.cost.precision import compute_dtypes
 
 MANY = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 

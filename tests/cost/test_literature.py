@@ -13,9 +13,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base import onnx_graph
-from profiler.base.records import Op, Work
 from tests.fakes.counting import work
+from trtprof.base import onnx_graph
+from trtprof.base.records import Op, Work
 
 Shape = tuple[int, ...]
 

@@ -12,13 +12,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base import onnx_graph
-from profiler.base.records import Op, Tensor, Work
-from profiler.cost import UnknownShapeError
-from profiler.flows.inspect import inspect
-from profiler.source.request import ModelRequest
 from tests.fakes.counting import DTYPES, Array, op_of, tensor, tensor_of, work
 from tests.fakes.support import captured
+from trtprof.base import onnx_graph
+from trtprof.base.records import Op, Tensor, Work
+from trtprof.cost import UnknownShapeError
+from trtprof.flows.inspect import inspect
+from trtprof.source.request import ModelRequest
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
@@ -194,7 +194,7 @@ def test_every_op_type_of_the_captured_models_is_known() -> None:
                 found += nodes(attribute.g) if attribute.type == onnx.AttributeProto.GRAPH else []
         return found
 
-    from profiler.cost import COSTS
+    from trtprof.cost import COSTS
 
     seen = set()
     for path in [captured("onnx", "silero_vad_16k_op15.onnx"), captured("onnx", "RFB-320_simplified.onnx")]:

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Op
 from tests.fakes.counting import (
     FEW,
     Array,
@@ -29,6 +28,7 @@ from tests.fakes.counting import (
     values,
     work,
 )
+from trtprof.base.records import Op
 
 MS = "com.microsoft"
 SMALL = st.integers(1, 3)

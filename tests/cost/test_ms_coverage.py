@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.base.records import Op, Tensor
-from profiler.cost import COSTS, work_of
 from tests.fakes.counting import ms_schemas
+from trtprof.base.records import Op, Tensor
+from trtprof.cost import COSTS, work_of
 
 MS = "com.microsoft"
 

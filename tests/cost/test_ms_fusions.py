@@ -6,10 +6,10 @@ import onnx
 import pytest
 from onnx import parser
 
-from profiler.base import onnx_graph
-from profiler.base.records import Op, Work
-from profiler.cost.fused import work_of_group
 from tests.fakes.counting import flops, work
+from trtprof.base import onnx_graph
+from trtprof.base.records import Op, Work
+from trtprof.cost.fused import work_of_group
 
 
 def graph_of(text: str) -> tuple[list[Op], list[str]]:

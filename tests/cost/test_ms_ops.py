@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from onnxruntime.capi import _pybind_state
 
-from profiler.base.op_kinds import OPERANDS
-from profiler.base.records import Attribute, Op, Tensor
-from profiler.cost import COSTS, CostError, MalformedOpError, NoWidthError, UnknownShapeError, work_of
 from tests.fakes.counting import Array, ms_schemas, run, tensor, totals, work
 from tests.fakes.op_cases import SCALE, SOFTMAX, ZERO, Case, f, i32, i64, s8, u8
 from tests.fakes.op_cases import covered as covered_there
+from trtprof.base.op_kinds import OPERANDS
+from trtprof.base.records import Attribute, Op, Tensor
+from trtprof.cost import COSTS, CostError, MalformedOpError, NoWidthError, UnknownShapeError, work_of
 
 MS, NHWC = "com.microsoft", "com.ms.internal.nhwc"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from onnx import defs
 
-from profiler.cost import COSTS
-from profiler.cost.functions import has_body
+from trtprof.cost import COSTS
+from trtprof.cost.functions import has_body
 
 DOMAINS = ("", "ai.onnx.preview", "ai.onnx.preview.training")
 NOT_RUN = {

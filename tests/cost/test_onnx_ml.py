@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import defs, helper
 
-from profiler.base import onnx_graph
-from profiler.base.records import Op, Tensor
-from profiler.cost import COSTS, CostError, MalformedOpError, NoWidthError, UnknownShapeError, work_of
-from profiler.cost.fused import work_of_group
-from profiler.cost.ops.ml_svm import COUPLING_STEPS
-from profiler.cost.ops.ml_tree import Forest, walks
 from tests.fakes.counting import DTYPES, Array, Num, Tally, largest, op_of, plain, tensor, total, totals, work
+from trtprof.base import onnx_graph
+from trtprof.base.records import Op, Tensor
+from trtprof.cost import COSTS, CostError, MalformedOpError, NoWidthError, UnknownShapeError, work_of
+from trtprof.cost.fused import work_of_group
+from trtprof.cost.ops.ml_svm import COUPLING_STEPS
+from trtprof.cost.ops.ml_tree import Forest, walks
 
 ML = "ai.onnx.ml"
 FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

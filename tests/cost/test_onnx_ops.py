@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profiler.base.records import Op, Tensor
-from profiler.cost import NoWidthError, UnknownShapeError, work_of
-from profiler.cost.fused import work_of_group
-from profiler.cost.ops.data_movement import _triangle
 from tests.fakes import op_cases
 from tests.fakes.counting import Array, Num, Tally, flops, largest, plain, tensor, total, work
 from tests.fakes.onnx_nodes import SingleNode, single_nodes
 from tests.fakes.op_cases import x
+from trtprof.base.records import Op, Tensor
+from trtprof.cost import NoWidthError, UnknownShapeError, work_of
+from trtprof.cost.fused import work_of_group
+from trtprof.cost.ops.data_movement import _triangle
 
 record = partial(op_cases.record, opset=28)
 

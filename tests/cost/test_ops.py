@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.records import Op, Tensor
-from profiler.base.registry import Registry
-from profiler.cost import COSTS, Cost, CostError, CostFunction, cost, work_of
 from tests.fakes.counting import run, tensor, totals, work
 from tests.fakes.op_cases import CASES, MS, RECORDS, covered, names, record, x
+from trtprof.base.records import Op, Tensor
+from trtprof.base.registry import Registry
+from trtprof.cost import COSTS, Cost, CostError, CostFunction, cost, work_of
 
 
 @pytest.mark.parametrize("key", CASES)
@@ -242,7 +242,7 @@ def cost_of_nothing(_op: Op) -> Cost:
 def test_a_second_cost_function_is_an_error() -> None:
     with pytest.raises(ValueError, match="registered twice"):
         cost("Conv", first=11, last=11)(cost_of_nothing)
-    registry: Registry[str, CostFunction] = Registry("cost", "profiler.cost.ops", "trtprof.costs.none")
+    registry: Registry[str, CostFunction] = Registry("cost", "trtprof.cost.ops", "trtprof.costs.none")
     registry.register("A", first=1, last=9)(cost_of_nothing)
     registry.register("A", first=10)(cost_of_nothing)
     with pytest.raises(ValueError, match="registered twice"):

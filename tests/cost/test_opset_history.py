@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Attribute, Op, Tensor
-from profiler.cost import UnknownShapeError, work_of
-from profiler.cost._attention import seen_pairs
 from tests.fakes.counting import tensor, totals, work
+from trtprof.base.records import Attribute, Op, Tensor
+from trtprof.cost import UnknownShapeError, work_of
+from trtprof.cost._attention import seen_pairs
 
 
 def x(*dims: int | str, name: str = "x", dtype: str = "fp32") -> Tensor:

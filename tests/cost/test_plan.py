@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.align.plan import match_plan
-from profiler.base.plan_words import LAUNCHING, is_product
-from profiler.base.records import (
+from tests.fakes.core_law import keeps_the_law
+from tests.fakes.engine_factory import BATCH, ENGINES, MNIST, MOBILENET, RESIDUALS, RESNET, RESNET_QAT, layers_of
+from tests.fakes.support import SAMPLES, captured
+from trtprof.align.plan import match_plan
+from trtprof.base.plan_words import LAUNCHING, is_product
+from trtprof.base.records import (
     Attribute,
     Core,
     MatchedLayer,
@@ -27,17 +30,14 @@ from profiler.base.records import (
     Tensor,
     Work,
 )
-from profiler.cost import Cost, cost_of
-from profiler.cost._plan_loops import runs
-from profiler.cost._plan_products import plan_product, touched_share
-from profiler.cost._plan_shares import Owner, apportioned, shares
-from profiler.cost._recipes import Recipe
-from profiler.cost.plan import PlanCost, plan_costs
-from profiler.engine.inspector import read_layer_info
-from profiler.source.load import load_model, source_of
-from tests.fakes.core_law import keeps_the_law
-from tests.fakes.engine_factory import BATCH, ENGINES, MNIST, MOBILENET, RESIDUALS, RESNET, RESNET_QAT, layers_of
-from tests.fakes.support import SAMPLES, captured
+from trtprof.cost import Cost, cost_of
+from trtprof.cost._plan_loops import runs
+from trtprof.cost._plan_products import plan_product, touched_share
+from trtprof.cost._plan_shares import Owner, apportioned, shares
+from trtprof.cost._recipes import Recipe
+from trtprof.cost.plan import PlanCost, plan_costs
+from trtprof.engine.inspector import read_layer_info
+from trtprof.source.load import load_model, source_of
 
 DATA = Path(__file__).parent / "data"
 LOGS = Path(__file__).parents[1] / "engine" / "data"

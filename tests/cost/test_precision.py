@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from profiler.base.records import Attribute, Node, Op, Tensor
-from profiler.cost.precision import compute_dtype, compute_dtypes, product_dtype
+from trtprof.base.records import Attribute, Node, Op, Tensor
+from trtprof.cost.precision import compute_dtype, compute_dtypes, product_dtype
 
 
 def op_of(kind: str, *dtypes: str | None, **attributes: Attribute) -> Op:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from onnx import StringStringEntryProto, TensorProto, helper, numpy_helper
 
-from profiler.flows.inspect import inspect
-from profiler.source.request import ModelRequest
+from trtprof.flows.inspect import inspect
+from trtprof.source.request import ModelRequest
 
 
 class Net:

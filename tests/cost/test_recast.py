@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.base.records import Node, Op, Tensor
-from profiler.cost import work_of
-from profiler.cost.recast import PRECISIONS, narrow_tensors, recast
+from trtprof.base.records import Node, Op, Tensor
+from trtprof.cost import work_of
+from trtprof.cost.recast import PRECISIONS, narrow_tensors, recast
 
 
 def tensor(name: str, *shape: int, dtype: str = "fp32", constant: bool = False) -> Tensor:

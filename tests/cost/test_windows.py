@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.cost._windows import touched
+from trtprof.cost._windows import touched
 
 FEW = st.integers(1, 8)
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base import run_folder
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.run_folder import Request, RunFolder
-from profiler.diagnose import THRESHOLDS, AtLeastOne, Case, Thresholds, config
-from profiler.diagnose.config import KEPT, VARIABLE, Config, judge_of, kept, load, thresholds_of
-from profiler.flows.report import analysed, case_of
-from profiler.report import render
 from tests.fakes.support import ROOT, refused
+from trtprof.base import run_folder
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.run_folder import Request, RunFolder
+from trtprof.diagnose import THRESHOLDS, AtLeastOne, Case, Thresholds, config
+from trtprof.diagnose.config import KEPT, VARIABLE, Config, judge_of, kept, load, thresholds_of
+from trtprof.flows.report import analysed, case_of
+from trtprof.report import render
 
 EXAMPLE = ROOT / "reports" / "example"
 

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.kernel_counters import LayerCounters
-from profiler.base.records import (
+from tests.fakes.cases import RTX_4090, Timed, gemv, layer, make_case, relu, tensor
+from trtprof.base.kernel_counters import LayerCounters
+from trtprof.base.records import (
     SCHEMA_VERSION,
     Backend,
     Confirmation,
@@ -20,9 +21,8 @@ from profiler.base.records import (
     Run,
     Work,
 )
-from profiler.diagnose import RULES, THRESHOLDS, Case
-from profiler.diagnose.confirm import PROOFS, PROVEN, confirm
-from tests.fakes.cases import RTX_4090, Timed, gemv, layer, make_case, relu, tensor
+from trtprof.diagnose import RULES, THRESHOLDS, Case
+from trtprof.diagnose.confirm import PROOFS, PROVEN, confirm
 
 GEMV_BYTES = 250_828_800
 GEMV_FLOPS = 2 * 600 * 200 * 8 * 64

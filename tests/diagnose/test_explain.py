@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import LayerResult, PlanEdge
-from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Judge, Rule, Thresholds, rank, rule
-from profiler.diagnose.config import meanings
-from profiler.diagnose.explain import explain, layer_of, nearest, rule_of
-from profiler.diagnose.rank import OF_EVERY_FINDING, diagnose
 from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
 from tests.fakes.cases import Timed, engine_case, gemv, layer, make_case, relu
 from tests.fakes.support import refused
+from trtprof.base.errors import UsageError
+from trtprof.base.records import LayerResult, PlanEdge
+from trtprof.diagnose import RULES, THRESHOLDS, Case, Claim, Judge, Rule, Thresholds, rank, rule
+from trtprof.diagnose.config import meanings
+from trtprof.diagnose.explain import explain, layer_of, nearest, rule_of
+from trtprof.diagnose.rank import OF_EVERY_FINDING, diagnose
 
 FILES = (rule_cases, kernel_rule_cases, plan_rule_cases)
 CASES = [

@@ -13,13 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Layer
-from profiler.base.units import format_ns
-from profiler.cost import work_of
-from profiler.diagnose import RULES, THRESHOLDS, Case
-from profiler.diagnose.products import Product, padded_ns, product_of
-from profiler.diagnose.rank import diagnose
-from profiler.hardware import gpus
 from tests.fakes.cases import RTX_4090, Timed, engine_case, found, gemv, layer, make_case, only, relu, tensor
 from tests.fakes.kernel_rule_cases import (
     DEPTH,
@@ -44,6 +37,13 @@ from tests.fakes.kernel_rule_cases import (
     run_case,
     with_kernels,
 )
+from trtprof.base.records import Layer
+from trtprof.base.units import format_ns
+from trtprof.cost import work_of
+from trtprof.diagnose import RULES, THRESHOLDS, Case
+from trtprof.diagnose.products import Product, padded_ns, product_of
+from trtprof.diagnose.rank import diagnose
+from trtprof.hardware import gpus
 
 CODES = ("KN701", "KN702", "KN703", "KN704", "KN705", "PR801", "AL802", "DW805")
 

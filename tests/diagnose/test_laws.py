@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Finding, Match
-from profiler.diagnose import RULES, THRESHOLDS, Case, Claim
-from profiler.diagnose.ledger import OUTSIDE
-from profiler.diagnose.plugin import candidates
-from profiler.diagnose.rank import diagnose
 from tests.fakes.cases import Timed, engine_case, relu
 from tests.fakes.generated_cases import GPU, HELPERS, MEASURED, NAMES, cases, gaps
+from trtprof.base.records import Finding, Match
+from trtprof.diagnose import RULES, THRESHOLDS, Case, Claim
+from trtprof.diagnose.ledger import OUTSIDE
+from trtprof.diagnose.plugin import candidates
+from trtprof.diagnose.rank import diagnose
 
 OTHER_WORK = {
     "CN601": "what is computed once is not computed in a run",

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Estimate, Latency, LayerResult, LedgerRow
-from profiler.diagnose.ledger import (
+from tests.fakes.cases import CEILINGS
+from trtprof.base.records import Estimate, Latency, LayerResult, LedgerRow
+from trtprof.diagnose.ledger import (
     ADDING,
     CEILING,
     COPIES,
@@ -34,7 +35,6 @@ from profiler.diagnose.ledger import (
     Overheads,
     build_ledger,
 )
-from tests.fakes.cases import CEILINGS
 
 ORDER = (
     IDEAL, CEILING, LAUNCH, LAYOUT, IDLE, UNREACHED, SLOWER, INEFFICIENCY, UNPRICED, ADDING, HOST, TO_DEVICE,

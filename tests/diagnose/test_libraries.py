@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from profiler.base.units import format_ns
-from profiler.diagnose import RULES, Case, Claim, Rule
-from profiler.diagnose.libraries import as_fast, down_to, reachable_ns, winnable_ns
-from profiler.diagnose.plugin import candidates, no_candidates
-from profiler.diagnose.reached import reached
-from profiler.expected import expect
-from profiler.hardware import gpus
 from tests.fakes.cases import RTX_4090, Timed, engine_case, expecting, gemv
 from tests.fakes.kernel_rule_cases import POSITIVE as OF_KERNELS
 from tests.fakes.plan_rule_cases import POSITIVE as OF_LAUNCHES
 from tests.fakes.rule_cases import POSITIVE as OF_TIMES
+from trtprof.base.units import format_ns
+from trtprof.diagnose import RULES, Case, Claim, Rule
+from trtprof.diagnose.libraries import as_fast, down_to, reachable_ns, winnable_ns
+from trtprof.diagnose.plugin import candidates, no_candidates
+from trtprof.diagnose.reached import reached
+from trtprof.expected import expect
+from trtprof.hardware import gpus
 
 FOUND = {
     code: {**OF_TIMES, **OF_KERNELS, **OF_LAUNCHES}[code]

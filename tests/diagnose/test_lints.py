@@ -11,16 +11,16 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from profiler.analysis.plan import price_plan
-from profiler.base.records import Match, MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
-from profiler.diagnose import RULES, judge_plan
-from profiler.diagnose.plans import PlanView
-from profiler.diagnose.products import PRODUCT_OPS, main_kernel, of_plan
-from profiler.engine.inspector import read_layer_info
-from profiler.kernel_names.parse import parse
 from tests.fakes.cases import Timed, gemv, make_case
 from tests.fakes.engine_factory import MNIST, MOBILENET, RESNET, RESNET_QAT, layers_of
 from tests.fakes.support import ROOT, captured
+from trtprof.analysis.plan import price_plan
+from trtprof.base.records import Match, MatchedLayer, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
+from trtprof.diagnose import RULES, judge_plan
+from trtprof.diagnose.plans import PlanView
+from trtprof.diagnose.products import PRODUCT_OPS, main_kernel, of_plan
+from trtprof.engine.inspector import read_layer_info
+from trtprof.kernel_names.parse import parse
 
 SIMT = (
     "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_warpsize1x2x1_g1_ffma_t1r5s5"

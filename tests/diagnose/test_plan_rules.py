@@ -5,13 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from profiler.base.records import (
-    MatchedLayer,
-    PlanBinding,
-    PlanEdge,
-    Work,
-)
-from profiler.diagnose import RULES, THRESHOLDS, Case
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, found, layer, only, relu, tensor
 from tests.fakes.plan_rule_cases import (
     BIG,
@@ -28,6 +21,13 @@ from tests.fakes.plan_rule_cases import (
     thrash,
     with_kernels,
 )
+from trtprof.base.records import (
+    MatchedLayer,
+    PlanBinding,
+    PlanEdge,
+    Work,
+)
+from trtprof.diagnose import RULES, THRESHOLDS, Case
 
 
 def silence(case: Case, code: str, name: str) -> str:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.plan import on_device, price_plan
-from profiler.base.records import MatchedLayer, NodeFate, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
-from profiler.diagnose.plan_summary import summarise
-from profiler.engine.inspector import read_layer_info
-from profiler.hardware.gpus import ceilings, find
 from tests.fakes.engine_factory import MOBILENET, RESNET, RESNET_QAT, layers_of
+from trtprof.analysis.plan import on_device, price_plan
+from trtprof.base.records import MatchedLayer, NodeFate, PlanBinding, PlanLayer, PlanLint, PlanTensor, Work
+from trtprof.diagnose.plan_summary import summarise
+from trtprof.engine.inspector import read_layer_info
+from trtprof.hardware.gpus import ceilings, find
 
 INPUT = PlanBinding(name="in", mode="input")
 OUTPUT = PlanBinding(name="out", mode="output")

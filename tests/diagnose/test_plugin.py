@@ -16,22 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import (
-    Coverage,
-    LayerResult,
-    Op,
-    PlanTensor,
-    PluginCandidate,
-    Run,
-    Tensor,
-)
-from profiler.diagnose.plugin import Thought, candidates, fused_in, is_linear, no_candidates, noise_floor_ns
-from profiler.diagnose.plugin import weigh as weigh_layer
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.analyze import Files, analyze
-from profiler.flows.predict.on_gpus import Settings
-from profiler.hardware import gpus
-from profiler.report import ReportOptions, get
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, relu, tensor
 from tests.fakes.engine_factory import ENGINES, MOBILENET, RESIDUALS, RESNET, RESNET_QAT, files_of
 from tests.fakes.plugin_cases import (
@@ -47,6 +31,22 @@ from tests.fakes.plugin_cases import (
     with_kernel,
 )
 from tests.fakes.support import SAMPLES, one_unit
+from trtprof.base.records import (
+    Coverage,
+    LayerResult,
+    Op,
+    PlanTensor,
+    PluginCandidate,
+    Run,
+    Tensor,
+)
+from trtprof.diagnose.plugin import Thought, candidates, fused_in, is_linear, no_candidates, noise_floor_ns
+from trtprof.diagnose.plugin import weigh as weigh_layer
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.analyze import Files, analyze
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.hardware import gpus
+from trtprof.report import ReportOptions, get
 
 
 def barrier_ns(one: PluginCandidate) -> int:

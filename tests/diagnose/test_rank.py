@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Coverage, Estimate, Finding, Latency, Layer, LayerResult, Work
-from profiler.diagnose import RULES, THRESHOLDS, Case, Claim, Rule
-from profiler.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, UNEXPLAINED, Overheads, build_ledger
-from profiler.diagnose.rank import diagnose, verdict
-from profiler.estimate.cache import Traffic
-from profiler.estimate.roofline import estimate
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor, with_match
+from trtprof.base.records import Coverage, Estimate, Finding, Latency, Layer, LayerResult, Work
+from trtprof.diagnose import RULES, THRESHOLDS, Case, Claim, Rule
+from trtprof.diagnose.ledger import HOST, IDEAL, INEFFICIENCY, UNEXPLAINED, Overheads, build_ledger
+from trtprof.diagnose.rank import diagnose, verdict
+from trtprof.estimate.cache import Traffic
+from trtprof.estimate.roofline import estimate
 
 
 def a_rule(code: str, check: Callable[[Case], Iterable[Claim]], order: int = 50) -> Rule:

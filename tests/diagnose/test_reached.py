@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Layer, LayerResult, MatchedLayer, Measurement, PlanLayer
-from profiler.diagnose import THRESHOLDS, Case
-from profiler.diagnose.reached import DATASHEET_HIGH, DATASHEET_LOW, class_of, healthy_layers, reached
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, relu, tensor
+from trtprof.base.records import Layer, LayerResult, MatchedLayer, Measurement, PlanLayer
+from trtprof.diagnose import THRESHOLDS, Case
+from trtprof.diagnose.reached import DATASHEET_HIGH, DATASHEET_LOW, class_of, healthy_layers, reached
 
 
 def conv(channels: int, group: int = 1) -> Layer:

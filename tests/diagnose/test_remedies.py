@@ -8,14 +8,6 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from profiler.base.plan_words import FULL, layout
-from profiler.base.records import Layer, LayerResult, MatchedLayer, PlanLayer, PlanTensor, PlanWeights
-from profiler.diagnose import RULES, Case
-from profiler.diagnose.plans import PlanView
-from profiler.diagnose.plugin import candidates
-from profiler.diagnose.products import has_weights, multiplies, product_dtype, product_of
-from profiler.diagnose.rank import diagnose
-from profiler.diagnose.remedies import tiles_of
 from tests.fakes.cases import Timed, layer, make_case, only, tensor
 from tests.fakes.generated_cases import NAMES, cases, gaps
 from tests.fakes.kernel_rule_cases import (
@@ -29,6 +21,14 @@ from tests.fakes.kernel_rule_cases import (
     product,
     run_case,
 )
+from trtprof.base.plan_words import FULL, layout
+from trtprof.base.records import Layer, LayerResult, MatchedLayer, PlanLayer, PlanTensor, PlanWeights
+from trtprof.diagnose import RULES, Case
+from trtprof.diagnose.plans import PlanView
+from trtprof.diagnose.plugin import candidates
+from trtprof.diagnose.products import has_weights, multiplies, product_dtype, product_of
+from trtprof.diagnose.rank import diagnose
+from trtprof.diagnose.remedies import tiles_of
 
 STEP = re.compile(r"pad (?P<dims>[\w ]+?) to a multiple of (?P<step>\d+)")
 DP4A = "ampere_fp32_icudnn_int8x4_128x64_relu_medium_nn_v1"

@@ -11,15 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.records import ClockSummary, Layer, PlanEdge, Spread
-from profiler.base.trace import Transfer
-from profiler.base.units import format_ns, format_percent
-from profiler.cost._core import matrices
-from profiler.diagnose import RULES, THRESHOLDS, Case, rules
-from profiler.diagnose.ledger import Overheads, build_ledger
-from profiler.diagnose.rank import diagnose, verdict
-from profiler.diagnose.rules import tr906_clock_held_down
-from profiler.runtime.nvml_session import CLOCK_EVENTS
 from tests.fakes import kernel_rule_cases, plan_rule_cases
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, found, gemv, layer, make_case, only, relu, tensor
 from tests.fakes.rule_cases import (
@@ -38,6 +29,15 @@ from tests.fakes.rule_cases import (
     reorder_case,
     scalars,
 )
+from trtprof.base.records import ClockSummary, Layer, PlanEdge, Spread
+from trtprof.base.trace import Transfer
+from trtprof.base.units import format_ns, format_percent
+from trtprof.cost._core import matrices
+from trtprof.diagnose import RULES, THRESHOLDS, Case, rules
+from trtprof.diagnose.ledger import Overheads, build_ledger
+from trtprof.diagnose.rank import diagnose, verdict
+from trtprof.diagnose.rules import tr906_clock_held_down
+from trtprof.runtime.nvml_session import CLOCK_EVENTS
 
 CODES = [rule.code for rule in RULES.values() if rule.plan is None]
 """Of the rules of runs; those of plans are in `test_lints`."""

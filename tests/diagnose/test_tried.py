@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.records import (
+from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
+from tests.fakes.cases import only
+from tests.fakes.plugin_cases import story, weigh
+from trtprof.base.records import (
     Backend,
     Device,
     Finding,
@@ -19,12 +22,9 @@ from profiler.base.records import (
     RungVerdict,
     Tried,
 )
-from profiler.base.rungs import WITHOUT
-from profiler.diagnose import THRESHOLDS, Case
-from profiler.diagnose.rank import diagnose
-from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
-from tests.fakes.cases import only
-from tests.fakes.plugin_cases import story, weigh
+from trtprof.base.rungs import WITHOUT
+from trtprof.diagnose import THRESHOLDS, Case
+from trtprof.diagnose.rank import diagnose
 
 FIRES = {**rule_cases.POSITIVE, **kernel_rule_cases.POSITIVE, **plan_rule_cases.POSITIVE}
 

@@ -56,7 +56,7 @@ def install(project: Path) -> None:
 def run(command: str, folder: Path, *projects: Path) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join(map(str, (*projects, ROOT)))
     environment = dict(os.environ) | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": paths}
-    line = [sys.executable, "-m", "profiler", *shlex.split(command)[1:]]
+    line = [sys.executable, "-m", "trtprof", *shlex.split(command)[1:]]
     return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from profiler.hardware import store
 from tests.fakes.support import ROOT, fixed_ceilings, load_script
+from trtprof.hardware import store
 
-NOTEBOOK = ROOT / "profiler" / "docs" / "notebook.ipynb"
+NOTEBOOK = ROOT / "profiler" / "trtprof" / "docs" / "notebook.ipynb"
 
 
 def shown(notebook: dict[str, Any]) -> list[list[list[str]]]:

@@ -6,21 +6,21 @@ import importlib.metadata
 
 import pytest
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.engine.backends import backends, choose_builder, onnxruntime_version
-from profiler.runtime.tensorrt_module import Product
 from tests.fakes.support import hide_modules, refused
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.engine.backends import backends, choose_builder, onnxruntime_version
+from trtprof.runtime.tensorrt_module import Product
 
 
 @pytest.fixture(autouse=True)
 def with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is a driver there is a GPU."""
-    monkeypatch.setattr("profiler.engine.backends._initialised", lambda _library: 0)
+    monkeypatch.setattr("trtprof.engine.backends._initialised", lambda _library: 0)
 
 
 def test_a_driver_without_a_gpu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.util.find_library", lambda _name: "libcuda.so.1")
-    monkeypatch.setattr("profiler.engine.backends._initialised", lambda _library: 100)
+    monkeypatch.setattr("trtprof.engine.backends._initialised", lambda _library: 100)
     found = {status.name: status for status in backends()}
     for name in ("tensorrt", "tensorrt-rtx", "ort-cuda"):
         assert not found[name].available
@@ -72,9 +72,9 @@ def test_what_is_installed_says_what_it_can_do_without_a_gpu(
     backend: str, driver: str | None, can: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
-    monkeypatch.setattr("profiler.engine.backends.installed_version", lambda _product: "1.7.1")
-    monkeypatch.setattr("profiler.engine.backends._found", lambda _module: True)
-    monkeypatch.setattr("profiler.runtime.ort_session.why_no_cuda_provider", lambda: "")
+    monkeypatch.setattr("trtprof.engine.backends.installed_version", lambda _product: "1.7.1")
+    monkeypatch.setattr("trtprof.engine.backends._found", lambda _module: True)
+    monkeypatch.setattr("trtprof.runtime.ort_session.why_no_cuda_provider", lambda: "")
     (found,) = (status for status in backends() if status.name == backend)
     if not can:
         assert found.available
@@ -87,9 +87,9 @@ def test_what_is_installed_says_what_it_can_do_without_a_gpu(
 
 def test_an_engine_that_cannot_be_timed_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.util.find_library", lambda _name: "libcuda.so.1")
-    monkeypatch.setattr("profiler.engine.backends.installed_version", lambda _product: "10.16")
-    monkeypatch.setattr("profiler.engine.backends._found", lambda module: module != "cuda.bindings")
-    monkeypatch.setattr("profiler.runtime.ort_session.why_no_cuda_provider", lambda: "libcudnn.so.9 cannot be loaded")
+    monkeypatch.setattr("trtprof.engine.backends.installed_version", lambda _product: "10.16")
+    monkeypatch.setattr("trtprof.engine.backends._found", lambda module: module != "cuda.bindings")
+    monkeypatch.setattr("trtprof.runtime.ort_session.why_no_cuda_provider", lambda: "libcudnn.so.9 cannot be loaded")
     found = {status.name: status for status in backends()}
     assert "cuda-bindings" in found["tensorrt"].reason
     assert "cuda-bindings" in found["tensorrt"].fix
@@ -114,7 +114,7 @@ def test_what_builds_here(
         return "1" if product.module in installed else None
 
     monkeypatch.setattr("ctypes.util.find_library", lambda _name: driver)
-    monkeypatch.setattr("profiler.engine.backends.installed_version", version)
+    monkeypatch.setattr("trtprof.engine.backends.installed_version", version)
     if chosen:
         backend, reason = choose_builder()
         assert backend == chosen

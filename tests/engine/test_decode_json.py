@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.engine._decode_json import decode_value
-from profiler.engine.inspector import read_layer_info, read_profile, read_times
 from tests.fakes.support import refused
 from tests.fakes.trtexec_files import layers_document, profile_document, summary_document
+from trtprof.base.errors import UsageError
+from trtprof.engine._decode_json import decode_value
+from trtprof.engine.inspector import read_layer_info, read_profile, read_times
 
 LAYERS = json.dumps(layers_document(2))
 PROFILE = json.dumps(profile_document(layers_document(2)))

@@ -14,20 +14,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.engine import _trt_build, dialect
-from profiler.engine.dialect import Dialect
-from profiler.runtime import tensorrt_module
-from profiler.runtime.tensorrt_module import PRODUCTS, installed_version, parse_version, product_of
 from tests.fakes.other_versions import TENSORRT, asked_of, other_version, stub_libraries
 from tests.fakes.support import refused
 from tests.fakes.tensorrt_names import NAMES, Name
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.engine import _trt_build, dialect
+from trtprof.engine.dialect import Dialect
+from trtprof.runtime import tensorrt_module
+from trtprof.runtime.tensorrt_module import PRODUCTS, installed_version, parse_version, product_of
 
 ASK = """
 import importlib, json, sys
-from profiler.engine.dialect import Dialect
+from trtprof.engine.dialect import Dialect
 from tests.fakes.tensorrt_names import NAMES
-from profiler.base.errors import UsageError
+from trtprof.base.errors import UsageError
 trt = importlib.import_module(sys.argv[1])
 def has(path):
     found = trt

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import (
+from tests.fakes.support import CAPTURES, layer_of_line, needs_captures, refused
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import (
     IDLE_KINDS,
     InferenceTimes,
     LayerTime,
@@ -23,11 +24,10 @@ from profiler.base.records import (
     PlanTensor,
     PlanWeights,
 )
-from profiler.engine._plan_formats import parse_dtype, parse_format
-from profiler.engine._plan_names import layer_served, metadata_nodes, name_nodes
-from profiler.engine._plan_text import parse_layer_line
-from profiler.engine.inspector import join_profile, read_layer_info, read_profile, read_times
-from tests.fakes.support import CAPTURES, layer_of_line, needs_captures, refused
+from trtprof.engine._plan_formats import parse_dtype, parse_format
+from trtprof.engine._plan_names import layer_served, metadata_nodes, name_nodes
+from trtprof.engine._plan_text import parse_layer_line
+from trtprof.engine.inspector import join_profile, read_layer_info, read_profile, read_times
 
 DATA = Path(__file__).parent / "data"
 LAYER_INFO = CAPTURES / "layer_info"

@@ -10,14 +10,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.errors import BuildError, MissingError
-from profiler.base.records import Engine
-from profiler.engine import onnxruntime
-from profiler.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, layers_from_file, layers_from_graph
-from profiler.runtime import child
-from profiler.runtime.ort_session import SessionRequest, clean_message, make_session, name_layers
-from profiler.source.load import load_model
 from tests.fakes.support import SAMPLES, refused
+from trtprof.base.errors import BuildError, MissingError
+from trtprof.base.records import Engine
+from trtprof.engine import onnxruntime
+from trtprof.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, layers_from_file, layers_from_graph
+from trtprof.runtime import child
+from trtprof.runtime.ort_session import SessionRequest, clean_message, make_session, name_layers
+from trtprof.source.load import load_model
 
 
 class Place:

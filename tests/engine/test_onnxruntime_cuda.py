@@ -12,13 +12,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base.errors import BuildError, MissingError
-from profiler.base.records import Engine
-from profiler.engine.onnxruntime import build_ort_cpu, build_ort_cuda, layers_from_graph
-from profiler.runtime import child, ort_session
-from profiler.runtime.ort_session import CudaOptions, Placement, SessionRequest, make_session, placements
 from tests.fakes.in_process import call_telling
 from tests.fakes.support import SAMPLES, refused
+from trtprof.base.errors import BuildError, MissingError
+from trtprof.base.records import Engine
+from trtprof.engine.onnxruntime import build_ort_cpu, build_ort_cuda, layers_from_graph
+from trtprof.runtime import child, ort_session
+from trtprof.runtime.ort_session import CudaOptions, Placement, SessionRequest, make_session, placements
 
 MODEL = SAMPLES / "resnet_tiny.onnx"
 REQUEST = SessionRequest(model=str(MODEL), threads=1, provider="cuda")

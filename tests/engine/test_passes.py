@@ -10,12 +10,12 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from profiler.base.errors import BuildError, MissingError
-from profiler.engine import passes
-from profiler.engine.passes import PASSES, Pass, run_pass
-from profiler.runtime import child
 from tests.fakes.rewrites import RewriteCase, random
 from tests.fakes.rewrites.layernorm_fused import layer
+from trtprof.base.errors import BuildError, MissingError
+from trtprof.engine import passes
+from trtprof.engine.passes import PASSES, Pass, run_pass
+from trtprof.runtime import child
 
 MODEL = RewriteCase(
     "a constant sum, an Identity and a layer normalisation",

@@ -20,13 +20,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
-from profiler.engine import tensorrt
-from profiler.engine._trt_build import plain, plan_text
-from profiler.engine.tensorrt import BuildOptions, BuiltEngine, ShapeRange, build, load_engine, trtexec_command
-from profiler.runtime import child
 from tests.fakes import stub_tensorrt
 from tests.fakes.support import SAMPLES, captured, refused
+from trtprof.base.errors import BuildError, MissingError, ModelError, TrtprofError, UsageError
+from trtprof.engine import tensorrt
+from trtprof.engine._trt_build import plain, plan_text
+from trtprof.engine.tensorrt import BuildOptions, BuiltEngine, ShapeRange, build, load_engine, trtexec_command
+from trtprof.runtime import child
 
 VERSIONS = ("8.6.1", "10.0.1", "10.16.1.11", "11.4.0.106")
 STATIC: dict[str, tuple[int, ...]] = {"x": (2, 4)}
@@ -72,7 +72,7 @@ def stubbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.syspath_prepend(str(folder))
         monkeypatch.setenv("PYTHONPATH", str(folder))
         monkeypatch.setenv("STUB_TENSORRT", words)
-        monkeypatch.setattr("profiler.engine.tensorrt.has_driver", lambda: driver)
+        monkeypatch.setattr("trtprof.engine.tensorrt.has_driver", lambda: driver)
 
     return install
 
@@ -358,7 +358,7 @@ def test_ctrl_c_ends_the_build_within_a_second(stubbed: Any, tmp_path: Path) -> 
     stubbed(words="slow")
     model = small_model(tmp_path / "small.onnx")
     code = (
-        "import sys; from pathlib import Path; from profiler.engine.tensorrt import *\n"
+        "import sys; from pathlib import Path; from trtprof.engine.tensorrt import *\n"
         f"build(Path({str(model)!r}), BuildOptions(shapes={{'x': (2, 4)}}), lambda line: print(line, flush=True),"
         f" cache_dir=Path({str(tmp_path / 'cache')!r}))"
     )

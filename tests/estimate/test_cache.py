@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.estimate.cache import Access, Traffic, steady_state_traffic, traffic_of_accesses
+from trtprof.estimate.cache import Access, Traffic, steady_state_traffic, traffic_of_accesses
 
 SIZES = {f"t{i}": size for i, size in enumerate([0, 1, 2, 3, 5, 8, 13, 24])}
 ALL = sum(SIZES.values())

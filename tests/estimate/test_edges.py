@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.plan import price_plan
-from profiler.base.plan_words import LAUNCHING
-from profiler.base.records import Ceilings, Estimate, MatchedLayer, Node, Op, PlanLayer, PlanTensor, Tensor, Work
-from profiler.engine.inspector import read_layer_info
-from profiler.estimate.cache import Access, never_read, traffic_of_accesses
-from profiler.estimate.edges import Edge, plan_edges, priced_edges
-from profiler.estimate.roofline import estimate
-from profiler.source.load import load_model, source_of
 from tests.fakes.support import ROOT, SAMPLES, one_unit
+from trtprof.analysis.plan import price_plan
+from trtprof.base.plan_words import LAUNCHING
+from trtprof.base.records import Ceilings, Estimate, MatchedLayer, Node, Op, PlanLayer, PlanTensor, Tensor, Work
+from trtprof.engine.inspector import read_layer_info
+from trtprof.estimate.cache import Access, never_read, traffic_of_accesses
+from trtprof.estimate.edges import Edge, plan_edges, priced_edges
+from trtprof.estimate.roofline import estimate
+from trtprof.source.load import load_model, source_of
 
 MB = 1_000_000
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Attribute, Call, Node, Op, Tensor
-from profiler.estimate import fusion
-from profiler.estimate.fusion import RULES, Edges, Group, fuse
-from profiler.source.load import load_model, source_of
 from tests.fakes.support import SAMPLES, real_models
+from trtprof.base.records import Attribute, Call, Node, Op, Tensor
+from trtprof.estimate import fusion
+from trtprof.estimate.fusion import RULES, Edges, Group, fuse
+from trtprof.source.load import load_model, source_of
 
 FULL, ROW = (4, 6, 8), (4, 6, 1)
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from profiler.base.peaks import peak_flops
-from profiler.base.records import Attribute, Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Unsure, Work
-from profiler.cost import work_of
-from profiler.estimate.cache import Traffic
-from profiler.estimate.roofline import dram_rate, estimate, predict_layers
-from profiler.hardware import gpus
 from tests.fakes.support import one_unit
+from trtprof.base.peaks import peak_flops
+from trtprof.base.records import Attribute, Ceilings, Dim, Estimate, Layer, Op, Roof, Tensor, Unsure, Work
+from trtprof.cost import work_of
+from trtprof.estimate.cache import Traffic
+from trtprof.estimate.roofline import dram_rate, estimate, predict_layers
+from trtprof.hardware import gpus
 
 STORY = Ceilings(
     device="RTX 4090",

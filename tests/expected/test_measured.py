@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import Core, Expectation, Op, Tensor, Work
-from profiler.cost import work_of
-from profiler.expected import Correction, Measured, expect, learn, read_measured
-from profiler.expected.measured import TimedWork, work_at
-from profiler.hardware import gpus
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Core, Expectation, Op, Tensor, Work
+from trtprof.cost import work_of
+from trtprof.expected import Correction, Measured, expect, learn, read_measured
+from trtprof.expected.measured import TimedWork, work_at
+from trtprof.hardware import gpus
 
 SPEC = gpus.find("l40s")
 CEILINGS = gpus.ceilings(SPEC, tf32=True)

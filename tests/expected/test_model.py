@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import Core, Expectation, Work
-from profiler.estimate.cache import Traffic
-from profiler.estimate.roofline import estimate
-from profiler.expected import document, expect, nearest
-from profiler.expected.features import device_of, features, rows_of
-from profiler.hardware import gpus
+from trtprof.base.records import Core, Expectation, Work
+from trtprof.estimate.cache import Traffic
+from trtprof.estimate.roofline import estimate
+from trtprof.expected import document, expect, nearest
+from trtprof.expected.features import device_of, features, rows_of
+from trtprof.hardware import gpus
 
 WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8e4m3fn": 1}
 

@@ -8,13 +8,13 @@ from collections import Counter
 import msgspec
 import pytest
 
-from profiler.base.records import GpuSpec, Work
-from profiler.expected import expect, held_out, works_to_time
-from profiler.expected.measured import TimedWork
-from profiler.expected.model import class_of, document, dtype_on
-from profiler.expected.sweep import COUNT, LONGEST_NS, MOST_BYTES
-from profiler.hardware import gpus
-from profiler.hardware.cuda._kernels import ROW_LENGTHS, row_kernel
+from trtprof.base.records import GpuSpec, Work
+from trtprof.expected import expect, held_out, works_to_time
+from trtprof.expected.measured import TimedWork
+from trtprof.expected.model import class_of, document, dtype_on
+from trtprof.expected.sweep import COUNT, LONGEST_NS, MOST_BYTES
+from trtprof.hardware import gpus
+from trtprof.hardware.cuda._kernels import ROW_LENGTHS, row_kernel
 
 SLUGS = ("l4", "t4", "h100-sxm5", "rtx-4090", "b200")
 

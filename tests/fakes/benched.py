@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import helper
 
-from profiler.base.records import Core, Work
-from profiler.plugin import sizes
-from profiler.plugin.folder import PluginFolder, kernel_files, save
-from profiler.plugin.kernel import Extra, Kernel
-from profiler.plugin.task import DOMAIN, Operand, Task
-from profiler.runtime import nvrtc
 from tests.fakes.compiler import needs_nvrtc
+from trtprof.base.records import Core, Work
+from trtprof.plugin import sizes
+from trtprof.plugin.folder import PluginFolder, kernel_files, save
+from trtprof.plugin.kernel import Extra, Kernel
+from trtprof.plugin.task import DOMAIN, Operand, Task
+from trtprof.runtime import nvrtc
 
 NAME, DEPTH, ROWS = "SmallGemv", 8, 300
 BLOCK = 64

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from profiler.plugin import ptx
+from trtprof.plugin import ptx
 
 WORD = (1 << 32) - 1
 CONSTANTS = (1, 2, 3, 7, 10, 13, 64, 100, 641, 12345, 2**31 - 1, WORD)

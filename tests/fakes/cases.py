@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from profiler.base.records import (
+from tests.fakes.support import one_unit
+from trtprof.base.records import (
     Attribute,
     Ceilings,
     Coverage,
@@ -22,13 +23,12 @@ from profiler.base.records import (
     Tensor,
     Work,
 )
-from profiler.cost import work_of
-from profiler.cost.precision import compute_dtype
-from profiler.diagnose import Case
-from profiler.diagnose.ledger import Overheads, build_ledger
-from profiler.diagnose.rank import diagnose
-from profiler.estimate.roofline import predict_layers
-from tests.fakes.support import one_unit
+from trtprof.cost import work_of
+from trtprof.cost.precision import compute_dtype
+from trtprof.diagnose import Case
+from trtprof.diagnose.ledger import Overheads, build_ledger
+from trtprof.diagnose.rank import diagnose
+from trtprof.estimate.roofline import predict_layers
 
 CEILINGS = Ceilings(
     device="an invented device",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typer.testing import CliRunner, Result
 
-from profiler.cli import app, load_commands
+from trtprof.cli import app, load_commands
 
 load_commands()
 

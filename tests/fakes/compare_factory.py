@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from profiler.base import run_folder
-from profiler.base.records import (
+from tests.fakes.support import fixed_ceilings
+from trtprof.base import run_folder
+from trtprof.base.records import (
     SCHEMA_VERSION,
     Backend,
     Capture,
@@ -30,9 +31,8 @@ from profiler.base.records import (
     RunGraph,
     Work,
 )
-from profiler.base.run_folder import RunFolder
-from profiler.compare.sides import Runs, load_side
-from tests.fakes.support import fixed_ceilings
+from trtprof.base.run_folder import RunFolder
+from trtprof.compare.sides import Runs, load_side
 
 
 class L(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from profiler.base.records import (
+from tests.fakes.report_factory import HOSTILE_NAMES
+from trtprof.base.records import (
     SCHEMA_VERSION,
     ChangeCause,
     ChangeRow,
@@ -23,7 +24,6 @@ from profiler.base.records import (
     Side,
     Significance,
 )
-from tests.fakes.report_factory import HOSTILE_NAMES
 
 MS = 1_000_000
 US = 1_000

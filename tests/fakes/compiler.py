@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.runtime import nvrtc
+from trtprof.base.errors import MissingError
+from trtprof.runtime import nvrtc
 
 
 def needs_nvrtc() -> None:

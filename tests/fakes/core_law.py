@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.base.records import Work
+from trtprof.base.records import Work
 
 
 def keeps_the_law(work: Work) -> bool:

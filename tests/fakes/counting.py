@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, settings
 from onnx import helper
 from onnxruntime.capi import _pybind_state
 
-from profiler.base.records import Attribute, Op, Tensor, Work
-from profiler.cost import work_of
 from tests.fakes.support import what_this_cpu_can
+from trtprof.base.records import Attribute, Op, Tensor, Work
+from trtprof.cost import work_of
 
 Array = npt.NDArray[Any]
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from profiler.flows.analyze import Files
 from tests.fakes.support import captured
+from trtprof.flows.analyze import Files
 
 FP32 = "Row major linear FP32"
 FP16 = "Row major linear FP16 format"

@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 
-from profiler.analysis.plan import price_plan
-from profiler.base.records import EngineFacts, OpSweep, OpSweepDevice, Prediction
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.op_sweep import parse_options, sweep_op
-from profiler.flows.predict.groups import Settings, predict_source
-from profiler.flows.predict.layers import predict_plan
-from profiler.hardware import gpus
-from profiler.source.load import load_model, source_of
 from tests.fakes.support import ROOT, SAMPLES, fixed_ceilings, one_unit
+from trtprof.analysis.plan import price_plan
+from trtprof.base.records import EngineFacts, OpSweep, OpSweepDevice, Prediction
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.op_sweep import parse_options, sweep_op
+from trtprof.flows.predict.groups import Settings, predict_source
+from trtprof.flows.predict.layers import predict_plan
+from trtprof.hardware import gpus
+from trtprof.source.load import load_model, source_of
 
 ROOF = one_unit({"fp32": 30e12, "fp16": 60e12}, dram=750e9, cache=3e12)
 CEILINGS = msgspec.structs.replace(

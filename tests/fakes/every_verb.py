@@ -78,7 +78,7 @@ def fill(folder: Path) -> None:
 
 def command(*words: str) -> list[str]:
     """The command of this very checkout; its folder must be on the PYTHONPATH, see `environment`."""
-    return [sys.executable, "-P", "-m", "profiler", *words]
+    return [sys.executable, "-P", "-m", "trtprof", *words]
 
 
 def environment(home: Path, temporary: Path, **more: str) -> dict[str, str]:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from profiler.plugin import numerics, trials
-from profiler.plugin.kernel import TEMPLATES, Kernel
-from profiler.plugin.numerics import Execution
-from profiler.plugin.ptx import Counted, Program
-from profiler.plugin.reference import Array, difference, evaluate
-from profiler.plugin.task import Task
-from profiler.plugin.trials import Trial
+from trtprof.plugin import numerics, trials
+from trtprof.plugin.kernel import TEMPLATES, Kernel
+from trtprof.plugin.numerics import Execution
+from trtprof.plugin.ptx import Counted, Program
+from trtprof.plugin.reference import Array, difference, evaluate
+from trtprof.plugin.task import Task
+from trtprof.plugin.trials import Trial
 
 
 def kernels(template: str, task: Task) -> Sequence[Kernel]:
@@ -39,7 +39,7 @@ def execute(
         task: That it is for.
         arrays: Of the inputs.
         shift: Elements by which every pointer is off the alignment of an allocation.
-        order: In which warps take turns; see `profiler.plugin.trials`.
+        order: In which warps take turns; see `trtprof.plugin.trials`.
         architecture: To compile for.
     """
     trial = Trial(task, tuple(array.shape for array in arrays), shift=shift, order=order)

@@ -18,17 +18,17 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.errors import MissingError
-from profiler.base.records import Latency, ModeTimes
-from profiler.capture.gpu_record import (
+from trtprof.base.errors import MissingError
+from trtprof.base.records import Latency, ModeTimes
+from trtprof.capture.gpu_record import (
     CLEAN_FILE,
     PROFILED_FILE,
     CleanTimes,
     GpuWorkerRequest,
     ProfiledTimes,
 )
-from profiler.capture.workers.inference import LATENCY_FILE, reported, say
-from profiler.runtime import child
+from trtprof.capture.workers.inference import LATENCY_FILE, reported, say
+from trtprof.runtime import child
 
 CLEAN = Latency(median_ns=1_000_000, p99_ns=1_200_000, cv=0.01, n=10, mean_ns=1_000_000, min_ns=1, max_ns=2_000_000)
 UNDER = Latency(median_ns=1_100_000, p99_ns=1_300_000, cv=0.02, n=3, mean_ns=1_100_000, min_ns=1, max_ns=2_000_000)
@@ -71,8 +71,8 @@ def play(request: GpuWorkerRequest) -> None:
         )  # fmt: skip
         return
     if request.collector == "cupti":
-        from profiler.base.trace_file import save_trace
-        from profiler.capture.nsys.trace import read_trace
+        from trtprof.base.trace_file import save_trace
+        from trtprof.capture.nsys.trace import read_trace
 
         save_trace(read_trace(Path(told["trace"]))._replace(collector="cupti"), Path(request.folder))
     if not told.get("silent"):

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from profiler.base.kernel_counters import METRICS
 from tests.fakes.ncu_factory import Launch, ncu_csv
+from trtprof.base.kernel_counters import METRICS
 
 VERSION = """NVIDIA (R) Nsight Compute Command Line Profiler
 Copyright (c) 2018-2022 NVIDIA Corporation

@@ -18,8 +18,8 @@ from random import Random
 
 import msgspec
 
-from profiler.flows.fleet.store import Store
 from tests.fakes import fleets
+from trtprof.flows.fleet.store import Store
 
 GROUPS = ("g0", "g1", "g2")
 

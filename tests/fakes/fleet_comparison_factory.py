@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from profiler.base import fleet_table
-from profiler.base.records import FleetCell, FleetComparison, FleetRow
-from profiler.compare.fleets import COLUMNS, KERNELS, FleetOf, compare
 from tests.fakes import fleets
 from tests.fakes.report_factory import HOSTILE_NAMES
+from trtprof.base import fleet_table
+from trtprof.base.records import FleetCell, FleetComparison, FleetRow
+from trtprof.compare.fleets import COLUMNS, KERNELS, FleetOf, compare
 
 PRICES = {name: 2.0 for name, _, _ in fleets.TARGETS}
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
-from profiler.base import fleet_table
-from profiler.base.records import (
+from tests.fakes import fleets
+from tests.fakes.report_factory import HOSTILE_NAMES
+from trtprof.base import fleet_table
+from trtprof.base.records import (
     SCHEMA_VERSION,
     Fleet,
     FleetCell,
@@ -17,10 +19,8 @@ from profiler.base.records import (
     FleetRow,
     FleetVerb,
 )
-from profiler.flows.fleet import summary
-from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
-from tests.fakes import fleets
-from tests.fakes.report_factory import HOSTILE_NAMES
+from trtprof.flows.fleet import summary
+from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
 
 MS = 1_000_000
 PRICES = {"rtx-4090": 0.7, "l4": 0.8, "h100-sxm": 3.5, "t4": 0.4, "h100-pool": 3.5}

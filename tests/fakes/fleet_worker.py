@@ -1,4 +1,4 @@
-"""Answers tasks as `profiler.flows.fleet.local_worker` does, or dies or hangs as the name of the model says."""
+"""Answers tasks as `trtprof.flows.fleet.local_worker` does, or dies or hangs as the name of the model says."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import time
 
 import msgspec
 
-from profiler.flows.fleet.local_worker import Request
-from profiler.flows.fleet.work import failed
-from profiler.runtime.workers import serve
+from trtprof.flows.fleet.local_worker import Request
+from trtprof.flows.fleet.work import failed
+from trtprof.runtime.workers import serve
 
 
 def answer(line: bytes) -> bytes:

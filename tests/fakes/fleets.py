@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import FleetCell, FleetKernel, FleetLoss, FleetRow, FleetVerb
+from trtprof.base.records import FleetCell, FleetKernel, FleetLoss, FleetRow, FleetVerb
 
 PATTERNS = ("Conv + Relu", "MatMul", "LayerNormalization", "Softmax", "Gather", "Resize", "Transpose", "Einsum")
 TARGETS: tuple[tuple[str, FleetVerb, str], ...] = (

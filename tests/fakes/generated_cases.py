@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from profiler.base.records import (
+from tests.fakes.cases import CEILINGS, Timed, engine_case, expecting, layer, tensor
+from tests.fakes.support import one_unit
+from trtprof.base.records import (
     Attribute,
     Ceilings,
     Layer,
@@ -20,11 +22,9 @@ from profiler.base.records import (
     PlanLayer,
     PlanTensor,
 )
-from profiler.diagnose import Case
-from profiler.diagnose.ledger import Overheads
-from profiler.hardware.gpus import ceilings, find
-from tests.fakes.cases import CEILINGS, Timed, engine_case, expecting, layer, tensor
-from tests.fakes.support import one_unit
+from trtprof.diagnose import Case
+from trtprof.diagnose.ledger import Overheads
+from trtprof.hardware.gpus import ceilings, find
 
 NAMES = (
     "a_kernel",

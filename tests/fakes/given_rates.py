@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from profiler.hardware.cuda._kernels import TILE
-from profiler.hardware.cuda._workloads import Run
-from profiler.runtime import cublas
-from profiler.runtime.cublas import Extent
-from profiler.runtime.cuda_driver import Argument, Properties
+from trtprof.hardware.cuda._kernels import TILE
+from trtprof.hardware.cuda._workloads import Run
+from trtprof.runtime import cublas
+from trtprof.runtime.cublas import Extent
+from trtprof.runtime.cuda_driver import Argument, Properties
 
 UUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
 

@@ -14,14 +14,14 @@ from unittest import mock
 
 import pytest
 
-from profiler.capture.workers import ort_cpu
-from profiler.runtime import child
 from tests.fakes.support import fixed_ceilings
+from trtprof.capture.workers import ort_cpu
+from trtprof.runtime import child
 
 
 def fixed_calibration(patch: pytest.MonkeyPatch) -> None:
     """Runs in this process take `fixed_ceilings` instead of measuring for twenty seconds."""
-    patch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
+    patch.setattr("trtprof.hardware.store.load_or_calibrate", lambda *_args, **_named: fixed_ceilings())
 
 
 def quick(patch: pytest.MonkeyPatch) -> None:

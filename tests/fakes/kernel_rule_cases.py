@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import Ceilings, Layer, Match, MatchedLayer, PlanLayer, PlanTensor
-from profiler.diagnose import Case
-from profiler.hardware import gpus
 from tests.fakes.cases import RTX_4090, Timed, engine_case, gemv, layer, relu, tensor
+from trtprof.base.records import Ceilings, Layer, Match, MatchedLayer, PlanLayer, PlanTensor
+from trtprof.diagnose import Case
+from trtprof.hardware import gpus
 
 SM50_GEMV = "sm50_xmma_cublas_gemvx_f32f32_f32_f32_tn_n_int32_unit_n_launch_param4x32x32_strided_unit_stride"
 SM50_SIMT = (

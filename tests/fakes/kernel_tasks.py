@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, helper, numpy_helper
 
-from profiler.base.records import Dim
-from profiler.plugin.reference import numpy_dtype
-from profiler.plugin.task import Operand, Task
+from trtprof.base.records import Dim
+from trtprof.plugin.reference import numpy_dtype
+from trtprof.plugin.task import Operand, Task
 
 Specs = Mapping[str, tuple[str, Sequence[Dim]]]
 """Operands by name: a dtype and dims."""

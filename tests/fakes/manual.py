@@ -38,11 +38,11 @@ from typing import Any, NamedTuple
 import typer.main
 from typer.testing import CliRunner
 
-from profiler.base.errors import TrtprofError
-from profiler.cli import app, load_commands
 from tests.fakes.support import CAPTURES, ROOT
+from trtprof.base.errors import TrtprofError
+from trtprof.cli import app, load_commands
 
-PAGES = ROOT / "profiler" / "docs"
+PAGES = ROOT / "profiler" / "trtprof" / "docs"
 README = ROOT / "README.md"
 QUICK = ("--duration", "0", "--iterations", "3", "--warmUp", "0", "--profile-iterations", "3")
 """Options of a run whose numbers nobody reads."""
@@ -297,6 +297,6 @@ def _lacking(output: str, today: str) -> list[str]:
 def _alone(words: list[str]) -> tuple[int, str]:
     environment = dict(os.environ) | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", "profiler", *words], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-m", "trtprof", *words], capture_output=True, text=True, env=environment, check=False
     )
     return done.returncode, done.stderr if done.returncode > 1 else done.stdout

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.hardware._exchange import Measured
-from profiler.hardware._fit import Reading
+from trtprof.hardware._exchange import Measured
+from trtprof.hardware._fit import Reading
 
 
 def measured(threads: int, **changed: float) -> Measured:

@@ -20,12 +20,12 @@ import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from profiler.analysis.work import inspection_of, price
-from profiler.base import onnx_graph, units
-from profiler.base.errors import ModelError
-from profiler.base.records import Node, Source, Tensor, Work
-from profiler.cost import cost_of
-from profiler.source.load import load_model, source_of
+from trtprof.analysis.work import inspection_of, price
+from trtprof.base import onnx_graph, units
+from trtprof.base.errors import ModelError
+from trtprof.base.records import Node, Source, Tensor, Work
+from trtprof.cost import cost_of
+from trtprof.source.load import load_model, source_of
 
 NUMPY_NAMES: dict[str, str] = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "bool": "bool",

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from profiler.base import onnx_graph
-from profiler.base.records import Op
 from tests.fakes.node_tests import node_test_cases, with_values
+from trtprof.base import onnx_graph
+from trtprof.base.records import Op
 
 
 class SingleNode(NamedTuple):

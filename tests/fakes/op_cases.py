@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from profiler.base.records import Attribute, Op, Tensor
 from tests.fakes.counting import Array, tensor
+from trtprof.base.records import Attribute, Op, Tensor
 
 MS = "com.microsoft"
 NCHWC = "com.microsoft.nchwc"

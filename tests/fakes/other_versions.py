@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from profiler.runtime import child
-from profiler.runtime.stub_library import stub_library
+from trtprof.runtime import child
+from trtprof.runtime.stub_library import stub_library
 
 FOLDER = Path(sys.prefix) / "other-versions"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.base.records import Run, RunGraph, RunMemory, Timeline, TimelineLane
+from trtprof.base.records import Run, RunGraph, RunMemory, Timeline, TimelineLane
 
 
 def memory_of(count: int) -> RunMemory | None:

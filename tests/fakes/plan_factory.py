@@ -6,7 +6,8 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from profiler.base.records import (
+from tests.fakes.report_factory import HOSTILE_NAMES
+from trtprof.base.records import (
     EngineFacts,
     EnginePlan,
     MatchConfidence,
@@ -23,7 +24,6 @@ from profiler.base.records import (
     PlanTensor,
     Work,
 )
-from tests.fakes.report_factory import HOSTILE_NAMES
 
 Row = tuple[MatchedLayer, Work | None]
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import (
+from tests.fakes.cases import RTX_4090, Timed, engine_case, layer, relu, tensor
+from trtprof.base.records import (
     Layer,
     LayerResult,
     Match,
@@ -17,9 +18,8 @@ from profiler.base.records import (
     PlanTensor,
     PlanWeights,
 )
-from profiler.diagnose import Case
-from profiler.hardware.gpus import find
-from tests.fakes.cases import RTX_4090, Timed, engine_case, layer, relu, tensor
+from trtprof.diagnose import Case
+from trtprof.hardware.gpus import find
 
 SPEC = find("rtx-4090")
 """128 SMs of compute capability 8.9: 48 warps, 24 blocks, 65,536 registers and 100 KiB of shared memory each."""

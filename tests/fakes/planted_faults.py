@@ -13,15 +13,15 @@ from itertools import pairwise, zip_longest
 from random import Random
 from typing import NamedTuple
 
-from profiler.plugin import reference, trials
-from profiler.plugin.kernel import Kernel
-from profiler.plugin.numerics import Outcome, compiled, tried
-from profiler.plugin.ptx.fault import Fault
-from profiler.plugin.ptx.parse import Program
-from profiler.plugin.reference import Array, Expected
-from profiler.plugin.task import Task
-from profiler.plugin.trials import Trial
-from profiler.runtime.nvrtc import CudaError
+from trtprof.plugin import reference, trials
+from trtprof.plugin.kernel import Kernel
+from trtprof.plugin.numerics import Outcome, compiled, tried
+from trtprof.plugin.ptx.fault import Fault
+from trtprof.plugin.ptx.parse import Program
+from trtprof.plugin.reference import Array, Expected
+from trtprof.plugin.task import Task
+from trtprof.plugin.trials import Trial
+from trtprof.runtime.nvrtc import CudaError
 
 
 class Planted(NamedTuple):

@@ -17,13 +17,13 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base.records import Run
-from profiler.report import formats_of
-from profiler.report.tables import TABLES
 from tests.fakes.command_line import trtprof
 from tests.fakes.engine_factory import ENGINES, MOBILENET, RESIDUALS, RESNET, RESNET_QAT, files_of
 from tests.fakes.in_process import quick
 from tests.fakes.support import CAPTURES
+from trtprof.base.records import Run
+from trtprof.report import formats_of
+from trtprof.report.tables import TABLES
 
 SHAPES = (
     "{0}", "/{0}/conv", "{0}.weight", "{0}/layer.{1}/attn:0", "model {0} x", "'{0}'", '"{0}', "{0}\\n{1}", "{0}-{1}",

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import LayerResult, Match, MatchedLayer, Op, PlanLayer, PlanRole, PlanTensor, PluginCandidate
-from profiler.diagnose import Case
-from profiler.diagnose.plugin import candidates
 from tests.fakes.cases import RTX_4090, Timed, engine_case, gemv
 from tests.fakes.support import one_unit
+from trtprof.base.records import LayerResult, Match, MatchedLayer, Op, PlanLayer, PlanRole, PlanTensor, PluginCandidate
+from trtprof.diagnose import Case
+from trtprof.diagnose.plugin import candidates
 
 SM50 = "sm50_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4"
 NHWC8 = "Channel major FP16 format where channel % 8 == 0"

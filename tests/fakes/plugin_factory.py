@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.base.records import (
+from trtprof.base.records import (
     SCHEMA_VERSION,
     BarrierPart,
     BenchCheck,

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from profiler.plugin import numerics
-from profiler.plugin.kernel import Extra, Kernel
-from profiler.plugin.sizes import cdiv, dim, number
-from profiler.plugin.specification import Specification
-from profiler.plugin.task import Operand, Task
 from tests.fakes.kernel_tasks import Specs, node, task
+from trtprof.plugin import numerics
+from trtprof.plugin.kernel import Extra, Kernel
+from trtprof.plugin.sizes import cdiv, dim, number
+from trtprof.plugin.specification import Specification
+from trtprof.plugin.task import Operand, Task
 
 DEPTH = 64
 ARCHITECTURES = ("sm_75", "sm_89", "sm_120")

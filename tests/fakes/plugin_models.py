@@ -12,7 +12,7 @@ import onnx
 import onnx.parser
 import onnxruntime as ort
 
-from profiler.plugin.model import Model, opened
+from trtprof.plugin.model import Model, opened
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from profiler.plugin import ptx
+from trtprof.plugin import ptx
 
 Array = npt.NDArray[Any]
 

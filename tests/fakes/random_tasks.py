@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 
-from profiler.base.records import Dim
-from profiler.plugin.reference import numpy_dtype
-from profiler.plugin.task import Task
 from tests.fakes.kernel_tasks import Specs, node, task
+from trtprof.base.records import Dim
+from trtprof.plugin.reference import numpy_dtype
+from trtprof.plugin.task import Task
 
 FLOATS = {"fp32": 1, "fp16": 10, "bf16": 16}
 """ONNX's numbers of dtypes."""

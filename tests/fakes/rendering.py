@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from profiler.base.records import Record
-from profiler.report import encode, render
+from trtprof.base.records import Record
+from trtprof.report import encode, render
 
 
 def render_text(found: Record, width: int = 80, top: int | None = None, **options: Any) -> str:

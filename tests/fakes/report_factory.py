@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
-from profiler.base.records import (
+from tests.fakes.support import one_unit
+from trtprof.base.records import (
     SCHEMA_VERSION,
     Backend,
     Bound,
@@ -40,7 +41,6 @@ from profiler.base.records import (
     Unsupported,
     Work,
 )
-from tests.fakes.support import one_unit
 
 FLOPS_PER_S = 80e9
 DRAM = 12e9

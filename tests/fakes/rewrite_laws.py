@@ -14,12 +14,12 @@ import onnx_ir as ir
 import onnxruntime as ort
 from onnx import TensorProto, numpy_helper
 
-from profiler.capture.verify import check_outputs
-from profiler.rewrite import REWRITES, Rewrite, apply
-from profiler.rewrite.edit import Site
-from profiler.rewrite.model import opened, save
 from tests.fakes.random_graphs import Drawn
 from tests.fakes.rewrites import nodes_of
+from trtprof.capture.verify import check_outputs
+from trtprof.rewrite import REWRITES, Rewrite, apply
+from trtprof.rewrite.edit import Site
+from trtprof.rewrite.model import opened, save
 
 
 class Kept(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.base.records import Ceilings, ClockSummary, Layer, Spread
-from profiler.diagnose import Case
-from profiler.diagnose.ledger import Overheads
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor
+from trtprof.base.records import Ceilings, ClockSummary, Layer, Spread
+from trtprof.diagnose import Case
+from trtprof.diagnose.ledger import Overheads
 
 BIG = Timed(relu("big", "x", "big_out", 10_000_000))
 """8 ms at its roof: what the share of the others is measured by. Nothing reads it."""

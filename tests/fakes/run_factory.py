@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profiler.base import run_folder
-from profiler.base.latency import latency_of
-from profiler.base.records import Latency, Run
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.source.request import ModelRequest
 from tests.fakes.in_process import quick
 from tests.fakes.support import SAMPLES
+from trtprof.base import run_folder
+from trtprof.base.latency import latency_of
+from trtprof.base.records import Latency, Run
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.source.request import ModelRequest
 
 SAMPLES_OF_A_RUN = 200
 SPREAD = 0.01

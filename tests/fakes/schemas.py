@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import (
+from trtprof.base.records import (
     SCHEMA_VERSION,
     Comparisons,
     Fleet,

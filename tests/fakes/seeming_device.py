@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from profiler.plugin.ptx.fault import Fault
-from profiler.plugin.ptx.machine import launch
-from profiler.plugin.ptx.memory import Buffer, Memory
-from profiler.plugin.ptx.parse import Program
-from profiler.runtime import cublas
-from profiler.runtime.cuda_driver import Argument, Extent, Properties
-from profiler.runtime.nvrtc import CudaError
+from trtprof.plugin.ptx.fault import Fault
+from trtprof.plugin.ptx.machine import launch
+from trtprof.plugin.ptx.memory import Buffer, Memory
+from trtprof.plugin.ptx.parse import Program
+from trtprof.runtime import cublas
+from trtprof.runtime.cuda_driver import Argument, Extent, Properties
+from trtprof.runtime.nvrtc import CudaError
 
 ADA = Properties(
     name="NVIDIA GeForce RTX 4090", uuid="d5b3a1c0-4e5f-4a6b-8c7d-9e0f1a2b3c4d", capability=(8, 9), sms=4,

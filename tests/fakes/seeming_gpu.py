@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.base.records import LiveGpu
-from profiler.capture.cupti import activity as cupti
-from profiler.capture.ncu import record as ncu
-from profiler.engine import backends
-from profiler.flows import run_gpu
-from profiler.hardware import nvml
-from profiler.runtime import child
 from tests.fakes.in_process import call_telling
 from tests.fakes.support import ROOT
+from trtprof.base.errors import MissingError
+from trtprof.base.records import LiveGpu
+from trtprof.capture.cupti import activity as cupti
+from trtprof.capture.ncu import record as ncu
+from trtprof.engine import backends
+from trtprof.flows import run_gpu
+from trtprof.hardware import nvml
+from trtprof.runtime import child
 
 NO_CUDA = MissingError("the GPU cannot be measured", why="there is none", fix="get one")
 H100 = LiveGpu(

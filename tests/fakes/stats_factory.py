@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from profiler.base.trace import GpuTrace
-from profiler.capture.nsys.trace import kernel_summary, nvtx_kernel_summary
+from trtprof.base.trace import GpuTrace
+from trtprof.capture.nsys.trace import kernel_summary, nvtx_kernel_summary
 
 KERNELS = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
 RANGES = (

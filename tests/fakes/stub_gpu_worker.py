@@ -16,11 +16,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from profiler.base.latency import latency_of
-from profiler.base.records import ModeTimes
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.base.trace_file import save_trace
-from profiler.capture.gpu_record import (
+from tests.fakes.trace_factory import Layer, Process, Work, write_trace
+from trtprof.base.latency import latency_of
+from trtprof.base.records import ModeTimes
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from trtprof.base.trace_file import save_trace
+from trtprof.capture.gpu_record import (
     CLEAN_FILE,
     NODE_EVENTS_FILE,
     PROFILED_FILE,
@@ -31,14 +32,13 @@ from profiler.capture.gpu_record import (
     ProfiledTimes,
     TensorrtRequest,
 )
-from profiler.capture.nsys.trace import read_trace
-from profiler.capture.ort_profile import CLOCK_RESOLUTION_NS
-from profiler.capture.workers import ort_cuda as cuda_worker
-from profiler.capture.workers.gpu_window import watching
-from profiler.capture.workers.inference import LATENCY_FILE, reported
-from profiler.engine.inspector import read_layer_info
-from profiler.runtime import child
-from tests.fakes.trace_factory import Layer, Process, Work, write_trace
+from trtprof.capture.nsys.trace import read_trace
+from trtprof.capture.ort_profile import CLOCK_RESOLUTION_NS
+from trtprof.capture.workers import ort_cuda as cuda_worker
+from trtprof.capture.workers.gpu_window import watching
+from trtprof.capture.workers.inference import LATENCY_FILE, reported
+from trtprof.engine.inspector import read_layer_info
+from trtprof.runtime import child
 
 CLOCKS_APART = 123_456_789_000
 KERNEL_NS = 3_000

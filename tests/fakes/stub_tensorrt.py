@@ -22,8 +22,8 @@ from typing import Any
 
 import onnx
 
-from profiler.runtime.tensorrt_module import parse_version
 from tests.fakes.tensorrt_names import NAMES
+from trtprof.runtime.tensorrt_module import parse_version
 
 TAGS = {"tensorrt": b"ftrt", "tensorrt_rtx": b"vtrt"}
 

@@ -17,10 +17,10 @@ from typing import TypeVar
 import onnx
 import pytest
 
-from profiler.base.errors import TrtprofError
-from profiler.base.records import Ceilings, PlanLayer, Roof
-from profiler.engine._plan_layers import make_plan
-from profiler.engine._plan_text import parse_layer_line
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import Ceilings, PlanLayer, Roof
+from trtprof.engine._plan_layers import make_plan
+from trtprof.engine._plan_text import parse_layer_line
 
 T = TypeVar("T")
 

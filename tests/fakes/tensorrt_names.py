@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from profiler.runtime.tensorrt_module import Version
+from trtprof.runtime.tensorrt_module import Version
 
 
 class Name(NamedTuple):

@@ -6,8 +6,8 @@ import functools
 
 import msgspec
 
-from profiler.base.records import Run, Timeline, TimelineLane
 from tests.fakes.report_factory import CASES
+from trtprof.base.records import Run, Timeline, TimelineLane
 
 
 def timed(run: Run) -> Run:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from profiler.base.records import (
+from tests.fakes.report_factory import typical as run
+from trtprof.base.records import (
     SCHEMA_VERSION,
     BestRungs,
     Interval,
@@ -14,7 +15,6 @@ from profiler.base.records import (
     RungVerdict,
     Tried,
 )
-from tests.fakes.report_factory import typical as run
 
 
 def rung(

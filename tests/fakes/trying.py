@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from profiler.base.records import Rung, Tried
-from profiler.compare.turns import TurnsChange, change_of_turns
+from trtprof.base.records import Rung, Tried
+from trtprof.compare.turns import TurnsChange, change_of_turns
 
 GEMV = "g (float[40,5,1,8] a, float[40,1,8,1] b) => (float[40,5,1,1] y) { y = MatMul (a, b) }"
 

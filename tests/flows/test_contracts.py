@@ -14,19 +14,19 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base import run_folder
-from profiler.base.records import Capture, Ceilings, Engine, Run, Source, Work
-from profiler.base.run_folder import RunFolder
-from profiler.cost import COSTS, work_of
-from profiler.cost.fused import work_of_group
-from profiler.diagnose.ledger import ADDING
-from profiler.flows.options import RunOptions
-from profiler.flows.report import analysed
-from profiler.flows.run import execute
-from profiler.report import render
-from profiler.source.request import ModelRequest
 from tests.fakes.schemas import schema
 from tests.fakes.support import QUICK, fixed_ceilings, needs_captures, real_models
+from trtprof.base import run_folder
+from trtprof.base.records import Capture, Ceilings, Engine, Run, Source, Work
+from trtprof.base.run_folder import RunFolder
+from trtprof.cost import COSTS, work_of
+from trtprof.cost.fused import work_of_group
+from trtprof.diagnose.ledger import ADDING
+from trtprof.flows.options import RunOptions
+from trtprof.flows.report import analysed
+from trtprof.flows.run import execute
+from trtprof.report import render
+from trtprof.source.request import ModelRequest
 
 HEAVY = ("light_bvlc_alexnet", "light_vgg19", "light_zfnet512")
 """They have no op and no shape of graph that others do not have, and hundreds of megabytes of weights."""
@@ -126,7 +126,7 @@ def _run(model: Path, out: Path) -> Run:
 def test_a_layer_above_the_roof_is_a_trust_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ceilings a thousand times too low, every large layer is impossibly fast and must be doubted."""
     slow = fixed_ceilings(scale=1e-3)
-    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", lambda *_args, **_named: slow)
+    monkeypatch.setattr("trtprof.hardware.store.load_or_calibrate", lambda *_args, **_named: slow)
     run = _run(next(path for path in real_models() if path.stem == "resnet_tiny"), tmp_path / "run")
     doubted = {name for finding in run.findings if finding.code == "TR901" for name in finding.layers}
     assert doubted
@@ -145,7 +145,7 @@ def test_kept_ceilings_that_a_run_beats_are_measured_again(tmp_path: Path, monke
         asked.append(recalibrate)
         return fixed_ceilings(scale=100) if recalibrate else kept
 
-    monkeypatch.setattr("profiler.hardware.store.load_or_calibrate", load)
+    monkeypatch.setattr("trtprof.hardware.store.load_or_calibrate", load)
     model = next(path for path in real_models() if path.stem == "resnet_tiny")
     run = _run(model, tmp_path / "run")
     assert asked == [False, True]
@@ -297,7 +297,7 @@ def test_inputs_from_files_are_the_values_that_run(tmp_path: Path) -> None:
     run = execute(options(good, "good")).report()
     assert run.model.inputs[0].shape == (5,)
     assert run.model.inputs[0].values == "file good.npy"
-    from profiler.base.errors import CaptureError
+    from trtprof.base.errors import CaptureError
 
     with pytest.raises(CaptureError, match="does not run with these inputs") as caught:
         execute(options(bad, "bad"))

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import OpForms, Polynomial, Sweep, WorkForms
-from profiler.flows.inspect import inspect
-from profiler.flows.model_sweep import sweep
-from profiler.report import render
-from profiler.report.content.model_sweep import polynomial_text
-from profiler.source.load import KnownTensors, LoadedModel, tensors_of
-from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES, captured
+from trtprof.base.records import OpForms, Polynomial, Sweep, WorkForms
+from trtprof.flows.inspect import inspect
+from trtprof.flows.model_sweep import sweep
+from trtprof.report import render
+from trtprof.report.content.model_sweep import polynomial_text
+from trtprof.source.load import KnownTensors, LoadedModel, tensors_of
+from trtprof.source.request import ModelRequest
 
 
 def written(folder: Path, text: str) -> str:
@@ -168,7 +168,7 @@ def inferred(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
         seen.append(symbols)
         return tensors_of(model, shapes, batch, symbols)
 
-    monkeypatch.setattr("profiler.source.symbolic.tensors_of", counted)
+    monkeypatch.setattr("trtprof.source.symbolic.tensors_of", counted)
     return seen
 
 
@@ -443,7 +443,7 @@ def test_the_json_holds_everything(resnet: Sweep) -> None:
     ],
 )
 def test_polynomials_as_text(terms: list[tuple[int, dict[str, int]]], divisor: int, expected: str) -> None:
-    from profiler.base.records import Term
+    from trtprof.base.records import Term
 
     form = Polynomial(terms=tuple(Term(coefficient=c, powers=powers) for c, powers in terms), divisor=divisor)
     assert polynomial_text(form) == expected

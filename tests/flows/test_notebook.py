@@ -13,17 +13,17 @@ import msgspec
 import pandas as pd
 import pytest
 
-import profiler as tp
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import SCHEMA_VERSION, FleetRow
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.fleet.cells import Asked
-from profiler.flows.fleet.store import Store
-from profiler.flows.notebook import LoadedRun
-from profiler.report.tables import TABLES
+import trtprof as tp
 from tests.fakes import fleets
 from tests.fakes.in_process import quick
 from tests.fakes.support import ROOT, SAMPLES
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import SCHEMA_VERSION, FleetRow
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.fleet.cells import Asked
+from trtprof.flows.fleet.store import Store
+from trtprof.flows.notebook import LoadedRun
+from trtprof.report.tables import TABLES
 
 FAST: dict[str, Any] = {
     "backend": "ort-cpu",
@@ -96,7 +96,7 @@ def test_runs_are_compared_whatever_was_imported_before(two: list[LoadedRun]) ->
         assert isinstance(found.parts, pd.DataFrame)
         assert "resnet_tiny" in found._repr_html_()
     # The package of that name is still one.
-    from profiler.compare import compare
+    from trtprof.compare import compare
 
     assert compare([[two[0].path], [two[1].path]]) == found.record
 
@@ -124,7 +124,7 @@ def test_an_option_that_is_none_is_refused() -> None:
 
 
 def test_importing_the_package_loads_nothing() -> None:
-    heavy = ("pandas", "numpy", "onnx", "msgspec", "profiler.flows")
+    heavy = ("pandas", "numpy", "onnx", "msgspec", "trtprof.flows")
     code = f"import sys, profiler; print(*(name in sys.modules for name in {heavy}), len(dir(profiler)) > 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"] * len(heavy) + ["True"]

@@ -14,14 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, shape_inference
 
-from profiler.base.errors import UsageError
-from profiler.base.records import Ceilings, Op, OpSweep, OpSweepDevice, OpSweepPoint
-from profiler.cost import work_of
-from profiler.flows import op_sweep
-from profiler.flows.op_sweep import FAMILIES, OPSET, Value, Values, parse_options, sweep_op
-from profiler.hardware import gpus
-from profiler.source.sweep_axes import MAX_POINTS
 from tests.fakes.support import fixed_ceilings, one_unit, refused
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Ceilings, Op, OpSweep, OpSweepDevice, OpSweepPoint
+from trtprof.cost import work_of
+from trtprof.flows import op_sweep
+from trtprof.flows.op_sweep import FAMILIES, OPSET, Value, Values, parse_options, sweep_op
+from trtprof.hardware import gpus
+from trtprof.source.sweep_axes import MAX_POINTS
 
 PEAK, DRAM, LAUNCH = 30e12, 750e9, 1500.0
 ROOF = one_unit({"fp32": PEAK, "fp16": 2 * PEAK}, dram=DRAM, cache=3e12)

@@ -12,16 +12,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.errors import CaptureError
-from profiler.capture import launch
-from profiler.capture.workers import ort_trial
-from profiler.capture.workers.ort_trial import TrialRequest
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.runtime.ort_session import SessionRequest
-from profiler.source.load import source_of
-from profiler.source.request import ModelRequest
 from tests.fakes.support import QUICK
+from trtprof.base.errors import CaptureError
+from trtprof.capture import launch
+from trtprof.capture.workers import ort_trial
+from trtprof.capture.workers.ort_trial import TrialRequest
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.runtime.ort_session import SessionRequest
+from trtprof.source.load import source_of
+from trtprof.source.request import ModelRequest
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base import run_folder
-from profiler.base.errors import UsageError
-from profiler.base.run_folder import RunFolder
-from profiler.flows.options import RunOptions
-from profiler.flows.resume import BROKEN
-from profiler.flows.run import execute
-from profiler.source.request import ModelRequest
 from tests.fakes.in_process import quick
 from tests.fakes.support import SAMPLES
+from trtprof.base import run_folder
+from trtprof.base.errors import UsageError
+from trtprof.base.run_folder import RunFolder
+from trtprof.flows.options import RunOptions
+from trtprof.flows.resume import BROKEN
+from trtprof.flows.run import execute
+from trtprof.source.request import ModelRequest
 
 
 class _Heard:

@@ -9,18 +9,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import profiler
-from profiler.base import run_folder
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import SCHEMA_VERSION, Source
-from profiler.base.run_folder import RunFolder
-from profiler.compare import compare
-from profiler.cost import work_of
-from profiler.flows.options import RunOptions, check_tuning
-from profiler.flows.run import choose_backend, execute
-from profiler.runtime.session_tuning import SessionTuning
-from profiler.source.request import ModelRequest
+import trtprof
 from tests.fakes.support import ROOT, SAMPLES, refused
+from trtprof.base import run_folder
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import SCHEMA_VERSION, Source
+from trtprof.base.run_folder import RunFolder
+from trtprof.compare import compare
+from trtprof.cost import work_of
+from trtprof.flows.options import RunOptions, check_tuning
+from trtprof.flows.run import choose_backend, execute
+from trtprof.runtime.session_tuning import SessionTuning
+from trtprof.source.request import ModelRequest
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 LSTM = SAMPLES / "lstm.onnx"
@@ -218,7 +218,7 @@ def test_a_run_loads_as_tables_from_its_folder_alone(tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere" / "run"
     moved.parent.mkdir()
     shutil.move(out, moved)
-    loaded = profiler.load_run(moved)
+    loaded = trtprof.load_run(moved)
     assert int(loaded.ledger["ns"].sum()) == loaded.run.latency.median_ns
     assert int(loaded.launches["self_ns"].sum()) == int(loaded.kernels["total_ns"].sum()) == loaded.run.captured_ns
     assert len(loaded.latency) == loaded.run.latency.n
@@ -227,7 +227,7 @@ def test_a_run_loads_as_tables_from_its_folder_alone(tmp_path: Path) -> None:
     assert list(loaded.layers["name"]) == [layer.name for layer in loaded.run.layers]
     assert {"code", "where", "lost_ns", "try"} <= set(loaded.findings.columns)
     assert all(isinstance(t, pd.DataFrame) for t in (loaded.layers, loaded.findings, loaded.kernels, loaded.launches))
-    assert profiler.load_run(moved / "report.json").run == loaded.run
+    assert trtprof.load_run(moved / "report.json").run == loaded.run
 
 
 def test_convolutions_on_the_cpu_do_every_product(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("profiler.base.run_folder.os.replace", full_disk)
+    monkeypatch.setattr("trtprof.base.run_folder.os.replace", full_disk)
     with pytest.raises(MissingError, match="cannot be written") as caught:
         folder.write_bytes("x.json", b"new")
     assert caught.value.why == "No space left on device"

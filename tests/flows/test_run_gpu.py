@@ -10,31 +10,31 @@ import msgspec
 import pandas as pd
 import pytest
 
-from profiler.analysis import gpu as gpu_analysis
-from profiler.analysis.plan import price_plan
-from profiler.base import run_folder
-from profiler.base.errors import CaptureError, MissingError, UsageError
-from profiler.base.records import EngineFacts, Run
-from profiler.base.run_folder import Request, RunFolder
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.capture.gpu_record import ITERATION_RANGE, GpuCapture, PlanArtefact
-from profiler.diagnose import THRESHOLDS
-from profiler.diagnose.config import KEPT
-from profiler.diagnose.explain import explain
-from profiler.engine import backends
-from profiler.engine.inspector import parse_layer_info
-from profiler.engine.tensorrt import BuildOptions, BuiltEngine
-from profiler.flows import run_gpu
-from profiler.flows.build import EngineBuild
-from profiler.flows.options import GpuOptions, RunOptions, changed_options
-from profiler.flows.report import analysed, case_of
-from profiler.flows.run import choose_backend, execute
-from profiler.hardware import gpus, nvml, store
-from profiler.report import render
-from profiler.source.request import ModelRequest
 from tests.fakes.seeming_gpu import H100, NO_CUDA, seem
 from tests.fakes.stub_gpu_worker import frame
 from tests.fakes.support import ROOT, SAMPLES, refused
+from trtprof.analysis import gpu as gpu_analysis
+from trtprof.analysis.plan import price_plan
+from trtprof.base import run_folder
+from trtprof.base.errors import CaptureError, MissingError, UsageError
+from trtprof.base.records import EngineFacts, Run
+from trtprof.base.run_folder import Request, RunFolder
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from trtprof.capture.gpu_record import ITERATION_RANGE, GpuCapture, PlanArtefact
+from trtprof.diagnose import THRESHOLDS
+from trtprof.diagnose.config import KEPT
+from trtprof.diagnose.explain import explain
+from trtprof.engine import backends
+from trtprof.engine.inspector import parse_layer_info
+from trtprof.engine.tensorrt import BuildOptions, BuiltEngine
+from trtprof.flows import run_gpu
+from trtprof.flows.build import EngineBuild
+from trtprof.flows.options import GpuOptions, RunOptions, changed_options
+from trtprof.flows.report import analysed, case_of
+from trtprof.flows.run import choose_backend, execute
+from trtprof.hardware import gpus, nvml, store
+from trtprof.report import render
+from trtprof.source.request import ModelRequest
 
 RESNET = SAMPLES / "resnet_tiny.onnx"
 PLAN = ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log"
@@ -205,7 +205,7 @@ def test_an_engine_of_several_streams_is_profiled_as_one_of_one_stream(
 def test_a_range_of_shapes_is_built_and_run_at_its_optimum_and_the_engine_is_saved(
     tmp_path: Path, engine: list[BuildOptions]
 ) -> None:
-    from profiler.engine.tensorrt import ShapeRange
+    from trtprof.engine.tensorrt import ShapeRange
 
     (wide,) = (ShapeRange(min=(1, 3, 64, 64), opt=(2, 3, 64, 64), max=(8, 3, 64, 64)),)
     asked = options(

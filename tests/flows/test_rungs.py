@@ -10,16 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from profiler.base.records import Device, Run
-from profiler.base.rungs import ANSWERS, WITHOUT, Answers, answered, family
-from profiler.diagnose import RULES, remedies
-from profiler.engine.passes import PASSES
-from profiler.flows.try_.on_cuda import OnCuda
-from profiler.flows.try_.on_tensorrt import Facts, tensorrt_rungs
-from profiler.flows.try_.options import option_rungs
-from profiler.rewrite import REWRITES
 from tests.fakes import kernel_rule_cases, plan_rule_cases, rule_cases
 from tests.fakes.cases import found
+from trtprof.base.records import Device, Run
+from trtprof.base.rungs import ANSWERS, WITHOUT, Answers, answered, family
+from trtprof.diagnose import RULES, remedies
+from trtprof.engine.passes import PASSES
+from trtprof.flows.try_.on_cuda import OnCuda
+from trtprof.flows.try_.on_tensorrt import Facts, tensorrt_rungs
+from trtprof.flows.try_.options import option_rungs
+from trtprof.rewrite import REWRITES
 
 FIRES = {**rule_cases.POSITIVE, **kernel_rule_cases.POSITIVE, **plan_rule_cases.POSITIVE}
 

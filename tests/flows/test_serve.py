@@ -16,14 +16,14 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import Latency, Run
-from profiler.base.run_folder import RunFolder
-from profiler.flows.serve import Running, Runs, server
-from profiler.report import index
 from tests.fakes import report_factory as factory
 from tests.fakes.run_factory import with_latency
 from tests.fakes.support import ROOT, refused
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import Latency, Run
+from trtprof.base.run_folder import RunFolder
+from trtprof.flows.serve import Running, Runs, server
+from trtprof.report import index
 
 EXAMPLE = ROOT / "reports" / "example"
 
@@ -72,7 +72,7 @@ def reports(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def running(reports: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr("profiler.flows.serve._STOPS_WITHIN_S", 0.005)
+    monkeypatch.setattr("trtprof.flows.serve._STOPS_WITHIN_S", 0.005)
     with server(reports) as found:
         thread = threading.Thread(target=found.serve_forever, daemon=True)
         thread.start()
@@ -119,8 +119,8 @@ def test_all_runs_are_listed(running: Running) -> None:
 
 
 def test_the_numbers_are_those_of_the_report(running: Running, reports: Path) -> None:
-    from profiler.base import units
-    from profiler.report._format import headline
+    from trtprof.base import units
+    from trtprof.report._format import headline
 
     run = RunFolder(reports / "third").report()
     total = headline(run)
@@ -200,7 +200,7 @@ def test_new_runs_and_tags_show_when_the_page_is_loaded_again(running: Running, 
 def test_what_did_not_change_is_not_read_again(reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs(reports)
     first = runs.listing()
-    monkeypatch.setattr("profiler.flows.serve._read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("trtprof.flows.serve._read", lambda *_: pytest.fail("read again"))
     assert runs.listing() == first
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.run_folder import RunFolder
-from profiler.flows.serve import server
 from tests.fakes import report_factory as factory
+from trtprof.base.run_folder import RunFolder
+from trtprof.flows.serve import server
 
 pytestmark = pytest.mark.browser
 

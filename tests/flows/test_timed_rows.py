@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.base.errors import CaptureError, UsageError
-from profiler.base.records import LiveGpu, Work
-from profiler.expected import expect, read_measured, works_to_time
-from profiler.flows import timed_rows
-from profiler.flows.timed_rows import time_kernels, timed_on
-from profiler.hardware import gpus, store
-from profiler.hardware.cuda._exchange import KernelShape, KernelsMeasured
-from profiler.hardware.cuda._kernels import ROW_LENGTHS
-from profiler.hardware.cuda.kernel_times import KernelTimes
+from trtprof.base.errors import CaptureError, UsageError
+from trtprof.base.records import LiveGpu, Work
+from trtprof.expected import expect, read_measured, works_to_time
+from trtprof.flows import timed_rows
+from trtprof.flows.timed_rows import time_kernels, timed_on
+from trtprof.hardware import gpus, store
+from trtprof.hardware.cuda._exchange import KernelShape, KernelsMeasured
+from trtprof.hardware.cuda._kernels import ROW_LENGTHS
+from trtprof.hardware.cuda.kernel_times import KernelTimes
 
 L4 = LiveGpu(
     index=0, uuid="GPU-1", name="NVIDIA L4", compute_capability="8.9", memory_bytes=24_152_899_584, driver="580.0",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.flows import trtexec_files
+from trtprof.base.errors import MissingError
+from trtprof.flows import trtexec_files
 
 INSPECTED = '{"Layers": []}'
 PRINTED = "Layer(kgen): product"

@@ -13,30 +13,30 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from profiler.base import run_folder
-from profiler.base.errors import CaptureError, UsageError
-from profiler.base.records import Backend, Tried
-from profiler.base.run_folder import Request, RunFolder
-from profiler.capture.turns import Variant
-from profiler.compare import compare
-from profiler.compare.turns import TurnsChange
-from profiler.engine.tensorrt import BuildOptions
-from profiler.flows.options import RunOptions
-from profiler.flows.report import analysed, tries
-from profiler.flows.run import execute
-from profiler.flows.try_ import measure, search, try_model
-from profiler.flows.try_.on_gpu import _precision
-from profiler.flows.try_.options import TryOptions
-from profiler.flows.try_.variants import graph_digest
-from profiler.hardware import gpus
-from profiler.report import render
-from profiler.rewrite import REWRITES, Rewrite
-from profiler.rewrite.edit import Edit
-from profiler.runtime.session_tuning import SessionTuning
-from profiler.source.request import ModelRequest
 from tests.fakes.in_process import quick
 from tests.fakes.support import SAMPLES
 from tests.fakes.trying import GEMV, gained, model_of, row
+from trtprof.base import run_folder
+from trtprof.base.errors import CaptureError, UsageError
+from trtprof.base.records import Backend, Tried
+from trtprof.base.run_folder import Request, RunFolder
+from trtprof.capture.turns import Variant
+from trtprof.compare import compare
+from trtprof.compare.turns import TurnsChange
+from trtprof.engine.tensorrt import BuildOptions
+from trtprof.flows.options import RunOptions
+from trtprof.flows.report import analysed, tries
+from trtprof.flows.run import execute
+from trtprof.flows.try_ import measure, search, try_model
+from trtprof.flows.try_.on_gpu import _precision
+from trtprof.flows.try_.options import TryOptions
+from trtprof.flows.try_.variants import graph_digest
+from trtprof.hardware import gpus
+from trtprof.report import render
+from trtprof.rewrite import REWRITES, Rewrite
+from trtprof.rewrite.edit import Edit
+from trtprof.runtime.session_tuning import SessionTuning
+from trtprof.source.request import ModelRequest
 
 Made = Callable[..., Tried]
 
@@ -327,7 +327,7 @@ def test_what_was_measured_outlives_the_run_of_the_best(
     def broken(*_: Any) -> None:
         raise fault
 
-    monkeypatch.setattr("profiler.flows.try_._kept", broken)
+    monkeypatch.setattr("trtprof.flows.try_._kept", broken)
     found = try_it(model_of(GEMV, tmp_path), {"gemv-as-reduce": 3.0}, **only_rewrites)
     assert row(found, "gemv-as-reduce").verdict == "helps"
     assert found.best is None

@@ -15,30 +15,30 @@ import msgspec
 import numpy as np
 import pytest
 
-from profiler.analysis.plan import price_plan
-from profiler.base import run_folder
-from profiler.base.errors import BuildError
-from profiler.base.records import EngineFacts, Tried
-from profiler.base.run_folder import RunFolder
-from profiler.capture.gpu_record import PlanArtefact
-from profiler.capture.same_outputs import KindCheck, Original
-from profiler.capture.turns import Variant as Side
-from profiler.compare.turns import TurnsChange
-from profiler.diagnose import RULES
-from profiler.engine.inspector import parse_layer_info
-from profiler.engine.tensorrt import BuildOptions, BuiltEngine
-from profiler.flows import run_gpu
-from profiler.flows.build import EngineBuild
-from profiler.flows.options import GpuOptions, RunOptions, changed_options, typed_flags, with_flags
-from profiler.flows.try_ import on_cuda, on_tensorrt, search, try_model
-from profiler.flows.try_.options import TryOptions
-from profiler.runtime import child
-from profiler.source.load import LoadedModel
-from profiler.source.request import ModelRequest
 from tests.fakes.in_process import call_telling
 from tests.fakes.seeming_gpu import H100, seem
 from tests.fakes.support import ROOT, SAMPLES
 from tests.fakes.trying import GEMV, gained, model_of, row
+from trtprof.analysis.plan import price_plan
+from trtprof.base import run_folder
+from trtprof.base.errors import BuildError
+from trtprof.base.records import EngineFacts, Tried
+from trtprof.base.run_folder import RunFolder
+from trtprof.capture.gpu_record import PlanArtefact
+from trtprof.capture.same_outputs import KindCheck, Original
+from trtprof.capture.turns import Variant as Side
+from trtprof.compare.turns import TurnsChange
+from trtprof.diagnose import RULES
+from trtprof.engine.inspector import parse_layer_info
+from trtprof.engine.tensorrt import BuildOptions, BuiltEngine
+from trtprof.flows import run_gpu
+from trtprof.flows.build import EngineBuild
+from trtprof.flows.options import GpuOptions, RunOptions, changed_options, typed_flags, with_flags
+from trtprof.flows.try_ import on_cuda, on_tensorrt, search, try_model
+from trtprof.flows.try_.options import TryOptions
+from trtprof.runtime import child
+from trtprof.source.load import LoadedModel
+from trtprof.source.request import ModelRequest
 
 PLAN = (ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log").read_text()
 L4 = msgspec.structs.replace(H100, name="NVIDIA L4", compute_capability="8.9")
@@ -70,7 +70,7 @@ def on_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
     seem(monkeypatch, tmp_path, L4, ("tensorrt", "tensorrt-rtx", "ort-cuda", "ort-cpu"))
 
     def call(command: Sequence[str], *given: Any) -> int:
-        build = "profiler.engine._trt_build" in command
+        build = "trtprof.engine._trt_build" in command
         return started(command, *given) if build else call_telling(command, *given)
 
     monkeypatch.setattr(child, "run_telling", call)

@@ -12,16 +12,17 @@ import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
-from profiler.analysis.work import inspection_of
-from profiler.base.errors import CaptureError, MissingError, UsageError
-from profiler.base.progress import Line
-from profiler.base.records import Ceilings, Device, Work
-from profiler.base.units import SPECIAL_FLOPS
-from profiler.hardware import calibrate as calibrate_module
-from profiler.hardware._exchange import Measured, MeasureRequest
-from profiler.hardware._fit import Reading
-from profiler.hardware._measure import _Bench, _ladder, _workloads
-from profiler.hardware._workloads import (
+from tests.fakes.measured import measured
+from trtprof.analysis.work import inspection_of
+from trtprof.base.errors import CaptureError, MissingError, UsageError
+from trtprof.base.progress import Line
+from trtprof.base.records import Ceilings, Device, Work
+from trtprof.base.units import SPECIAL_FLOPS
+from trtprof.hardware import calibrate as calibrate_module
+from trtprof.hardware._exchange import Measured, MeasureRequest
+from trtprof.hardware._fit import Reading
+from trtprof.hardware._measure import _Bench, _ladder, _workloads
+from trtprof.hardware._workloads import (
     Workload,
     compute_workloads,
     empty_chain,
@@ -30,17 +31,16 @@ from profiler.hardware._workloads import (
     special_workloads,
     vector_workloads,
 )
-from profiler.hardware.calibrate import (
+from trtprof.hardware.calibrate import (
     QUICK_BAND,
     calibrate,
     measure_in_child,
     merge,
 )
-from profiler.hardware.gpus import ridge_points
-from profiler.runtime.ask_child import result_of
-from profiler.runtime.child import Failure
-from profiler.source.load import load_model, source_of
-from tests.fakes.measured import measured
+from trtprof.hardware.gpus import ridge_points
+from trtprof.runtime.ask_child import result_of
+from trtprof.runtime.child import Failure
+from trtprof.source.load import load_model, source_of
 
 DEVICE = Device(
     name="Fake CPU",

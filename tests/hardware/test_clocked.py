@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Ceilings, ClockSummary, Roof, Spread
-from profiler.hardware import gpus
-from profiler.hardware.clocked import MEMORY, at_clock, sm_clock_mhz
+from trtprof.base.records import Ceilings, ClockSummary, Roof, Spread
+from trtprof.hardware import gpus
+from trtprof.hardware.clocked import MEMORY, at_clock, sm_clock_mhz
 
 A40 = gpus.find("a40")
 """Boost and tensor clock are both 1,740 MHz."""

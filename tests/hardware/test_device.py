@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.records import Device
-from profiler.hardware.device import busy_seconds, clock_is_stated, clock_mhz, host_cpu, llc_instance_bytes
+from trtprof.base.records import Device
+from trtprof.hardware.device import busy_seconds, clock_is_stated, clock_mhz, host_cpu, llc_instance_bytes
 
 EPYC = """processor	: {cpu}
 vendor_id	: AuthenticAMD

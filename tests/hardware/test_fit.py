@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from profiler.hardware import _fit
-from profiler.hardware._fit import Task
+from trtprof.hardware import _fit
+from trtprof.hardware._fit import Task
 
 
 def test_slope_is_the_cost_of_one_more_node() -> None:

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base import plugins, units
-from profiler.base.errors import UsageError
-from profiler.base.records import GpuSpec
-from profiler.expected.features import device_of, rates
-from profiler.hardware import gpus, throughput
 from tests.fakes.support import refused
+from trtprof.base import plugins, units
+from trtprof.base.errors import UsageError
+from trtprof.base.records import GpuSpec
+from trtprof.expected.features import device_of, rates
+from trtprof.hardware import gpus, throughput
 
 RTX_4090 = Path(gpus.__file__).with_name("specs") / "rtx-4090.toml"
 TENSOR_EMPTY = "[tensor_tflops.bf16]"

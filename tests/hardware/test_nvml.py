@@ -17,12 +17,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from profiler.base.errors import MissingError, TrtprofError
-from profiler.base.records import GpuSpec, LiveGpu
-from profiler.hardware import gpus, nvml
-from profiler.hardware.cuda import _properties
-from profiler.runtime import nvml_session
 from tests.fakes.fake_nvml import FakeNvml, drivers
+from trtprof.base.errors import MissingError, TrtprofError
+from trtprof.base.records import GpuSpec, LiveGpu
+from trtprof.hardware import gpus, nvml
+from trtprof.hardware.cuda import _properties
+from trtprof.runtime import nvml_session
 
 GIB = 1 << 30
 CUDA_PROPERTIES = _properties.properties

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from profiler.base.records import Figure, GpuSpec
-from profiler.hardware import gpus, throughput
 from tests.fakes.support import CAPTURES, NO_CAPTURES
+from trtprof.base.records import Figure, GpuSpec
+from trtprof.hardware import gpus, throughput
 
 SPECS = Path(gpus.__file__).with_name("specs")
 FILES = sorted(SPECS.glob("*.toml"))

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import Ceilings, Device, LiveGpu, Measurement, Roof
-from profiler.hardware import gpus, store
-from profiler.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, of_host, runtime_version
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Ceilings, Device, LiveGpu, Measurement, Roof
+from trtprof.hardware import gpus, store
+from trtprof.hardware.store import default_cache_dir, load_or_calibrate, of_gpu, of_host, runtime_version
 
 DEVICE = Device(name="Fake (R) CPU @ 3 GHz", kind="cpu", cores=2, memory_bytes=1 << 33, cache_bytes=1 << 20)
 ROOF = Roof(

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from profiler.base.units import DTYPE_BITS
-from profiler.kernel_names.parse import MAX_LENGTH, UNKNOWN, KernelName, parse
-from profiler.kernel_names.record import MMA_SHAPES, SM_VERSIONS
 from tests.fakes.support import H100, captured, needs_captures
+from trtprof.base.units import DTYPE_BITS
+from trtprof.kernel_names.parse import MAX_LENGTH, UNKNOWN, KernelName, parse
+from trtprof.kernel_names.record import MMA_SHAPES, SM_VERSIONS
 
 FOLDER = Path(__file__).parent
 LABELLED = ("family", "op", "arch", "unit", "in", "acc", "out")

@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from profiler.runtime import nvrtc
 from tests.fakes.compiler import compiled_once, skipped_without_nvrtc
+from trtprof.runtime import nvrtc
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.errors import CaptureError, MissingError
-from profiler.hardware import nvml
-from profiler.plugin import alone_worker
-from profiler.plugin.alone import PAIRS, RACE, TIMED, WARM_UPS, WORKER, Alone, AloneRequest, Rival, measure_alone
-from profiler.plugin.alone_worker import FLUSH, measure
-from profiler.runtime import child, cublas, cuda_driver, nvrtc
 from tests.fakes.benched import (
     BEHIND,
     CRASHES,
@@ -32,6 +26,12 @@ from tests.fakes.benched import (
 )
 from tests.fakes.seeming_device import ADA, SeemingDevice, SeemingProducts
 from tests.fakes.stub_driver import stub_driver
+from trtprof.base.errors import CaptureError, MissingError
+from trtprof.hardware import nvml
+from trtprof.plugin import alone_worker
+from trtprof.plugin.alone import PAIRS, RACE, TIMED, WARM_UPS, WORKER, Alone, AloneRequest, Rival, measure_alone
+from trtprof.plugin.alone_worker import FLUSH, measure
+from trtprof.runtime import child, cublas, cuda_driver, nvrtc
 
 RIVAL = Rival(dtype="fp32", batch=1, m=ROWS, n=1, k=8)
 FLUSH_IMAGE = b"\x7fELF"
@@ -360,8 +360,8 @@ def test_the_worker_answers_and_errors_of_cuda_are_errors_of_its_own(
 
 STUB_RUN = """
 import sys
-from profiler.plugin import alone_worker
-from profiler.runtime import nvrtc
+from trtprof.plugin import alone_worker
+from trtprof.runtime import nvrtc
 image = open(sys.argv[1], "rb").read()
 nvrtc.compile_source = lambda source, architecture: nvrtc.Compiled(image, "", "")
 alone_worker.LEAST_FLUSHED = 1 << 20

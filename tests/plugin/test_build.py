@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.hardware import gpus
-from profiler.plugin import build
-from profiler.plugin.kernel import Extra, Kernel
-from profiler.plugin.sizes import dim, number
-from profiler.plugin.task import Task
-from profiler.plugin.templates.gemv import gemv
 from tests.fakes.kernel_tasks import batched_gemv, matmul, node, task
+from trtprof.base.errors import UsageError
+from trtprof.hardware import gpus
+from trtprof.plugin import build
+from trtprof.plugin.kernel import Extra, Kernel
+from trtprof.plugin.sizes import dim, number
+from trtprof.plugin.task import Task
+from trtprof.plugin.templates.gemv import gemv
 
 # GB/s that a reader of 8 bytes a thread draws at so many resident threads, of the whole GPU: te42kyfo/gpu-benches
 # at 1c36d50, gpu-stream/<gpu>.txt, column "read". Behind the name: compute capability, and the most that any of its

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.plugin import contract, quick
-from profiler.plugin.cases import cases
 from tests.fakes.other_versions import LEAN, other_version
 from tests.fakes.plugin_forms import gemv_specification, scalar_specification
+from trtprof.plugin import contract, quick
+from trtprof.plugin.cases import cases
 
 NAME = "batchedgemv_64"
 

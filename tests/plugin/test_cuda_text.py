@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.plugin.cuda_text import PIECES, STORED, c_type, narrowed, pieces, widened
-from profiler.plugin.kernel import NotFitError
-from profiler.runtime import nvrtc
+from trtprof.plugin.cuda_text import PIECES, STORED, c_type, narrowed, pieces, widened
+from trtprof.plugin.kernel import NotFitError
+from trtprof.runtime import nvrtc
 
 EVERYTHING = """
 extern "C" __global__ void all_of_it(const unsigned short *x, const signed char *q, float *y) {

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto
 
-from profiler.base.op_kinds import POINTWISE
-from profiler.plugin import expressions
-from profiler.plugin.expressions import broadcast, literal
-from profiler.plugin.kernel import NotFitError
 from tests.fakes.executing import execute, kernels, worst
 from tests.fakes.kernel_tasks import node, task
+from trtprof.base.op_kinds import POINTWISE
+from trtprof.plugin import expressions
+from trtprof.plugin.expressions import broadcast, literal
+from trtprof.plugin.kernel import NotFitError
 
 SPECIAL = [
     0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 3.5, 1e-40, -1e-40, 1e38, -1e38,

@@ -9,9 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from profiler.plugin.kernel import write
-from profiler.plugin.numerics import compiled
-from profiler.plugin.task import Task
 from tests.fakes.kernel_tasks import (
     batched_gemv,
     gather,
@@ -26,6 +23,9 @@ from tests.fakes.kernel_tasks import (
     usual,
 )
 from tests.fakes.planted_faults import Planted, Stand, shortened, some, telling
+from trtprof.plugin.kernel import write
+from trtprof.plugin.numerics import compiled
+from trtprof.plugin.task import Task
 
 ARCHITECTURE = "sm_89"
 

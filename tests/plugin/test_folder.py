@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from onnx import helper
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import SCHEMA_VERSION
-from profiler.plugin import sizes
-from profiler.plugin.folder import (
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import SCHEMA_VERSION
+from trtprof.plugin import sizes
+from trtprof.plugin.folder import (
     FILE,
     KernelFiles,
     OfRun,
@@ -17,8 +17,8 @@ from profiler.plugin.folder import (
     load,
     save,
 )
-from profiler.plugin.kernel import Extra, Kernel
-from profiler.plugin.task import Operand, Task
+from trtprof.plugin.kernel import Extra, Kernel
+from trtprof.plugin.task import Operand, Task
 
 
 def task() -> Task:

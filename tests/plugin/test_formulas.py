@@ -15,10 +15,10 @@ import onnx.parser
 import onnx.reference
 import pytest
 
-from profiler.base.records import Op, Tensor
-from profiler.plugin.formulas import _value, formulas
-from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES
+from trtprof.base.records import Op, Tensor
+from trtprof.plugin.formulas import _value, formulas
+from trtprof.source.request import ModelRequest
 
 Array = npt.NDArray[Any]
 

@@ -13,14 +13,14 @@ import onnx.checker
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.errors import ModelError, UsageError
-from profiler.base.records import Inserted, Tensor
-from profiler.plugin.insert import insert
-from profiler.plugin.model import At, Model, opened
-from profiler.plugin.select import alike, choices, chosen
 from tests.fakes.plugin_models import outputs, same, takes, written
 from tests.fakes.random_graphs import drawn
 from tests.fakes.support import SAMPLES, refused
+from trtprof.base.errors import ModelError, UsageError
+from trtprof.base.records import Inserted, Tensor
+from trtprof.plugin.insert import insert
+from trtprof.plugin.model import At, Model, opened
+from trtprof.plugin.select import alike, choices, chosen
 
 
 def put(model: Model, nodes: Sequence[str], path: Path, **how: Any) -> tuple[Inserted, onnx.ModelProto]:

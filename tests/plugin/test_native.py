@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import pytest
 
-from profiler.base.errors import BuildError, MissingError
-from profiler.plugin import contract, library, native
-from profiler.plugin.registry_worker import Request
-from profiler.plugin.sizes import Size, cdiv, dim, least, most, number
-from profiler.plugin.specification import Specification
-from profiler.runtime import child
-from profiler.runtime.stub_library import stub_library
 from tests.fakes.other_versions import LEAN, other_version
 from tests.fakes.plugin_forms import gemv_specification, scalar_specification
+from trtprof.base.errors import BuildError, MissingError
+from trtprof.plugin import contract, library, native
+from trtprof.plugin.registry_worker import Request
+from trtprof.plugin.sizes import Size, cdiv, dim, least, most, number
+from trtprof.plugin.specification import Specification
+from trtprof.runtime import child
+from trtprof.runtime.stub_library import stub_library
 
 HEADERS = Path(__file__).parent.parent / "fakes" / "tensorrt_headers"
 VERSIONS = ("10.0.1", "11.1.0")

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.plugin import numerics, trials
-from profiler.plugin.kernel import Kernel, write
-from profiler.plugin.numerics import check, compiled, planned, respecialised, signature, some_blocks
-from profiler.plugin.ptx.parse import Program
-from profiler.plugin.reference import Expected
-from profiler.plugin.task import Task
 from tests.fakes import kernel_tasks as bodies
 from tests.fakes.kernel_tasks import batched_gemv, layer_norm, linear, one_node, softmax, swish_gate, usual
+from trtprof.base.errors import MissingError
+from trtprof.plugin import numerics, trials
+from trtprof.plugin.kernel import Kernel, write
+from trtprof.plugin.numerics import check, compiled, planned, respecialised, signature, some_blocks
+from trtprof.plugin.ptx.parse import Program
+from trtprof.plugin.reference import Expected
+from trtprof.plugin.task import Task
 
 
 def ptx_of(kernels: tuple[Kernel, ...], *architectures: str) -> dict[tuple[int, str], str]:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import UsageError
-from profiler.plugin import quick
-from profiler.plugin.kernel import Extra
-from profiler.plugin.sizes import Size, cdiv, dim, least, most, number
-from profiler.plugin.specification import Specification
 from tests.fakes.plugin_forms import ARCHITECTURES, gemv_specification, renamed
+from trtprof.base.errors import UsageError
+from trtprof.plugin import quick
+from trtprof.plugin.kernel import Extra
+from trtprof.plugin.sizes import Size, cdiv, dim, least, most, number
+from trtprof.plugin.specification import Specification
 
 NAMES = ("w", "x")
 

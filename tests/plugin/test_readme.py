@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.base.records import CheckStep, PluginCheck
-from profiler.plugin import native, quick, readme
-from profiler.plugin.specification import Specification
 from tests.fakes.plugin_factory import typical
 from tests.fakes.plugin_forms import gemv_specification
+from trtprof.base.records import CheckStep, PluginCheck
+from trtprof.plugin import native, quick, readme
+from trtprof.plugin.specification import Specification
 
 NOTHING = msgspec.structs.replace(typical(), check=None, inserted=None)
 

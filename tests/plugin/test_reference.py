@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
-from profiler.base.errors import UsageError
-from profiler.base.records import Dim
-from profiler.plugin.reference import Expected, difference, evaluate, half_ulp
 from tests.fakes import kernel_tasks
 from tests.fakes.kernel_tasks import node, one_node
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Dim
+from trtprof.plugin.reference import Expected, difference, evaluate, half_ulp
 
 Array = npt.NDArray[Any]
 RNG = np.random.default_rng(5)

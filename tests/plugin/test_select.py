@@ -9,13 +9,13 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from profiler.base.errors import UsageError
-from profiler.plugin.model import opened
-from profiler.plugin.select import Choice, alike, choices, chosen
-from profiler.plugin.task import Operand, Task
-from profiler.source.load import load_model, source_of
 from tests.fakes.plugin_models import model
 from tests.fakes.support import SAMPLES, refused
+from trtprof.base.errors import UsageError
+from trtprof.plugin.model import opened
+from trtprof.plugin.select import Choice, alike, choices, chosen
+from trtprof.plugin.task import Operand, Task
+from trtprof.source.load import load_model, source_of
 
 STORY = "/gemv/MatMul"
 

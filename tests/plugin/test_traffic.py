@@ -6,13 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from profiler.base.records import Traffic
-from profiler.plugin import sizes
-from profiler.plugin.kernel import Kernel, write
-from profiler.plugin.numerics import compiled
-from profiler.plugin.ptx.parse import Program
-from profiler.plugin.task import Task
-from profiler.plugin.traffic import count
 from tests.fakes.kernel_tasks import (
     batched_gemv,
     gather,
@@ -23,6 +16,13 @@ from tests.fakes.kernel_tasks import (
     swish_gate,
     transpose,
 )
+from trtprof.base.records import Traffic
+from trtprof.plugin import sizes
+from trtprof.plugin.kernel import Kernel, write
+from trtprof.plugin.numerics import compiled
+from trtprof.plugin.ptx.parse import Program
+from trtprof.plugin.task import Task
+from trtprof.plugin.traffic import count
 
 
 def first(task: Task) -> Kernel:

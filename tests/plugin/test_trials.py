@@ -7,10 +7,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from profiler.plugin import trials
-from profiler.plugin.trials import ODD, SMALL, VALUES, Trial, drawn, elements, numbers, odd_sizes, shrunk, sized
 from tests.fakes import kernel_tasks as bodies
 from tests.fakes.kernel_tasks import batched_gemv, gather, masked_softmax, one_node, quantised_linear, softmax, usual
+from trtprof.plugin import trials
+from trtprof.plugin.trials import ODD, SMALL, VALUES, Trial, drawn, elements, numbers, odd_sizes, shrunk, sized
 
 
 def test_equal_dimensions_stay_equal_and_the_depth_is_kept() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base import made_here
-from profiler.base.errors import TrtprofError
-from profiler.plugin import folder as folders
-from profiler.plugin.trust import code_files, other_code
 from tests.fakes.command_line import refused, trtprof
+from trtprof.base import made_here
+from trtprof.base.errors import TrtprofError
+from trtprof.plugin import folder as folders
+from trtprof.plugin.trust import code_files, other_code
 
 
 @pytest.fixture

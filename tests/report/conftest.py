@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-WEB = Path(__file__).parents[2] / "profiler" / "report" / "web"
+WEB = Path(__file__).parents[2] / "profiler" / "trtprof" / "report" / "web"
 
 
 @pytest.fixture(scope="session")

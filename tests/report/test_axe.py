@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from profiler.report import render
 from tests.fakes import comparison_factory, fleet_reports, plan_factory, tried_factory
 from tests.fakes.command_line import trtprof
 from tests.fakes.estimates import SWEEPS, predicted
 from tests.fakes.support import ROOT
+from trtprof.report import render
 
 pytestmark = pytest.mark.browser
 

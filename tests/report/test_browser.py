@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from profiler.base import units
-from profiler.base.records import bound_name
-from profiler.report import ReportOptions, get
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import HOSTILE_NAMES, hostile, make_run, many, on_gpu, typical
+from trtprof.base import units
+from trtprof.base.records import bound_name
+from trtprof.report import ReportOptions, get
 
 pytestmark = pytest.mark.browser
 

@@ -11,11 +11,11 @@ from typing import Literal
 import msgspec
 import pytest
 
-from profiler.base.records import BarrierPart, LadderStep, PluginCandidate, Run
-from profiler.report import ReportOptions, get, render
-from profiler.report._cells import cells
-from profiler.report.formats._run_page import FINDINGS_SHOWN
 from tests.fakes.report_factory import HOSTILE_NAMES, hostile, of_engine, typical
+from trtprof.base.records import BarrierPart, LadderStep, PluginCandidate, Run
+from trtprof.report import ReportOptions, get, render
+from trtprof.report._cells import cells
+from trtprof.report.formats._run_page import FINDINGS_SHOWN
 
 FP16 = "trtprof run MODEL --fp16 -o reports/b"
 Verdict = Literal["write it", "try first", "do not"]

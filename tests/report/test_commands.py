@@ -7,9 +7,9 @@ import json
 import msgspec
 import pytest
 
-from profiler.base.records import Explanation, Interval, LadderStep, PluginCandidate, Run, TriedRung
-from profiler.report import ReportOptions, get, render
 from tests.fakes import report_factory as factory
+from trtprof.base.records import Explanation, Interval, LadderStep, PluginCandidate, Run, TriedRung
+from trtprof.report import ReportOptions, get, render
 
 LONG = "trtprof try a/folder/with/a/long/name/model.onnx --shapes tokens:1x384 --loadInputs tokens:t.npy"
 

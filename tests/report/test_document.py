@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from profiler.report import ReportOptions, render
-from profiler.report.document import Bar, Column, Document, Heading, Notes, Row, Section, Span, Table, Under, name
-from profiler.report.formats.text import text_of
 from tests.fakes import plan_factory
 from tests.fakes.support import columns
+from trtprof.report import ReportOptions, render
+from trtprof.report.document import Bar, Column, Document, Heading, Notes, Row, Section, Span, Table, Under, name
+from trtprof.report.formats.text import text_of
 
 TABLE = Table(
     columns=(

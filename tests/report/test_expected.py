@@ -9,17 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.base.records import Expectation, Run
-from profiler.compare import compare
-from profiler.report import render
-from profiler.report._format import good_kernels, good_text
-from profiler.report.content._comparison import expected
-from profiler.report.formats._page import page_data
-from profiler.report.terms import term_of
 from tests.fakes.compare_factory import L, chain, save
 from tests.fakes.compare_factory import make_run as compare_run
 from tests.fakes.comparison_factory import CASES, region
 from tests.fakes.report_factory import make_run, on_gpu, typical
+from trtprof.base.records import Expectation, Run
+from trtprof.compare import compare
+from trtprof.report import render
+from trtprof.report._format import good_kernels, good_text
+from trtprof.report.content._comparison import expected
+from trtprof.report.formats._page import page_data
+from trtprof.report.terms import term_of
 
 HEADS = ("good kernels (80 %)", "of the roofline", "of expected")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from profiler.base.records import Fleet
-from profiler.report import ReportOptions, render
-from profiler.report.content import fleet as words
-from profiler.report.formats._fleet_page import link
 from tests.fakes.fleet_reports import MS, cell, done, hostile, made_up, report_of
+from trtprof.base.records import Fleet
+from trtprof.report import ReportOptions, render
+from trtprof.report.content import fleet as words
+from trtprof.report.formats._fleet_page import link
 
 browser = pytest.mark.browser
 Open = Callable[..., Any]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-REPORT = Path(__file__).parents[2] / "profiler" / "report"
+REPORT = Path(__file__).parents[2] / "profiler" / "trtprof" / "report"
 WEB, TEMPLATES = REPORT / "web", REPORT / "templates"
 PRODUCT = ("app.js", "fleet.js", "theme.js", "app.js.LICENSES.txt", "fleet.js.LICENSES.txt")
-REBUILD = "after a change in profiler/report/web run `npm ci && npm run build` there, and commit templates/ with it"
+REBUILD = "after a change in report/web run `npm ci && npm run build` there, and commit templates/ with it"
 
 
 def sources() -> list[str]:

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base import units
-from profiler.base.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
-from profiler.report._format import visible
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import CASES, hostile, make_run, many, on_gpu, one_layer, typical
+from trtprof.base import units
+from trtprof.base.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
+from trtprof.report._format import visible
 
 PANELS = ("ledger", "roofline", "timeline", "graph")
 ZOOMED = {"roofline": "roof", "timeline": "time", "graph": "graph"}

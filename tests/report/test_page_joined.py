@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base import units
-from profiler.base.records import LayerResult, Run
-from profiler.report.formats._page import page_data
 from tests.fakes.report_factory import typical
+from trtprof.base import units
+from trtprof.base.records import LayerResult, Run
+from trtprof.report.formats._page import page_data
 
 Open = Callable[..., Any]
 

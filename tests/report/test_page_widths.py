@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base import units
-from profiler.base.records import Run
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import on_gpu, typical
+from trtprof.base import units
+from trtprof.base.records import Run
 
 pytestmark = pytest.mark.browser
 

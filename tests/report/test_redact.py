@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base.records import (
+from tests.fakes import report_factory as factory
+from trtprof.base.records import (
     SCHEMA_VERSION,
     BarrierPart,
     Finding,
@@ -31,11 +32,10 @@ from profiler.base.records import (
     TriedRung,
     texts,
 )
-from profiler.base.records.texts import UNKNOWN
-from profiler.report import REPORTERS, ReportOptions
-from profiler.report import redact as module
-from profiler.report.redact import redact, redaction
-from tests.fakes import report_factory as factory
+from trtprof.base.records.texts import UNKNOWN
+from trtprof.report import REPORTERS, ReportOptions
+from trtprof.report import redact as module
+from trtprof.report.redact import redact, redaction
 
 XMMA = (
     "sm80_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1"
@@ -194,7 +194,7 @@ def documents(run: Run) -> dict[str, str]:
                 content = one.encode(run, ReportOptions(figure=figure))
                 found[f"{one.name} {figure}"] = content.decode("latin-1")
         elif one.tables:
-            from profiler.report.tables import TABLES
+            from trtprof.report.tables import TABLES
 
             for table in TABLES:
                 found[f"{one.name} {table}"] = one.encode(run, ReportOptions(table=table)).decode("utf-8", "replace")

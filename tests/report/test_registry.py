@@ -1,4 +1,4 @@
-"""The formats of `profiler.report` as a whole: how one is found, and that none loads what it does not need."""
+"""The formats of `trtprof.report` as a whole: how one is found, and that none loads what it does not need."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import Fleet, FleetComparison, Record, Run
-from profiler.report import (
+from tests.fakes import comparison_factory, plan_factory
+from tests.fakes.report_factory import CASES, on_gpu, typical
+from tests.fakes.timeline_factory import timed
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Fleet, FleetComparison, Record, Run
+from trtprof.report import (
     CONTENT,
     REPORTERS,
     Reporter,
@@ -25,10 +28,7 @@ from profiler.report import (
     render,
     reporter,
 )
-from profiler.report.tables import tables_of
-from tests.fakes import comparison_factory, plan_factory
-from tests.fakes.report_factory import CASES, on_gpu, typical
-from tests.fakes.timeline_factory import timed
+from trtprof.report.tables import tables_of
 
 
 def test_the_formats_are_found_by_name() -> None:
@@ -133,14 +133,14 @@ def test_a_reporter_is_immutable() -> None:
 
 def test_loading_the_registry_loads_no_template_engine() -> None:
     heavy = ("jinja2", "pandas", "pyarrow", "matplotlib", "onnx")
-    code = f"import sys, profiler.report as r; r.get('html'); print(*(name in sys.modules for name in {heavy}))"
+    code = f"import sys, trtprof.report as r; r.get('html'); print(*(name in sys.modules for name in {heavy}))"
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.split() == ["False"] * len(heavy)
 
 
 def test_page_files_and_schema_are_package_data() -> None:
-    package = importlib.resources.files("profiler.report")
+    package = importlib.resources.files("trtprof.report")
     for name in ("templates/report.html.jinja", "templates/app.css", "templates/app.js", "run.schema.json"):
         assert package.joinpath(name).read_text("utf-8").strip()
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import (
+from tests.fakes.report_factory import CASES, all_unmatched, make_run, of_engine, on_gpu, one_layer, typical
+from tests.fakes.timeline_factory import timed
+from trtprof.base.errors import UsageError
+from trtprof.base.records import (
     BarrierPart,
     Confirmation,
     CounterCheck,
@@ -13,9 +15,7 @@ from profiler.base.records import (
     Run,
     RunGraph,
 )
-from profiler.report.tables import TABLES, Cell, table_of
-from tests.fakes.report_factory import CASES, all_unmatched, make_run, of_engine, on_gpu, one_layer, typical
-from tests.fakes.timeline_factory import timed
+from trtprof.report.tables import TABLES, Cell, table_of
 
 PYTHON = {"str": str, "int": int, "float": float, "bool": bool, "list": tuple}
 

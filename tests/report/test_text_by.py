@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base import units
-from profiler.base.records import Match, NodeResult, Run
-from profiler.report import ReportOptions, get
-from profiler.report.content._views import By, folded, kernel_words, shape_words, view_of
 from tests.fakes.report_factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_engine, on_gpu, typical
 from tests.fakes.support import columns, golden
+from trtprof.base import units
+from trtprof.base.records import Match, NodeResult, Run
+from trtprof.report import ReportOptions, get
+from trtprof.report.content._views import By, folded, kernel_words, shape_words, view_of
 
 GOLDEN = Path(__file__).parent / "golden"
 ALL: tuple[By, ...] = get_args(By)

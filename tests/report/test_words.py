@@ -12,13 +12,13 @@ from typing import Any, Literal, get_args
 import msgspec
 import pytest
 
-from profiler.base.records import BOUND_WORDS, Bound, CeilingsDocument, Measurement, Run, bound_name
-from profiler.diagnose import RULES
-from profiler.report import encode, render
 from tests.fakes import comparison_factory
 from tests.fakes.estimates import SWEEPS, predicted
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import typical
+from trtprof.base.records import BOUND_WORDS, Bound, CeilingsDocument, Measurement, Run, bound_name
+from trtprof.diagnose import RULES
+from trtprof.report import encode, render
 
 KEYS = re.compile(
     r"\b(?:llc|sfu|dram|l2|launch floor|first suspect|(?<!gap-to-)roofs?)\b"

@@ -15,10 +15,10 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from profiler.rewrite import REWRITES, Rewrite
-from profiler.rewrite.edit import Edit
 from tests.fakes.random_graphs import Drawn, drawn
 from tests.fakes.rewrite_laws import Subject, smaller
+from trtprof.rewrite import REWRITES, Rewrite
+from trtprof.rewrite.edit import Edit
 
 NAMES = REWRITES.keys()
 DRAWN_OFTEN = ("concat-of-slices", "gelu-fused", "gemv-as-reduce", "layernorm-fused", "softmax-last-axis")

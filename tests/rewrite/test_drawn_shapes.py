@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profiler.capture.verify import check_outputs
-from profiler.rewrite import REWRITES
 from tests.fakes.rewrites import RewriteCase, feeds_of, outputs_of, random, rewritten
+from trtprof.capture.verify import check_outputs
+from trtprof.rewrite import REWRITES
 
 
 def _keeps(name: str, case: RewriteCase, folder: Path) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from profiler.rewrite import REWRITES
 from tests.fakes.rewrites import rewritten
+from trtprof.rewrite import REWRITES
 
 SEEDS = range(40)
 NAMES = REWRITES.keys()

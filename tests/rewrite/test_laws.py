@@ -9,10 +9,10 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from profiler.capture.verify import check_outputs
-from profiler.rewrite import REWRITES
 from tests.fakes.rewrite_laws import touched
 from tests.fakes.rewrites import RewriteCase, cases_of, feeds_of, outputs_of, rewritten
+from trtprof.capture.verify import check_outputs
+from trtprof.rewrite import REWRITES
 
 NAMES = REWRITES.keys()
 EVERY = [(name, case) for name in NAMES for case in cases_of(name)]
@@ -70,7 +70,7 @@ def test_a_rewrite_is_told_by_its_file(name: str) -> None:
     assert chosen is not None
     assert chosen.name == name
     module = __import__(chosen.step.__module__, fromlist=["__doc__"])
-    assert module.__name__ == f"profiler.rewrite.{name.replace('-', '_')}"
+    assert module.__name__ == f"trtprof.rewrite.{name.replace('-', '_')}"
     for part in ("What:", "When:", "Why:"):
         assert part in (module.__doc__ or ""), part
     fits = [case.fits for case in cases_of(name)]

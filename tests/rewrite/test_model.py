@@ -9,8 +9,8 @@ import onnx
 import onnx.checker
 import onnx.external_data_helper
 
-from profiler.rewrite import REWRITES, apply
-from profiler.rewrite.model import opened, save
+from trtprof.rewrite import REWRITES, apply
+from trtprof.rewrite.model import opened, save
 
 GRAPH = "g (float[2,512] x) => (float[2,512] y) { y = Div (x, c) }"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.base.errors import BuildError
-from profiler.runtime import child
+from trtprof.base.errors import BuildError
+from trtprof.runtime import child
 
 CLOSES = "import os, time; os.close(1); time.sleep(60)"
 SLEEPS = "print('captured', flush=True); import threading; threading.Event().wait(60)"

@@ -8,10 +8,10 @@ from pathlib import Path
 import onnxruntime as ort
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.runtime.ort_session import SessionRequest, make_session
-from profiler.runtime.session_tuning import CUDA, KEYS, PREFIXES, SessionTuning
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import UsageError
+from trtprof.runtime.ort_session import SessionRequest, make_session
+from trtprof.runtime.session_tuning import CUDA, KEYS, PREFIXES, SessionTuning
 
 MODEL = str(SAMPLES / "resnet_tiny.onnx")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import CaptureError
-from profiler.flows.options import RunOptions
-from profiler.flows.run import execute
-from profiler.hardware._exchange import MeasureRequest
-from profiler.hardware.calibrate import measure_in_child
-from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import CaptureError
+from trtprof.flows.options import RunOptions
+from trtprof.flows.run import execute
+from trtprof.hardware._exchange import MeasureRequest
+from trtprof.hardware.calibrate import measure_in_child
+from trtprof.source.request import ModelRequest
 
 RECORDER = """
 import os, sys
@@ -57,10 +57,10 @@ def test_every_child_begins_with_it_turned_off(tmp_path: Path, monkeypatch: pyte
         profile_iterations=2,
     )
     execute(options, reports=tmp_path / "reports")
-    monkeypatch.setattr("profiler.hardware.calibrate.TIMEOUT_SECONDS", 3)
+    monkeypatch.setattr("trtprof.hardware.calibrate.TIMEOUT_SECONDS", 3)
     with pytest.raises(CaptureError, match="no result"):
         measure_in_child(MeasureRequest(threads=1, seconds=60.0, cache_bytes=0, memory_bytes=0))
     children = dict(path.read_text().splitlines() for path in notes.iterdir())
-    assert any("profiler.capture.workers.ort_cpu" in command for command in children)
-    assert any("profiler.hardware._measure" in command for command in children)
+    assert any("trtprof.capture.workers.ort_cpu" in command for command in children)
+    assert any("trtprof.hardware._measure" in command for command in children)
     assert set(children.values()) == {"1"}

@@ -71,6 +71,6 @@ def test_the_library_by_itself_would_have_been_seen(script: ModuleType, places: 
     assert found.code == 0
     if not found.left:
         pytest.skip("this build of ONNX Runtime has no telemetry")
-    ours = script.traced([sys.executable, "-c", f"import profiler; {REPORTING}"], *places)
+    ours = script.traced([sys.executable, "-c", f"import trtprof; {REPORTING}"], *places)
     assert ours.left == found.left  # those of before
     assert not ours.outside

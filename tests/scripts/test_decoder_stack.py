@@ -10,9 +10,9 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from profiler.flows.inspect import inspect
-from profiler.source.request import ModelRequest
 from tests.fakes.support import load_script
+from trtprof.flows.inspect import inspect
+from trtprof.source.request import ModelRequest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "decoder_stack.py"
 

@@ -19,21 +19,21 @@ import numpy as np
 import onnx
 import pytest
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import SCHEMA_VERSION, BenchSide, Interval, PluginBench
-from profiler.base.run_folder import RunFolder
-from profiler.capture.ncu import record as ncu
-from profiler.capture.nsys import record as nsys
-from profiler.capture.same_outputs import KindCheck, Original
-from profiler.expected import expect, read_measured, works_to_time
-from profiler.flows.try_ import search
-from profiler.hardware import gpus, nvml
-from profiler.hardware.cuda import kernel_times
-from profiler.hardware.cuda._kernels import ROW_LENGTHS
-from profiler.hardware.cuda.kernel_times import KernelTimes
 from tests.fakes.seeming_gpu import H100, seem
 from tests.fakes.support import ROOT, SAMPLES, load_script
 from tests.fakes.trying import GEMV, gained, model_of
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import SCHEMA_VERSION, BenchSide, Interval, PluginBench
+from trtprof.base.run_folder import RunFolder
+from trtprof.capture.ncu import record as ncu
+from trtprof.capture.nsys import record as nsys
+from trtprof.capture.same_outputs import KindCheck, Original
+from trtprof.expected import expect, read_measured, works_to_time
+from trtprof.flows.try_ import search
+from trtprof.hardware import gpus, nvml
+from trtprof.hardware.cuda import kernel_times
+from trtprof.hardware.cuda._kernels import ROW_LENGTHS
+from trtprof.hardware.cuda.kernel_times import KernelTimes
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 evidence = load_script(SCRIPT, "gpu_evidence")
@@ -328,8 +328,8 @@ def test_without_a_gpu_it_ends_with_one_message(tmp_path: Path) -> None:
 
 
 def test_the_model_of_op_classes_is_valid_and_has_enough_kernels_of_each_class() -> None:
-    from profiler.base.onnx_graph import tensor_from_value_info
-    from profiler.diagnose.reached import op_class
+    from trtprof.base.onnx_graph import tensor_from_value_info
+    from trtprof.diagnose.reached import op_class
 
     model = onnx.shape_inference.infer_shapes(evidence.op_classes(), strict_mode=True)
     onnx.checker.check_model(model, full_check=True)
@@ -437,7 +437,7 @@ BENCHED = PluginBench(
 @pytest.fixture
 def plugins(seeming_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
     """What a plugin is written by says how that ended, and what measures it gives this; the commands that were run."""
-    from profiler.flows.plugin import bench as flow
+    from trtprof.flows.plugin import bench as flow
 
     def put(bench: PluginBench, status: str = "ok") -> list[list[str]]:
         commands: list[list[str]] = []
@@ -594,7 +594,7 @@ def test_wrong_outputs_and_an_open_ledger_fail(tmp_path: Path) -> None:
     opened = msgspec.structs.replace(run, ledger=(row, *run.ledger[1:]))
     assert evidence.ran(opened).status == "failed"
     assert "ledger off by 1 ns" in evidence.ran(opened).headline
-    from profiler.base.records import TensorCheck
+    from trtprof.base.records import TensorCheck
 
     wrong = TensorCheck(name="y", dtype="fp32", max_abs=1, max_rel=1, tolerance=9, matches=False)
     checked = evidence.ran(msgspec.structs.replace(run, checks=(wrong,)))

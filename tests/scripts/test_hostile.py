@@ -38,7 +38,7 @@ def _ended(
     return Outcome(code, out, err, folder, cpu_s=0.1, peak=int(str(more.get("peak", 1 << 20))), hung="hung" in more)
 
 
-_TRACEBACK = b'Traceback (most recent call last):\n  File "/x/profiler/a.py", line 3, in f\nKeyError: 1\n'
+_TRACEBACK = b'Traceback (most recent call last):\n  File "/x/trtprof/a.py", line 3, in f\nKeyError: 1\n'
 BAD = (
     (_ended(1, err=_TRACEBACK), "traceback: KeyError: 1 @ a.py:3 f"),
     (_ended(-11), "signal: 11"),

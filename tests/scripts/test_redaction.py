@@ -17,5 +17,5 @@ def test_no_planted_name_is_in_any_document(tmp_path: Path) -> None:
 
 
 def test_they_are_found_where_nothing_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.report.redact.redact", lambda run, _: run)
+    monkeypatch.setattr("trtprof.report.redact.redact", lambda run, _: run)
     assert planted_names.search(tmp_path, seed=3, models=0, engines=1).leaks

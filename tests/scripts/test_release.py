@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-import profiler
+import trtprof
 from tests.fakes.support import ROOT, load_script
 
 HIDDEN = """
@@ -64,7 +64,7 @@ def test_what_does_not_belong_into_a_release_is_told(
     wrong = release.Wrong()
     release.contents(source, wheel, wrong)
     assert "the wheel has tests/data/model.onnx" in wrong
-    assert "the wheel has no profiler/py.typed" in wrong
+    assert "the wheel has no trtprof/py.typed" in wrong
     assert "the sdist has tests, and their data" in wrong
 
 
@@ -72,7 +72,7 @@ def test_the_metadata_name_the_licence_and_the_one_version(built: tuple[Path, Pa
     with zipfile.ZipFile(built[1]) as archive:
         (name,) = (each for each in archive.namelist() if each.endswith("dist-info/METADATA"))
         metadata = archive.read(name).decode()
-    assert f"\nVersion: {profiler.__version__}\n" in metadata
+    assert f"\nVersion: {trtprof.__version__}\n" in metadata
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
     assert metadata.count("\nLicense-File: ") == 4
     assert "version" not in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -92,7 +92,7 @@ def test_the_man_page_knows_every_command_and_option() -> None:
     [("trtprof.bash", "complete -o"), ("_trtprof", "#compdef"), ("trtprof.fish", "complete --command")],
 )
 def test_completion_asks_the_command(name: str, word: str) -> None:
-    text = (ROOT / "profiler" / "docs" / "shell" / name).read_text(encoding="utf-8")
+    text = (ROOT / "profiler" / "trtprof" / "docs" / "shell" / name).read_text(encoding="utf-8")
     assert word in text
     assert "_TRTPROF_COMPLETE" in text
 
@@ -121,7 +121,7 @@ def test_what_a_reader_of_a_page_types_is_found_with_its_exit_code(release: Modu
 def test_what_measures_nothing_needs_no_runtime(words: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HIDDEN)
     environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
-    command = [sys.executable, "-m", "profiler", *words.split()]
+    command = [sys.executable, "-m", "trtprof", *words.split()]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     run = subprocess.run(

@@ -17,7 +17,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.records import (
+from tests.fakes.support import load_script
+from trtprof.base.records import (
     SCHEMA_VERSION,
     Backend,
     BestRungs,
@@ -27,9 +28,8 @@ from profiler.base.records import (
     ModelInfo,
     Tried,
 )
-from profiler.compare.turns import change_of_turns
-from profiler.runtime.ort_session import SessionRequest
-from tests.fakes.support import load_script
+from trtprof.compare.turns import change_of_turns
+from trtprof.runtime.ort_session import SessionRequest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "try_rivals.py"
 rivals = load_script(SCRIPT, "try_rivals")

@@ -7,12 +7,12 @@ from pathlib import Path
 import onnx
 import pytest
 
-from profiler.base import shape_inference
-from profiler.base.errors import ModelError
-from profiler.flows.inspect import inspect
-from profiler.source.load import load_model, source_of
-from profiler.source.request import ModelRequest
 from tests.fakes import model_bombs
+from trtprof.base import shape_inference
+from trtprof.base.errors import ModelError
+from trtprof.flows.inspect import inspect
+from trtprof.source.load import load_model, source_of
+from trtprof.source.request import ModelRequest
 
 
 @pytest.mark.parametrize("name", model_bombs.CALLING)

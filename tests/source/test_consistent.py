@@ -10,12 +10,12 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
-from profiler.base.records import Source
-from profiler.capture.workers.inference import make_inputs
-from profiler.capture.workers.ort_cpu import bind
-from profiler.flows.run import session_of
-from profiler.runtime.ort_session import make_session
-from profiler.source.load import load_model, source_of
+from trtprof.base.records import Source
+from trtprof.capture.workers.inference import make_inputs
+from trtprof.capture.workers.ort_cpu import bind
+from trtprof.flows.run import session_of
+from trtprof.runtime.ort_session import make_session
+from trtprof.source.load import load_model, source_of
 
 FLOAT = TensorProto.FLOAT
 

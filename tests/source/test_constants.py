@@ -12,11 +12,11 @@ import pytest
 from onnx import FunctionProto, ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from profiler.base import onnx_graph
-from profiler.base.evaluate import MAX_ELEMENTS
-from profiler.base.op_kinds import SHAPE_INPUTS
-from profiler.source.constants import Values, of_integers
-from profiler.source.load import load_model, source_of
+from trtprof.base import onnx_graph
+from trtprof.base.evaluate import MAX_ELEMENTS
+from trtprof.base.op_kinds import SHAPE_INPUTS
+from trtprof.source.constants import Values, of_integers
+from trtprof.source.load import load_model, source_of
 
 
 def model(nodes: list[onnx.NodeProto], initializers: dict[str, np.ndarray], out: int = 1) -> ModelProto:

@@ -25,11 +25,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.errors import BuildError, MissingError, TrtprofError, UsageError
-from profiler.source.export import export_model, staged
-from profiler.source.load import graph_inputs, load_model
-from profiler.source.shapes import parse_shapes
-from profiler.source.spec import (
+from trtprof.base.errors import BuildError, MissingError, TrtprofError, UsageError
+from trtprof.source.export import export_model, staged
+from trtprof.source.load import graph_inputs, load_model
+from trtprof.source.shapes import parse_shapes
+from trtprof.source.spec import (
     DynamicDim,
     ExportOptions,
     ModelSpec,

@@ -12,10 +12,10 @@ import onnxruntime
 import pytest
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from profiler.base.records import Source, Tensor
-from profiler.source.load import load_model, source_of
-from profiler.source.shapes import parse_shapes
 from tests.fakes.support import SAMPLES
+from trtprof.base.records import Source, Tensor
+from trtprof.source.load import load_model, source_of
+from trtprof.source.shapes import parse_shapes
 
 
 def info(name: str, *dims: int | str, dtype: int = TensorProto.FLOAT) -> ValueInfoProto:

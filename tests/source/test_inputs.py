@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
-from profiler.base.errors import CaptureError, MissingError, UsageError
-from profiler.base.records import InputTensor, Tensor
-from profiler.capture.workers.ort_cpu import make_inputs
-from profiler.source.inputs import check_files, parse_load_inputs
-from profiler.source.load import load_model, source_of
+from trtprof.base.errors import CaptureError, MissingError, UsageError
+from trtprof.base.records import InputTensor, Tensor
+from trtprof.capture.workers.ort_cpu import make_inputs
+from trtprof.source.inputs import check_files, parse_load_inputs
+from trtprof.source.load import load_model, source_of
 
 FLOAT, FLOAT16, INT64, INT32, BOOL = (
     TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL,

@@ -35,12 +35,12 @@ from onnx.helper import (
     make_tensor_value_info,
 )
 
-from profiler.base import onnx_graph, units
-from profiler.base.errors import MissingError, ModelError, TrtprofError, UsageError
-from profiler.base.records import Node, Source, Tensor
-from profiler.source import wire
-from profiler.source.load import LoadedModel, load_model, source_of
 from tests.fakes.support import LIGHT, SAMPLES, captured, real_models, save_with_hole
+from trtprof.base import onnx_graph, units
+from trtprof.base.errors import MissingError, ModelError, TrtprofError, UsageError
+from trtprof.base.records import Node, Source, Tensor
+from trtprof.source import wire
+from trtprof.source.load import LoadedModel, load_model, source_of
 
 Entries = Mapping[str, str | int]
 OPSETS = [make_opsetid("", 17)]
@@ -199,8 +199,8 @@ def test_external_weights_are_counted(tmp_path: Path, entries: Entries) -> None:
 
 _MEASURED = """
 import resource, sys
-from profiler.source.request import ModelRequest
-from profiler.flows.inspect import inspect
+from trtprof.source.request import ModelRequest
+from trtprof.flows.inspect import inspect
 from pathlib import Path
 def read():
     io = Path("/proc/self/io")
@@ -497,7 +497,7 @@ def test_shapes_behind_large_weights_in_branches_are_known(tmp_path: Path) -> No
 def test_inspecting_imports_no_runtime_and_no_tables(tmp_path: Path) -> None:
     path = save(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
     code = (
-        "import sys; from profiler.flows.inspect import inspect; from profiler.source.request import ModelRequest;"
+        "import sys; from trtprof.flows.inspect import inspect; from trtprof.source.request import ModelRequest;"
         "inspect(ModelRequest(sys.argv[1])); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.source import export
-from profiler.source.request import ModelRequest
-from profiler.source.spec import ExportOptions, ModelSpec
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import UsageError
+from trtprof.source import export
+from trtprof.source.request import ModelRequest
+from trtprof.source.spec import ExportOptions, ModelSpec
 
 RESNET = SAMPLES / "resnet_tiny.onnx"
 

@@ -22,15 +22,15 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.capi import _pybind_state
 
-from profiler.analysis.work import inspection_of
-from profiler.base import onnx_graph
-from profiler.base.errors import ModelError
-from profiler.base.records import Dim, Op, Source, Tensor
-from profiler.source.load import load_model, source_of
-from profiler.source.shape_rules import RULES, outputs_by_rule, rule
-from profiler.source.shape_rules._dims import axis_of, broadcast, matmul, most, over, plus, times
-from profiler.source.shapes import parse_shapes
 from tests.fakes.support import SAMPLES, what_this_cpu_can
+from trtprof.analysis.work import inspection_of
+from trtprof.base import onnx_graph
+from trtprof.base.errors import ModelError
+from trtprof.base.records import Dim, Op, Source, Tensor
+from trtprof.source.load import load_model, source_of
+from trtprof.source.shape_rules import RULES, outputs_by_rule, rule
+from trtprof.source.shape_rules._dims import axis_of, broadcast, matmul, most, over, plus, times
+from trtprof.source.shapes import parse_shapes
 
 Array = npt.NDArray[Any]
 MS, ML = "com.microsoft", "ai.onnx.ml"

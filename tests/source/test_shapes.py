@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import UsageError
-from profiler.base.records import Dim, Tensor
-from profiler.source.shapes import (
+from tests.fakes.support import refused
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Dim, Tensor
+from trtprof.source.shapes import (
     DEFAULT_LENGTH,
     DEFAULT_SAMPLES,
     DEFAULT_SIGNAL,
@@ -17,7 +18,6 @@ from profiler.source.shapes import (
     bind_shapes,
     parse_shapes,
 )
-from tests.fakes.support import refused
 
 
 def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import UsageError
-from profiler.base.records import Dim, Tensor
-from profiler.source.shapes import MAX_DIM, bind_shapes
-from profiler.source.sweep_axes import MAX_POINTS, Axis, parse_sweeps, place_sweeps, swept_shapes
 from tests.fakes.support import refused
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Dim, Tensor
+from trtprof.source.shapes import MAX_DIM, bind_shapes
+from trtprof.source.sweep_axes import MAX_POINTS, Axis, parse_sweeps, place_sweeps, swept_shapes
 
 
 def tensor(name: str, *shape: Dim, dtype: str = "fp32") -> Tensor:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Tensor
-from profiler.source.load import LoadedModel, load_model, source_of
-from profiler.source.shapes import MAX_DIM
-from profiler.source.sweep_axes import parse_sweeps
-from profiler.source.symbolic import Grid, Piece, Swept, Track, _coefficients, _comparable, _grid, sweep_source
+from trtprof.base.records import Tensor
+from trtprof.source.load import LoadedModel, load_model, source_of
+from trtprof.source.shapes import MAX_DIM
+from trtprof.source.sweep_axes import parse_sweeps
+from trtprof.source.symbolic import Grid, Piece, Swept, Track, _coefficients, _comparable, _grid, sweep_source
 
 
 def loaded(folder: Path, text: str) -> LoadedModel:

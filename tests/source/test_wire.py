@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from profiler.base.evaluate import MAX_ELEMENTS
-from profiler.source import wire
 from tests.fakes.support import real_models, save_with_hole
+from trtprof.base.evaluate import MAX_ELEMENTS
+from trtprof.source import wire
 
 PAYLOAD = ("float_data", "int32_data", "string_data", "int64_data", "raw_data", "double_data", "uint64_data")
 LARGE, SMALL = 1200, 4

@@ -22,24 +22,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import CaptureError, MissingError
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.capture.collector import Clocked
-from profiler.capture.cupti import _errors as _cupti_errors
-from profiler.capture.cupti import _graphs as _cupti_graphs
-from profiler.capture.cupti import _names as _cupti_names
-from profiler.capture.cupti import _records as _cupti_records
-from profiler.capture.cupti import _tables as _cupti_tables
-from profiler.capture.cupti import activity as cupti
-from profiler.capture.cupti import check as cupti_check
-from profiler.capture.cupti._names import demangled, short_name
-from profiler.capture.cupti._records import FAMILIES, Records
-from profiler.capture.cupti.activity import collecting, injection_environment, unavailable
-from profiler.runtime import child
 from tests.fakes import fake_cupti as fake
 from tests.fakes.fake_cupti import ActivityKind, FakeCupti
 from tests.fakes.other_versions import CUPTI, asked_of, other_version
 from tests.fakes.support import hide_modules, refused
+from trtprof.base.errors import CaptureError, MissingError
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from trtprof.capture.collector import Clocked
+from trtprof.capture.cupti import _errors as _cupti_errors
+from trtprof.capture.cupti import _graphs as _cupti_graphs
+from trtprof.capture.cupti import _names as _cupti_names
+from trtprof.capture.cupti import _records as _cupti_records
+from trtprof.capture.cupti import _tables as _cupti_tables
+from trtprof.capture.cupti import activity as cupti
+from trtprof.capture.cupti import check as cupti_check
+from trtprof.capture.cupti._names import demangled, short_name
+from trtprof.capture.cupti._records import FAMILIES, Records
+from trtprof.capture.cupti.activity import collecting, injection_environment, unavailable
+from trtprof.runtime import child
 
 START, END = 2, 4
 THREAD = 4242
@@ -757,7 +757,7 @@ ASK = """
 import ctypes, json, sys
 import numpy as np
 from cupti import cupti as module
-from profiler.capture.cupti._records import FAMILIES, Records
+from trtprof.capture.cupti._records import FAMILIES, Records
 import re
 stems, names = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 numbers = {
@@ -876,7 +876,7 @@ def test_the_real_module_has_what_the_code_uses(version: str) -> None:
 
 @pytest.mark.gpu
 def test_the_check_passes_on_a_gpu() -> None:
-    command = [sys.executable, "-m", "profiler.capture.cupti.check"]
+    command = [sys.executable, "-m", "trtprof.capture.cupti.check"]
     done = subprocess.run(command, env=child.environment(), capture_output=True, text=True, check=False)
     if done.returncode == 3:
         pytest.skip(" ".join(done.stderr.split()))

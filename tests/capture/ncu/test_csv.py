@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.base.kernel_counters import Counter
-from profiler.capture.ncu.csv import is_counters, parse_counters, read_counters
 from tests.fakes.ncu_factory import LOCALES, Form, Launch, counted, ncu_csv
 from tests.fakes.support import refused
+from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from trtprof.base.kernel_counters import Counter
+from trtprof.capture.ncu.csv import is_counters, parse_counters, read_counters
 
 TWO = (
     counted("void conv(float*, int)", read=25_170_048, written=23_673_216, ns=239_008, tensor=0, occupancy=0.7445),

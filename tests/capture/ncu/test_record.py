@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.base.kernel_counters import GEOMETRY, METRICS
-from profiler.capture.ncu import record as ncu
 from tests.fakes.fake_ncu import FakeNcu
 from tests.fakes.ncu_factory import counted
 from tests.fakes.support import refused
+from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from trtprof.base.kernel_counters import GEOMETRY, METRICS
+from trtprof.capture.ncu import record as ncu
 
 PROGRAM = [sys.executable, "-IS", "-c", "import sys; print('an inference'); sys.exit(int(sys.argv[1]))"]
 

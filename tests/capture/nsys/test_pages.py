@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.base.trace import GpuTrace
-from profiler.capture.nsys import _pages as _trace_pages
-from profiler.capture.nsys._file import Column, Texts, TraceFile, open_trace
-from profiler.capture.nsys._pages import OddValueError, PageFile, UnusualError
-from profiler.capture.nsys.trace import read_trace
 from tests.fakes.support import captured
 from tests.fakes.trace_factory import CALLS, ENGINE, ERAS, KERNELS, NVTX, Process, write_trace
+from trtprof.base.trace import GpuTrace
+from trtprof.capture.nsys import _pages as _trace_pages
+from trtprof.capture.nsys._file import Column, Texts, TraceFile, open_trace
+from trtprof.capture.nsys._pages import OddValueError, PageFile, UnusualError
+from trtprof.capture.nsys.trace import read_trace
 
 NUMBERS = st.one_of(
     st.none(),

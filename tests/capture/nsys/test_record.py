@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.capture.nsys import _find as _nsys_find
-from profiler.capture.nsys import _process as _nsys_process
-from profiler.capture.nsys import record as nsys
-from profiler.runtime import child
 from tests.fakes.fake_nsys import HELP, NVTX_WORKER, FakeNsys
 from tests.fakes.support import one_at_a_time, refused
+from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from trtprof.capture.nsys import _find as _nsys_find
+from trtprof.capture.nsys import _process as _nsys_process
+from trtprof.capture.nsys import record as nsys
+from trtprof.runtime import child
 
 REAL = os.environ.get("TRTPROF_NSYS") or shutil.which("nsys")
 """As the tests found it: a fixture hides it from all but those of the real one."""
@@ -505,10 +505,10 @@ def test_a_daemon_of_nsys_is_let_to_leave_and_killed_if_it_stays(
 
 def test_the_worker_ends_with_a_parent_that_is_killed(fake: FakeNsys, tmp_path: Path) -> None:
     worker = tmp_path / "worker.py"
-    worker.write_text(f"from profiler.runtime import child\nchild.end_with_parent()\n{WAIT}\n")
+    worker.write_text(f"from trtprof.runtime import child\nchild.end_with_parent()\n{WAIT}\n")
     parent = tmp_path / "parent.py"
     parent.write_text(
-        "import sys\nfrom pathlib import Path\nfrom profiler.capture.nsys import record as nsys\n"
+        "import sys\nfrom pathlib import Path\nfrom trtprof.capture.nsys import record as nsys\n"
         "nsys.run_profile(nsys.find(), [sys.executable, *sys.argv[1:3]], Path(sys.argv[3]), progress=print)\n"
     )
     environment = {**child.environment(), "TRTPROF_NSYS": str(fake.path)}

@@ -14,17 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.base.nested_ranges import NestedRanges, calls_of
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.capture.nsys.trace import (
-    KERNEL_SUMS,
-    RANGE_SUMS,
-    kernel_summary,
-    nvtx_kernel_summary,
-    read_stats,
-    read_trace,
-)
 from tests.fakes.support import CAPTURES, H100, ROOT, load_script, needs_captures, refused
 from tests.fakes.trace_factory import (
     CALLS,
@@ -41,6 +30,17 @@ from tests.fakes.trace_factory import (
     Work,
     global_tid,
     write_trace,
+)
+from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from trtprof.base.nested_ranges import NestedRanges, calls_of
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from trtprof.capture.nsys.trace import (
+    KERNEL_SUMS,
+    RANGE_SUMS,
+    kernel_summary,
+    nvtx_kernel_summary,
+    read_stats,
+    read_trace,
 )
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from profiler.base.errors import CaptureError, MissingError
-from profiler.capture.cupti import activity as cupti
-from profiler.capture.workers import gpu_window
-from profiler.capture.workers.gpu_window import Watch, profile_window, watching
 from tests.fakes.support import refused
+from trtprof.base.errors import CaptureError, MissingError
+from trtprof.capture.cupti import activity as cupti
+from trtprof.capture.workers import gpu_window
+from trtprof.capture.workers.gpu_window import Watch, profile_window, watching
 
 
 class Driver:

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.errors import CaptureError
-from profiler.base.records import KERNEL_COLUMNS, Capture, InputTensor
-from profiler.capture.workers import inference
-from profiler.capture.workers.ort_cpu import WorkerRequest, capture, make_inputs, time_runs, warm_up
-from profiler.engine.onnxruntime import layers_from_file
-from profiler.runtime.ort_session import SessionRequest
-from profiler.source.load import load_model, source_of
-from profiler.source.shapes import parse_shapes
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import CaptureError
+from trtprof.base.records import KERNEL_COLUMNS, Capture, InputTensor
+from trtprof.capture.workers import inference
+from trtprof.capture.workers.ort_cpu import WorkerRequest, capture, make_inputs, time_runs, warm_up
+from trtprof.engine.onnxruntime import layers_from_file
+from trtprof.runtime.ort_session import SessionRequest
+from trtprof.source.load import load_model, source_of
+from trtprof.source.shapes import parse_shapes
 
 FLOATS = InputTensor(name="x", dtype="fp32", shape=(4, 5), low=-2.0, high=3.0)
 

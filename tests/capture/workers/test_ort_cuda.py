@@ -21,12 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.align.ort_cuda import align_ort
-from profiler.base.errors import BuildError, CaptureError, MissingError, TrtprofError
-from profiler.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
-from profiler.base.trace_file import load_trace
-from profiler.capture.collector import system_to_collector_ns
-from profiler.capture.gpu_record import (
+from tests.fakes import fake_gpu
+from tests.fakes.support import SAMPLES, refused
+from trtprof.align.ort_cuda import align_ort
+from trtprof.base.errors import BuildError, CaptureError, MissingError, TrtprofError
+from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
+from trtprof.base.trace_file import load_trace
+from trtprof.capture.collector import system_to_collector_ns
+from trtprof.capture.gpu_record import (
     CLEAN_FILE,
     NODE_EVENTS_FILE,
     PROFILED_FILE,
@@ -35,23 +37,21 @@ from profiler.capture.gpu_record import (
     OrtCudaRequest,
     ProfiledTimes,
 )
-from profiler.capture.launch import run_worker, worker_command, worker_error
-from profiler.capture.turns import Variant
-from profiler.capture.verify import TOLERANCES, check_outputs, reference_outputs
-from profiler.capture.workers import gpu_work, inference
-from profiler.capture.workers import ort_cuda as cuda_worker
-from profiler.capture.workers.gpu_window import InProcess, Watch
-from profiler.capture.workers.gpu_work import copies_beyond
-from profiler.capture.workers.ort_cuda import OrtRunner, clean, profiled
-from profiler.capture.workers.runnable import runnable_of
-from profiler.engine.onnxruntime import layers_from_file
-from profiler.runtime.ort_session import NODE_EVENT_COLUMNS, CudaOptions, SessionRequest, make_session
-from profiler.source.load import load_model, source_of
-from profiler.source.shapes import parse_shapes
-from tests.fakes import fake_gpu
-from tests.fakes.support import SAMPLES, refused
+from trtprof.capture.launch import run_worker, worker_command, worker_error
+from trtprof.capture.turns import Variant
+from trtprof.capture.verify import TOLERANCES, check_outputs, reference_outputs
+from trtprof.capture.workers import gpu_work, inference
+from trtprof.capture.workers import ort_cuda as cuda_worker
+from trtprof.capture.workers.gpu_window import InProcess, Watch
+from trtprof.capture.workers.gpu_work import copies_beyond
+from trtprof.capture.workers.ort_cuda import OrtRunner, clean, profiled
+from trtprof.capture.workers.runnable import runnable_of
+from trtprof.engine.onnxruntime import layers_from_file
+from trtprof.runtime.ort_session import NODE_EVENT_COLUMNS, CudaOptions, SessionRequest, make_session
+from trtprof.source.load import load_model, source_of
+from trtprof.source.shapes import parse_shapes
 
-WORKER = "profiler.capture.workers.ort_cuda"
+WORKER = "trtprof.capture.workers.ort_cuda"
 
 
 def request_for(path: Path, folder: Path, shapes: tuple[str, ...] = (), **changes: Any) -> OrtCudaRequest:

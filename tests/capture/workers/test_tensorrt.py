@@ -20,9 +20,13 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base.errors import CaptureError, MissingError, TrtprofError, UsageError
-from profiler.base.records import InputTensor
-from profiler.capture.gpu_record import (
+from tests.fakes import fake_gpu
+from tests.fakes.fake_gpu import engine
+from tests.fakes.support import refused
+from tests.fakes.tensorrt_names import RTX_NAMES, RUN_NAMES
+from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
+from trtprof.base.records import InputTensor
+from trtprof.capture.gpu_record import (
     CLEAN_FILE,
     ITERATION_RANGE,
     PROFILED_FILE,
@@ -31,21 +35,17 @@ from profiler.capture.gpu_record import (
     ProfiledTimes,
     TensorrtRequest,
 )
-from profiler.capture.same_outputs import CHECKS_FILE, KindCheck, OutputsRequest
-from profiler.capture.turns import Variant
-from profiler.capture.workers import trt_runner, trt_runtime
-from profiler.capture.workers.gpu_window import Watch
-from profiler.capture.workers.inference import make_inputs
-from profiler.capture.workers.outputs import check, keep
-from profiler.capture.workers.runnable import runnable_of
-from profiler.capture.workers.tensorrt import clean, main, profiled
-from profiler.capture.workers.trt_runner import opened
-from profiler.runtime import tensorrt_module
-from profiler.runtime.ort_session import SessionRequest
-from tests.fakes import fake_gpu
-from tests.fakes.fake_gpu import engine
-from tests.fakes.support import refused
-from tests.fakes.tensorrt_names import RTX_NAMES, RUN_NAMES
+from trtprof.capture.same_outputs import CHECKS_FILE, KindCheck, OutputsRequest
+from trtprof.capture.turns import Variant
+from trtprof.capture.workers import trt_runner, trt_runtime
+from trtprof.capture.workers.gpu_window import Watch
+from trtprof.capture.workers.inference import make_inputs
+from trtprof.capture.workers.outputs import check, keep
+from trtprof.capture.workers.runnable import runnable_of
+from trtprof.capture.workers.tensorrt import clean, main, profiled
+from trtprof.capture.workers.trt_runner import opened
+from trtprof.runtime import tensorrt_module
+from trtprof.runtime.ort_session import SessionRequest
 
 X = InputTensor(name="x", dtype="fp32", shape=(2, 3))
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from profiler.runtime.tensorrt_module import parse_version
 from tests.fakes.other_versions import TENSORRT, asked_of, other_version, stub_libraries
+from trtprof.runtime.tensorrt_module import parse_version
 
 ASK = """
 import importlib, json, sys
-from profiler.capture.workers.trt_runtime import DTYPES, allocator_class, Library
+from trtprof.capture.workers.trt_runtime import DTYPES, allocator_class, Library
 from tests.fakes.tensorrt_names import RTX_NAMES, RUN_NAMES
 trt = importlib.import_module(sys.argv[1])
 def has(path):

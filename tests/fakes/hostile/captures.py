@@ -11,14 +11,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from profiler.capture.nsys.trace import read_trace
-from profiler.engine.profile_files import profile_table, read_profile
 from tests.fakes import trace_factory, trtexec_files
 from tests.fakes.hostile.mutate import TEXTS, mutated, mutated_bytes, written
 from tests.fakes.hostile.running import Case
 from tests.fakes.ncu_factory import counted, ncu_csv
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT
+from trtprof.capture.nsys.trace import read_trace
+from trtprof.engine.profile_files import profile_table, read_profile
 
 _LOG = ROOT / "tests" / "engine" / "data" / "rtx_gemv.log"
 _SHOWN: tuple[tuple[str, ...], ...] = (

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profiler.base import run_folder
 from tests.fakes.compare_factory import L, chain, make_run, save
 from tests.fakes.hostile.mutate import TEXTS, mutated, mutated_bytes, written
 from tests.fakes.hostile.running import Case, Outcome
+from trtprof.base import run_folder
 
 _EXAMPLES = Path(__file__).parents[3] / "reports"
 _FORMATS = ("text", "json", "csv", "markdown", "html")

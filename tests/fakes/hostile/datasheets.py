@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from profiler.expected.measured import KINDS, NEEDED, OPTIONAL
-from profiler.hardware import gpus
 from tests.fakes.hostile.mutate import NUMBERS, TEXTS, broken_toml, mutated_bytes, toml_of
 from tests.fakes.hostile.running import Case, Outcome
+from trtprof.expected.measured import KINDS, NEEDED, OPTIONAL
+from trtprof.hardware import gpus
 
 _SPECS = Path(gpus.__file__).with_name("specs")
 _SAMPLES = Path(__file__).parents[3] / "sample_models"

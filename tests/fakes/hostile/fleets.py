@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from profiler.base.records import SCHEMA_VERSION, FleetCell, FleetRow
-from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
-from profiler.flows.fleet.store import ASKED, CORRUPT, PARTS, RUNS, TABLE, Store
 from tests.fakes import fleets as factory
 from tests.fakes.hostile.mutate import NUMBERS, TEXTS, broken_toml, mutated, mutated_bytes, toml_of, written
 from tests.fakes.hostile.running import Case, Outcome
+from trtprof.base.records import SCHEMA_VERSION, FleetCell, FleetRow
+from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
+from trtprof.flows.fleet.store import ASKED, CORRUPT, PARTS, RUNS, TABLE, Store
 
 _SAMPLES = Path(__file__).parents[3] / "sample_models"
 _FORMATS = ("text", "json", "csv", "markdown", "html")

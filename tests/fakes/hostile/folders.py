@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
-from profiler.base.record_file import MAX_BYTES
-from profiler.flows.serve import Runs
 from tests.fakes.hostile.mutate import mutated, mutated_bytes, written
 from tests.fakes.hostile.running import Case, Outcome
+from trtprof.base.record_file import MAX_BYTES
+from trtprof.flows.serve import Runs
 
 _WHOLE = Path(__file__).resolve().parents[3] / "reports" / "example"
 _READ = (

@@ -19,12 +19,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.base.records import Holds, Run
-from profiler.base.records.texts import rewritten
-from profiler.base.run_folder import REPORT, RunFolder
 from tests.fakes import report_factory
 from tests.fakes.engine_factory import ENGINES, write_engine
 from tests.fakes.hostile.running import Case, Outcome
+from trtprof.base.records import Holds, Run
+from trtprof.base.records.texts import rewritten
+from trtprof.base.run_folder import REPORT, RunFolder
 
 MARK = "INJECTED"
 """Of all hostile names; where it is code, a name was run."""

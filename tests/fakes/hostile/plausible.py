@@ -9,11 +9,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from profiler.capture.nsys.trace import read_trace
 from tests.fakes import trace_factory, trtexec_files
 from tests.fakes.hostile.running import Case, Outcome
 from tests.fakes.stats_factory import write_stats
 from tests.fakes.support import ROOT
+from trtprof.capture.nsys.trace import read_trace
 
 WARM = [("analyze", str(ROOT / "tests" / "engine" / "data" / "rtx_gemv.log"), "--gpu", "l4", "--format", "json")]
 _MUCH_SLOWER = ("gtx-1650", "jetson-orin-nano-8gb", "jetson-xavier-nx-8gb", "a2", "a16", "rtx-a2000", "rtx-3050")

@@ -23,7 +23,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-from profiler.base.scratch import PART, PREFIX
+from trtprof.base.scratch import PART, PREFIX
 
 ALLOWED = frozenset({0, 2, 3, 4, 5})
 """Exit codes of an answer or a clear error; 1 is for findings that were asked for."""
@@ -130,11 +130,11 @@ def _frame(said: str) -> str:
     frames = _FRAME.findall(block)
     if "most recent call first" in said:  # faulthandler, of a command that hung
         frames = frames[::-1]
-    own = [each for each in frames if "/profiler/" in each[0] and "site-packages" not in each[0]]
+    own = [each for each in frames if "/trtprof/" in each[0] and "site-packages" not in each[0]]
     path, line, name = (own or frames or [("", "", "")])[-1]
     last = [line for line in block.splitlines() if line and not line[0].isspace()]
     error = re.sub(r"0x[0-9a-f]+|\d{3,}", "N", last[-1][:160]) if last else ""
-    return f"{error} @ {path.rpartition('/profiler/')[2]}:{line} {name}"
+    return f"{error} @ {path.rpartition('/trtprof/')[2]}:{line} {name}"
 
 
 def _parts(folder: Path) -> list[Path]:
@@ -290,7 +290,7 @@ def _child(case: Case, folder: Path, streams: Path, home: Path, temporary: Path)
 
 def _main(words: list[str]) -> int:
     """The command as its process would do it, up to what is done at exit."""
-    from profiler.__main__ import main
+    from trtprof.__main__ import main
 
     sys.argv = ["trtprof", *words]
     code: Any = 0
@@ -311,7 +311,7 @@ def _warm(lines: Iterable[Sequence[str | Path]], home: Path) -> None:
     """Import what commands import, by running them once, quietly, in this process."""
     import typer.main
 
-    from profiler import cli
+    from trtprof import cli
 
     os.environ |= {"HOME": str(home), "TRTPROF_CACHE_DIR": str(home / "cache")}
     cli.load_commands()

@@ -12,10 +12,10 @@ from typing import Any
 
 import typer.main
 
-from profiler.cli import app, load_commands
 from tests.fakes.every_verb import EVERY_VERB, fill
 from tests.fakes.hostile.running import Case
 from tests.fakes.support import SAMPLES
+from trtprof.cli import app, load_commands
 
 GEMV = SAMPLES / "gemv.onnx"
 WARM = (("gpus", "l4"), ("inspect", GEMV), ("predict", GEMV, "--gpu", "l4"), ("kernel", "x", "--format", "json"))

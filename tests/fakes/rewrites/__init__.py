@@ -13,9 +13,9 @@ import onnx
 import onnx.parser
 import onnxruntime as ort
 
-from profiler.rewrite import Rewrite, apply
-from profiler.rewrite.edit import Site
-from profiler.rewrite.model import opened, save
+from trtprof.rewrite import Rewrite, apply
+from trtprof.rewrite.edit import Site
+from trtprof.rewrite.model import opened, save
 
 
 class RewriteCase(NamedTuple):

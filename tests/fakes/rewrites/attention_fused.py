@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.attention_fused`."""
+"""Cases of `trtprof.rewrite.attention_fused`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.batchnorm_as_mul_add`."""
+"""Cases of `trtprof.rewrite.batchnorm_as_mul_add`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.batchnorm_folded`."""
+"""Cases of `trtprof.rewrite.batchnorm_folded`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.cast_pairs`: type 1 is float32, 6 int32, 7 int64, 9 bool, 10 float16, 11 float64."""
+"""Cases of `trtprof.rewrite.cast_pairs`: type 1 is float32, 6 int32, 7 int64, 9 bool, 10 float16, 11 float64."""
 
 from __future__ import annotations
 

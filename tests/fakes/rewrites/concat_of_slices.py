@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.concat_of_slices`."""
+"""Cases of `trtprof.rewrite.concat_of_slices`."""
 
 from __future__ import annotations
 

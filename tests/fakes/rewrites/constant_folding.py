@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.constant_folding`."""
+"""Cases of `trtprof.rewrite.constant_folding`."""
 
 from __future__ import annotations
 

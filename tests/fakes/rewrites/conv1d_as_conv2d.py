@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.conv1d_as_conv2d`."""
+"""Cases of `trtprof.rewrite.conv1d_as_conv2d`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.conv1x1_as_matmul`."""
+"""Cases of `trtprof.rewrite.conv1x1_as_matmul`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.conv_pad_channels`."""
+"""Cases of `trtprof.rewrite.conv_pad_channels`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.convtranspose_as_conv`."""
+"""Cases of `trtprof.rewrite.convtranspose_as_conv`."""
 
 from __future__ import annotations
 

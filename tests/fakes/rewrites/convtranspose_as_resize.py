@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.convtranspose_as_resize`."""
+"""Cases of `trtprof.rewrite.convtranspose_as_resize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.depthwise_repeated_channels`."""
+"""Cases of `trtprof.rewrite.depthwise_repeated_channels`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.div_as_mul`."""
+"""Cases of `trtprof.rewrite.div_as_mul`."""
 
 from __future__ import annotations
 

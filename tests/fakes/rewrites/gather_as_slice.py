@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.gather_as_slice`."""
+"""Cases of `trtprof.rewrite.gather_as_slice`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.gelu_fused`."""
+"""Cases of `trtprof.rewrite.gelu_fused`."""
 
 from __future__ import annotations
 

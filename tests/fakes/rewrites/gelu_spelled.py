@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.gelu_spelled`."""
+"""Cases of `trtprof.rewrite.gelu_spelled`."""
 
 from __future__ import annotations
 

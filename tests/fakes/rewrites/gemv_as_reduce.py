@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.gemv_as_reduce`."""
+"""Cases of `trtprof.rewrite.gemv_as_reduce`."""
 
 from __future__ import annotations
 

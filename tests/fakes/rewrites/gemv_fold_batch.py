@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.gemv_fold_batch`."""
+"""Cases of `trtprof.rewrite.gemv_fold_batch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.layernorm_fused`."""
+"""Cases of `trtprof.rewrite.layernorm_fused`."""
 
 from __future__ import annotations
 

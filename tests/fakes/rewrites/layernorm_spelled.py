@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.layernorm_spelled`."""
+"""Cases of `trtprof.rewrite.layernorm_spelled`."""
 
 from __future__ import annotations
 

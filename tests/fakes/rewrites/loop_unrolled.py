@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.loop_unrolled`."""
+"""Cases of `trtprof.rewrite.loop_unrolled`."""
 
 from __future__ import annotations
 

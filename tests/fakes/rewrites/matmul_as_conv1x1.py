@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.matmul_as_conv1x1`."""
+"""Cases of `trtprof.rewrite.matmul_as_conv1x1`."""
 
 from __future__ import annotations
 

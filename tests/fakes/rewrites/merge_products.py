@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.merge_products`."""
+"""Cases of `trtprof.rewrite.merge_products`."""
 
 from __future__ import annotations
 

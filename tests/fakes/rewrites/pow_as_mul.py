@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.pow_as_mul`."""
+"""Cases of `trtprof.rewrite.pow_as_mul`."""
 
 from __future__ import annotations
 

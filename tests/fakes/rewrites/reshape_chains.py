@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.reshape_chains`."""
+"""Cases of `trtprof.rewrite.reshape_chains`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.rmsnorm_fused`."""
+"""Cases of `trtprof.rewrite.rmsnorm_fused`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.rmsnorm_spelled`."""
+"""Cases of `trtprof.rewrite.rmsnorm_spelled`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.row_matmul_transposed`."""
+"""Cases of `trtprof.rewrite.row_matmul_transposed`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.softmax_last_axis`."""
+"""Cases of `trtprof.rewrite.softmax_last_axis`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.split_products`."""
+"""Cases of `trtprof.rewrite.split_products`."""
 
 from __future__ import annotations
 

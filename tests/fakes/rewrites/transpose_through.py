@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.transpose_through`."""
+"""Cases of `trtprof.rewrite.transpose_through`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of `profiler.rewrite.where_constant`."""
+"""Cases of `trtprof.rewrite.where_constant`."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from onnx import TensorProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
-from profiler.base.errors import UsageError
-from profiler.base.records import FleetCell
-from profiler.flows.fleet import cells as cells_of
-from profiler.flows.fleet import contents, manifest
-from profiler.flows.fleet.cells import Expanded, expand, in_shard, key_by, request_of
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import UsageError
+from trtprof.base.records import FleetCell
+from trtprof.flows.fleet import cells as cells_of
+from trtprof.flows.fleet import contents, manifest
+from trtprof.flows.fleet.cells import Expanded, expand, in_shard, key_by, request_of
 
 TARGETS = '[[targets]]\ngpu = "l4"\n'
 
@@ -264,7 +264,7 @@ def test_names_that_no_file_can_have_and_such_as_are_no_text_are_told(tmp_path: 
 
 
 def test_two_targets_that_ask_the_same_by_two_files_are_told(tmp_path: Path) -> None:
-    from profiler.hardware import gpus
+    from trtprof.hardware import gpus
 
     model(tmp_path / "a.onnx", 1)
     for folder in ("x", "y"):
@@ -310,7 +310,7 @@ def test_the_digest_of_a_file_alone_is_that_which_others_compute(tmp_path: Path)
 
 
 def test_a_datasheet_is_in_the_key_by_what_it_says(tmp_path: Path) -> None:
-    from profiler.hardware import gpus
+    from trtprof.hardware import gpus
 
     model(tmp_path / "a.onnx", 1)
     sheet = (Path(gpus.__file__).with_name("specs") / "l4.toml").read_text()
@@ -330,7 +330,7 @@ def test_a_datasheet_is_in_the_key_by_what_it_says(tmp_path: Path) -> None:
 
 
 def test_the_key_of_a_cell_is_made_anew_by_its_datasheet(tmp_path: Path) -> None:
-    from profiler.hardware import gpus
+    from trtprof.hardware import gpus
 
     model(tmp_path / "a.onnx", "n", 3)
     text = '[[models]]\nfiles = "*.onnx"\nshapes = "x:2x3"\nprecisions = ["fp16"]\noptions = { level = "nodes" }'

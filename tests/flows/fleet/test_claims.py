@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from profiler.flows.fleet import claims
-from profiler.flows.fleet.store import Store
 from tests.fakes import fleets
 from tests.fakes.support import ROOT
+from trtprof.flows.fleet import claims
+from trtprof.flows.fleet.store import Store
 
 Start = Callable[..., subprocess.Popen[str]]
 

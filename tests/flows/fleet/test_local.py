@@ -16,17 +16,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.base.records import FleetCell, FleetRow, FleetVerb
-from profiler.flows.fleet import HowToRun, local, local_worker, work
-from profiler.flows.fleet.execute import Answered, Task
-from profiler.flows.fleet.local import BASE_BYTES, LocalExecutor
-from profiler.flows.fleet.local_worker import answered
-from profiler.flows.fleet.schedule import schedule
-from profiler.flows.fleet.store import Store
-from profiler.flows.fleet.travel import content_at
 from tests.fakes.fleets import digest
 from tests.fakes.support import ROOT, SAMPLES
+from trtprof.base.errors import MissingError
+from trtprof.base.records import FleetCell, FleetRow, FleetVerb
+from trtprof.flows.fleet import HowToRun, local, local_worker, work
+from trtprof.flows.fleet.execute import Answered, Task
+from trtprof.flows.fleet.local import BASE_BYTES, LocalExecutor
+from trtprof.flows.fleet.local_worker import answered
+from trtprof.flows.fleet.schedule import schedule
+from trtprof.flows.fleet.store import Store
+from trtprof.flows.fleet.travel import content_at
 
 FAKE = "tests.fakes.fleet_worker"
 
@@ -214,8 +214,8 @@ def test_a_cell_of_a_cluster_is_refused() -> None:
 
 PARENT = f"""
 import sys, time, msgspec
-from profiler.flows.fleet.execute import Task
-from profiler.flows.fleet.local import LocalExecutor
+from trtprof.flows.fleet.execute import Task
+from trtprof.flows.fleet.local import LocalExecutor
 made = LocalExecutor([], 1, module="{FAKE}")
 made.start(msgspec.json.decode(sys.argv[1], type=Task))
 print(*made.processes, flush=True)

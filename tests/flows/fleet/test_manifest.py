@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import MissingError, TrtprofError, UsageError
-from profiler.base.toml_file import MOST_BYTES
-from profiler.cli.engine_options import PRECISIONS as BUILT
-from profiler.cost.recast import PRECISIONS as PREDICTED
-from profiler.flows.fleet import manifest as manifests
-from profiler.flows.fleet.manifest import Manifest, options_on
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import MissingError, TrtprofError, UsageError
+from trtprof.base.toml_file import MOST_BYTES
+from trtprof.cli.engine_options import PRECISIONS as BUILT
+from trtprof.cost.recast import PRECISIONS as PREDICTED
+from trtprof.flows.fleet import manifest as manifests
+from trtprof.flows.fleet.manifest import Manifest, options_on
 
 MODELS = '[[models]]\nfiles = "*.onnx"\n'
 TARGETS = '[[targets]]\ngpu = "l4"\n'
@@ -111,7 +111,7 @@ def test_the_sample_is_read() -> None:
 
 
 def test_a_datasheet_of_ones_own_lies_beside_the_manifest(tmp_path: Path) -> None:
-    from profiler.hardware import gpus
+    from trtprof.hardware import gpus
 
     sheet = Path(gpus.__file__).with_name("specs") / "l4.toml"
     (tmp_path / "mine.toml").write_bytes(sheet.read_bytes())

@@ -22,23 +22,23 @@ import msgspec
 import onnx
 import pytest
 
-from profiler import __version__
-from profiler.base import fleet_table
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import FleetCell, FleetRow
-from profiler.base.scratch import PREFIX
-from profiler.flows import doctor
-from profiler.flows.fleet import HowToRun, manifest, on_ray, ray_worker, travel
-from profiler.flows.fleet.cells import expand
-from profiler.flows.fleet.execute import Answered, Task
-from profiler.flows.fleet.on_ray import RayExecutor, connect, why_lost
-from profiler.flows.fleet.schedule import schedule
-from profiler.flows.fleet.store import Store
-from profiler.flows.fleet.work import answer
-from profiler.hardware.device import host_cpu
-from profiler.hardware.store import of_host
 from tests.fakes.ray_cluster import Cluster, Node, cluster
 from tests.fakes.support import SAMPLES, fixed_ceilings
+from trtprof import __version__
+from trtprof.base import fleet_table
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import FleetCell, FleetRow
+from trtprof.base.scratch import PREFIX
+from trtprof.flows import doctor
+from trtprof.flows.fleet import HowToRun, manifest, on_ray, ray_worker, travel
+from trtprof.flows.fleet.cells import expand
+from trtprof.flows.fleet.execute import Answered, Task
+from trtprof.flows.fleet.on_ray import RayExecutor, connect, why_lost
+from trtprof.flows.fleet.schedule import schedule
+from trtprof.flows.fleet.store import Store
+from trtprof.flows.fleet.work import answer
+from trtprof.hardware.device import host_cpu
+from trtprof.hardware.store import of_host
 
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'trtprof[fleet]'")
 
@@ -349,7 +349,7 @@ def test_what_travels_is_json_and_names_no_code_and_no_environment(
     for function in ear.functions:
         by_name = ray.cloudpickle.dumps(function)
         assert len(by_name) < 200
-        assert b"profiler.flows.fleet.ray_worker" in by_name
+        assert b"trtprof.flows.fleet.ray_worker" in by_name
     handed = [arguments for arguments in ear.arguments if arguments]
     ((asked, models),) = handed
     assert models == {}
@@ -517,8 +517,8 @@ def test_a_worker_that_is_killed_is_made_up_for(pair: Pair, tmp_path: Path, caps
 
 def test_nodes_that_lack_trtprof_are_told_at_once(pair: Pair, tmp_path: Path) -> None:
     """The package that is found there has nothing of ours in it."""
-    (tmp_path / "profiler").mkdir()
-    (tmp_path / "profiler" / "__init__.py").write_text("")
+    (tmp_path / "trtprof").mkdir()
+    (tmp_path / "trtprof" / "__init__.py").write_text("")
     node = pair.made.node(resources={"bare": 1}, environment={"PYTHONPATH": str(tmp_path)})
     try:
         pair.made.wait(ray, 4)

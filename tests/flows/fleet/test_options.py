@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.engine.tensorrt import BuildOptions
-from profiler.flows.fleet.options import OPTIONS, build_options_of, read, run_options_of, settings_of, taken
-from profiler.flows.options import RunOptions
-from profiler.flows.predict.on_gpus import Settings
-from profiler.source.request import ModelRequest
 from tests.fakes.fleets import cells
+from trtprof.base.errors import UsageError
+from trtprof.engine.tensorrt import BuildOptions
+from trtprof.flows.fleet.options import OPTIONS, build_options_of, read, run_options_of, settings_of, taken
+from trtprof.flows.options import RunOptions
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.source.request import ModelRequest
 
 MODEL = ModelRequest("model.onnx")
 CELL = next(cells())

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import ModelError
-from profiler.base.records import FleetCell, FleetRow
-from profiler.flows import fleet
-from profiler.flows.fleet import trial
-from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
-from profiler.flows.fleet.progress import Pace, Took, counted, looked_at, pace_of
-from profiler.flows.fleet.store import State, Store
 from tests.fakes import fleets
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import ModelError
+from trtprof.base.records import FleetCell, FleetRow
+from trtprof.flows import fleet
+from trtprof.flows.fleet import trial
+from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
+from trtprof.flows.fleet.progress import Pace, Took, counted, looked_at, pace_of
+from trtprof.flows.fleet.store import State, Store
 
 CELLS = list(fleets.cells())
 ASKED = Asked(

@@ -12,16 +12,16 @@ from random import Random
 import msgspec
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.base.fleet_table import lasting
-from profiler.base.records import FleetCell, FleetRow, FleetVerb, GpuSpec
-from profiler.flows.fleet import HowToRun, schedule
-from profiler.flows.fleet.execute import Answered, Task
-from profiler.flows.fleet.schedule import Standing
-from profiler.flows.fleet.store import Store
-from profiler.hardware import gpus
 from tests.fakes.fleets import cells
 from tests.fakes.fleets import row as made
+from trtprof.base.errors import MissingError
+from trtprof.base.fleet_table import lasting
+from trtprof.base.records import FleetCell, FleetRow, FleetVerb, GpuSpec
+from trtprof.flows.fleet import HowToRun, schedule
+from trtprof.flows.fleet.execute import Answered, Task
+from trtprof.flows.fleet.schedule import Standing
+from trtprof.flows.fleet.store import Store
+from trtprof.hardware import gpus
 
 RETRY = HowToRun(retry="failed")
 

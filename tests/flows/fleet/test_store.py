@@ -9,15 +9,15 @@ import msgspec
 import pyarrow.fs as pafs
 import pytest
 
-from profiler.base import fleet_table
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import SCHEMA_VERSION, FleetRow
-from profiler.flows.fleet import files
-from profiler.flows.fleet.cells import Asked, AskedModel, AskedTarget
-from profiler.flows.fleet.store import ASKED as STORED
-from profiler.flows.fleet.store import State, Store
 from tests.fakes import fleets
 from tests.fakes.object_store import object_store
+from trtprof.base import fleet_table
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import SCHEMA_VERSION, FleetRow
+from trtprof.flows.fleet import files
+from trtprof.flows.fleet.cells import Asked, AskedModel, AskedTarget
+from trtprof.flows.fleet.store import ASKED as STORED
+from trtprof.flows.fleet.store import State, Store
 
 ASKED = Asked(
     schema_version=SCHEMA_VERSION,

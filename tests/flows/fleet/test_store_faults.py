@@ -19,13 +19,13 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from profiler.base import fleet_table
-from profiler.base.errors import MissingError, TrtprofError
-from profiler.base.records import SCHEMA_VERSION, FleetRow
-from profiler.base.scratch import PREFIX
-from profiler.flows.fleet.cells import Asked
-from profiler.flows.fleet.store import State, Store
 from tests.fakes import fleets
+from trtprof.base import fleet_table
+from trtprof.base.errors import MissingError, TrtprofError
+from trtprof.base.records import SCHEMA_VERSION, FleetRow
+from trtprof.base.scratch import PREFIX
+from trtprof.flows.fleet.cells import Asked
+from trtprof.flows.fleet.store import State, Store
 
 ROWS = fleets.rows(models=2, sizes=2)
 CELLS = list(fleets.cells(models=2, sizes=2))
@@ -280,7 +280,7 @@ def test_a_row_that_is_done_beats_one_that_failed_and_then_the_last_to_begin_cou
 
 
 def _parquet(table: pa.Table) -> bytes:
-    from profiler.flows.fleet import store
+    from trtprof.flows.fleet import store
 
     return store._parquet(table)
 

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base import fleet_table
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import Fleet, FleetBest, FleetRow
-from profiler.flows.fleet import summary
-from profiler.flows.fleet.cells import AskedModel
-from profiler.flows.fleet.store import Store
 from tests.fakes import fleets
 from tests.fakes.fleet_reports import MS, asked, cell, done, failed, kernel, loss, made_up, report_of
+from trtprof.base import fleet_table
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import Fleet, FleetBest, FleetRow
+from trtprof.flows.fleet import summary
+from trtprof.flows.fleet.cells import AskedModel
+from trtprof.flows.fleet.store import Store
 
 SECOND = 1_000 * MS
 

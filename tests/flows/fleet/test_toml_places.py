@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.flows.fleet.toml_places import Path, lines_of
+from trtprof.flows.fleet.toml_places import Path, lines_of
 
 TEXT = '''# a comment
 name = "x # [[no]]" # another

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from profiler.flows.fleet import travel
-from profiler.flows.fleet.contents import Contents
-from profiler.flows.fleet.travel import NodeFolder, content_at, pack, unpack
-from profiler.source import load
 from tests.fakes.support import SAMPLES
+from trtprof.flows.fleet import travel
+from trtprof.flows.fleet.contents import Contents
+from trtprof.flows.fleet.travel import NodeFolder, content_at, pack, unpack
+from trtprof.source import load
 
 
 def model(path: Path, content: bytes) -> str:

@@ -13,20 +13,20 @@ import pytest
 from onnx import TensorProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
-from profiler.base.records import FleetCell, FleetRow, FleetVerb, PluginCandidate
-from profiler.base.run_folder import RunFolder
-from profiler.flows import predict as flow
-from profiler.flows.fleet.cells import key_by
-from profiler.flows.fleet.execute import Task
-from profiler.flows.fleet.measured import elsewhere, kernels
-from profiler.flows.fleet.work import LOG_BYTES, RUN, answer
-from profiler.flows.predict.on_gpus import Settings
-from profiler.hardware import gpus
-from profiler.source.request import ModelRequest
 from tests.fakes.fleets import digest
 from tests.fakes.in_process import quick
 from tests.fakes.report_factory import layer, make_run
 from tests.fakes.seeming_gpu import H100, seem
+from trtprof.base.records import FleetCell, FleetRow, FleetVerb, PluginCandidate
+from trtprof.base.run_folder import RunFolder
+from trtprof.flows import predict as flow
+from trtprof.flows.fleet.cells import key_by
+from trtprof.flows.fleet.execute import Task
+from trtprof.flows.fleet.measured import elsewhere, kernels
+from trtprof.flows.fleet.work import LOG_BYTES, RUN, answer
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.hardware import gpus
+from trtprof.source.request import ModelRequest
 
 SAMPLES = Path(__file__).parents[3] / "sample_models"
 
@@ -47,7 +47,7 @@ def task(*cells: FleetCell, **fields: Any) -> Task:
 
 
 def lasting(row: FleetRow) -> dict[str, Any]:
-    from profiler.base.fleet_table import lasting, table_of
+    from trtprof.base.fleet_table import lasting, table_of
 
     return dict(lasting(table_of([row])).to_pylist()[0])
 
@@ -177,7 +177,7 @@ def test_a_datasheet_that_changed_since_it_was_planned_has_no_answer(tmp_path: P
 
 
 def test_numbers_that_no_table_holds_are_a_failure_of_their_cell(tmp_path: Path) -> None:
-    from profiler.base.fleet_table import rows_of, table_of
+    from trtprof.base.fleet_table import rows_of, table_of
 
     path = tmp_path / "wide.onnx"
     graph = make_graph(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.runtime import nvrtc
 from tests.fakes.compiler import compiled_once
+from trtprof.runtime import nvrtc
 
 
 @pytest.fixture(autouse=True)

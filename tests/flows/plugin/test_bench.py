@@ -17,10 +17,15 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from profiler.analysis.plan import price_plan
-from profiler.base import run_folder
-from profiler.base.errors import BuildError, CaptureError, MissingError, TrtprofError
-from profiler.base.records import (
+from tests.fakes.benched import CRASHES, DEPTH, NAN, RIGHT, ROWS, UNWRITTEN, Made, entry, work, written
+from tests.fakes.seeming_device import ADA, SeemingDevice, SeemingProducts
+from tests.fakes.seeming_gpu import seem
+from tests.fakes.support import ROOT
+from tests.fakes.trying import gained
+from trtprof.analysis.plan import price_plan
+from trtprof.base import run_folder
+from trtprof.base.errors import BuildError, CaptureError, MissingError, TrtprofError
+from trtprof.base.records import (
     SCHEMA_VERSION,
     ClockSummary,
     EngineFacts,
@@ -31,28 +36,23 @@ from profiler.base.records import (
     TensorCheck,
     Unsure,
 )
-from profiler.base.run_folder import Request, RunFolder
-from profiler.base.scratch import PART
-from profiler.capture import clocks
-from profiler.capture.same_outputs import KindCheck, Original
-from profiler.capture.turns import Variant as Side
-from profiler.compare.turns import TurnsChange
-from profiler.engine.inspector import parse_layer_info
-from profiler.engine.tensorrt import BuildOptions, BuiltEngine
-from profiler.flows.build import EngineBuild
-from profiler.flows.plugin import bench as flow
-from profiler.flows.plugin.bench import WITH, WITHOUT, BenchOptions, Needed, bench, needed, rival_of
-from profiler.hardware import gpus, nvml
-from profiler.plugin import alone_worker, sizes
-from profiler.plugin.alone import Alone, AloneRequest, Rival
-from profiler.plugin.folder import OfRun
-from profiler.runtime import cublas
-from profiler.source.load import LoadedModel
-from tests.fakes.benched import CRASHES, DEPTH, NAN, RIGHT, ROWS, UNWRITTEN, Made, entry, work, written
-from tests.fakes.seeming_device import ADA, SeemingDevice, SeemingProducts
-from tests.fakes.seeming_gpu import seem
-from tests.fakes.support import ROOT
-from tests.fakes.trying import gained
+from trtprof.base.run_folder import Request, RunFolder
+from trtprof.base.scratch import PART
+from trtprof.capture import clocks
+from trtprof.capture.same_outputs import KindCheck, Original
+from trtprof.capture.turns import Variant as Side
+from trtprof.compare.turns import TurnsChange
+from trtprof.engine.inspector import parse_layer_info
+from trtprof.engine.tensorrt import BuildOptions, BuiltEngine
+from trtprof.flows.build import EngineBuild
+from trtprof.flows.plugin import bench as flow
+from trtprof.flows.plugin.bench import WITH, WITHOUT, BenchOptions, Needed, bench, needed, rival_of
+from trtprof.hardware import gpus, nvml
+from trtprof.plugin import alone_worker, sizes
+from trtprof.plugin.alone import Alone, AloneRequest, Rival
+from trtprof.plugin.folder import OfRun
+from trtprof.runtime import cublas
+from trtprof.source.load import LoadedModel
 
 PLAN = (ROOT / "tests" / "engine" / "data" / "rtx_resnet_tiny.log").read_text()
 RTX_4090 = LiveGpu(

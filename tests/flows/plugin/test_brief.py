@@ -12,25 +12,25 @@ import onnx
 import onnx.parser
 import pytest
 
-from profiler.base import run_folder
-from profiler.base.errors import UsageError
-from profiler.base.records import KernelBuild, PluginBrief, Run, Source
-from profiler.base.run_folder import RunFolder
-from profiler.diagnose import THRESHOLDS, Case, Judge
-from profiler.diagnose.plugin import candidates
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.analyze import Files, analyze
-from profiler.flows.options import GpuOptions, RunOptions
-from profiler.flows.plugin import make
-from profiler.flows.plugin.brief import brief_of, kernel_ns, of_case, of_model, of_run, subject_of
-from profiler.flows.plugin.options import PluginOptions
-from profiler.flows.predict.on_gpus import Settings
-from profiler.flows.run import execute
-from profiler.hardware import gpus
-from profiler.report import render
-from profiler.source.request import ModelRequest
 from tests.fakes.seeming_gpu import H100, seem
 from tests.fakes.support import ROOT, SAMPLES
+from trtprof.base import run_folder
+from trtprof.base.errors import UsageError
+from trtprof.base.records import KernelBuild, PluginBrief, Run, Source
+from trtprof.base.run_folder import RunFolder
+from trtprof.diagnose import THRESHOLDS, Case, Judge
+from trtprof.diagnose.plugin import candidates
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.analyze import Files, analyze
+from trtprof.flows.options import GpuOptions, RunOptions
+from trtprof.flows.plugin import make
+from trtprof.flows.plugin.brief import brief_of, kernel_ns, of_case, of_model, of_run, subject_of
+from trtprof.flows.plugin.options import PluginOptions
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.flows.run import execute
+from trtprof.hardware import gpus
+from trtprof.report import render
+from trtprof.source.request import ModelRequest
 
 GEMV = SAMPLES / "gemv.onnx"
 GEMV_LOG = ROOT / "tests" / "engine" / "data" / "rtx_gemv.log"
@@ -409,7 +409,7 @@ def test_a_tensor_that_others_read_is_written_anyway(tmp_path: Path) -> None:
 
 
 def test_a_document_of_a_prediction_asks_of_its_model_again(tmp_path: Path) -> None:
-    from profiler.flows.predict.groups import predict_source
+    from trtprof.flows.predict.groups import predict_source
 
     predicted = predict_source(source_of(GEMV), [RTX_4090], Settings())
     path = tmp_path / "predicted.json"
@@ -435,7 +435,7 @@ def test_what_is_asked_for_wrongly_is_one_clear_error(tmp_path: Path, monkeypatc
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(UsageError, match="is no document of a run"):
         subject_of(str(tmp_path / "x.json"), "MatMul")
-    monkeypatch.setattr("profiler.hardware.nvml.gpus", lambda: ((), "no driver"))
+    monkeypatch.setattr("trtprof.hardware.nvml.gpus", lambda: ((), "no driver"))
     with pytest.raises(UsageError, match="which GPU"):
         subject_of(str(GEMV), "MatMul")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.flows.plugin.described import operand_names
+from trtprof.flows.plugin.described import operand_names
 
 
 def test_operands_keep_their_names_where_those_are_words() -> None:

@@ -7,17 +7,17 @@ from pathlib import Path
 import onnx
 import pytest
 
-from profiler.base import run_folder
-from profiler.base.run_folder import Request, RunFolder
-from profiler.engine.tensorrt import BuildOptions
-from profiler.flows.options import GpuOptions, changed_options, with_flags
-from profiler.flows.plugin import make
-from profiler.flows.plugin.options import PluginOptions
-from profiler.flows.report import engine_settings
-from profiler.plugin.folder import load
-from profiler.source.request import ModelRequest
 from tests.fakes.compiler import needs_nvrtc
 from tests.fakes.trying import model_of
+from trtprof.base import run_folder
+from trtprof.base.run_folder import Request, RunFolder
+from trtprof.engine.tensorrt import BuildOptions
+from trtprof.flows.options import GpuOptions, changed_options, with_flags
+from trtprof.flows.plugin import make
+from trtprof.flows.plugin.options import PluginOptions
+from trtprof.flows.report import engine_settings
+from trtprof.plugin.folder import load
+from trtprof.source.request import ModelRequest
 
 
 @pytest.mark.parametrize(

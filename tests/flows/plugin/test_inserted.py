@@ -9,23 +9,23 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.base.errors import BuildError, MissingError
-from profiler.base.records import CheckStep, Inspection, Run, Source
-from profiler.engine import tensorrt
-from profiler.flows.inspect import inspect
-from profiler.flows.options import RunOptions
-from profiler.flows.plugin import inserted
-from profiler.flows.plugin.inserted import check_inserted, model_of
-from profiler.flows.predict import predict
-from profiler.flows.predict.on_gpus import Settings
-from profiler.flows.run import execute
-from profiler.hardware import gpus
-from profiler.plugin.insert import insert
-from profiler.plugin.select import alike, choices
-from profiler.source.load import LoadedModel, load_model, source_of
-from profiler.source.request import ModelRequest
 from tests.fakes.in_process import quick
 from tests.fakes.plugin_models import written
+from trtprof.base.errors import BuildError, MissingError
+from trtprof.base.records import CheckStep, Inspection, Run, Source
+from trtprof.engine import tensorrt
+from trtprof.flows.inspect import inspect
+from trtprof.flows.options import RunOptions
+from trtprof.flows.plugin import inserted
+from trtprof.flows.plugin.inserted import check_inserted, model_of
+from trtprof.flows.predict import predict
+from trtprof.flows.predict.on_gpus import Settings
+from trtprof.flows.run import execute
+from trtprof.hardware import gpus
+from trtprof.plugin.insert import insert
+from trtprof.plugin.select import alike, choices
+from trtprof.source.load import LoadedModel, load_model, source_of
+from trtprof.source.request import ModelRequest
 
 GRAPH = """g (float[N,16] a) => (float[N,8] y) <float[8] bias = {1,2,3,4,5,6,7,8}>
     { [e] e = Exp(a) [w] w = ConstantOfShape <value = float[1] {0.5}> (s) [p] p = MatMul(e, w) [q] q = Add(p, bias)

@@ -15,20 +15,20 @@ import onnx.parser
 import onnxruntime
 import pytest
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import CheckStep, Plugin, PluginCheck
-from profiler.flows.options import RunOptions
-from profiler.flows.plugin import NotCompiledError, make
-from profiler.flows.plugin.options import PluginOptions
-from profiler.flows.run import execute
-from profiler.hardware.store import default_cache_dir
-from profiler.plugin import folder as folders
-from profiler.plugin.build import build
-from profiler.plugin.trust import other_code
-from profiler.runtime import nvrtc
-from profiler.source.request import ModelRequest
 from tests.fakes.compiler import needs_nvrtc
 from tests.fakes.in_process import quick
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import CheckStep, Plugin, PluginCheck
+from trtprof.flows.options import RunOptions
+from trtprof.flows.plugin import NotCompiledError, make
+from trtprof.flows.plugin.options import PluginOptions
+from trtprof.flows.run import execute
+from trtprof.hardware.store import default_cache_dir
+from trtprof.plugin import folder as folders
+from trtprof.plugin.build import build
+from trtprof.plugin.trust import other_code
+from trtprof.runtime import nvrtc
+from trtprof.source.request import ModelRequest
 
 THIN = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -125,7 +125,7 @@ def test_what_is_stopped_while_it_is_checked_can_be_checked_later(
 
     out = tmp_path / "plugin"
     with monkeypatch.context() as during:
-        during.setattr("profiler.plugin.numerics.check", stopped)
+        during.setattr("trtprof.plugin.numerics.check", stopped)
         with pytest.raises(KeyboardInterrupt):
             make(asked(thin, "first", folder=str(out)))
     again = make(PluginOptions(folder=str(out), steps=("check",), seconds=1.0))
@@ -169,8 +169,8 @@ def test_what_fails_before_it_is_whole_leaves_the_plugin_that_was_there(
     make(asked(thin, "first", folder=str(out), steps=("brief", "write", "insert")))
     before = contents(out)
     at = {
-        "write_bytes": "profiler.base.run_folder.RunFolder.write_bytes", "insert": "profiler.plugin.insert._check",
-        "save": "profiler.plugin.folder.save", "mark": "profiler.base.scratch._locked",
+        "write_bytes": "trtprof.base.run_folder.RunFolder.write_bytes", "insert": "trtprof.plugin.insert._check",
+        "save": "trtprof.plugin.folder.save", "mark": "trtprof.base.scratch._locked",
     }  # fmt: skip
     monkeypatch.setattr(at[place], stopped)
     with pytest.raises((KeyboardInterrupt, MissingError)):
@@ -198,7 +198,7 @@ def test_what_is_killed_while_it_is_replaced_is_finished_by_the_next_that_reads_
         left -= 1
         path.replace(place)
 
-    monkeypatch.setattr("profiler.plugin.folder._replace", killed)
+    monkeypatch.setattr("trtprof.plugin.folder._replace", killed)
     with pytest.raises(KeyboardInterrupt):
         make(asked(thin, "behind", folder=str(out), **how))
     monkeypatch.undo()
@@ -244,7 +244,7 @@ def test_a_check_that_is_not_run_again_says_so(thin: Path, tmp_path: Path) -> No
 
 
 def test_what_is_too_large_to_be_executed_is_not_and_it_is_said(thin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.plugin.numerics.LARGEST", 1000)
+    monkeypatch.setattr("trtprof.plugin.numerics.LARGEST", 1000)
     found = make(asked(thin, "first", steps=("brief", "check")))
     assert found.check is not None
     steps = {step.name: step for step in found.check.steps}
@@ -373,7 +373,7 @@ def test_a_variant_that_is_used_nowhere_makes_no_plugin(thin: Path, monkeypatch:
     def spilling(*given: Any) -> Any:
         return tuple(replace(one, ptx={}) for one in build(*given))
 
-    monkeypatch.setattr("profiler.flows.plugin.made.build", spilling)
+    monkeypatch.setattr("trtprof.flows.plugin.made.build", spilling)
     found = make(asked(thin, "first", steps=("brief", "write")))
     assert found.variants == ()
     assert "each variant spills" in found.notes[0]

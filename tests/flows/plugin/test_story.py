@@ -16,7 +16,7 @@ from tests.fakes.support import ROOT, SAMPLES
 
 def commands() -> list[list[str]]:
     """What the page has its reader type, each once."""
-    text = (ROOT / "profiler" / "docs" / "plugins.md").read_text(encoding="utf-8")
+    text = (ROOT / "profiler" / "trtprof" / "docs" / "plugins.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in re.findall(r"^(?:\$ )?(trtprof .*)", block, re.MULTILINE)]
     return [shlex.split(line)[1:] for line in dict.fromkeys(lines)]

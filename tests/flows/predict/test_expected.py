@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import EXPECTED_BASES, WIDER_BASES, Ceilings, Expectation, GpuSpec, Prediction, Source, Work
-from profiler.expected import expect
-from profiler.flows.predict import on_gpus
-from profiler.flows.predict.groups import Settings
-from profiler.flows.predict.why import why
-from profiler.hardware import gpus
-from profiler.source.load import load_model, source_of
 from tests.fakes.estimates import built, predicted
 from tests.fakes.support import SAMPLES
+from trtprof.base.errors import UsageError
+from trtprof.base.records import EXPECTED_BASES, WIDER_BASES, Ceilings, Expectation, GpuSpec, Prediction, Source, Work
+from trtprof.expected import expect
+from trtprof.flows.predict import on_gpus
+from trtprof.flows.predict.groups import Settings
+from trtprof.flows.predict.why import why
+from trtprof.hardware import gpus
+from trtprof.source.load import load_model, source_of
 
 FP16 = Settings(precision="fp16")
 

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from profiler.analysis.work import inspection_of
-from profiler.base.errors import UsageError
-from profiler.base.records import GpuPrediction, PredictedLayer, Prediction, Source
-from profiler.cost.recast import PRECISIONS
-from profiler.flows.inspect import inspect
-from profiler.flows.predict import predict
-from profiler.flows.predict.groups import Settings, predict_source
-from profiler.hardware import gpus
-from profiler.source.load import load_model, source_of
-from profiler.source.request import ModelRequest
 from tests.fakes.support import SAMPLES, known, load_script, real_models, refused
+from trtprof.analysis.work import inspection_of
+from trtprof.base.errors import UsageError
+from trtprof.base.records import GpuPrediction, PredictedLayer, Prediction, Source
+from trtprof.cost.recast import PRECISIONS
+from trtprof.flows.inspect import inspect
+from trtprof.flows.predict import predict
+from trtprof.flows.predict.groups import Settings, predict_source
+from trtprof.hardware import gpus
+from trtprof.source.load import load_model, source_of
+from trtprof.source.request import ModelRequest
 
 GEMV = SAMPLES / "gemv.onnx"
 RTX_4090, A100, T4 = gpus.find("rtx-4090"), gpus.find("a100-sxm4-80gb"), gpus.find("t4")

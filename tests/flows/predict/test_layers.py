@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.plan import PricedPlan, price_plan
-from profiler.base.errors import UsageError
-from profiler.base.plan_words import LAUNCHING
-from profiler.base.records import EngineFacts, GpuPrediction, Source
-from profiler.engine.inspector import parse_layer_info, read_layer_info
-from profiler.flows.predict.groups import Settings
-from profiler.flows.predict.layers import computes_otherwise, predict_plan
-from profiler.hardware import gpus
-from profiler.source.load import load_model, source_of
 from tests.fakes.support import ROOT, SAMPLES, known
+from trtprof.analysis.plan import PricedPlan, price_plan
+from trtprof.base.errors import UsageError
+from trtprof.base.plan_words import LAUNCHING
+from trtprof.base.records import EngineFacts, GpuPrediction, Source
+from trtprof.engine.inspector import parse_layer_info, read_layer_info
+from trtprof.flows.predict.groups import Settings
+from trtprof.flows.predict.layers import computes_otherwise, predict_plan
+from trtprof.hardware import gpus
+from trtprof.source.load import load_model, source_of
 
 LOGS = ROOT / "tests" / "engine" / "data"
 RTX_4090, A100, T4 = gpus.find("rtx-4090"), gpus.find("a100-sxm4-80gb"), gpus.find("t4")

@@ -22,20 +22,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.errors import CaptureError, MissingError
-from profiler.base.records import LiveGpu
-from profiler.hardware import gpus, nvml, store
-from profiler.hardware._fit import Reading
-from profiler.hardware.cuda import _kernels, _measure, _workloads, calibrate, selfcheck
-from profiler.hardware.cuda._exchange import GpuMeasured, GpuRequest
-from profiler.hardware.cuda._kernels import TILE
-from profiler.hardware.cuda._measure import Bench
-from profiler.hardware.cuda._workloads import Memory
-from profiler.runtime import child, cublas, cuda_driver, nvrtc
-from profiler.runtime.ask_child import result_of
-from profiler.runtime.child import Failure
 from tests.fakes.given_rates import POOL_AT, PROPERTIES, UUID, FakeGpu, FakeProducts
 from tests.fakes.stub_driver import stub_driver
+from trtprof.base.errors import CaptureError, MissingError
+from trtprof.base.records import LiveGpu
+from trtprof.hardware import gpus, nvml, store
+from trtprof.hardware._fit import Reading
+from trtprof.hardware.cuda import _kernels, _measure, _workloads, calibrate, selfcheck
+from trtprof.hardware.cuda._exchange import GpuMeasured, GpuRequest
+from trtprof.hardware.cuda._kernels import TILE
+from trtprof.hardware.cuda._measure import Bench
+from trtprof.hardware.cuda._workloads import Memory
+from trtprof.runtime import child, cublas, cuda_driver, nvrtc
+from trtprof.runtime.ask_child import result_of
+from trtprof.runtime.child import Failure
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 HAS_BINDINGS = importlib.util.find_spec("cuda") is not None
@@ -517,8 +517,8 @@ def test_a_child_that_hangs_is_ended_and_one_that_does_not_start_is_an_error(mon
 
 STUB_RUN = """
 import sys
-from profiler.hardware.cuda import _measure
-from profiler.runtime import cuda_driver, nvrtc
+from trtprof.hardware.cuda import _measure
+from trtprof.runtime import cuda_driver, nvrtc
 image = open(sys.argv[1], "rb").read()
 nvrtc.compile_source = lambda source, architecture: nvrtc.Compiled(image, "", "")
 _measure.SAMPLE_SECONDS = _measure.WARM_UP_SECONDS = 0.0

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import MissingError
-from profiler.hardware.cuda import _kernels
-from profiler.hardware.cuda._kernels import ComputeKernel
-from profiler.runtime import nvrtc
+from trtprof.base.errors import MissingError
+from trtprof.hardware.cuda import _kernels
+from trtprof.hardware.cuda._kernels import ComputeKernel
+from trtprof.runtime import nvrtc
 
 pytest.importorskip("cuda.bindings", reason="the kernels are compiled by NVRTC through cuda-bindings")
 try:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from profiler.base.errors import CaptureError
-from profiler.base.records import LiveGpu
-from profiler.hardware.cuda import _measure, _timed, kernel_times
-from profiler.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
-from profiler.hardware.cuda._measure import Bench
-from profiler.runtime import cublas
-from profiler.runtime.nvrtc import CudaError
 from tests.fakes.given_rates import FakeGpu, FakeProducts
+from trtprof.base.errors import CaptureError
+from trtprof.base.records import LiveGpu
+from trtprof.hardware.cuda import _measure, _timed, kernel_times
+from trtprof.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
+from trtprof.hardware.cuda._measure import Bench
+from trtprof.runtime import cublas
+from trtprof.runtime.nvrtc import CudaError
 
 GPU = LiveGpu(index=0, uuid="GPU-1", name="NVIDIA Fake")
 PRODUCT = KernelShape(kind="product", dtype="bf16", m=48, n=64, k=80)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.plugin import ptx
+from trtprof.plugin import ptx
 
 Array = npt.NDArray[Any]
 

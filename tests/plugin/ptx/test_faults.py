@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from profiler.plugin import ptx
 from tests.fakes.ptx_text import execute, module
+from trtprof.plugin import ptx
 
 Array = npt.NDArray[Any]
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.plugin import ptx
 from tests.fakes.ptx_text import execute, module
+from trtprof.plugin import ptx
 
 Array = npt.NDArray[Any]
 INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")

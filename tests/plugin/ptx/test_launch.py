@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.plugin import ptx
-from profiler.runtime import nvrtc
 from tests.fakes import c_expressions
+from trtprof.plugin import ptx
+from trtprof.runtime import nvrtc
 
 Array = npt.NDArray[Any]
 each_architecture = pytest.mark.parametrize("architecture", ["sm_75", "sm_89", "sm_90", "sm_120"])

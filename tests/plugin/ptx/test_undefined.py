@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.plugin import ptx
 from tests.fakes.ptx_text import execute
+from trtprof.plugin import ptx
 
 A = np.arange(64, dtype=np.uint32)
 ALL = 0xFFFFFFFF

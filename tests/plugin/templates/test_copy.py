@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.plugin import numerics, traffic
-from profiler.plugin.kernel import NotFitError
-from profiler.plugin.ptx import Fault
-from profiler.plugin.reference import numpy_dtype
-from profiler.plugin.specification import check_source
-from profiler.plugin.task import Task
-from profiler.plugin.trials import Trial
 from tests.fakes.executing import compiled, execute, kernels, worst
 from tests.fakes.kernel_tasks import Specs, node, task
+from trtprof.plugin import numerics, traffic
+from trtprof.plugin.kernel import NotFitError
+from trtprof.plugin.ptx import Fault
+from trtprof.plugin.reference import numpy_dtype
+from trtprof.plugin.specification import check_source
+from trtprof.plugin.task import Task
+from trtprof.plugin.trials import Trial
 
 WIDTHS = ("uint8", "fp16", "fp32", "int64")
 

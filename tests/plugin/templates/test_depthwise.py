@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from profiler.base.records import Dim
-from profiler.plugin.kernel import NotFitError, write
-from profiler.plugin.task import Task
-from profiler.plugin.templates.depthwise import depthwise
-from profiler.runtime import nvrtc
 from tests.fakes.executing import counted, under_way, worst
 from tests.fakes.kernel_tasks import node, task
+from trtprof.base.records import Dim
+from trtprof.plugin.kernel import NotFitError, write
+from trtprof.plugin.task import Task
+from trtprof.plugin.templates.depthwise import depthwise
+from trtprof.runtime import nvrtc
 
 
 def conv(

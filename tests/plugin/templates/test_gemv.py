@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profiler.plugin import reference
-from profiler.plugin.kernel import NotFitError, write
-from profiler.plugin.task import Task
-from profiler.plugin.templates.gemv import gemv
-from profiler.runtime import nvrtc
 from tests.fakes.executing import counted, under_way, worst
 from tests.fakes.kernel_tasks import batched_gemv, matmul, node, task
+from trtprof.plugin import reference
+from trtprof.plugin.kernel import NotFitError, write
+from trtprof.plugin.task import Task
+from trtprof.plugin.templates.gemv import gemv
+from trtprof.runtime import nvrtc
 
 DTYPES = ("fp32", "fp16", "bf16")
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.plugin.task import Task
-from profiler.runtime import nvrtc
 from tests.fakes.executing import execute, kernels, worst
 from tests.fakes.kernel_tasks import node, task
+from trtprof.plugin.task import Task
+from trtprof.runtime import nvrtc
 
 
 def layer(columns: int, dtype: str) -> Task:

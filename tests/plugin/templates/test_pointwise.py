@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.plugin.kernel import NotFitError
-from profiler.plugin.ptx import Fault
-from profiler.plugin.task import Task
-from profiler.runtime import nvrtc
 from tests.fakes.executing import asked_before_use, kernels, worst
 from tests.fakes.kernel_tasks import Specs, node, task
+from trtprof.plugin.kernel import NotFitError
+from trtprof.plugin.ptx import Fault
+from trtprof.plugin.task import Task
+from trtprof.runtime import nvrtc
 
 CASTS = {"fp32": 1, "fp16": 10, "bf16": 16}
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.plugin.kernel import NotFitError
-from profiler.plugin.ptx import Fault
-from profiler.plugin.task import Task
 from tests.fakes.executing import execute, kernels, worst
 from tests.fakes.kernel_tasks import Specs, node, task
+from trtprof.plugin.kernel import NotFitError
+from trtprof.plugin.ptx import Fault
+from trtprof.plugin.task import Task
 
 FLOATS = """ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum
     ReduceLogSumExp"""

@@ -6,11 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from profiler.plugin.kernel import NotFitError
-from profiler.plugin.task import Task
-from profiler.runtime import nvrtc
 from tests.fakes.executing import asked_before_use, execute, kernels, worst
 from tests.fakes.kernel_tasks import node, task
+from trtprof.plugin.kernel import NotFitError
+from trtprof.plugin.task import Task
+from trtprof.runtime import nvrtc
 
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 

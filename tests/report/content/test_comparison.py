@@ -16,19 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import profiler.report
-from profiler.base.errors import TrtprofError
-from profiler.base.records import ChangeRow, Comparisons, Interval
-from profiler.report.content import _comparison as words
-from profiler.report.formats import _comparison_page
+import trtprof.report
 from tests.fakes.comparison_factory import CASES, change, document, faster, hostile, many, same, side, typical
 from tests.fakes.rendering import render_html, render_json, render_markdown, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
 from tests.fakes.schemas import schema_text
 from tests.fakes.support import ROOT, columns, golden
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import ChangeRow, Comparisons, Interval
+from trtprof.report.content import _comparison as words
+from trtprof.report.formats import _comparison_page
 
 GOLDEN = ROOT / "tests/report/golden" / "comparison"
-SCHEMA_FILE = Path(profiler.report.__file__).with_name("comparison.schema.json")
+SCHEMA_FILE = Path(trtprof.report.__file__).with_name("comparison.schema.json")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 COMMENT_LIMIT = 65_536
 """Characters that GitHub takes in a comment."""

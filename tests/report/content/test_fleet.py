@@ -12,18 +12,18 @@ import jsonschema
 import msgspec
 import pytest
 
-import profiler.report
-from profiler.base.records import Fleet
-from profiler.flows.fleet.cells import AskedModel
-from profiler.report import ReportOptions, get, render
-from profiler.report.content.fleet import money
-from profiler.report.tables import tables_of
+import trtprof.report
 from tests.fakes.fleet_reports import MS, cell, done, failed, hostile, kernel, loss, made_up, report_of
 from tests.fakes.rendering import render_text
 from tests.fakes.schemas import schema_text
 from tests.fakes.support import ROOT, columns, golden
+from trtprof.base.records import Fleet
+from trtprof.flows.fleet.cells import AskedModel
+from trtprof.report import ReportOptions, get, render
+from trtprof.report.content.fleet import money
+from trtprof.report.tables import tables_of
 
-SCHEMA_FILE = Path(profiler.report.__file__).with_name("fleet.schema.json")
+SCHEMA_FILE = Path(trtprof.report.__file__).with_name("fleet.schema.json")
 SARIF = json.loads((ROOT / "tests/report/schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
 
 

@@ -16,19 +16,19 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-import profiler.report
-from profiler.base.records import FleetComparison
-from profiler.report import encode, render
-from profiler.report.content import _fleet_comparison as words
-from profiler.report.formats.sarif import FLEET_RULES
-from profiler.report.tables import tables_of
+import trtprof.report
 from tests.fakes.fleet_comparison_factory import CASES, nothing, predicted, same, typical
 from tests.fakes.rendering import render_csv, render_html, render_json, render_markdown, render_text
 from tests.fakes.schemas import schema_text
 from tests.fakes.support import ROOT, columns, golden
+from trtprof.base.records import FleetComparison
+from trtprof.report import encode, render
+from trtprof.report.content import _fleet_comparison as words
+from trtprof.report.formats.sarif import FLEET_RULES
+from trtprof.report.tables import tables_of
 
 GOLDEN = ROOT / "tests/report/golden" / "fleet_comparison"
-SCHEMA_FILE = Path(profiler.report.__file__).with_name("fleet_comparison.schema.json")
+SCHEMA_FILE = Path(trtprof.report.__file__).with_name("fleet_comparison.schema.json")
 SARIF = json.loads((ROOT / "tests/report/schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
 
 

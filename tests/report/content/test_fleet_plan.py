@@ -11,12 +11,12 @@ import jsonschema
 import msgspec
 import pytest
 
-from profiler import report
-from profiler.base.records import SCHEMA_VERSION, FleetPlan, FleetRow, FleetTargetCount
-from profiler.report import render
 from tests.fakes import fleets
 from tests.fakes.schemas import schema_text
 from tests.fakes.support import golden
+from trtprof import report
+from trtprof.base.records import SCHEMA_VERSION, FleetPlan, FleetRow, FleetTargetCount
+from trtprof.report import render
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SCHEMA_FILE = Path(report.__file__).with_name("fleet_plan.schema.json")

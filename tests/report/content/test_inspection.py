@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from profiler.analysis.plan import price_plan
-from profiler.base.records import Inspection
-from profiler.engine.inspector import read_layer_info
-from profiler.flows.inspect import inspect
-from profiler.source.load import load_model, source_of
-from profiler.source.request import ModelRequest
 from tests.fakes.plan_factory import hostile, typical
 from tests.fakes.rendering import render_json, render_text
 from tests.fakes.report_factory import HOSTILE_NAMES
 from tests.fakes.support import ROOT, SAMPLES, columns
+from trtprof.analysis.plan import price_plan
+from trtprof.base.records import Inspection
+from trtprof.engine.inspector import read_layer_info
+from trtprof.flows.inspect import inspect
+from trtprof.source.load import load_model, source_of
+from trtprof.source.request import ModelRequest
 
 LOG = ROOT / "tests/engine" / "data" / "rtx_resnet_tiny.log"
 

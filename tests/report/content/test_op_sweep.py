@@ -11,12 +11,12 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import OpSweep
-from profiler.report.tables import table_of
 from tests.fakes.estimates import FAST, SWEEPS, swept
 from tests.fakes.rendering import render_csv, render_image, render_json, render_markdown, render_text
 from tests.fakes.support import refused
+from trtprof.base.errors import UsageError
+from trtprof.base.records import OpSweep
+from trtprof.report.tables import table_of
 
 KINDS = pytest.mark.parametrize("found", SWEEPS.values(), ids=SWEEPS.keys())
 

@@ -14,11 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.plan import on_device, price_plan
-from profiler.base.records import SCHEMA_VERSION, EngineFacts, EnginePlan, NodeFate, PlanLint, PlanSummary
-from profiler.engine.inspector import read_layer_info
-from profiler.report import ReportOptions
-from profiler.report.content.plan import (
+from tests.fakes.plan_factory import CASES, hostile, many, plan_of, row, typical
+from tests.fakes.rendering import render_csv, render_json, render_markdown, render_text
+from tests.fakes.report_factory import HOSTILE_NAMES
+from tests.fakes.support import ROOT, SAMPLES, columns, fixed_ceilings, golden
+from trtprof.analysis.plan import on_device, price_plan
+from trtprof.base.records import SCHEMA_VERSION, EngineFacts, EnginePlan, NodeFate, PlanLint, PlanSummary
+from trtprof.engine.inspector import read_layer_info
+from trtprof.report import ReportOptions
+from trtprof.report.content.plan import (
     LAYERS,
     LAYERS_OF_A_PART,
     PLACES,
@@ -32,14 +36,10 @@ from profiler.report.content.plan import (
     summary_of,
     worth_a_look,
 )
-from profiler.report.document import Document, Notes, Section, sections
-from profiler.report.formats.text import text_of
-from profiler.report.tables import table_of
-from profiler.source.load import load_model, source_of
-from tests.fakes.plan_factory import CASES, hostile, many, plan_of, row, typical
-from tests.fakes.rendering import render_csv, render_json, render_markdown, render_text
-from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import ROOT, SAMPLES, columns, fixed_ceilings, golden
+from trtprof.report.document import Document, Notes, Section, sections
+from trtprof.report.formats.text import text_of
+from trtprof.report.tables import table_of
+from trtprof.source.load import load_model, source_of
 
 
 def _shown(parts: Iterable[Section], width: int, **options: Any) -> list[str]:

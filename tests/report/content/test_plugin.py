@@ -13,18 +13,18 @@ import jsonschema
 import msgspec
 import pytest
 
-from profiler.base.records import Plugin, PluginBench, PluginBenches, Record
-from profiler.base.records.texts import UNKNOWN, held, text_fields
-from profiler.report import CONTENT, render
-from profiler.report._cells import cells
-from profiler.report.tables import tables_of
 from tests.fakes.plugin_factory import bench, benches, incorrect, refused, typical
 from tests.fakes.rendering import render_text
 from tests.fakes.schemas import schema_text
 from tests.fakes.support import ROOT, golden
+from trtprof.base.records import Plugin, PluginBench, PluginBenches, Record
+from trtprof.base.records.texts import UNKNOWN, held, text_fields
+from trtprof.report import CONTENT, render
+from trtprof.report._cells import cells
+from trtprof.report.tables import tables_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plugin"
-SCHEMA_FOLDER = ROOT / "profiler" / "report"
+SCHEMA_FOLDER = ROOT / "profiler" / "trtprof" / "report"
 COMMANDS = ("trtprof ", "plugins/")
 """What begins a line that is never cut, however narrow the screen is."""
 

@@ -15,24 +15,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import profiler.report
-from profiler.base.errors import UsageError
-from profiler.base.records import ExpectedBasis, GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
-from profiler.base.units import format_band, format_ns
-from profiler.flows.analyze import Files, analyze
-from profiler.flows.predict.groups import Settings
-from profiler.flows.predict.on_gpus import gpu_prediction
-from profiler.hardware import gpus
-from profiler.report import _roofline
-from profiler.report.content.prediction import longest
-from profiler.report.tables import table_of
+import trtprof.report
 from tests.fakes.engine_factory import write_engine
 from tests.fakes.estimates import built, predicted
 from tests.fakes.rendering import render_csv, render_html, render_image, render_json, render_markdown, render_text
 from tests.fakes.schemas import schema_text
 from tests.fakes.support import golden, known
+from trtprof.base.errors import UsageError
+from trtprof.base.records import ExpectedBasis, GpuPrediction, NodeFate, PredictedLayer, Prediction, bound_name
+from trtprof.base.units import format_band, format_ns
+from trtprof.flows.analyze import Files, analyze
+from trtprof.flows.predict.groups import Settings
+from trtprof.flows.predict.on_gpus import gpu_prediction
+from trtprof.hardware import gpus
+from trtprof.report import _roofline
+from trtprof.report.content.prediction import longest
+from trtprof.report.tables import table_of
 
-SCHEMA_FILE = Path(profiler.report.__file__).with_name("prediction.schema.json")
+SCHEMA_FILE = Path(trtprof.report.__file__).with_name("prediction.schema.json")
 COLUMNS = tuple(column.name for column in table_of("layers", Prediction).columns(None))
 SLUGS = ("rtx-4090", "a100-sxm4-80gb", "t4", "l4")
 

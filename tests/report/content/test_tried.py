@@ -9,10 +9,10 @@ from typing import get_args
 
 import pytest
 
-from profiler.base.records import RungVerdict
-from profiler.report import render
 from tests.fakes.rendering import render_text
 from tests.fakes.tried_factory import nothing, typical
+from trtprof.base.records import RungVerdict
+from trtprof.report import render
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

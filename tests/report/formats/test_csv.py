@@ -6,12 +6,12 @@ import io
 import msgspec
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import LayerResult, Run
-from profiler.report import ReportOptions, get
-from profiler.report.tables import TABLES, table_of
 from tests.fakes.report_factory import CASES, HOSTILE_NAMES, hostile, make_run, of_engine, one_layer, typical
 from tests.fakes.timeline_factory import timed, timed_case
+from trtprof.base.errors import UsageError
+from trtprof.base.records import LayerResult, Run
+from trtprof.report import ReportOptions, get
+from trtprof.report.tables import TABLES, table_of
 
 HEAD = ",".join(column.name for column in TABLES["layers"].columns(None))
 

@@ -17,11 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base import units
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import LedgerRow, Run, bound_name
-from profiler.report import ReportOptions, for_path, get
-from profiler.report.formats import _style
 from tests.fakes.report_factory import (
     CASES,
     HOSTILE_NAMES,
@@ -33,6 +28,11 @@ from tests.fakes.report_factory import (
     one_layer,
     typical,
 )
+from trtprof.base import units
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import LedgerRow, Run, bound_name
+from trtprof.report import ReportOptions, for_path, get
+from trtprof.report.formats import _style
 
 Figure = Literal["roofline", "ledger", "timeline"]
 FIGURES: tuple[Figure, ...] = ("roofline", "ledger", "timeline")
@@ -98,7 +98,7 @@ def test_no_clock_and_no_version_is_in_a_picture() -> None:
 
 def test_pyplot_is_not_loaded_and_matplotlib_only_for_a_picture() -> None:
     script = (
-        "import sys; from profiler.report import ReportOptions, get; reporter = get('png');"
+        "import sys; from trtprof.report import ReportOptions, get; reporter = get('png');"
         "assert 'matplotlib' not in sys.modules;"
         "from tests.fakes.report_factory import one_layer; reporter.encode(one_layer(), ReportOptions());"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"

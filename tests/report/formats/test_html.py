@@ -9,20 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from profiler.base.records import (
-    BarrierPart,
-    ClockSummary,
-    Confirmation,
-    CounterCheck,
-    LadderStep,
-    PluginCandidate,
-    Run,
-)
-from profiler.report import ReportOptions, get, render
-from profiler.report._format import perturbation
-from profiler.report._templates import asset, digest, sentence
-from profiler.report.formats._page import page_data
-from profiler.report.terms import TERMS
 from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import (
     CASES,
@@ -36,6 +22,20 @@ from tests.fakes.report_factory import (
     on_gpu,
     typical,
 )
+from trtprof.base.records import (
+    BarrierPart,
+    ClockSummary,
+    Confirmation,
+    CounterCheck,
+    LadderStep,
+    PluginCandidate,
+    Run,
+)
+from trtprof.report import ReportOptions, get, render
+from trtprof.report._format import perturbation
+from trtprof.report._templates import asset, digest, sentence
+from trtprof.report.formats._page import page_data
+from trtprof.report.terms import TERMS
 
 
 class Page(HTMLParser):

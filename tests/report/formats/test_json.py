@@ -9,15 +9,15 @@ import jsonschema
 import msgspec
 import pytest
 
-import profiler.report
-from profiler.base.errors import TrtprofError
-from profiler.base.records import SCHEMA_VERSION, Run
-from profiler.report import ReportOptions, get
+import trtprof.report
 from tests.fakes.report_factory import CASES, on_gpu, one_layer, typical
 from tests.fakes.schemas import schema, schema_text
 from tests.fakes.support import golden
+from trtprof.base.errors import TrtprofError
+from trtprof.base.records import SCHEMA_VERSION, Run
+from trtprof.report import ReportOptions, get
 
-SCHEMA_FILE = Path(profiler.report.__file__).with_name("run.schema.json")
+SCHEMA_FILE = Path(trtprof.report.__file__).with_name("run.schema.json")
 
 
 def document(run: Run) -> str:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Finding, Run
-from profiler.report import ReportOptions, for_path, get
 from tests.fakes.report_factory import CASES, hostile, of_engine, one_layer, typical
 from tests.fakes.support import ROOT, golden
+from trtprof.base.records import Finding, Run
+from trtprof.report import ReportOptions, for_path, get
 
 GOLDEN = ROOT / "tests/report/golden"
 

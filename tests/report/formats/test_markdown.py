@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base import units
-from profiler.base.records import LadderStep, PluginCandidate, Run
-from profiler.report import ReportOptions, for_path, get
-from profiler.report.content._views import By
-from profiler.report.content.run import FINDINGS, ROWS
-from profiler.report.formats.markdown import code, prose
 from tests.fakes.report_factory import CASES, hostile, many, of_engine, on_gpu, one_layer, typical
 from tests.fakes.support import ROOT, golden
+from trtprof.base import units
+from trtprof.base.records import LadderStep, PluginCandidate, Run
+from trtprof.report import ReportOptions, for_path, get
+from trtprof.report.content._views import By
+from trtprof.report.content.run import FINDINGS, ROWS
+from trtprof.report.formats.markdown import code, prose
 
 GOLDEN = ROOT / "tests/report/golden"
 COMMENT = 65_536

@@ -12,17 +12,17 @@ import onnxruntime as ort
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from profiler.base.errors import MissingError, UsageError
-from profiler.base.records import Run
-from profiler.base.run_folder import RunFolder
-from profiler.base.units import format_ns
-from profiler.flows.options import RunOptions
-from profiler.flows.report import model_as_run
-from profiler.flows.run import execute
-from profiler.report import ReportOptions, get
-from profiler.source.request import ModelRequest
 from tests.fakes.command_line import trtprof
 from tests.fakes.support import QUICK
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.records import Run
+from trtprof.base.run_folder import RunFolder
+from trtprof.base.units import format_ns
+from trtprof.flows.options import RunOptions
+from trtprof.flows.report import model_as_run
+from trtprof.flows.run import execute
+from trtprof.report import ReportOptions, get
+from trtprof.source.request import ModelRequest
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

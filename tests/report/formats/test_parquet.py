@@ -8,12 +8,12 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from profiler.base.errors import TrtprofError, UsageError
-from profiler.base.records import Run
-from profiler.report import ReportOptions, get
-from profiler.report.tables import TABLES, Cell, table_of
 from tests.fakes.report_factory import CASES, hostile, make_run, one_layer, typical
 from tests.fakes.timeline_factory import timed_case
+from trtprof.base.errors import TrtprofError, UsageError
+from trtprof.base.records import Run
+from trtprof.report import ReportOptions, get
+from trtprof.report.tables import TABLES, Cell, table_of
 
 
 def read(run: Run, table: str) -> Any:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.base.records import Run, RunGraph, Timeline, TimelineLane
-from profiler.report import ReportOptions, for_path, get
-from profiler.report.formats.perfetto import DEVICE, LAYERS, NODES
 from tests.fakes.report_factory import CASES, hostile, make_run, one_layer, typical
 from tests.fakes.support import ROOT, golden
 from tests.fakes.timeline_factory import timed, timed_case
+from trtprof.base.records import Run, RunGraph, Timeline, TimelineLane
+from trtprof.report import ReportOptions, for_path, get
+from trtprof.report.formats.perfetto import DEVICE, LAYERS, NODES
 
 GOLDEN = ROOT / "tests/report/golden"
 SCHEMA = json.loads((ROOT / "tests/report/schemas" / "chrome-trace.schema.json").read_text("utf-8"))

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from profiler.base.errors import UsageError
-from profiler.base.records import Run
-from profiler.report import for_path, get, render
-from profiler.report._format import visible
 from tests.fakes.fleet_reports import cell, done, hostile, made_up, report_of
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Run
+from trtprof.report import for_path, get, render
+from trtprof.report._format import visible
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 HELP = re.compile(rf"# HELP ({NAME}) ((?:[^\\\n]|\\\\|\\n)*)")

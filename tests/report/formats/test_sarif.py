@@ -8,11 +8,11 @@ import jsonschema
 import msgspec
 import pytest
 
-from profiler.base.records import Finding, Run
-from profiler.report import ReportOptions, for_path, get
-from profiler.report.formats.sarif import model_uri
 from tests.fakes.report_factory import CASES, hostile, many, one_layer, typical
 from tests.fakes.support import ROOT, golden
+from trtprof.base.records import Finding, Run
+from trtprof.report import ReportOptions, for_path, get
+from trtprof.report.formats.sarif import model_uri
 
 GOLDEN = ROOT / "tests/report/golden"
 SCHEMA = json.loads((ROOT / "tests/report/schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))

@@ -6,12 +6,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from profiler.base.records import Run
-from profiler.report import ReportOptions, for_path, get
-from profiler.report.formats.speedscope import ALLOWED, LOST, NO_LAYER
 from tests.fakes.report_factory import CASES, hostile, make_run, many, typical
 from tests.fakes.support import ROOT, golden
 from tests.fakes.timeline_factory import timed, timed_case
+from trtprof.base.records import Run
+from trtprof.report import ReportOptions, for_path, get
+from trtprof.report.formats.speedscope import ALLOWED, LOST, NO_LAYER
 
 GOLDEN = ROOT / "tests/report/golden"
 SCHEMA = json.loads((ROOT / "tests/report/schemas" / "speedscope.schema.json").read_text("utf-8"))

@@ -9,11 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.base import units
-from profiler.base.records import ClockSummary, Confirmation, CounterCheck, LedgerRow, Match, Run
-from profiler.report import ReportOptions, get
-from profiler.report.content._views import view_of
-from profiler.report.content.run import LINES
 from tests.fakes.report_factory import (
     CASES,
     HOSTILE_NAMES,
@@ -28,6 +23,11 @@ from tests.fakes.report_factory import (
     typical,
 )
 from tests.fakes.support import ROOT, columns, golden
+from trtprof.base import units
+from trtprof.base.records import ClockSummary, Confirmation, CounterCheck, LedgerRow, Match, Run
+from trtprof.report import ReportOptions, get
+from trtprof.report.content._views import view_of
+from trtprof.report.content.run import LINES
 
 GOLDEN = ROOT / "tests/report/golden"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

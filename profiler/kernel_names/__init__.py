@@ -1,1 +1,0 @@
-"""The grammar behind `profiler.kernel_names.parse`: readers of names, and one module for each group of families."""

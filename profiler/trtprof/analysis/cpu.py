@@ -1,0 +1,202 @@
+"""Evidence from a run of ONNX Runtime on the CPU, from the artefacts of its run folder alone.
+
+Times of layers are less what the profiler added to them, and ceilings are those of the machine while it ran.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trtprof.align.kernels import align_kernels
+from trtprof.align.nodes import match_layers
+from trtprof.analysis.evidence import Evidence, Subject
+from trtprof.analysis.onnxruntime import layers_as_run, priced_layers
+from trtprof.analysis.timeline import timeline_of_kernels
+from trtprof.base import run_folder
+from trtprof.base.records import Capture, Ceilings, Device, Engine, Layer, Roof, Source
+from trtprof.base.run_folder import Request, RunFolder
+from trtprof.base.units import format_ns, format_percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
+    """What a run on the CPU knows, and what it was of.
+
+    Raises:
+        MissingError: An artefact is missing because the run did not get that far.
+        CaptureError: Kernels could not be aligned.
+    """
+    request = folder.read(run_folder.REQUEST, Request)
+    source = folder.read(run_folder.SOURCE, Source)
+    engine = folder.read(run_folder.ENGINE, Engine)
+    device = folder.read(run_folder.DEVICE, Device)
+    capture = folder.read(run_folder.CAPTURE, Capture)
+    kept = folder.read(run_folder.CEILINGS, Ceilings)
+    speed = _speed(kept, capture)
+    stream = _stream(kept, capture)
+    ceilings = _at_speed(kept, min(speed, 1.0), stream)
+    kernels = folder.table(run_folder.KERNELS)
+
+    matched, fates = match_layers(source.nodes, layers_as_run(engine.layers, capture.inputs, capture.runtime_shapes))
+    alignment = align_kernels(kernels, matched, capture.clock_resolution_ns)
+    ran = [layer for layer in _in_execution_order(matched, kernels) if layer.name in alignment.matches]
+    iterations = max(int(kernels["iteration"].nunique()), 1)
+    launches = {layer.name: sum(m.count for m in alignment.matches[layer.name]) / iterations for layer in ran}
+    overheads = _profiler_overheads(ran, launches, ceilings)
+    unattributed_ns = sum(match.total_ns for match in alignment.unattributed) // iterations
+    raw_ns = sum(alignment.per_iteration_ns.values())
+    scale = _overhead_scale(raw_ns, sum(overheads.values()), capture, ceilings)
+    medians_ns = sum(alignment.per_iteration_ns[layer.name] for layer in ran)
+    evidence = Evidence(
+        engine=priced_layers(ran, fates, source, engine, on_cpu=True),
+        layers_ns=[
+            max(alignment.per_iteration_ns[layer.name] - round(scale * overheads[layer.name]), 0) for layer in ran
+        ],
+        kernels=[alignment.matches[layer.name] for layer in ran],
+        latency=capture.latency,
+        profiled=capture.profiled,
+        overheads=None,
+        coverage=alignment.coverage,
+        captured_ns=alignment.captured_ns,
+        unattributed=alignment.unattributed,
+        unattributed_ns=unattributed_ns,
+        resolution_ns=capture.clock_resolution_ns,
+        adding_ns=alignment.inference_ns - medians_ns - unattributed_ns,
+        # What the profiler does behind the event of a kernel lies between that and the next.
+        gap_ns=max(alignment.gap_ns - round(scale * ceilings.profiler_gap_ns * alignment.gaps), 0),
+        notes=tuple(_notes(capture, ceilings, scale, speed, stream)),
+        timeline=timeline_of_kernels(kernels),
+        speed=speed,
+        probes_ns=capture.probe_ns,
+    )
+    return evidence, Subject(
+        ceilings=ceilings,
+        device=device,
+        source=source,
+        backend=engine.backend,
+        version=request.version,
+        created=request.created,
+        command=request.command,
+    )
+
+
+def _in_execution_order(layers: Sequence[Layer], kernels: pd.DataFrame) -> list[Layer]:
+    """Layers as they ran in the last profiled inference, which is the order that the cache sees."""
+    last = kernels[kernels["iteration"] == kernels["iteration"].max()]
+    order: dict[str, int] = {}
+    for name in last.sort_values("index")["layer"]:
+        order.setdefault(str(name), len(order))
+    return sorted(layers, key=lambda layer: order.get(layer.name, len(order)))
+
+
+def _profiler_overheads(layers: Sequence[Layer], launches: Mapping[str, float], ceilings: Ceilings) -> dict[str, int]:
+    """Time that the profiler spent inside the events of each layer in one inference, in ns.
+
+    A control-flow layer also holds what the profiler did behind each event of its body.
+    """
+    inner: dict[str, float] = {}
+    for layer in layers:
+        if layer.graph:
+            owner = layer.graph.rpartition("/")[0]
+            inner[owner] = inner.get(owner, 0.0) + launches[layer.name]
+    overheads = {}
+    for layer in layers:
+        tensors = sum(1 for tensor in (*layer.op.inputs, *layer.op.outputs) if tensor is not None)
+        each = ceilings.profiler_ns + tensors * ceilings.profiler_tensor_ns
+        behind = inner.get(layer.name, 0.0) * ceilings.profiler_gap_ns
+        overheads[layer.name] = round(launches[layer.name] * each + behind)
+    return overheads
+
+
+def _speed(ceilings: Ceilings, capture: Capture) -> float:
+    """Speed of the machine around the run over that at calibration; 1 where nothing was probed."""
+    if not capture.probe_ns or ceilings.probe_ns <= 0:
+        return 1.0
+    return ceilings.probe_ns / statistics.median(capture.probe_ns)
+
+
+def _stream(ceilings: Ceilings, capture: Capture) -> float:
+    """DRAM bandwidth of an Add around the run over that at calibration; 1 where nothing was probed.
+
+    Neighbours on a shared machine move it within seconds, up as well as down; what the run could have had is
+    the best of the moments that were looked at.
+    """
+    calibrated = ceilings.attainable.dram_out_of_place_bytes_per_s.get("add", 0.0)
+    if not capture.stream_bytes_per_s or calibrated <= 0:
+        return 1.0
+    return max(capture.stream_bytes_per_s) / calibrated
+
+
+def _at_speed(ceilings: Ceilings, speed: float, stream: float) -> Ceilings:
+    """Ceilings as attainable while the run was made: what the cores do at their speed, DRAM at its own.
+
+    No DRAM bandwidth is above the best that was ever measured, which bounds ``ideal``.
+    """
+    roof = ceilings.attainable
+
+    best = ceilings.best.dram_bytes_per_s
+
+    def scaled(rates: Mapping[str, float]) -> dict[str, float]:
+        return {name: rate * speed for name, rate in rates.items()}
+
+    return msgspec.structs.replace(
+        ceilings,
+        attainable=Roof(
+            tensor_flops_per_s=scaled(roof.tensor_flops_per_s),
+            vector_flops_per_s=scaled(roof.vector_flops_per_s),
+            special_per_s=scaled(roof.special_per_s),
+            dram_bytes_per_s=min(roof.dram_bytes_per_s * stream, best),
+            dram_out_of_place_bytes_per_s={
+                pattern: min(rate * stream, best) for pattern, rate in roof.dram_out_of_place_bytes_per_s.items()
+            },
+            cache_bytes_per_s=roof.cache_bytes_per_s * speed,
+        ),
+        launch_ns=ceilings.launch_ns / speed,
+        # What the profiler adds is not: `_overhead_scale` finds in the run itself how much dearer it was.
+        call_ns=ceilings.call_ns / speed,
+    )
+
+
+MAX_OVERHEAD_SCALE = 2.0
+"""A run may prove the profiler at most this much dearer than empty kernels do; more is noise."""
+
+
+def _overhead_scale(raw_ns: int, overhead_ns: int, capture: Capture, ceilings: Ceilings) -> float:
+    """How much dearer the profiler was in this run than on empty kernels, at least 1.
+
+    Kernels cannot take longer than the inference did without the profiler, less the call around
+    it. What the profile says beyond that is the profiler's own time (it also leaves cold caches
+    behind), so this run's excess is a lower bound of it that empty kernels cannot show.
+    """
+    excess = raw_ns - max(capture.latency.median_ns - round(ceilings.call_ns), 0)
+    if overhead_ns <= 0:
+        return 1.0
+    return min(max(excess / overhead_ns, 1.0), MAX_OVERHEAD_SCALE)
+
+
+def _notes(capture: Capture, ceilings: Ceilings, scale: float, speed: float, stream: float) -> Iterable[str]:
+    if speed < 1:
+        yield (
+            f"the machine ran at {format_percent(speed)} of the speed at which its ceilings were measured: "
+            "peaks and cache bandwidth that count as attainable are scaled by it"
+        )
+    if stream != 1:
+        yield (
+            f"memory streamed at {format_percent(stream)} of the bandwidth at which its ceilings were measured: "
+            "DRAM bandwidth that counts as attainable is scaled by it"
+        )
+    if capture.clock_resolution_ns > 1:
+        yield f"the profiler's clock steps by {format_ns(capture.clock_resolution_ns)}; medians are interpolated"
+    if ceilings.profiler_ns:
+        note = (
+            f"measured times of layers are less the profiler's own {format_ns(scale * ceilings.profiler_ns)} an event"
+        )
+        if scale > 1:
+            note += f", {scale:.2f} times what empty kernels cost, because kernels cannot outlast the clean latency"
+        yield note

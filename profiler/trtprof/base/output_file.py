@@ -1,0 +1,102 @@
+"""Files are written whole or not at all, and what was there before stays until then.
+
+`replaced` is the one way to write what must outlast a crash or a full disk; `write_file` is it for a file that someone
+asked for by name, with the one error where it cannot be written, before (`check_place`) and after the work.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from trtprof.base import scratch
+from trtprof.base.errors import MissingError
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file that was asked for by name.
+
+    Raises:
+        MissingError: The folder is not there, may not be written to, or is full; what was there before is there still.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a terminal, a pipe, /dev/stdout: nothing can be moved there
+            path.write_bytes(content)
+        else:
+            replace_file(path, content)
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from None
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, see `replaced`.
+
+    Raises:
+        OSError: It cannot be written; what was there is there.
+    """
+    with replaced(path) as beside:
+        beside.write_bytes(content)
+
+
+def copy_file(source: Path, path: Path) -> None:
+    """Copy a file, whole or not at all, see `replaced`; onto itself it is left as it is.
+
+    Raises:
+        OSError: It cannot be read or written; what was there is there.
+    """
+    if path.exists() and path.samefile(source):
+        return
+    with replaced(path) as beside:
+        shutil.copyfile(source, beside)
+
+
+@contextmanager
+def replaced(path: Path, to: Path | None = None) -> Iterator[Path]:
+    """An empty file beside a place; what is written to it is brought to the disk and moved to the place at the end.
+
+    Nobody ever reads half of it, and where the body or the disk fails, what was there is there and nothing else.
+    Several processes may do so at once, since each has a name of its own. A link stays one: the file it leads to
+    is replaced. A file that was there keeps its permissions, a new one has those that this process gives its files.
+    What a process left beside it that was killed before the end is removed by the next one that writes there.
+
+    Args:
+        path: The place.
+        to: Where it is moved instead, on the same disk.
+
+    Raises:
+        OSError: The folder takes no file, the disk is full, or what is there is no file: a device, a pipe.
+    """
+    place = path.resolve() if path.is_symlink() else path
+    if place.exists() and not place.is_file():  # who may write to /dev could move a file there
+        raise OSError(errno.EINVAL, "what is there is no file", str(place))
+    with scratch.scratch_file(place.parent, place.suffix) as (beside, file):
+        with suppress(FileNotFoundError):
+            beside.chmod(stat.S_IMODE(place.stat().st_mode))
+        yield beside
+        os.fsync(file.fileno())
+        if os.name == "nt":  # which moves no open file
+            file.close()
+        beside.replace(place if to is None else to)
+
+
+def check_place(path: Path) -> None:
+    """Refuse what could not be written when the work is done.
+
+    Raises:
+        MissingError: The folder is not there, or may not be written to.
+    """
+    if not path.parent.is_dir():
+        raise _unwritable(path, f"there is no folder {path.parent}")
+    if path.is_dir():
+        raise _unwritable(path, "it is a folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise _unwritable(path, f"{path if path.exists() else path.parent} may not be written to")
+
+
+def _unwritable(path: Path, why: str) -> MissingError:
+    return MissingError(f"{path} cannot be written", why=why, fix="choose another path")

@@ -1,0 +1,178 @@
+"""What the device did: latency, clocks, kernels, and the device itself."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from trtprof.base.records.common import (
+    DeviceDetail,
+    Fraction,
+    KernelName,
+    LayerName,
+    NonNegative,
+    Positive,
+    Prose,
+    Record,
+    Safe,
+    TensorName,
+)
+from trtprof.base.records.engine import MatchConfidence
+from trtprof.base.records.model import InputTensor, Tensor
+
+
+class Latency(Record, frozen=True, kw_only=True):
+    """End-to-end latency of one inference, measured **without** a profiler.
+
+    ``cv`` is the coefficient of variation (standard deviation / mean), ``n`` the sample count.
+    """
+
+    median_ns: NonNegative
+    p99_ns: NonNegative
+    cv: float
+    n: NonNegative
+    mean_ns: NonNegative = 0
+    min_ns: NonNegative = 0
+    max_ns: NonNegative = 0
+
+
+class InferenceTimes(Record, frozen=True, kw_only=True):
+    """Times of every inference, as trtexec exports them: one entry an inference, all of the same length.
+
+    Where only ``summary`` is known, they hold one entry, the median of each.
+    """
+
+    latency_ns: tuple[int, ...]
+    compute_ns: tuple[int, ...]
+    """On the GPU, from the first kernel to the last."""
+    enqueue_ns: tuple[int, ...]
+    """On the CPU."""
+    h2d_ns: tuple[int, ...]
+    d2h_ns: tuple[int, ...]
+    summary: Latency | None = None
+    """Of the latency, where its samples were not kept; its spread (``cv``) is then unknown, and 0."""
+    profiled: bool = False
+    """Whether layers were timed meanwhile, which takes time of its own."""
+
+
+class Spread(Record, frozen=True, kw_only=True):
+    """Smallest, median and largest of the readings of a quantity."""
+
+    min: float
+    median: float
+    max: float
+
+
+class ClockSummary(Record, frozen=True, kw_only=True):
+    """What the samples of a run come to; None is what the driver did not tell."""
+
+    samples: NonNegative
+    duration_ns: NonNegative
+    """From the first sample to the last."""
+    sm_clock_mhz: Spread | None = None
+    memory_clock_mhz: Spread | None = None
+    power_w: Spread | None = None
+    temperature_c: Spread | None = None
+    energy_j: float | None = None
+    """Used between the first sample and the last."""
+    reasons: dict[Safe, Fraction] | None = None
+    """What held the SM clock down, with its share of the time, largest first. Several may hold at once."""
+    notes: tuple[Prose, ...] = ()
+    """What could not be read, and why."""
+
+
+class Capture(Record, frozen=True, kw_only=True):
+    """Artefact of the capture stage; the kernel table and the raw samples lie beside it.
+
+    ``profiled`` is the latency of the same inference while the profiler ran: its distance from
+    ``latency`` is the profiler's own perturbation.
+    """
+
+    collector: str
+    latency: Latency
+    profiled: Latency
+    warmup_iterations: NonNegative
+    threads: NonNegative
+    inputs: tuple[InputTensor, ...]
+    clock_resolution_ns: NonNegative
+    """Step of the profiler's clock; every kernel time is known to within this."""
+    probe_ns: tuple[Positive, ...] = ()
+    """Times of the speed probe (`ort_probe`) before, between and after the two measurements."""
+    stream_bytes_per_s: tuple[Positive, ...] = ()
+    """DRAM bandwidth of an Add (`ort_probe`) at the same moments."""
+    runtime_shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
+    """Layer name -> tensors in and out with the shapes seen while it ran."""
+
+
+class ModeTimes(Record, frozen=True, kw_only=True):
+    """Times of inferences without the profiler, in one mode; medians in ns.
+
+    ``h2d_ns`` and ``d2h_ns`` are the copies to the GPU and back, ``compute_ns`` what is between them, ``enqueue_ns``
+    what the host is busy with for that, 0 where that is not known.
+    """
+
+    mode: Literal["stream", "cuda graph"]
+    latency: Latency
+    h2d_ns: int
+    compute_ns: int
+    d2h_ns: int
+    enqueue_ns: int
+
+
+class TensorCheck(Record, frozen=True, kw_only=True):
+    """An output held against the same output of the CPU provider.
+
+    ``max_abs`` and ``max_rel`` are the greatest differences, absolute and relative to the greatest magnitude in the
+    tensor of the CPU; ``tolerance`` is the greatest share of what is allowed that an element takes: above 1 it is
+    wrong. All are -1 where shapes or types differ, or values that are no numbers stand in different places.
+    """
+
+    name: TensorName
+    dtype: Safe
+    max_abs: float
+    max_rel: float
+    tolerance: float
+    matches: bool
+    reason: Prose = ""
+
+
+class Match(Record, frozen=True, kw_only=True):
+    """Kernels of one name attributed to one layer. A kernel's time is never split."""
+
+    layer: LayerName | None
+    kernel: KernelName = msgspec.field(name="name")
+    """Its name, which is what the document calls it: ``name``."""
+    count: NonNegative
+    median_ns: NonNegative
+    total_ns: NonNegative
+    confidence: MatchConfidence
+    reason: Prose
+    blocks: NonNegative = 0
+    """Thread blocks of one launch, as its median; 0 where the capture does not tell, as of all that follow."""
+    threads: NonNegative = 0
+    """Threads of a block."""
+    registers: NonNegative = 0
+    """Of a thread."""
+    shared_bytes: NonNegative = 0
+    """Shared memory of a block, static and dynamic."""
+
+
+class Coverage(Record, frozen=True, kw_only=True):
+    """Shares of captured kernel time by how surely it was led back to ONNX nodes."""
+
+    exact: Fraction
+    inferred: Fraction
+    unattributed: Fraction
+
+
+class Device(Record, frozen=True, kw_only=True):
+    """The device that ran it."""
+
+    name: Safe
+    kind: Literal["cpu", "gpu"]
+    cores: NonNegative = 0
+    memory_bytes: NonNegative = 0
+    cache_bytes: NonNegative = 0
+    clock_mhz: float | None = None
+    detail: dict[DeviceDetail, DeviceDetail] = {}

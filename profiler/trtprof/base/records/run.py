@@ -1,0 +1,194 @@
+"""The whole result of a run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trtprof.base.records.capture import ClockSummary, Coverage, Device, Latency, Match, ModeTimes, TensorCheck
+from trtprof.base.records.common import (
+    Command,
+    GraphName,
+    KernelName,
+    LayerName,
+    NodeName,
+    NonNegative,
+    OpName,
+    OwnName,
+    Prose,
+    Record,
+    Safe,
+    Tag,
+    TensorName,
+)
+from trtprof.base.records.engine import Backend, EngineFacts, PlanSummary
+from trtprof.base.records.estimate import Ceilings, Corrected
+from trtprof.base.records.findings import Confirmation, Finding, LayerResult, LedgerRow, PluginCandidate, Unsupported
+from trtprof.base.records.model import ModelInfo
+
+
+class NodeResult(Record, frozen=True, kw_only=True):
+    """An ONNX node with its work and its fate. Time belongs to layers and is never split."""
+
+    name: NodeName
+    op_type: OpName
+    graph: GraphName
+    fate: Safe
+    layers: tuple[LayerName, ...]
+    flops: NonNegative | None
+    bytes: NonNegative | None
+    reason: Prose = ""
+    attributes: dict[Safe, Prose] = {}
+    """As the model has them, each in a few words; tensors and subgraphs are left out."""
+
+
+class Timeline(Record, frozen=True, kw_only=True):
+    """One inference as captured, kernel by kernel: the one whose time is the median of those that count.
+
+    ``lane``, ``layer``, ``name``, ``start_ns`` and ``dur_ns`` are columns of one table, all of the same length, one
+    row an event, by ``start_ns``: columns, since there may be ten thousands of them. ``lane``, ``layer`` and ``name``
+    are places in ``lanes``, ``layers`` and ``names``; ``layer`` is -1 where the event was led to no layer. Times are
+    as captured, with the profiler's own; those of a layer (`LayerResult.measured_ns`) may be less.
+    """
+
+    iteration: NonNegative
+    """Which of the profiled inferences it is."""
+    duration_ns: NonNegative
+    """From the first event to the end of the last."""
+    lanes: tuple[TimelineLane, ...]
+    layers: tuple[LayerName, ...]
+    """Names of `Run.layers`."""
+    names: tuple[KernelName, ...]
+    """Of kernels, copies, calls of the host."""
+    lane: tuple[int, ...]
+    layer: tuple[int, ...]
+    name: tuple[int, ...]
+    start_ns: tuple[int, ...]
+    """From the first event of the inference on."""
+    dur_ns: tuple[int, ...]
+    note: Prose = ""
+    """In words, how it was chosen, and what was left out."""
+
+
+class TimelineLane(Record, frozen=True, kw_only=True):
+    """Where events of a timeline happen one after the other: ``stream 7``, ``thread 1``.
+
+    ``depth`` counts lanes of the same name: 1 is for what runs inside events of 0, as the kernels of a loop do.
+    """
+
+    name: Prose
+    kind: Literal["kernels", "copies", "host"]
+    depth: NonNegative = 0
+
+
+class RunGraph(Record, frozen=True, kw_only=True):
+    """Who reads what from whom, of the layers of a run and of the nodes of its model.
+
+    ``layer_from``, ``layer_to``, ``tensor`` and ``nbytes`` are columns of one table, one row an edge: places in
+    ``layers``, the tensor that the one writes and the other reads, and its bytes (-1 where they are not known).
+    ``dtype`` is that of the tensor in the engine, ``""`` where it is not told; the column is empty in documents of
+    earlier versions. ``node_from`` and ``node_to`` are places in `Run.nodes`.
+    """
+
+    layers: tuple[LayerName, ...]
+    """Names of layers in execution order: those of `Run.layers`, and others that took no time."""
+    layer_from: tuple[int, ...] = ()
+    layer_to: tuple[int, ...] = ()
+    tensor: tuple[TensorName, ...] = ()
+    nbytes: tuple[int, ...] = ()
+    node_from: tuple[int, ...] = ()
+    node_to: tuple[int, ...] = ()
+    dtype: tuple[Safe, ...] = ()
+
+
+class RunMemory(Record, frozen=True, kw_only=True):
+    """Which tensors are alive while each layer runs: an estimate from the plan of what activations need at least.
+
+    A runtime may hold more (scratch memory, blocks that it keeps), or less where it writes a tensor over one that is
+    read for the last time. Weights are not in it. ``tensor``, ``nbytes``, ``first`` and ``last`` are columns of one
+    table: a tensor is there from the layer at place ``first`` of `RunGraph.layers` that writes it (0 for an input of
+    the model) to that at ``last`` which reads it for the last time (the last layer for an output of the model).
+    """
+
+    live: tuple[NonNegative, ...]
+    """Bytes while each layer of `RunGraph.layers` runs: what it reads and writes, and what is kept for later."""
+    peak_bytes: NonNegative
+    peak_at: NonNegative
+    """Place in ``live`` where that is first reached."""
+    tensor: tuple[TensorName, ...] = ()
+    nbytes: tuple[NonNegative, ...] = ()
+    first: tuple[NonNegative, ...] = ()
+    last: tuple[NonNegative, ...] = ()
+    unknown: NonNegative = 0
+    """Tensors whose size is not known: they are left out, so that all this is a lower bound."""
+
+
+class Run(Record, frozen=True, kw_only=True):
+    """The whole result of a run: the JSON document, and all that a reporter may read."""
+
+    schema_version: int
+    model: ModelInfo
+    backend: Backend
+    device: Device
+    versions: dict[Prose, Safe]
+    ceilings: Ceilings
+    latency: Latency
+    profiled: Latency
+    coverage: Coverage
+    verdict: Prose
+    ledger: tuple[LedgerRow, ...]
+    layers: tuple[LayerResult, ...]
+    """Ranked by time lost, largest first."""
+    nodes: tuple[NodeResult, ...]
+    findings: tuple[Finding, ...]
+    unsupported: tuple[Unsupported, ...]
+    captured_ns: NonNegative
+    """Kernel time of all profiled iterations, matched plus unmatched, to the ns; of a profile that has only the
+    times of layers (`Capture` is not there), that of one inference."""
+    speed: float = 1.0
+    """Speed of the device during the run over that when its ceilings were measured (`ort_probe`)."""
+    kernels_unattributed: tuple[Match, ...] = ()
+    engine: EngineFacts | None = None
+    plan: PlanSummary | None = None
+    """Of a TensorRT engine, with the measured times."""
+    candidates: tuple[PluginCandidate, ...] = ()
+    """Layers for which a hand-written kernel was weighed, most net gain first."""
+    no_candidates: Prose = ""
+    """Why none was weighed, in words; empty where one was."""
+    modes: tuple[ModeTimes, ...] = ()
+    """Of a run on a GPU: its times without and with a CUDA graph, apart from copies."""
+    checks: tuple[TensorCheck, ...] = ()
+    """Outputs held against ONNX Runtime's (``--verify``), the worst first."""
+    assumptions: tuple[Prose, ...] = ()
+    lacking: tuple[Prose, ...] = ()
+    """What makes the result less sure, each in a few words."""
+    corrected: Corrected | None = None
+    """What its expectations are corrected by; None where they are those of others alone."""
+    created: Safe = ""
+    command: Command = ""
+    """What runs the same again; empty where nobody typed it."""
+    clocks: ClockSummary | None = None
+    """Of a GPU, while the latency was measured; None where nobody looked, as for files made elsewhere."""
+    clocks_profiled: ClockSummary | None = None
+    """The same while the profiler ran, so while the kernels were timed."""
+    confirmations: tuple[Confirmation, ...] = ()
+    """Layers whose kernels were measured with hardware counters, most time lost first."""
+    timeline: Timeline | None = None
+    """One inference as captured; None where nobody saw when kernels ran (`nsys stats`, a profile of layers)."""
+    graph: RunGraph | None = None
+    memory: RunMemory | None = None
+    """Who reads what from whom; None where neither a plan nor a model tells."""
+    own_names: dict[OwnName, Literal["tensor", "dim", "op", "node"]] = {}
+    """Names that its sentences hold, or its op types, and no other field is for, with what they name: of tensors,
+    dimensions, custom ops. Who shows the run without names takes these out, too."""
+    tags: tuple[Tag, ...] = ()
+    """What its owner calls it: words to find it by, kept beside the run and no part of its result."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is doubtful about the numbers, each in a few words, the gravest first; none where all is well."""
+        return tuple(finding.brief or finding.title for finding in self.findings if finding.kind == "trust")
+
+    @property
+    def no_verdict(self) -> bool:
+        """Whether doubts, or what is not known, forbid a verdict."""
+        return self.verdict.startswith("no verdict")

@@ -1,0 +1,530 @@
+"""The run folder: all artefacts of one run, and how they become records and tables again.
+
+    reports/<model>-<stamp>/
+      request.json      what was asked (`Request`): model, options, versions
+      source.json       the model as bound: nodes with shapes (`records.Source`)
+      engine.json       the engine's layers (`records.Engine`); engine.onnx is its graph
+      ceilings.json     the roofs of the device, device.json the device
+      gpu.json          of a run on a GPU: its datasheet
+      measured.json     where kernels that were timed on it correct what is expected: these (`expected.Measured`)
+      plan.json         with TensorRT: how the engine came about; layers.* is what the library says of its layers
+      latency.parquet   raw latency samples in ns, without the profiler
+      kernels.parquet   one row a kernel launch (`records.KERNEL_COLUMNS`)
+      gpu_*.parquet     on a GPU instead: kernels and copies, launches, NVTX ranges, nodes of CUDA graphs, and
+      gpu_trace.json    what is no table of them (`gpu_trace_file`); nsys.nsys-rep is nsys' own report
+      counters.json     with --confirm: what ncu counted of the kernels that findings blame
+      ort_nodes.parquet with ONNX Runtime on a GPU: when the host was in which node
+      capture.json      summary of both; its presence says that the capture is whole
+      report.json       the result (`records.Run`), the document of ``--format json``
+      report.html       the page
+      bench.json        kernels by hand for layers of it that were measured (`records.PluginBenches`)
+      tags.json         what its owner calls it (`RunFolder.tag`); no part of the result
+
+JSON for what people read, Parquet for what there is a lot of. A file is written beside its place
+and moved there, so that a kill leaves the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from trtprof.base import record_file, scratch
+from trtprof.base.errors import MissingError, UsageError
+from trtprof.base.input_file import read_file, stays_inside
+from trtprof.base.output_file import replace_file
+from trtprof.base.parquet_file import read_parquet
+from trtprof.base.records import SCHEMA_VERSION, ExpectedBasis, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUEST = "request.json"
+SOURCE = "source.json"
+ENGINE = "engine.json"
+CEILINGS = "ceilings.json"
+DEVICE = "device.json"
+_KERNEL_NAMES = 5
+"""The first schema version that calls a kernel by its ``name``."""
+_BASES = 8
+"""The first schema version in which an expectation tells its basis."""
+GPU = "gpu.json"
+MEASURED = "measured.json"
+PLAN = "plan.json"
+CAPTURE = "capture.json"
+LATENCY = "latency.parquet"
+KERNELS = "kernels.parquet"
+REPORT = "report.json"
+PAGE = "report.html"
+TAGS = "tags.json"
+BENCH = "bench.json"
+"""Kernels by hand that `trtprof plugin bench` measured: of a run those for its layers, in the folder of one its own."""
+TRIED = "tried.json"
+"""What `trtprof try` measured of the model of this run."""
+
+_AGAIN = "run the model again"
+_TAG = re.compile(r"\w[\w.+:/@-]{0,63}")
+"""A tag: one word of at most 64 letters, digits and ``. + : / @ - _``, which no shell and no list takes apart."""
+
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was asked to do; a resumed run must be asked the same.
+
+    ``options`` are those that change a result, as text. ``version`` is trtprof's own,
+    ``command`` what was typed.
+    """
+
+    schema_version: int
+    created: str
+    version: str
+    model: str
+    sha256: str
+    options: Mapping[str, str]
+    command: str = ""
+
+
+class Tags(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner of a run calls it: the content of ``tags.json``, sorted, each once."""
+
+    schema_version: int
+    tags: tuple[str, ...] = ()
+
+
+class RunFolder:
+    """A folder with the artefacts of one run, some of which may be missing yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def file(self, name: str) -> Path:
+        """Path of an artefact, present or not.
+
+        Raises:
+            UsageError: An artefact names another that would lie elsewhere.
+        """
+        if not stays_inside(name):
+            raise UsageError(f"{name!r} is no file of {self.path}", why="all of a run lies in one folder", fix=_AGAIN)
+        return self.path / name
+
+    def exists(self, name: str) -> bool:
+        """Whether anything is there under the name of an artefact, whatever it is."""
+        return os.path.lexists(self.file(name))
+
+    def rename(self, name: str, to: str) -> None:
+        """Give an artefact another name.
+
+        Raises:
+            MissingError: The folder cannot be written.
+        """
+        place = self.file(to)
+        try:
+            if place.is_dir() and not place.is_symlink():
+                scratch.remove(place)
+            self.file(name).replace(place)
+        except OSError as error:
+            raise _unwritable(place, error) from None
+
+    def has(self, name: str) -> bool:
+        """Whether an artefact is there."""
+        return self.file(name).is_file()
+
+    def write(self, name: str, record: object) -> Path:
+        """Write a record as JSON, whole or not at all.
+
+        Raises:
+            MissingError: The folder cannot be written; nothing that was there is lost.
+        """
+        return self.write_bytes(name, msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=1))
+
+    def write_bytes(self, name: str, data: bytes) -> Path:
+        """Write a file, whole or not at all; see `write`."""
+        target = self.file(name)
+        try:
+            replace_file(target, data)
+        except OSError as error:
+            raise _unwritable(target, error) from None
+        return target
+
+    def read(self, name: str, kind: type[T]) -> T:
+        """Read an artefact back.
+
+        Raises:
+            MissingError: It is not there: the run did not get that far.
+            UsageError: It is damaged, or of another schema version.
+        """
+        path = self.file(name)
+        try:
+            data = read_file(path, most=record_file.MAX_BYTES, what="an artefact of a run", fix=_AGAIN)
+        except FileNotFoundError:
+            if mend(self.path):
+                return self.read(name, kind)
+            raise MissingError(
+                f"{self.path} has no {name}",
+                why="the run ended before that stage" if self.has(REQUEST) else "it is not a run folder of trtprof",
+                fix=f"finish it with `trtprof run ... -o {self.path} --resume`"
+                if self.has(REQUEST)
+                else "name a folder that `trtprof run` wrote, for example the newest under reports/",
+            ) from None
+        except NotADirectoryError:
+            raise UsageError(
+                f"{self.path} is a file, not a run folder",
+                why="a run folder holds report.json and what it was made of",
+                fix="name the folder that `trtprof run` wrote",
+            ) from None
+        except OSError as error:
+            raise MissingError(
+                f"{path} cannot be read", why=error.strerror or str(error), fix="check its permissions"
+            ) from None
+        found = _schema_version(data)
+        try:
+            if kind is Run and found is not None and found < _BASES:
+                data = _renewed(data, found)
+            return record_file.decoded(data, kind)
+        except ValueError as error:
+            if found is not None and found != SCHEMA_VERSION:
+                why = f"it has schema version {found}, this trtprof reads {SCHEMA_VERSION}"
+            else:
+                why = str(error)
+            raise UsageError(f"{path} cannot be read", why=why, fix=_AGAIN) from None
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Read a Parquet table back.
+
+        Raises:
+            MissingError: It is not there.
+            UsageError: It is damaged.
+        """
+        path = self.file(name)
+        if not path.is_file():
+            raise MissingError(f"{self.path} has no {name}", why="the run ended before that stage", fix="run again")
+        try:
+            return read_parquet(path)
+        except (OSError, ValueError) as error:
+            why = (str(error).splitlines() or ["it is no Parquet"])[0]
+            raise UsageError(f"{path} cannot be read", why=why, fix="run again") from None
+
+    def written(self) -> int | None:
+        """Schema version that the finished run was written with; None where there is none, or it cannot be told."""
+        try:
+            return _schema_version(read_file(self.file(REPORT), most=record_file.MAX_BYTES))
+        except (OSError, UsageError):
+            return None
+
+    def report(self) -> Run:
+        """The finished run with its tags; one of an older schema that today's records hold is brought up to date.
+
+        Raises:
+            MissingError: The run did not finish.
+                UsageError: The file is damaged, of another schema version, or its numbers do not add up.
+        """
+        run = self.read(REPORT, Run)
+        if run.schema_version > SCHEMA_VERSION:
+            raise UsageError(
+                f"{self.file(REPORT)} cannot be read",
+                why=f"it has schema version {run.schema_version}, this trtprof reads {SCHEMA_VERSION}",
+                fix="read it with the trtprof that wrote it, or run the model again",
+            )
+        refuse_disagreement(run, self.file(REPORT))
+        return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION, tags=self.tags())
+
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the run, sorted; none where it never got any.
+
+        Raises:
+            UsageError: The file is damaged.
+        """
+        return self.read(TAGS, Tags).tags if self.has(TAGS) else ()
+
+    def tag(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> tuple[str, ...]:
+        """Give the run tags and take others away; one that it has, or has not, already is no error.
+
+        Returns:
+            The tags that it has now.
+
+        Raises:
+            UsageError: A tag is not one, or the run has none to be taken away; nothing is changed then.
+            MissingError: The folder cannot be written.
+        """
+        check_tags((*add, *remove))
+        old = self.tags()
+        for tag in remove:
+            if tag not in old:
+                raise UsageError(
+                    f"{self.path} has no tag {tag!r}",
+                    why="it has " + (", ".join(old) or "none"),
+                    fix=f"--untag {old[0]}" if old else f"--tag {tag} gives it one",
+                )
+        new = tuple(sorted((set(old) - set(remove)) | set(add)))
+        if new != old:
+            self.write(TAGS, Tags(schema_version=SCHEMA_VERSION, tags=new))
+        return new
+
+
+def check_tags(tags: Sequence[str]) -> None:
+    """Refuse tags that would not do as a word on a command line or in a list.
+
+    Raises:
+        UsageError: One is no tag.
+    """
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise UsageError(
+                f"{tag[:80]!r} is no tag",
+                why="a tag is one word: it begins with a letter or a digit, then letters, digits and . + : / @ - _, "
+                "at most 64 in all",
+                fix="--tag baseline",
+            )
+
+
+def newest(reports: Path) -> RunFolder:
+    """The finished run that was written last, of all in a folder.
+
+    Raises:
+        MissingError: There is none.
+    """
+    found: list[tuple[int, str, Path]] = []
+    try:
+        for path in reports.iterdir():
+            report = path / REPORT
+            if not path.name.startswith(".") and report.is_file():
+                found.append((report.stat().st_mtime_ns, path.name, path))
+    except OSError:
+        found = []
+    if not found:
+        raise MissingError(
+            f"there is no finished run in {reports}",
+            why="no folder in it has a report.json" if reports.is_dir() else "there is no such folder",
+            fix="trtprof run model.onnx, or name a run folder",
+        )
+    return RunFolder(max(found)[2])
+
+
+def _renewed(data: bytes, written: int) -> bytes:
+    """A report of an older schema with what today's records call otherwise, or tell in a field of its own."""
+    document = record_file.decoded(data, dict[str, Any])
+    layers = _objects(document.get("layers"))
+    if written < _KERNEL_NAMES:
+        for holder, key in (*((layer, "kernels") for layer in layers), (document, "kernels_unattributed")):
+            for kernel in _objects(holder.get(key)):
+                if "kernel" in kernel:
+                    kernel["name"] = kernel.pop("kernel")
+    for layer in layers:
+        if layer.get("expected_ns") is not None:
+            layer.setdefault("expected_basis", _basis(str(layer.get("expected_reason", ""))))
+    return msgspec.json.encode(document)
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def refuse_disagreement(run: Run, path: Path) -> None:
+    """Refuse a result that says two things of itself that cannot both be: somebody changed it, and it tells nothing.
+
+    Raises:
+        UsageError: What does not fit.
+    """
+    wrong = next(_disagreements(run), None)
+    if wrong is not None:
+        raise UsageError(f"the numbers of {path} do not fit each other", why=wrong, fix=_AGAIN)
+
+
+def _disagreements(run: Run) -> Iterator[str]:
+    told, latency = sum(row.ns for row in run.ledger), run.latency
+    if run.ledger and told != latency.median_ns:
+        yield f"the rows of its ledger sum to {told} ns, and its latency is {latency.median_ns} ns"
+    if not latency.min_ns <= latency.median_ns <= (latency.max_ns or latency.median_ns):
+        yield f"its median {latency.median_ns} ns is not from {latency.min_ns} to {latency.max_ns} ns"
+    shares = run.coverage.exact + run.coverage.inferred + run.coverage.unattributed
+    if shares > 1.001:
+        yield f"it led {shares:.0%} of the time back to nodes, or not"
+    for layer in run.layers:
+        if layer.lost_ns is not None and layer.lost_ns > layer.measured_ns:
+            yield f"layer {layer.name!r} took {layer.measured_ns} ns, and lost {layer.lost_ns} ns of them"
+    if run.timeline is not None:
+        line = run.timeline
+        columns = (line.lane, line.layer, line.name, line.start_ns, line.dur_ns)
+        places = ((line.lane, line.lanes, 0), (line.layer, line.layers, -1), (line.name, line.names, 0))
+        yield from _misplaced("timeline", columns, places)
+    if run.graph is not None:
+        graph, memory = run.graph, run.memory
+        edges = (graph.layer_from, graph.layer_to, graph.tensor, graph.nbytes, *filter(None, (graph.dtype,)))
+        yield from _misplaced("graph", edges, ((each, graph.layers, 0) for each in (graph.layer_from, graph.layer_to)))
+        ends = (graph.node_from, graph.node_to)
+        yield from _misplaced("graph of nodes", ends, ((each, run.nodes, 0) for each in ends))
+        if memory is not None:
+            spans = (memory.first, memory.last)
+            yield from _misplaced(
+                "memory", (memory.tensor, memory.nbytes, *spans), ((each, graph.layers, 0) for each in spans)
+            )
+            if len(memory.live) != len(graph.layers) or (memory.live and memory.peak_at >= len(memory.live)):
+                yield "its memory is not that of the layers of its graph"
+
+
+def _misplaced(
+    what: str, columns: Iterable[Sequence[object]], places: Iterable[tuple[Sequence[int], Sequence[object], int]]
+) -> Iterator[str]:
+    if len({len(column) for column in columns}) > 1:
+        yield f"the columns of its {what} are not of one length"
+    if any(column and not least <= min(column) <= max(column) < len(there) for column, there, least in places):
+        yield f"its {what} names a place that is not there"
+
+
+def _basis(reason: str) -> ExpectedBasis:
+    """What an expectation rests on, by the sentence that alone told it before there was a field for it."""
+    told: dict[str, ExpectedBasis] = {
+        "as the product that it is": "product",
+        "extrapolated": "extrapolated",
+        "corrected by": "corrected",
+        "not measured": "architecture",
+    }
+    return next((basis for words, basis in told.items() if words in reason), "measured")
+
+
+def _schema_version(data: bytes) -> int | None:
+    class Probe(msgspec.Struct):
+        schema_version: int | None = None
+
+    try:
+        return record_file.decoded(data, Probe).schema_version
+    except ValueError:
+        return None
+
+
+def _unwritable(path: Path, error: OSError) -> MissingError:
+    return MissingError(
+        f"{path.parent} cannot be written", why=error.strerror or str(error), fix="choose another folder with -o"
+    )
+
+
+def default_folder(model_name: str, reports: Path, now: dt.datetime) -> Path:
+    """``reports/<model>-<stamp>``, with a counter when two runs share a second."""
+    stem = re.sub(r"[^\w.-]+", "_", model_name) or "model"
+    stamp = now.strftime("%Y%m%d-%H%M%S")
+    path, counter = reports / f"{stem}-{stamp}", 1
+    while path.exists():
+        counter += 1
+        path = reports / f"{stem}-{stamp}-{counter}"
+    return path
+
+
+def occupied(path: Path) -> bool:
+    """Whether a folder is there and not empty.
+
+    Raises:
+        MissingError: The path cannot be looked at.
+    """
+    try:
+        return path.is_dir() and any(each.name != scratch.IN_USE for each in path.iterdir())
+    except OSError as error:
+        raise _unwritable(path / "x", error) from None
+
+
+def create(path: Path) -> RunFolder:
+    """Make an empty run folder.
+
+    Raises:
+        UsageError: The path is a file.
+        MissingError: The folder cannot be made or written.
+    """
+    if path.is_file():
+        raise UsageError(f"{path} is a file", why="a run needs a folder", fix="choose another path with -o")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(path / "x", error) from None
+    return RunFolder(path)
+
+
+@contextmanager
+def claimed(target: Path) -> Iterator[None]:
+    """Have a run folder for this process alone, that is there or will be, until the block ends.
+
+    What killed runs left beside it is removed first.
+
+    Raises:
+        UsageError: Another process is at work in it; which one, is said.
+        MissingError: It cannot be written.
+    """
+    _sweep(target.parent)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(scratch.in_use(create(target).path))
+        except OSError as error:
+            raise _unwritable(target / "x", error) from None
+        yield
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[RunFolder]:
+    """An empty folder for a run that will take the place of another, which is `claimed` and stays until then.
+
+    Raises:
+        UsageError: Another process makes one.
+        MissingError: It cannot be written.
+    """
+    new = _new(target)
+    if new.is_dir():
+        with suppress(OSError), scratch.in_use(new):
+            scratch.remove(new)
+    with claimed(new):
+        yield RunFolder(new)
+
+
+def replace(finished: RunFolder, target: Path) -> RunFolder:
+    """Put a finished run, in the place of an older one, which is removed only then."""
+    old = _old(target)
+    scratch.remove(old)
+    if target.exists():
+        os.replace(target, old)
+    os.replace(finished.path, target)
+    (target / scratch.IN_USE).unlink(missing_ok=True)
+    scratch.remove(old)
+    return RunFolder(target)
+
+
+def mend(target: Path) -> bool:
+    """Bring a run back whose replacement was killed when the old one was away and the new one not yet in its place.
+
+    Returns:
+        Whether there is a run now that was not there before: the new one where it is whole, else the old one.
+    """
+    if target.exists():
+        return False
+    for old in scratch.left([_old(target)]):
+        new = RunFolder(_new(target))
+        os.replace(new.path if new.has(REPORT) else old, target)
+        (target / scratch.IN_USE).unlink(missing_ok=True)
+        scratch.remove(old)
+        return True
+    return False
+
+
+def _new(target: Path) -> Path:
+    return target.with_name(f".{target.name}.new")
+
+
+def _old(target: Path) -> Path:
+    return target.with_name(f".{target.name}.old")
+
+
+def _sweep(reports: Path) -> None:
+    """Remove what killed runs left in a folder beside its runs, and put back what they took away."""
+    with suppress(OSError):
+        hidden = [path for path in reports.iterdir() if path.name.startswith(".") and path.suffix in (".new", ".old")]
+        for path in hidden:
+            mend(path.with_name(path.stem[1:]))
+        for path in scratch.left(hidden):
+            scratch.remove(path)

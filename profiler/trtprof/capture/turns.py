@@ -1,0 +1,254 @@
+"""Variants that take turns: each in a process of its own, which is quiet while another one runs.
+
+Two runs one after the other differ by what the machine did meanwhile. Turns of a fraction of a second, one beside the
+other, share it: what is left of a difference is that of the variants, and of their processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trtprof.base.errors import CaptureError
+from trtprof.base.records import InputTensor
+from trtprof.base.scratch import scratch_folder
+from trtprof.capture import launch
+from trtprof.capture.gpu_record import TensorrtRequest
+from trtprof.runtime import child
+from trtprof.runtime.ort_session import SessionRequest
+
+WORKER = "trtprof.capture.workers.turns"
+
+Samples = npt.NDArray[np.int64]
+_SLOW = 10.0
+"""A turn that takes so many times as long as it should, and `_LEAST_S` more, is a hang."""
+_LEAST_S = 20.0
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that can be run.
+
+    Attributes:
+        name: What it is called where something is said of it, such as ``the original``.
+        inputs: Its inputs.
+        seed: Of their values.
+        session: A session of ONNX Runtime, on the CPU or with the CUDA provider.
+        engine: In its place, an engine of TensorRT; of the request only what it takes to run it counts.
+        cuda_graph: Whether inferences on a GPU are replays of a CUDA graph.
+    """
+
+    name: str
+    inputs: tuple[InputTensor, ...]
+    seed: int = 0
+    session: SessionRequest | None = None
+    engine: TensorrtRequest | None = None
+    cuda_graph: bool = False
+
+
+class TurnsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """To the worker: what it holds ready, and for how many milliseconds it warms up."""
+
+    variant: Variant
+    folder: str
+    scratch: str
+    warmup_ms: float
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The worker's first answer: its variant can be run.
+
+    Attributes:
+        made_ns: What it took to make the session, or to load the engine, and to run once.
+        run_ns: Median of the inferences of its warm-up.
+    """
+
+    made_ns: int
+    run_ns: int
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Its answer to a turn: the latency of each inference in ns, and whether its threads are asleep now."""
+
+    samples: tuple[int, ...]
+    quiet: bool
+
+
+class Pair(NamedTuple):
+    """Turns that were neighbours: latencies in ns."""
+
+    before: Samples
+    after: Samples
+
+
+class Side:
+    """A process that holds a variant ready.
+
+    Attributes:
+        name: That of the variant.
+        pid: Its process.
+        made_ns: See `Ready`.
+        run_ns: Median of its latest inferences.
+    """
+
+    def __init__(self, variant: Variant, process: subprocess.Popen[str], folder: Path, deadline_s: float) -> None:
+        """Wait until the worker is ready.
+
+        Raises:
+            CaptureError: It died, or is not ready in time.
+            TrtprofError: Its own error.
+        """
+        self.name, self.pid = variant.name, process.pid
+        self._process, self._folder = process, folder
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, name="turns", daemon=True).start()
+        ready = self._answer(Ready, deadline_s, "to be ready")
+        self.made_ns, self.run_ns = ready.made_ns, ready.run_ns
+
+    def turn(self, ms: float, deadline_s: float | None = None) -> Samples:
+        """Let it run for so many milliseconds, and at least once.
+
+        Args:
+            ms: How long.
+            deadline_s: When it is given up; by default long after it should be done.
+
+        Returns:
+            The latency of each inference in ns, in their order.
+
+        Raises:
+            CaptureError: It died, or does not answer in time, or keeps its threads busy between turns.
+        """
+        should_s = ms / 1e3 + 2 * self.run_ns / 1e9
+        try:
+            assert self._process.stdin is not None  # noqa: S101 - it was asked for
+            # Unbuffered: what a dead process did not take must not be flushed to it again in the end.
+            os.write(self._process.stdin.fileno(), f"{ms}\n".encode())
+        except OSError:
+            raise self._death() from None
+        found = self._answer(Turn, deadline_s or _LEAST_S + _SLOW * should_s, "to end its turn")
+        if not found.quiet:
+            raise CaptureError(
+                f"{self.name} cannot take turns",
+                why="its threads are busy while it waits, which slows the others down",
+                fix="leave a longer session.intra_op.spin_duration_us away",
+            )
+        samples = np.asarray(found.samples, dtype=np.int64)
+        self.run_ns = round(float(np.median(samples)))
+        return samples
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101 - it was asked for
+        with self._process.stdout as lines, contextlib.suppress(OSError):
+            for line in lines:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _answer(self, kind: type[Any], deadline_s: float, what: str) -> Any:
+        try:
+            line = self._lines.get(timeout=deadline_s)
+        except queue.Empty:
+            last = launch.last_words(self._folder / launch.LOG_FILE)
+            self._process.kill()
+            raise CaptureError(
+                f"{self.name} hangs", why=f"it took more than {deadline_s:.3g} s {what}{last and f': {last}'}",
+                fix="leave it away",
+            ) from None  # fmt: skip
+        if line is None:
+            raise self._death()
+        return msgspec.json.decode(line, type=kind)
+
+    def _death(self) -> Exception:
+        code = child.ended(self._process)
+        own = launch.worker_error(self._folder)
+        words = launch.death(code, self._folder / launch.LOG_FILE)
+        return own or CaptureError(f"{self.name} died", why=words, fix="leave it away")
+
+
+@contextlib.contextmanager
+def opened(variant: Variant, *, warmup_ms: float = 200.0, deadline_s: float = 120.0) -> Iterator[Side]:
+    """A process that holds a variant ready, warmed up; it is ended with the block, however that ends.
+
+    Args:
+        variant: What to run.
+        warmup_ms: How long to warm up.
+        deadline_s: When it is given up, if it is not ready.
+
+    Raises:
+        CaptureError: It died, hangs, or does not run with its inputs.
+        TrtprofError: See `make_session` and `trt_runner.opened`.
+    """
+    with scratch_folder() as folder:
+        request = TurnsRequest(variant=variant, folder=str(folder), scratch=str(folder), warmup_ms=warmup_ms)
+        command = launch.worker_command(WORKER, request)
+        with (folder / launch.LOG_FILE).open("wb") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace",
+                env=child.environment(),
+            )  # fmt: skip
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        try:
+            yield Side(variant, process, folder, deadline_s)
+        finally:
+            process.kill()
+            child.ended(process)
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+
+def pairs_of(before: Side, after: Side, count: int, ms: float, *, first: int = 0) -> list[Pair]:
+    """Turns of two sides, pair by pair: A B, B A, A B ..., so that what drifts evenly is no difference.
+
+    Args:
+        before: A.
+        after: B.
+        count: How many pairs.
+        ms: Length of a turn; see `Side.turn`.
+        first: Which begins: 0 for A, 1 for B.
+
+    Raises:
+        CaptureError: See `Side.turn`.
+    """
+    pairs = []
+    for number in range(count):
+        swapped = (number + first) % 2 == 1
+        order = (after, before) if swapped else (before, after)
+        one, other = order[0].turn(ms), order[1].turn(ms)
+        pairs.append(Pair(other, one) if swapped else Pair(one, other))
+    return pairs
+
+
+def round_of(
+    before: Variant,
+    after: Variant,
+    *,
+    pairs: int,
+    ms: float,
+    first: int = 0,
+    warmup_ms: float = 200.0,
+    deadline_s: float = 120.0,
+) -> list[Pair]:
+    """A round: a fresh process of each side, and pairs of turns; see `opened` and `pairs_of`.
+
+    Args:
+        before: A.
+        after: B.
+        pairs: How many.
+        ms: Length of a turn.
+        first: Which begins, and is opened first: 0 for A, 1 for B; take turns here, too.
+        warmup_ms: See `opened`.
+        deadline_s: See `opened`.
+    """
+    order = (after, before) if first else (before, after)
+    with contextlib.ExitStack() as stack:
+        sides = [stack.enter_context(opened(each, warmup_ms=warmup_ms, deadline_s=deadline_s)) for each in order]
+        one, other = reversed(sides) if first else sides
+        return pairs_of(one, other, pairs, ms, first=first)

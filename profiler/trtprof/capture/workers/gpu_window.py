@@ -1,0 +1,201 @@
+"""The profiled window: so many inferences, each within an NVTX range, seen by a collector and nothing besides."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trtprof.base.errors import CaptureError, MissingError
+from trtprof.base.trace_file import save_trace
+from trtprof.capture.collector import Collector, system_to_collector_ns
+from trtprof.capture.gpu_record import ITERATION_RANGE, CollectorName
+from trtprof.capture.workers.inference import say
+
+_DRIVER = "libcuda.so.1"
+NO_COLLECTOR = "no collector watched the GPU"
+NO_RANGES = (
+    "the package nvtx is not installed: profiled inferences have no range of their own (pip install nvtx gives it)"
+)
+
+
+class Watch:
+    """What sees the profiled inferences; this one sees nothing."""
+
+    notes: tuple[str, ...] = (NO_COLLECTOR,)
+
+    def start(self) -> None:
+        """See what happens from now on.
+
+        Raises:
+            TrtprofError: It cannot.
+        """
+
+    def stop(self) -> None:
+        """See no more; the work must be done."""
+
+    def save(self, folder: Path) -> None:
+        """Leave what was seen in the run folder, as far as it is here."""
+
+    def ahead_ns(self) -> tuple[int, int] | None:
+        """See `system_to_collector_ns`."""
+        return None
+
+
+Watching = Callable[[], AbstractContextManager[Watch]]
+"""Makes a watch, and takes it down again."""
+
+
+class InProcess(Watch):
+    """A collector in this process."""
+
+    notes = ()
+
+    def __init__(self, collector: Collector) -> None:
+        """Take the collector."""
+        self._collector = collector
+
+    def start(self) -> None:
+        self._collector.start()
+
+    def stop(self) -> None:
+        self._collector.stop()
+
+    def save(self, folder: Path) -> None:
+        say("reading the capture")
+        save_trace(self._collector.trace(), folder)
+
+    def ahead_ns(self) -> tuple[int, int] | None:
+        return system_to_collector_ns(self._collector)
+
+
+class ProfiledRange(Watch):
+    """A profiler around this process, which records between the driver's cuProfilerStart and cuProfilerStop.
+
+    They are what cudaProfilerStart and cudaProfilerStop are in the driver's API, and need no library besides it.
+    """
+
+    notes = ()
+
+    def __init__(self) -> None:
+        """Load the driver.
+
+        Raises:
+            MissingError: There is none.
+        """
+        try:
+            self._driver = ctypes.CDLL(_DRIVER)
+        except OSError as error:
+            raise MissingError(
+                "the profiled inferences cannot be marked off for the profiler",
+                why=f"there is no NVIDIA driver: {error}",
+                fix="install the driver; in a container, run it with --gpus all",
+            ) from None
+
+    def start(self) -> None:
+        self._call("cuProfilerStart")
+
+    def stop(self) -> None:
+        self._call("cuProfilerStop")
+
+    def _call(self, name: str) -> None:
+        code = int(getattr(self._driver, name)())
+        if code:
+            raise CaptureError(
+                "the profiled inferences cannot be marked off for the profiler",
+                why=f"{name} answered with error {code} (CUresult in cuda.h)",
+                fix="run the model without a profiler first: its error says more",
+            )
+
+
+@contextlib.contextmanager
+def watching(collector: CollectorName, *, nvtx: bool) -> Iterator[Watch]:
+    """What a request asks for to watch the profiled inferences.
+
+    It must be entered before the first NVTX call of any library in this process.
+
+    Args:
+        collector: Which.
+        nvtx: Whether a collector in this process is to record NVTX ranges.
+
+    Raises:
+        MissingError: The collector, or what it needs, is missing.
+        CaptureError: It cannot work here.
+    """
+    if collector == "cupti":
+        from trtprof.capture.cupti import activity as cupti
+
+        if nvtx:
+            os.environ.update(cupti.injection_environment())
+        with cupti.collecting(nvtx=nvtx) as collection:
+            yield InProcess(collection)
+    else:
+        yield ProfiledRange() if collector == "nsys" else Watch()
+
+
+class Seen(NamedTuple):
+    """The profiled inferences.
+
+    Attributes:
+        bounds: int64 ``[inferences, 2]``: begin and end of each by ``time.time_ns``.
+        begin_ns: `time.monotonic_ns` before the first.
+        end_ns: The same behind the last.
+        notes: What is to be said of them.
+    """
+
+    bounds: npt.NDArray[np.int64]
+    begin_ns: int
+    end_ns: int
+    notes: tuple[str, ...]
+
+    @property
+    def run_ns(self) -> npt.NDArray[np.int64]:
+        """How long each took, in ns."""
+        return self.bounds[:, 1] - self.bounds[:, 0]
+
+
+def profile_window(watch: Watch, infer: Callable[[], Any], runs: int) -> Seen:
+    """Run so many inferences while the watch sees them, each within an NVTX range `ITERATION_RANGE`.
+
+    Args:
+        watch: What sees them.
+        infer: One inference, done when it returns.
+        runs: How many.
+
+    Raises:
+        TrtprofError: The watch cannot start, or the model does not run.
+    """
+    begin_range, end_range, notes = _ranges()
+    bounds = np.zeros((runs, 2), dtype=np.int64)
+    watch.start()
+    begin = time.monotonic_ns()
+    for run in range(runs):
+        bounds[run, 0] = time.time_ns()
+        marked = begin_range()
+        infer()
+        end_range(marked)
+        bounds[run, 1] = time.time_ns()
+    end = time.monotonic_ns()
+    watch.stop()
+    return Seen(bounds, begin, end, (*watch.notes, *notes))
+
+
+def _ranges() -> tuple[Callable[[], Any], Callable[[Any], Any], tuple[str, ...]]:
+    """How to begin and to end the range of an inference, and what is to be said of it.
+
+    The range is one of start and end: those of push and pop were seen to vanish once TensorRT has a context
+    (github.com/NVIDIA/NVTX/issues/111).
+    """
+    try:
+        import nvtx
+    except ImportError:
+        return (lambda: None), (lambda _marked: None), (NO_RANGES,)
+    return (lambda: nvtx.start_range(ITERATION_RANGE)), nvtx.end_range, ()

@@ -1,0 +1,127 @@
+"""The child process that holds a variant ready, and runs it when told: ``-m trtprof.capture.workers.turns REQUEST``.
+
+It reads a `TurnsRequest`, answers with a `Ready`, and then each line on its stdin, a number of milliseconds, with a
+`Turn`. In between it is quiet: the threads of ONNX Runtime wait awake for a while after an inference, as they do where
+it is deployed, and a turn is answered only when they sleep. (``session.force_spinning_stop`` would make them sleep at
+once, after every inference: another thing would be measured.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from trtprof.capture.turns import Ready, Turn, TurnsRequest
+from trtprof.capture.workers.inference import make_inputs, reported
+from trtprof.capture.workers.runnable import Timed, runnable_of
+from trtprof.runtime import child
+
+_LOOK_S = 0.005
+_ASLEEP = 0.05
+"""Share of the time between two looks that the whole process may be busy for, and count as asleep."""
+_PATIENCE_S = 2.0
+_AGAIN = 0.2
+"""Share of a turn that goes before it, untimed: caches and clocks are the other side's."""
+
+
+def main(argv: list[str], answer: Callable[[bytes], None], turns: Iterator[float]) -> int:
+    """Hold the variant of a request ready; returns the exit code.
+
+    Args:
+        argv: The request is its second.
+        answer: Told each answer, a line of JSON.
+        turns: The length of each turn, in ms, when it is time.
+    """
+    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=TurnsRequest)
+    return reported(lambda: take_turns(request, answer, turns), request.scratch)
+
+
+def take_turns(request: TurnsRequest, answer: Callable[[bytes], None], turns: Iterator[float]) -> None:
+    """Make it ready, then run when told.
+
+    Raises:
+        TrtprofError: See `runnable_of`.
+    """
+    feeds = make_inputs(request.variant.inputs, request.variant.seed)
+    began = time.perf_counter_ns()
+    with runnable_of(request.variant, feeds) as timed:
+        made_ns = time.perf_counter_ns() - began
+        warm = run_for(timed, request.warmup_ms)
+        asleep()
+        answer(msgspec.json.encode(Ready(made_ns=made_ns, run_ns=round(statistics.median(warm)))))
+        usual_ns = statistics.median(warm)
+        for ms in turns:
+            if usual_ns < _AGAIN * ms * 1e6:
+                run_for(timed, _AGAIN * ms)
+            samples = run_for(timed, ms)
+            usual_ns = statistics.median(samples)
+            answer(msgspec.json.encode(Turn(samples=tuple(samples), quiet=asleep())))
+
+
+def run_for(timed: Timed, ms: float) -> list[int]:
+    """Run for so many milliseconds, and at least once; returns the latencies in ns."""
+    samples: list[int] = []
+    end = time.perf_counter_ns() + int(ms * 1e6)
+    while not samples or time.perf_counter_ns() < end:
+        samples.append(timed())
+    return samples
+
+
+def asleep(patience_s: float = _PATIENCE_S) -> bool:
+    """Wait until no other thread of this process is busy, or would be if there were a core; returns whether it is so.
+
+    CPU time alone does not tell: on a machine that is full, a thread that spins may not get a core for a while.
+    """
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        busy = time.process_time()
+        time.sleep(_LOOK_S)
+        if time.process_time() - busy < _ASLEEP * _LOOK_S and not _runnable():
+            return True
+    return False
+
+
+def _runnable() -> bool:
+    """Whether the kernel has another thread of this process running, or waiting for a core (proc(5), ``stat``)."""
+    own = threading.get_native_id()
+    for task in Path("/proc/self/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if task.parent.name != str(own) and task.read_text().rpartition(")")[2].split()[0] == "R":
+                return True
+    return False
+
+
+def _lines(heard: queue.SimpleQueue[bytes]) -> Iterator[float]:
+    """The numbers in what is heard, line by line, as they come."""
+    text = b""
+    while True:
+        text += heard.get()
+        *lines, text = text.split(b"\n")
+        yield from map(float, lines)
+
+
+if __name__ == "__main__":
+    # The parent ends it, when it has kept what there is.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    child.end_with_parent(heard.put)
+    # Whatever else prints, libraries in C++ too, goes to the log: answers alone are on the parent's pipe.
+    with os.fdopen(os.dup(1), "wb") as channel:
+        os.dup2(2, 1)
+
+        def answer(line: bytes) -> None:
+            """Write an answer."""
+            channel.write(line + b"\n")
+            channel.flush()
+
+        sys.exit(main(sys.argv, answer, _lines(heard)))

@@ -1,0 +1,285 @@
+"""``trtprof try``: what would help, tried."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trtprof.base.errors import UsageError
+from trtprof.cli import completion, process, typed
+from trtprof.cli.engine_options import AuxStreamsOption, Memory, Plugins, Ranges, Tactics, Types, build_options
+from trtprof.cli.gpu_targets import GpuOption, names
+from trtprof.cli.options import (
+    BackendOption,
+    Export,
+    ForceOption,
+    LoadInputsOption,
+    NamedModel,
+    SeedOption,
+    SessionOptionOption,
+    Shapes,
+    ThreadsOption,
+    TopOption,
+    command,
+    command_line,
+    model_request,
+)
+from trtprof.cli.output import StageLines, errors_shown, result, say
+from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, deliver, refuse_existing, writable
+
+if TYPE_CHECKING:
+    from trtprof.base.records import GpuSpec
+
+ITERATIONS, DURATION_S, PROFILED = 5, 1.0, 8
+"""Of the runs of the original and of the best: enough for findings and for the times of layers. What a rung brings is
+measured in turns."""
+_BUDGET = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
+_SECONDS = {"s": 1, None: 1, "m": 60, "min": 60, "h": 3600}
+
+
+@command
+def try_(
+    *,
+    model: NamedModel,
+    shapes: Shapes,
+    load_inputs: LoadInputsOption = None,
+    seed: SeedOption = 0,
+    backend: BackendOption = "auto",
+    threads: ThreadsOption = 0,
+    session_option: SessionOptionOption = None,
+    types: Types,
+    tactics: Tactics,
+    aux_streams: AuxStreamsOption = None,
+    budget: Annotated[
+        str,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="About how long it may take: 90s, 5m, 1h. Two thirds are for rungs one by one.",
+            rich_help_panel="What is tried",
+        ),
+    ] = "5m",
+    most: Annotated[
+        int,
+        typer.Option(
+            "--max-candidates",
+            metavar="N",
+            min=1,
+            help="Measure at most so many rungs, the most promising first.",
+            rich_help_panel="What is tried",
+        ),
+    ] = 40,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="CODE,...",
+            autocompletion=completion.rules,
+            help="Rungs that answer these findings alone, in the layers that they are about.",
+            rich_help_panel="What is tried",
+        ),
+    ] = None,
+    rung: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rung",
+            metavar="NAME,...",
+            help="These rungs alone.",
+            rich_help_panel="What is tried",
+        ),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", metavar="NAME,...", help="All rungs but these.", rich_help_panel="What is tried"),
+    ] = None,
+    options_only: Annotated[
+        bool,
+        typer.Option(
+            "--options-only",
+            help="Leave the graph as it is.",
+            rich_help_panel="What is tried",
+        ),
+    ] = False,
+    rewrites_only: Annotated[
+        bool,
+        typer.Option(
+            "--rewrites-only", help="Leave the options of the runtime as they are.", rich_help_panel="What is tried"
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Predict what each rung brings, and measure nothing but the original.",
+            rich_help_panel="What is tried",
+        ),
+    ] = False,
+    gpu: GpuOption = None,
+    export: Export,
+    runs: Annotated[
+        str,
+        typer.Option(
+            "--runs",
+            metavar="FOLDER",
+            help="Where the runs of the original and of the best are kept (default reports/<model>-try-<stamp>).",
+            rich_help_panel="Result",
+        ),
+    ] = "",
+    output: OutputsOption = None,
+    patch: Annotated[
+        bool,
+        typer.Option("--patch", help="Show what the best changes in the graph.", rich_help_panel="Result"),
+    ] = False,
+    force: ForceOption = False,
+    format_name: FormatOption = "text",
+    top: TopOption = None,
+) -> None:
+    """Try what would help a model: rewrites of its graph and options of the runtime, each measured.
+
+    Each variant takes turns with the original, in processes of their own, after its outputs were found to be
+    the same. What helps is combined, and the best is measured once more. Nothing of the original is changed:
+    -o best.onnx writes the rewritten model.
+
+    Example: trtprof try model.onnx --budget 2m -o best.onnx -o tried.html
+    """
+    progress = StageLines()
+    with errors_shown(progress), progress:
+        from trtprof.base.records import Tried
+        from trtprof.diagnose import config
+        from trtprof.flows.options import GpuOptions, RunOptions
+        from trtprof.flows.try_ import try_model
+        from trtprof.flows.try_.options import TryOptions
+        from trtprof.runtime.session_tuning import SessionTuning
+
+        check_report("try", format_name, Tried)
+        models = [name for name in output or () if name.lower().endswith(".onnx")]
+        paths = writable(
+            [name for name in output or () if name not in models], Tried, force=force, example="tried.html"
+        )
+        written = _model_file(models, model.name, force=force)
+        if options_only and rewrites_only:
+            raise UsageError(
+                "--options-only and --rewrites-only leave nothing to try", why="each leaves out what the other keeps",
+                fix="say one of them, or neither",
+            )  # fmt: skip
+        kinds = {"option"} if options_only else {"rewrite", "pass"} if rewrites_only else {"option", "rewrite", "pass"}
+        found = try_model(
+            TryOptions(
+                run=RunOptions(
+                    model=model_request(model.name, shapes, export),
+                    load_inputs=tuple(load_inputs or ()),
+                    seed=seed,
+                    backend=backend,
+                    threads=threads,
+                    tuning=SessionTuning.of(session_option or ()),
+                    gpu=GpuOptions(
+                        build=build_options(types, tactics, Plugins(aux_streams=aux_streams), Ranges(), Memory())
+                    ),
+                    iterations=ITERATIONS,
+                    duration_s=DURATION_S,
+                    profile_iterations=PROFILED,
+                    thresholds=config.load().thresholds,
+                    output=runs,
+                    command=command_line(typed),
+                ),
+                budget_s=seconds(budget),
+                most=most,
+                only=_codes(only),
+                rungs=_split(rung),
+                skip=_split(skip),
+                kinds=frozenset(kinds),
+                dry_run=dry_run,
+                gpu=_gpu(gpu, dry_run=dry_run),
+                model=written,
+                force=force,
+            ),
+            progress,
+        )
+    with errors_shown():
+        deliver(found, format_name, paths, top=top)
+        if patch and found.best is not None:
+            result("\n".join(found.best.patch) or "the graph is as it was")
+        if written and (found.best is None or found.best.model != written):
+            say(f"{written} was not written: the fastest is the graph as it is")
+        elif written:
+            say(f"wrote {written}")
+        if found.folder:
+            say(f"kept: {Path(found.folder).parent}")
+        if found.interrupted:
+            raise typer.Exit(process.ended_code())
+
+
+def _gpu(asked: list[str] | None, *, dry_run: bool) -> GpuSpec | None:
+    """The GPU to predict for; None where none is named.
+
+    Raises:
+        UsageError: Several are named, one is not known, or it is no dry run.
+    """
+    from trtprof.hardware import gpus
+
+    slugs = names(asked)
+    if not slugs:
+        return None
+    if len(slugs) > 1 or not dry_run:
+        raise UsageError(
+            f"--gpu {','.join(slugs)} is for a dry run on one GPU",
+            why="what is measured is measured on the device that is here",
+            fix=f"--dry-run --gpu {slugs[0]}",
+        )
+    return gpus.find(slugs[0])
+
+
+def seconds(text: str) -> float:
+    """Seconds of ``90s``, ``5m``, ``1h`` or ``120``.
+
+    Raises:
+        UsageError: It is no such time.
+    """
+    match = _BUDGET.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"--budget {text!r} is no time", why="a number and a unit are: s, m or h", fix="--budget 5m")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _split(values: list[str] | None) -> tuple[str, ...]:
+    return tuple(name.strip() for value in values or () for name in value.split(",") if name.strip())
+
+
+def _codes(values: list[str] | None) -> tuple[str, ...]:
+    """Codes of rules.
+
+    Raises:
+        UsageError: There is no such rule.
+    """
+    from trtprof.diagnose import RULES
+
+    known = set(RULES.keys())
+    found = tuple(code.upper() for code in _split(values))
+    unknown = [code for code in found if code not in known]
+    if unknown:
+        raise UsageError(
+            f"--only {unknown[0]}: there is no such rule", why="known: " + ", ".join(sorted(known)),
+            fix="`trtprof rules` lists them",
+        )  # fmt: skip
+    return found
+
+
+def _model_file(names: list[str], original: str, *, force: bool) -> str:
+    """The file that ``-o`` names for the best model; empty where it names none.
+
+    Raises:
+        UsageError: It names several, or the original.
+    """
+    if len(names) > 1:
+        raise UsageError(f"-o names {len(names)} models", why="there is one best", fix=f"-o {names[0]}")
+    for name in names:
+        if Path(name).exists() and Path(original).exists() and Path(name).samefile(original):
+            raise UsageError(
+                f"-o {name} is the original", why="it is never written over, even with --force",
+                fix="-o best.onnx",
+            )  # fmt: skip
+        refuse_existing(Path(name), force=force)
+    return "".join(names)

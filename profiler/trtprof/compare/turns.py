@@ -1,0 +1,222 @@
+"""How sure a gain is that was measured in turns: rounds of fresh processes, and pairs of neighbouring turns in each.
+
+Neighbouring turns share what the machine does meanwhile: clocks, neighbours, heat. What is averaged is therefore the
+difference of the logarithms of their medians, pair by pair. Two things are left that move the mean:
+
+1. *From pair to pair*: chance within turns, and phases of the machine that begin or end between two turns. The variance
+   over the pairs of a round holds both. Pairs begin with each side in turn, so that an even drift adds to one what it
+   takes from the next: it makes the variance larger, and the mean no worse.
+2. *From round to round*: other processes have other addresses and other threads on other cores, which no number of
+   turns averages out. As in `compare.samples`, whose figure `RUN_TO_RUN` counts here once for each of the two
+   processes of a round, the spread of the rounds is pooled with what is assumed by degrees of freedom (the moderated
+   variance of G. K. Smyth, Statistical Applications in Genetics and Molecular Biology 3(1), 2004), so that two rounds
+   which agree by chance make no interval of no width; where rounds lie further apart than that, their spread stands
+   alone. Variances are added by F. E. Satterthwaite (Biometrics Bulletin 2(6), 1946).
+
+All this is done for the lower decile, too, which neighbours move less (see `compare.samples`); the narrower of both
+intervals tells.
+
+Of several variants that are held against one original some would seem to help by chance. The family-wise error rate is
+kept, by S. Holm (A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6(2),
+1979): in at most 5 % of all commands is *any* variant called faster or slower that is not, whatever the others are and
+however they depend on one another. The false discovery rate (`samples.discoveries`) would allow one false gain beside
+every nineteen true ones; of a table of regions that is good enough, but a rung that is said to help is put into the
+model. Rounds that a variant was chosen by must not be among those that judge it: the best of many is the luckiest, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trtprof.base.records import Significance
+from trtprof.compare.samples import LEVEL, LOWER_DECILE, MEDIAN, PRIOR_RUNS, RUN_TO_RUN, t_quantile, t_tails
+
+Turns = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+"""Of neighbouring turns before and after: latencies in ns (`capture.turns.Pair`)."""
+
+
+class _Mean(NamedTuple):
+    """A mean logarithm of before over after, with its standard error."""
+
+    log: float
+    error: float
+    freedom: float
+
+    @property
+    def width(self) -> float:
+        return self.error * t_quantile(self.freedom)
+
+    @property
+    def tail(self) -> float:
+        """How often chance alone goes so far, to either side."""
+        return float(t_tails(np.asarray([abs(self.log) / self.error]), self.freedom)[0])
+
+
+class TurnsChange(NamedTuple):
+    """What became of the latency, by turns.
+
+    Attributes:
+        log: Mean of the logarithms of before over after: above 0 it became faster.
+        error: Standard error of that.
+        freedom: Degrees of freedom of the error.
+        told_by: Which quantile of the turns tells.
+        contradicted: The other one's mean where it says the opposite, beyond chance; else ``log``.
+        levels: The quantile of each side in ns, the median over all turns.
+        rounds: How many.
+        pairs: How many in all.
+        within: Standard deviation from pair to pair, as a share.
+        between: Standard deviation from round to round, as pooled, as a share.
+    """
+
+    log: float
+    error: float
+    freedom: float
+    told_by: Literal["median", "lower decile"]
+    contradicted: float
+    levels: tuple[float, float]
+    rounds: int
+    pairs: int
+    within: float
+    between: float
+
+    @property
+    def gain(self) -> float:
+        """Before over after: 2 is twice as fast."""
+        return math.exp(self.log)
+
+    @property
+    def tail(self) -> float:
+        """How often chance alone makes as much of it, to either side: the two-sided p-value."""
+        if self.contradicted != self.log:
+            return 1.0
+        return _Mean(self.log, self.error, self.freedom).tail
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Interval of the gain, of which so many hold the true one."""
+        half = self.error * t_quantile(self.freedom, (1 - level) / 2)
+        ends = (self.log, self.contradicted)
+        return math.exp(min(ends) - half), math.exp(max(ends) + half)
+
+
+def change_of_turns(rounds: Sequence[Sequence[Turns]]) -> TurnsChange:
+    """Gain of one side over another; swapping the sides turns it around, and changes nothing else.
+
+    Args:
+        rounds: Of fresh processes, each with its pairs of turns. Of fewer than two rounds, or four pairs in each, too
+            little is seen of a restless machine: the interval is then too narrow there (by simulation: 85 to 93 %).
+
+    Raises:
+        ValueError: There is no pair, or a turn has no samples.
+    """
+    if not any(len(pairs) for pairs in rounds):
+        raise ValueError("there are no turns to tell a change by")
+    held = [pairs for pairs in rounds if len(pairs)]
+    median, lower = _mean(held, MEDIAN), _mean(held, LOWER_DECILE)
+    by: Literal["median", "lower decile"] = "lower decile" if lower.mean.width < median.mean.width else "median"
+    telling, other = (lower, median) if by == "lower decile" else (median, lower)
+    opposed = telling.mean.log * other.mean.log < 0 and max(telling.mean.tail, other.mean.tail) < 1 - LEVEL
+    return TurnsChange(
+        log=telling.mean.log,
+        error=telling.mean.error,
+        freedom=telling.mean.freedom,
+        told_by=by,
+        contradicted=other.mean.log if opposed else telling.mean.log,
+        levels=telling.levels,
+        rounds=len(held),
+        pairs=sum(map(len, held)),
+        within=telling.within,
+        between=telling.between,
+    )
+
+
+class _Told(NamedTuple):
+    mean: _Mean
+    levels: tuple[float, float]
+    within: float
+    between: float
+
+
+def _mean(rounds: Sequence[Sequence[Turns]], at: float) -> _Told:
+    levels = [np.asarray([[np.quantile(side, at) for side in pair] for pair in pairs]) for pairs in rounds]
+    logs = [np.log(each[:, 0] / each[:, 1]) for each in levels]
+    means = np.asarray([each.mean() for each in logs])
+    # What processes differ by: two of them a round. Of each, the figure of runs that followed one another.
+    assumed = 2 * RUN_TO_RUN[at] ** 2
+    paired = [(len(each) - 1, float(np.var(each, ddof=1))) for each in logs if len(each) > 1]
+    freedom_within = float(sum(freedom for freedom, _ in paired))
+    # Where a round has a single pair nothing tells what chance makes of it: as much as of two processes is taken.
+    within = sum(freedom * variance for freedom, variance in paired) / freedom_within if paired else assumed
+    chance = within * float(np.mean([1 / len(each) for each in logs]))
+    expected, freedom = _sum_of((assumed, PRIOR_RUNS), (chance, freedom_within or PRIOR_RUNS))
+    freedom = min(freedom, PRIOR_RUNS)
+    weight = len(rounds) - 1
+    between = _Mean(0.0, math.sqrt(expected), freedom)
+    if weight:
+        seen = float(np.var(means, ddof=1))
+        pooled = _Mean(0.0, math.sqrt((freedom * expected + weight * seen) / (freedom + weight)), freedom + weight)
+        alone = _Mean(0.0, math.sqrt(seen), weight)
+        # What is assumed must not talk down what was seen; two rounds alone would tell of almost nothing.
+        between = max(pooled, alone, key=lambda one: one.width) if weight > 1 else pooled
+    error = between.error / math.sqrt(len(rounds))
+    together = np.concatenate(levels)
+    return _Told(
+        _Mean(float(means.mean()), error, between.freedom),
+        (float(np.median(together[:, 0])), float(np.median(together[:, 1]))),
+        math.sqrt(within),
+        between.error,
+    )
+
+
+def _sum_of(*variances: tuple[float, float]) -> tuple[float, float]:
+    """Sum of variances, each with its degrees of freedom, and the degrees of freedom of that."""
+    total = sum(variance for variance, _ in variances)
+    parts = sum(variance**2 / freedom for variance, freedom in variances)
+    return total, total**2 / parts if parts else math.inf
+
+
+class Judged(NamedTuple):
+    """A change among several, and what may be said of it.
+
+    Attributes:
+        change: The change.
+        level: Of its interval, which is wider than that of a change alone.
+        low: Lower end of the interval of its gain.
+        high: Upper end.
+        answer: By this interval: ``faster`` where all of it is above 1.
+    """
+
+    change: TurnsChange
+    level: float
+    low: float
+    high: float
+    answer: Significance
+
+
+def judged(changes: Sequence[TurnsChange], rate: float = 1 - LEVEL) -> list[Judged]:
+    """What may be said of changes that are looked at together, so that at most ``rate`` of such looks err at all.
+
+    By Holm. Each interval has the level that its change was tested at, so that it holds 1 where no change is told.
+
+    Args:
+        changes: In any order, which the answers keep.
+        rate: The family-wise error rate.
+    """
+    tails = [change.tail for change in changes]
+    levels = [0.0] * len(changes)
+    rejecting, left = True, len(changes)
+    for place in sorted(range(len(changes)), key=lambda place: (tails[place], place)):
+        levels[place] = 1 - rate / left
+        rejecting = rejecting and tails[place] <= rate / left
+        # From the first on that does not pass, all are held against the limit that it did not pass.
+        left -= rejecting
+    found = []
+    for change, level in zip(changes, levels, strict=True):
+        low, high = change.interval(level)
+        answer: Significance = "faster" if low > 1 else "slower" if high < 1 else "not significant"
+        found.append(Judged(change, level, low, high, answer))
+    return found

@@ -1,0 +1,134 @@
+"""A fleet: one question of many models on many targets, in a folder that survives every interruption.
+
+`manifest` reads what is asked, `cells` makes every combination of it, `store` keeps what came of each, `work` answers
+some at once, `execute` says what an executor is (`local`: processes; `on_ray`: a cluster), `schedule` brings all of
+them together, and `summary` looks at what came out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from trtprof.base.records import FleetPlan
+from trtprof.flows.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from trtprof.flows.fleet.cells import Expanded
+
+
+class HowToRun(msgspec.Struct, frozen=True, kw_only=True):
+    """How the cells of a fleet are executed; nothing of it decides an answer.
+
+    Attributes:
+        workers: Processes of this machine; 0: as many as its cores and its memory carry.
+        ray: Address of a Ray cluster, ``auto`` for the one that is found; empty: processes of this machine.
+        retry: ``failed``: cells that failed are done again, too.
+        shard: Which part of the cells, from 1, of how many.
+        attempts: How often a task is tried whose worker dies.
+        timeout_s: A task that takes longer is ended and has failed.
+        lease_s: A scheduler that was not heard of for so long is taken for dead; all on one folder have the same.
+    """
+
+    workers: int = 0
+    ray: str = ""
+    retry: Literal["", "failed"] = ""
+    shard: tuple[int, int] = (1, 1)
+    attempts: int = 3
+    timeout_s: float = 3600.0
+    lease_s: float = 60.0
+
+
+def plan(manifest: Path, place: str = "", shard: tuple[int, int] = (1, 1)) -> tuple[FleetPlan, Expanded]:
+    """What a manifest asks; with the folder of a fleet, how much of it is answered there.
+
+    Before any cell is done a few predictions are tried, which takes a second, to tell about how long all will take.
+
+    Args:
+        manifest: The file.
+        place: Folder or URI of the fleet, which need not be there yet; empty: nothing is done.
+        shard: Which part of the cells, from 1, of how many.
+
+    Raises:
+        UsageError: See `manifest.read` and `cells.expand`.
+    """
+    from trtprof.flows.fleet import progress, trial
+    from trtprof.flows.fleet.cells import expand, in_shard
+    from trtprof.flows.fleet.contents import KNOWN, Contents
+    from trtprof.flows.fleet.manifest import read
+    from trtprof.flows.fleet.store import Store
+    from trtprof.hardware.device import host_cpu
+    from trtprof.hardware.store import default_cache_dir
+
+    known = default_cache_dir() / KNOWN
+    expanded = expand(read(manifest), known)
+    cells = [cell for cell in expanded.cells if in_shard(cell, *shard)]
+    workers = max(host_cpu().cores, 1)
+    store = Store(place) if place else None
+    state = store.state() if store is not None else progress.NOTHING
+    pace = progress.Pace()
+    if not any(cell.key in state.done for cell in cells):
+        left = [cell for cell in cells if cell.key not in state.failed]
+        with Contents(known) as contents:
+            nodes = {
+                cell.model: contents.of(Path(cell.path)).nodes for cell in {each.model: each for each in left}.values()
+            }
+        pace = trial.tried(left, nodes)
+    if store is None:
+        return progress.counted(expanded.asked, cells, pace=pace, workers=workers, notes=expanded.notes), expanded
+    counted = progress.looked_at(
+        store, expanded.asked, cells, folder=place, state=state, workers=workers, pace=pace, notes=expanded.notes
+    )
+    return counted, expanded
+
+
+def run(
+    manifest: Path,
+    place: str,
+    how: HowToRun = HowToRun(),  # noqa: B008 - it is frozen
+    progress: Progress = SILENT,
+    watch: Callable[[FleetPlan], None] = lambda _: None,
+) -> FleetPlan:
+    """Answer every cell of a manifest that has no row yet; what is done stays done, whatever interrupts it.
+
+    Args:
+        manifest: The file.
+        place: Folder or URI of the fleet; it is made where it is not there.
+        how: By what the cells are executed.
+        progress: Told what is to be known.
+        watch: Told how far it is, some times a second.
+
+    Returns:
+        How far the fleet is; cells are left only where nothing here can execute them, which its notes say.
+
+    Raises:
+        TrtprofError: The manifest is not usable, the folder cannot be written, the cluster is not there.
+    """
+    from trtprof.flows.fleet import running
+
+    return running.run(manifest, place, how, progress, watch)
+
+
+def status(place: str, failures: int = 5) -> FleetPlan:
+    """How far the fleet of a folder is, whoever works on it.
+
+    Args:
+        place: Folder or URI of the fleet.
+        failures: So many failed cells are in it.
+
+    Raises:
+        MissingError: It is no folder of a fleet.
+    """
+    from trtprof.flows.fleet.progress import looked_at
+    from trtprof.flows.fleet.store import Store
+    from trtprof.hardware.device import host_cpu
+
+    store = Store(place)
+    asked, cells = store.asked()
+    return looked_at(store, asked, cells, folder=store.place, workers=max(host_cpu().cores, 1), failures=failures)
+
+
+__all__ = ["HowToRun", "plan", "run", "status"]

@@ -1,0 +1,32 @@
+"""A model alone: its ops, shapes, parameters and work, and the layers that an engine would have."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trtprof.base.records import Inspection
+from trtprof.flows.progress import SILENT, Progress
+from trtprof.runtime.gc_paused import gc_paused
+from trtprof.source.request import ModelRequest
+
+
+def inspect(request: ModelRequest, progress: Progress = SILENT, *, engine: str = "") -> Inspection:
+    """Look at a model alone: its ops, shapes, parameters and work; nothing is run.
+
+    With ``engine``, a precision as `flows.build.engine_at` takes it, the plan of the engine that TensorRT-RTX builds of
+    the model is there too.
+
+    Raises:
+        TrtprofError: The model or the shapes are not usable; see `source.load`. With ``engine``, none can be built;
+            see `flows.build.engine_at`.
+    """
+    from trtprof.analysis.work import inspection_of
+
+    with request.opened() as loaded, gc_paused():
+        source = request.bound(loaded)
+        found = inspection_of(source)
+        if not engine:
+            return found
+        from trtprof.flows.build import engine_at
+
+        return msgspec.structs.replace(found, plan=engine_at(loaded, source, engine, progress).priced.document)

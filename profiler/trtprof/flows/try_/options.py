@@ -1,0 +1,182 @@
+"""What may be asked of `trtprof try`, and the rungs that change how a session is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from trtprof.base.records import Device, GpuSpec, Run
+from trtprof.base.units import format_ns
+from trtprof.flows.options import RunOptions
+from trtprof.flows.try_.price import Price
+
+
+class TryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that may be asked.
+
+    Attributes:
+        run: How the original is run; ``output`` is the folder that receives the runs of the original and of the best.
+        budget_s: About how many seconds it may take, the run of the original included; see `search.SINGLES`.
+        most: How many rungs are measured at most.
+        only: Codes of rules: rungs that answer none of them are left out, and rewrites touch no other layers than
+            those of such findings.
+        rungs: Names of rungs: all others are left out. Empty for all.
+        skip: Names of rungs to leave out.
+        kinds: Which kinds of rungs are tried.
+        dry_run: Whether to stop before anything is measured but the original.
+        gpu: Predict rewrites for this GPU, and run nothing; None for the device that is here.
+        model: Where to write the best model; empty for nowhere.
+        force: Whether it may replace a file.
+    """
+
+    run: RunOptions
+    budget_s: float = 300.0
+    most: int = 40
+    only: tuple[str, ...] = ()
+    rungs: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    kinds: frozenset[str] = frozenset({"option", "rewrite", "pass"})
+    dry_run: bool = False
+    gpu: GpuSpec | None = None
+    model: str = ""
+    force: bool = False
+
+
+class OptionRung(NamedTuple):
+    """A rung that changes how a session is set up.
+
+    Attributes:
+        name: What it is called.
+        title: What it does, in a few words.
+        settings: KEY=VALUE as ``--sessionOption`` takes them; where KEY begins with ``--``, a flag of `trtprof run`,
+            whose value is 1 where it takes none.
+        threads: Threads inside an op; 0 leaves them as they are.
+        answers: Codes of the rules whose remedy it is.
+        exact: Whether every output keeps every bit; threads may cut a sum otherwise.
+        idle: Why it changes nothing of this model, in words; empty where it may.
+        why_not: Why it cannot be set here, in words; empty where it can.
+        price: What it should bring, where the run of the original tells it.
+    """
+
+    name: str
+    title: str
+    settings: tuple[str, ...] = ()
+    threads: int = 0
+    answers: tuple[str, ...] = ()
+    exact: bool = True
+    idle: str = ""
+    why_not: str = ""
+    price: Price | None = None
+
+
+_OF_THREADS = ("RL101", "RL102", "LA401", "HO501")
+_Here = Callable[[Run], str]
+
+
+def _gelu(run: Run) -> str:
+    return "" if any(layer.op_type in ("Gelu", "Erf", "BiasGelu", "FastGelu") for layer in run.layers) else "no Gelu"
+
+
+def several_branches(run: Run) -> bool:
+    """Whether layers may run side by side: some tensor has several readers, or there are several sources."""
+    edges = run.graph.layer_from if run.graph is not None else ()
+    return len(set(edges)) < len(edges)
+
+
+def _several(run: Run) -> str:
+    return "" if several_branches(run) else "its layers are one chain"
+
+
+def _blocked(run: Run) -> str:
+    return (
+        "" if any(layer.op_type in ("ReorderInput", "ReorderOutput") for layer in run.layers) else "no blocked layout"
+    )
+
+
+_SESSION: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], bool, _Here | None], ...] = (
+    ("no-spinning", "threads sleep in place of spinning for work",
+     ("session.intra_op.allow_spinning=0",), ("HO501", "LA401"), True, None),
+    ("dynamic-blocks", "work is handed to threads in smaller and smaller blocks",
+     ("session.dynamic_block_base=4",), (), True, None),
+    ("parallel-execution", "layers that do not wait for one another run side by side",
+     ("execution_mode=parallel",), ("HO501", "LA401"), True, _several),
+    ("no-blocked-layout", "convolutions without the blocked layout and its reorders",
+     ("graph_optimization_level=extended",), ("LY201",), False, _blocked),
+    ("no-arena", "memory from the system's allocator", ("enable_cpu_mem_arena=0",), (), True, None),
+    ("no-memory-pattern", "memory without a plan made beforehand", ("enable_mem_pattern=0",), (), True, None),
+    ("no-prepacking", "weights as they are in the file", ("session.disable_prepacking=1",), (), False, None),
+    ("denormals-as-zero", "numbers too small for their type are zero",
+     ("session.set_denormal_as_zero=1",), (), False, None),
+    ("gelu-approximation", "Gelu by its tanh form",
+     ("optimization.enable_gelu_approximation=1",), ("RL101", "RL102"), False, _gelu),
+)  # fmt: skip
+"""Of ONNX Runtime 1.23 and later on the CPU (onnxruntime_session_options_config_keys.h)."""
+
+
+def option_rungs(run: Run, device: Device, threads: int) -> Iterator[OptionRung]:
+    """The rungs of ONNX Runtime on the CPU.
+
+    Args:
+        run: Of the original.
+        device: That ran it.
+        threads: With which it ran.
+    """
+    logical = int(device.detail.get("logical_cpus", device.cores) or device.cores)
+    for count, title in ((1, "one thread"), (device.cores, "a thread a core"), (logical, "a thread a logical CPU")):
+        if count != threads and count > 0:
+            yield OptionRung(f"threads-{count}", title, threads=count, answers=_OF_THREADS, exact=False)
+    yield from session_rungs(run)
+
+
+def session_rungs(run: Run, names: Collection[str] = ()) -> Iterator[OptionRung]:
+    """The rungs of a session of ONNX Runtime; those of some names alone, where any are given."""
+    for name, title, settings, answers, exact, here in _SESSION:
+        if not names or name in names:
+            idle = here(run) if here is not None else ""
+            yield OptionRung(name, title, settings, 0, answers, exact, idle)
+
+
+# --- on a GPU ------------------------------------------------------------------------------------
+
+
+def cuda_graph_rung(run: Run) -> OptionRung:
+    """An inference as a CUDA graph: the run of the original has measured it already, for all but its noise."""
+    title, settings, answers = "an inference is one launch of a CUDA graph", ("--cuda-graph=1",), ("HO501", "LA401")
+    graph = next((mode.latency.median_ns for mode in run.modes if mode.mode == "cuda graph"), 0)
+    if graph:
+        price = Price(
+            run.latency.median_ns / graph, f"as a CUDA graph the original took {format_ns(graph)} in its own run"
+        )
+        return OptionRung("cuda-graph", title, settings, 0, answers, price=price)
+    told = [note.removeprefix(_NO_GRAPH) for note in run.assumptions if note.startswith(_NO_GRAPH)]
+    why = told[0] if told else "the original was not measured as a CUDA graph"
+    return OptionRung("cuda-graph", title, settings, 0, answers, why_not=why)
+
+
+_NO_GRAPH = "no CUDA graph: "
+
+
+def no_fp32(run: Run) -> str:
+    """Why no other type is worth a try; empty where a layer computes in fp32."""
+    plain = any(layer.dtype in ("fp32", "tf32") for layer in run.layers)
+    return "" if plain else "no layer computes in fp32"
+
+
+def tf32_rung(run: Run, capability: Sequence[int], *, on: bool) -> OptionRung:
+    """The other way to multiply fp32.
+
+    Args:
+        run: Of the original.
+        capability: Of the GPU: (8, 9).
+        on: Whether the original may multiply fp32 as TF32.
+    """
+    why_not = "" if tuple(capability) >= (8,) else "the GPU has no TF32 (compute capability 8.0 and later have)"
+    name, title, answers = (
+        ("no-tf32", "fp32 is multiplied as fp32", ())
+        if on
+        else ("tf32", "fp32 is multiplied as TF32", ("KN702", "PR801", "TC2"))
+    )
+    settings = (f"--noTF32={int(on)}",)
+    return OptionRung(name, title, settings, 0, answers, exact=False, idle=no_fp32(run), why_not=why_not)

@@ -1,0 +1,538 @@
+"""Which rungs are tried, in which order, and what is combined."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from trtprof.base.errors import TrtprofError, UsageError
+from trtprof.base.records import Interval, Run, Rung, RungCheck, RungKind, RungVerdict, Source
+from trtprof.base.units import format_ns
+from trtprof.capture.same_outputs import KindCheck, Original, check_variant, keep_original
+from trtprof.capture.turns import Variant as Side
+from trtprof.compare.samples import LEVEL
+from trtprof.compare.turns import TurnsChange, judged
+from trtprof.engine.passes import INSTALL, PASSES
+from trtprof.flows.progress import Progress
+from trtprof.flows.try_.measure import measured
+from trtprof.flows.try_.options import OptionRung, TryOptions
+from trtprof.flows.try_.price import NOT_TOLD, SAME, Price
+from trtprof.flows.try_.target import Rounding, Target
+from trtprof.flows.try_.variants import PASS_S, UnfitError, Variant, Workshop, rewrites
+
+HOPELESS = 0.8
+"""A rewrite that is predicted to reach less of the speed of the original is not measured."""
+PREDICTED, SINGLES, COMBINED = 0.3, 0.65, 0.8
+"""Shares of the budget after which nothing more is predicted, no further rung is begun, and nothing more is combined:
+what is left is for the last measurement and the run of the best."""
+LEAST_PASS_S = 10.0
+"""Seconds that a pass of another project has, even when there is no time left to predict what it brings."""
+LAST_S = 10.0
+"""Seconds that the last measurement has at least for further rounds."""
+_ORDER: tuple[RungVerdict, ...] = ("helps", "no difference", "slower", "wrong", "failed", "refused", "not measured")
+
+
+class Candidate(NamedTuple):
+    """A rung, or several, that may be tried.
+
+    Attributes:
+        names: Of its rungs.
+        kind: See `records.RungKind`.
+        title: What it does.
+        answers: Codes of rules.
+        exact: See `records.Rung`.
+        steps: Rewrites and passes, in order.
+        settings: See `options.OptionRung`.
+        threads: 0 for those of the original.
+        price: What it should bring, where that is known before it is built.
+        idle: Why it changes nothing of this model; empty where it may.
+        why_not: Why it cannot be made here; empty where it can.
+    """
+
+    names: tuple[str, ...]
+    kind: RungKind
+    title: str
+    answers: tuple[str, ...] = ()
+    exact: bool | None = None
+    steps: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    threads: int = 0
+    price: Price | None = None
+    idle: str = ""
+    why_not: str = ""
+
+    @property
+    def name(self) -> str:
+        return "+".join(self.names)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What it sets, by the flag or the key that sets it."""
+        found = dict(setting.split("=", 1) for setting in self.settings)
+        return {**({"--threads": str(self.threads)} if self.threads else {}), **found}
+
+    def beside(self, other: Candidate) -> Candidate:
+        """This one, and then another one that sets no option of it."""
+        return Candidate(
+            (*self.names, *other.names), "combination", f"{self.title}; {other.title}",
+            tuple(dict.fromkeys((*self.answers, *other.answers))),
+            None if self.exact is None or other.exact is None else self.exact and other.exact,
+            (*self.steps, *other.steps), (*self.settings, *other.settings), other.threads or self.threads,
+        )  # fmt: skip
+
+
+class Ready(NamedTuple):
+    """A candidate that can be measured."""
+
+    candidate: Candidate
+    variant: Variant
+    price: Price
+    seconds: float
+
+
+class Best(NamedTuple):
+    """What is fastest, and by how much, measured again."""
+
+    names: tuple[str, ...]
+    variant: Variant
+    gain: Interval
+    options: dict[str, str]
+    change: TurnsChange
+
+
+class Search:
+    """Tries candidates one by one; what is measured stays when it is interrupted.
+
+    Attributes:
+        best: The fastest combination, once it is found and was measured again.
+        threads: With which the original runs.
+        candidates: How many were measured against the original.
+        notes: What else is to be said.
+        unfit: Rungs that change nothing of this model.
+        interrupted: Whether somebody stopped it.
+    """
+
+    def __init__(
+        self, options: TryOptions, base: Run, target: Target, source: Source, scratch: Path, progress: Progress
+    ) -> None:
+        self._options, self._base, self._target, self._source = options, base, target, source
+        self._scratch, self._progress = scratch, progress
+        self._shop = Workshop(target.original.session, scratch)
+        self._original = self._shop.variant(target, (), target.original)
+        self._rows: dict[str, Rung] = {}
+        self._changes: dict[str, TurnsChange] = {}
+        self._ready: dict[str, Ready] = {}
+        self._twins: dict[str, tuple[str, Ready]] = {}
+        self._kept: Original | None = None
+        self._folders, self._predicting = 0, float("inf")
+        self.best: Best | None = None
+        self.threads = target.original.session.threads
+        self.notes: list[str] = []
+        self.unfit: list[str] = []
+        self.interrupted = False
+
+    @property
+    def candidates(self) -> int:
+        return len(self._changes)
+
+    def everything(self, began: float) -> None:
+        """Make all candidates, price them, measure the promising ones, combine what helps.
+
+        Args:
+            began: ``time.monotonic()`` from which on the budget counts.
+        """
+        budget = self._options.budget_s
+        until, combining = began + SINGLES * budget, began + COMBINED * budget
+        self._predicting = began + PREDICTED * budget
+        try:
+            ready = self._prepared(self._chosen(), until)
+            if self._options.dry_run:
+                for one in ready:
+                    self._row(one.candidate, "not measured", "a dry run measures nothing", price=one.price)
+                return
+            self._measure_all(ready, until)
+            self._judge()
+            self._combine(combining)
+        except KeyboardInterrupt:
+            self.stopped("before what helps was combined and measured again")
+            self._judge()
+
+    def stopped(self, when: str) -> None:
+        """Note that somebody interrupted it, and when."""
+        self.interrupted = True
+        self.notes.append(f"it was interrupted {when}: what was measured until then is here")
+
+    # --- candidates ------------------------------------------------------------------------------
+
+    def _chosen(self) -> list[Candidate]:
+        """The candidates that are asked for and can be made; those that answer a finding come first.
+
+        Raises:
+            UsageError: A name is that of no rung.
+        """
+        options = self._options
+        every = asked_for(list(self._all()), options)
+        answered = {finding.code for finding in self._base.findings}
+        if absent := [code for code in options.only if code not in answered]:
+            self.notes.append(f"the original has no finding {' or '.join(absent)}: rewrites have no layer of it")
+        found = []
+        for one in every:
+            if one.idle:
+                self.unfit.append(one.name)
+            elif one.why_not:
+                self._row(one, "refused", one.why_not)
+            else:
+                found.append(one)
+        # Passes of others may take minutes for a large graph: they come last.
+        return sorted(found, key=lambda one: (one.kind == "pass", not answered & set(one.answers)))
+
+    def _all(self) -> Iterator[Candidate]:
+        yield from of_rewrites()
+        for one in PASSES:
+            missing = one.missing()
+            why_not = f"{missing}: {INSTALL}" if missing else ""
+            yield Candidate((one.name,), "pass", one.title, one.answers, steps=(one.name,), why_not=why_not)
+        yield from map(_of_option, self._target.rungs())
+
+    def _only(self) -> frozenset[str] | None:
+        """Nodes that rewrites may touch: those of the layers of the findings that are asked for; None for all.
+
+        One of the whole run, as of gaps between its layers, is about all of them.
+        """
+        if not self._options.only:
+            return None
+        findings = [finding for finding in self._base.findings if finding.code in self._options.only]
+        if any(not finding.layers for finding in findings):
+            return None
+        layers = {name for finding in findings for name in finding.layers}
+        return frozenset(node for layer in self._base.layers if layer.name in layers for node in layer.nodes)
+
+    def _prepared(self, candidates: Sequence[Candidate], until: float) -> list[Ready]:
+        """Those that change anything, the most promising first; rows for all others that fit."""
+        self._progress.stage("variants")
+        for one in candidates:
+            if time.monotonic() > until:
+                self._row(one, "not measured", "there was no time left to make it")
+                continue
+            began = time.monotonic()
+            self._shop.pass_s = min(max(self._predicting - began, LEAST_PASS_S), PASS_S)
+            try:
+                ready = self._prepare(one)
+            except UnfitError:
+                self.unfit.append(one.name)
+            except TrtprofError as error:
+                self._row(one, "failed", f"{error.what}: {error.why}", seconds=time.monotonic() - began)
+            else:
+                if ready is not None:
+                    self._ready[one.name] = ready._replace(seconds=time.monotonic() - began)
+                    self._progress.detail(f"{one.name}: {_times(ready.price.gain)} predicted")
+        return sorted(self._ready.values(), key=lambda one: -(one.price.gain or 1.0))
+
+    def _prepare(self, candidate: Candidate) -> Ready | None:
+        variant = self._made(candidate)
+        same = variant.graph == self._original.graph
+        if same and candidate.steps and not candidate.options:
+            self._row(candidate, "no difference", SAME.basis, variant=variant, price=SAME)
+            return None
+        if same or candidate.price is not None:
+            price = candidate.price or NOT_TOLD
+            return Ready(candidate, variant, price, 0.0)
+        if time.monotonic() > self._predicting and not self._options.dry_run:
+            return Ready(candidate, variant, Price(None, "there was no time to predict it"), 0.0)
+        return Ready(candidate, variant, self._target.priced(variant, self._folder("seen")), 0.0)
+
+    def _made(self, candidate: Candidate) -> Variant:
+        setup = self._target.setup(dict(text.split("=", 1) for text in candidate.settings), candidate.threads)
+        return self._shop.variant(self._target, candidate.steps, setup, self._only())
+
+    # --- measuring -------------------------------------------------------------------------------
+
+    def _measure_all(self, ready: Sequence[Ready], until: float) -> None:
+        self._progress.stage("turns")
+        seen: dict[tuple[object, ...], str] = {}
+        for one in ready:
+            key = one.variant.graph, tuple(sorted(one.candidate.options.items()))
+            why = self._why_not(one, until)
+            if key in seen:
+                self._twins[one.candidate.name] = seen[key], one
+            elif why:
+                self._row(one.candidate, "not measured", why, variant=one.variant, price=one.price)
+            else:
+                seen[key] = one.candidate.name
+                self._measure(one, until)
+
+    def _why_not(self, one: Ready, until: float) -> str:
+        """Why a variant is not measured; empty where it is."""
+        asked = one.candidate.name in self._options.rungs
+        if one.price.gain is not None and one.price.gain < HOPELESS and not asked:
+            return "it is predicted to be slower"
+        if self.candidates >= self._options.most:
+            return f"{self._options.most} were measured, as many as asked for"
+        return "there was no time left" if time.monotonic() > until else ""
+
+    def _measure(self, one: Ready, until: float, beside: Ready | None = None) -> TurnsChange | None:
+        """Check the outputs of a variant, measure it, and write its row; None where it is wrong or does not run.
+
+        Args:
+            one: The variant.
+            until: When to stop.
+            beside: What it takes turns with in place of the original.
+        """
+        candidate, began = one.candidate, time.monotonic()
+        mine = self._side(one.variant, candidate.name)
+        other = self._side(beside.variant, beside.candidate.name) if beside else self._side(self._original, _ORIGINAL)
+        checks: tuple[RungCheck, ...] = ()
+        change = None
+        verdict: RungVerdict = "no difference"
+        reason = ""
+        try:
+            self._progress.detail(f"{candidate.name}: outputs")
+            checks = self._checks(mine, self._target.rounding(one.variant))
+            wrong = [check for check in checks if not check.matches]
+            if wrong:
+                verdict, reason = "wrong", f"on {wrong[0].inputs}: {wrong[0].reason}"
+            else:
+                self._progress.detail(f"{candidate.name}: turns with {other.name}")
+                change = measured(other, mine, until)
+        except TrtprofError as error:
+            verdict, reason = "failed", f"{error.what}: {error.why}"
+        seconds = one.seconds + time.monotonic() - began
+        self._row(candidate, verdict, reason, variant=one.variant, price=one.price, checks=checks, seconds=seconds,
+                  change=change, beside=beside.candidate.name if beside else "")  # fmt: skip
+        if change is not None:
+            low, high = change.interval()
+            self._progress.note(f"{candidate.name}: {_times(change.gain)} ({low:.2f} to {high:.2f})")
+            if beside is None:
+                self._changes[candidate.name] = change
+        else:
+            self._progress.note(f"{candidate.name}: {verdict}: {reason}")
+        return change
+
+    def _side(self, variant: Variant, name: str) -> Side:
+        return self._target.side(variant, name, self._source.model.inputs, self._options.run.seed)
+
+    def _checks(self, side: Side, rounding: Rounding) -> tuple[RungCheck, ...]:
+        """The outputs of a variant beside those of the original, which are made once."""
+        if self._kept is None:
+            self._kept = keep_original(self._side(self._original, _ORIGINAL), self._folder("outputs"))
+        found = check_variant(
+            self._kept, side, self._folder("outputs"), tf32=rounding.tf32, precision=rounding.precision
+        )
+        return tuple(map(_check, found))
+
+    def _folder(self, stem: str) -> Path:
+        self._folders += 1
+        folder = self._scratch / f"{stem}_{self._folders}"
+        folder.mkdir()
+        return folder
+
+    def _judge(self) -> None:
+        """Turn what was measured against the original into verdicts that hold for all of them together."""
+        names = list(self._changes)
+        for name, found in zip(names, judged([self._changes[name] for name in names]), strict=True):
+            verdict = _VERDICTS[found.answer]
+            self._rows[name] = msgspec.structs.replace(
+                self._rows[name],
+                gain=Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level),
+                verdict=verdict,
+                reason="the interval holds 1" if verdict == "no difference" else "",
+            )
+        for name, (twin, one) in self._twins.items():
+            if twin in self._rows:
+                self._rows[name] = msgspec.structs.replace(
+                    self._rows[twin], name=name, kind=one.candidate.kind, title=one.candidate.title,
+                    answers=one.candidate.answers, exact=one.candidate.exact, nodes=one.variant.gone,
+                    added=one.variant.added, predicted=one.price.gain, basis=one.price.basis, seconds=one.seconds,
+                    reason=f"the runtime makes the same graph of it as of {twin}",
+                )  # fmt: skip
+
+    # --- combining -------------------------------------------------------------------------------
+
+    def _combine(self, until: float) -> None:
+        """Put what helps together, the best first, as long as each makes the whole faster; measure the result again."""
+        helps = [self._rows[name] for name in self._changes if self._rows[name].verdict == "helps"]
+        helps.sort(key=lambda row: -_value(row))
+        if not helps:
+            return
+        self._progress.stage("combination")
+        best = self._ready[helps[0].name]
+        for number, row in enumerate(helps[1:], 1):
+            if time.monotonic() > until:
+                self.notes.append(f"there was no time left to combine {', '.join(one.name for one in helps[number:])}")
+                break
+            both = self._both(best, self._ready[row.name])
+            change = self._measure(both, until, beside=best) if both is not None else None
+            # Each of those that are combined is one more chance to err.
+            found = judged([change], (1 - LEVEL) / (len(helps) - 1))[0] if change is not None else None
+            if both is None or found is None:
+                continue
+            self._rows[both.candidate.name] = msgspec.structs.replace(
+                self._rows[both.candidate.name],
+                verdict=_VERDICTS[found.answer],
+                gain=Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level),
+                reason=f"beside {best.candidate.name} alone",
+            )
+            if found.answer == "faster":
+                best = both
+        self._confirm(best, until)
+
+    def _both(self, best: Ready, other: Ready) -> Ready | None:
+        """The best so far with another rung on top; None where that changes nothing or cannot be."""
+        if best.candidate.options.keys() & other.candidate.options.keys():
+            return None  # one option has one value
+        candidate = best.candidate.beside(other.candidate)
+        try:
+            variant = self._made(candidate)
+        except UnfitError:
+            return None
+        except TrtprofError as error:
+            self._row(candidate, "failed", f"{error.what}: {error.why}")
+            return None
+        if variant.graph == best.variant.graph and candidate.options == best.candidate.options:
+            return None
+        return Ready(candidate, variant, Price(None, "of a combination nothing is predicted"), 0.0)
+
+    def _confirm(self, best: Ready, until: float) -> None:
+        """Measure the best against the original once more: what was chosen for its measurement looks too good there."""
+        sides = self._side(self._original, _ORIGINAL), self._side(best.variant, best.candidate.name)
+        try:
+            found = judged([measured(*sides, max(until, time.monotonic() + LAST_S))])[0]
+        except TrtprofError as error:
+            self.notes.append(f"{best.candidate.name} failed when it was measured again: {error.what}: {error.why}")
+            return
+        gain = Interval(value=found.change.gain, low=found.low, high=found.high, level=found.level)
+        if found.answer != "faster":
+            self.notes.append(
+                f"{best.candidate.name} helped, but not when it was measured again: {_times(gain.value)} "
+                f"({gain.low:.2f} to {gain.high:.2f})"
+            )
+            return
+        one = best.candidate
+        self.best = Best(one.names, best.variant, gain, one.options, found.change)
+
+    # --- the result ------------------------------------------------------------------------------
+
+    def rungs(self) -> tuple[Rung, ...]:
+        """All rows: what helps first, by its gain."""
+        rows = self._rows.values()
+        return tuple(sorted(rows, key=lambda row: (_ORDER.index(row.verdict), -_value(row), -(row.predicted or 0.0))))
+
+    def verdict(self) -> str:
+        """What came of it, in a sentence."""
+        if self.best is not None:
+            change, gain = self.best.change, self.best.gain
+            return (
+                f"{' and '.join(self.best.names)}: {_times(gain.value)} ({gain.low:.2f} to {gain.high:.2f}), "
+                f"{format_ns(round(change.levels[0]))} to {format_ns(round(change.levels[1]))}"
+            )
+        helped = [row for row in self.rungs() if row.verdict == "helps" and not row.beside]
+        if helped and self.interrupted and helped[0].gain is not None:
+            gain = helped[0].gain
+            return f"{helped[0].name}: {_times(gain.value)} ({gain.low:.2f} to {gain.high:.2f}), not measured again"
+        if helped:
+            return f"{helped[0].name} helped, but that did not hold: see below"
+        if self._options.dry_run:
+            return f"a dry run: {len(self._rows)} rungs, of which nothing was measured"
+        if not self.candidates:
+            reasons = Counter(row.reason for row in self._rows.values() if row.verdict != "refused")
+            why = reasons.most_common(1)[0][0] if reasons else "no rung changes anything of this model"
+            return f"nothing was measured: {why}"
+        if self.candidates == 1:
+            return "the one rung that was measured does not help"
+        return f"nothing helps of the {self.candidates} rungs that were measured"
+
+    def _row(
+        self, candidate: Candidate, verdict: RungVerdict, reason: str, *, variant: Variant | None = None,
+        price: Price | None = None, checks: tuple[RungCheck, ...] = (), seconds: float = 0.0,
+        change: TurnsChange | None = None, beside: str = "",
+    ) -> None:  # fmt: skip
+        low, high = change.interval() if change is not None else (0.0, 0.0)
+        shares = [check.of_tolerance for check in checks if check.of_tolerance is not None]
+        self._rows[candidate.name] = Rung(
+            name=candidate.name, kind=candidate.kind, title=candidate.title, verdict=verdict, reason=reason,
+            answers=candidate.answers, exact=candidate.exact, options=candidate.options,
+            predicted=price.gain if price else None, basis=price.basis if price else "",
+            gain=Interval(value=change.gain, low=low, high=high, level=LEVEL) if change else None,
+            tail=change.tail if change else None, beside=beside,
+            before_ns=round(change.levels[0]) if change else None, after_ns=round(change.levels[1]) if change else None,
+            turns=2 * change.pairs if change else 0, processes=2 * change.rounds if change else 0,
+            checks=checks, difference=max(shares) if shares else None,
+            nodes=variant.gone if variant else (), added=variant.added if variant else 0, seconds=round(seconds, 1),
+        )  # fmt: skip
+
+
+_ORIGINAL = "the original"
+_VERDICTS: dict[str, RungVerdict] = {"faster": "helps", "slower": "slower", "not significant": "no difference"}
+
+
+def of_rewrites() -> Iterator[Candidate]:
+    """All rewrites, each a candidate."""
+    for rewrite in rewrites():
+        yield Candidate(
+            (rewrite.name,), "rewrite", rewrite.title, rewrite.answers, rewrite.exact, steps=(rewrite.name,)
+        )
+
+
+def asked_for(every: Sequence[Candidate], options: TryOptions) -> list[Candidate]:
+    """Those of all candidates that are asked for.
+
+    Raises:
+        UsageError: A name is that of no rung.
+    """
+    known = {one.name for one in every}
+    for flag, names in (("--rung", options.rungs), ("--skip", options.skip)):
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise UsageError(
+                f"{flag} {unknown[0]}: there is no such rung here",
+                why="there are: " + ", ".join(sorted(known)),
+                fix=f"leave {flag} away, or name one of them",
+            )
+    return [
+        one
+        for one in every
+        if (one.name in options.rungs if options.rungs else one.kind in options.kinds)
+        and (not options.only or set(one.answers) & set(options.only))
+        and one.name not in options.skip
+    ]
+
+
+def _of_option(rung: OptionRung) -> Candidate:
+    return Candidate(
+        (rung.name,),
+        "option",
+        rung.title,
+        rung.answers,
+        rung.exact,
+        settings=rung.settings,
+        threads=rung.threads,
+        price=rung.price,
+        idle=rung.idle,
+        why_not=rung.why_not,
+    )
+
+
+def _check(found: KindCheck) -> RungCheck:
+    worst = found.worst
+    return RungCheck(
+        inputs=found.kind,
+        matches=found.matches,
+        tensor=worst.name if worst else "",
+        max_abs=worst.max_abs if worst and worst.max_abs >= 0 else None,
+        of_tolerance=worst.tolerance if worst and worst.tolerance >= 0 else None,
+        reason="; ".join(filter(None, (worst.reason if worst else "", found.note))),
+    )
+
+
+def _value(row: Rung) -> float:
+    return row.gain.value if row.gain is not None else 0.0
+
+
+def _times(gain: float | None) -> str:
+    """``2.5 times as fast``."""
+    return "nothing is" if gain is None else f"{gain:.3g} times as fast"

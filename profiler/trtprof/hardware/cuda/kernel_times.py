@@ -1,0 +1,99 @@
+"""Times of single kernels on a GPU: the caller's side of `_timed`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from trtprof.base.errors import CaptureError, MissingError
+from trtprof.base.progress import Line, Progress, unheard
+from trtprof.base.records import LiveGpu
+from trtprof.base.scratch import scratch_folder
+from trtprof.hardware.cuda import calibrate
+from trtprof.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
+from trtprof.runtime.ask_child import ask_child
+from trtprof.runtime.nvrtc import INSTALL
+
+Measure = Callable[[KernelsRequest], KernelsMeasured]
+
+
+class KernelTimes(NamedTuple):
+    """What was timed.
+
+    Attributes:
+        times_ns: By place among the shapes.
+        measured: What is to be said of it; None where the process did not come to its end.
+        stopped: Why not.
+    """
+
+    times_ns: dict[int, float]
+    measured: KernelsMeasured | None
+    stopped: MissingError | CaptureError | KeyboardInterrupt | None = None
+
+
+def time_kernels(
+    gpu: LiveGpu,
+    shapes: Sequence[KernelShape],
+    *,
+    progress: Progress | None = None,
+    seconds: float,
+    measure: Measure | None = None,
+) -> KernelTimes:
+    """Time kernels on a GPU, one after the other, until the time is up.
+
+    What was timed before something went wrong is there all the same, also after Ctrl-C.
+
+    Args:
+        gpu: The GPU.
+        shapes: In the order in which they are timed.
+        progress: Told in one line what is going on.
+        seconds: For all of them.
+        measure: Times them; None does it in a child process.
+    """
+    say = progress or unheard
+    say(Line(f"timing {len(shapes)} kernels on {gpu.name}", seconds + 10))
+    with scratch_folder() as folder:
+        file = folder / "rows"
+        file.touch()
+        asked = calibrate.request(gpu, seconds)
+        request = KernelsRequest(**msgspec.structs.asdict(asked), shapes=tuple(shapes), rows_file=str(file))
+        measured: KernelsMeasured | None = None
+        stopped: MissingError | CaptureError | KeyboardInterrupt | None = None
+        try:
+            measured = (measure or measure_in_child)(request)
+        except (MissingError, CaptureError, KeyboardInterrupt) as error:
+            stopped = error
+        return KernelTimes(_read(file, len(shapes)), measured, stopped)
+
+
+def _read(file: Path, count: int) -> dict[int, float]:
+    """The times that are written in full."""
+    found = {}
+    for line in file.read_text(encoding="ascii", errors="replace").splitlines(keepends=True):
+        place, _, ns = line.partition(" ")
+        if line.endswith("\n") and place.isdigit() and int(place) < count:
+            found[int(place)] = float(ns)
+    return found
+
+
+def measure_in_child(wanted: KernelsRequest) -> KernelsMeasured:
+    """Time kernels in a fresh Python process.
+
+    Raises:
+        MissingError: A package, the driver or the device is missing.
+        CaptureError: The process failed, hung or wrote something else than its result.
+    """
+    return ask_child(
+        "trtprof.hardware.cuda._timed",
+        wanted,
+        KernelsMeasured,
+        what=f"the kernels of GPU {wanted.nvml_index} could not be timed",
+        fix=calibrate.FIX,
+        install=INSTALL,
+        seconds=wanted.seconds + calibrate.GRACE_SECONDS,
+        hangs="nvidia-smi tells whether the GPU still answers",
+        environment=calibrate.environment(wanted),
+    )

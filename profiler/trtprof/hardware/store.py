@@ -1,0 +1,328 @@
+"""Ceilings kept between runs: one JSON file a host, thread count and runtime version, or a GPU and driver.
+
+`Ceilings.measured_at` says when; a file of another method or of another device is measured anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from trtprof.base.errors import MissingError, TrtprofError, UsageError
+from trtprof.base.input_file import read_file
+from trtprof.base.output_file import replace_file
+from trtprof.base.progress import Progress, unheard
+from trtprof.base.records import BUSY_SHARE, SCHEMA_VERSION, Ceilings, Device, LiveGpu, Roof
+from trtprof.hardware import gpus, nvml
+from trtprof.hardware.calibrate import calibrate, resolve_threads
+from trtprof.hardware.device import host_cpu, others_cpus_now
+
+METHOD_VERSION = 9
+"""Raised when calibration measures something else, so that older files are measured anew."""
+
+
+_MOST_BYTES = 4 << 20
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    schema_version: int
+    method_version: int
+    host: dict[str, str]
+    ceilings: Ceilings
+
+
+class _Versions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a file first: an older one need not have the rest."""
+
+    schema_version: int = 0
+    method_version: int = 0
+
+
+def load_or_calibrate(
+    threads: int,
+    *,
+    recalibrate: bool = False,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    device: Device | None = None,
+    runtime: str | None = None,
+    measure: Callable[[int], Ceilings] | None = None,
+) -> Ceilings:
+    """The ceilings of this host, from the cache or measured now.
+
+    A file that is corrupt, of an older version or of another host is measured anew, and said. A
+    cache that cannot be written is said and costs the next run a calibration. What is measured
+    without being asked for is a quick set; `calibrate` is for a full one. Ceilings that were
+    measured while others kept the CPUs busy are measured again, in the same extent, as soon as it
+    is quiet; until then they are taken as they are, marked (`Ceilings.disturbed`).
+
+    Args:
+        threads: Threads inside an op; 0 takes one a usable core.
+        recalibrate: Measure a full set even if there are ceilings, and replace them.
+        cache_dir: Folder of the files; None takes `default_cache_dir`.
+        progress: Told in one line what is going on.
+        device: The host, when the caller has described it already.
+        runtime: Version of the runtime, None asks the installed one.
+        measure: Measures at a thread count; None is `calibrate`, in the extent that is due.
+
+    Raises:
+        UsageError: ``threads`` is negative.
+        MissingError: The runtime is not installed or lacks a kernel.
+        CaptureError: The measurement failed.
+    """
+    say = progress or unheard
+    device = device or host_cpu()
+    threads = resolve_threads(threads, device)
+    shelf = of_host(threads, cache_dir=cache_dir, device=device, runtime=runtime)
+    held = None if recalibrate else shelf.read(say)
+    if held is not None and not (held.disturbed and _quiet(held.cpus)):
+        say(_kept(held))
+        return held
+    if held is not None:
+        say(f"the kept ceilings were measured while others kept {held.others_cpus:.1f} CPUs busy; now it is quiet")
+    if measure is not None:
+        ceilings = measure(threads)
+    else:
+        quick = not recalibrate and (held is None or held.extent == "quick")
+        ceilings = calibrate(threads, progress=progress, device=device, quick=quick)
+    if held is not None and (ceilings.others_cpus or 0.0) > (held.others_cpus or 0.0):
+        say("it was busier than before: the ceilings that are kept stay")
+        return held
+    shelf.write(ceilings, say)
+    return ceilings
+
+
+def _kept(held: Ceilings) -> str:
+    """What is to be said of kept ceilings, their doubts first."""
+    busy = f" while others kept {held.others_cpus:.1f} CPUs busy" if held.disturbed else ""
+    quick = "a quick set of " if held.extent == "quick" else ""
+    again = "`trtprof calibrate` measures a full one" if quick else "--recalibrate measures them again"
+    return f"{quick}ceilings of {held.device} measured{busy} {held.measured_at} ({again})"
+
+
+def _quiet(cpus: int) -> bool:
+    """Whether others leave the CPUs alone just now; False where the system does not tell."""
+    others = others_cpus_now()
+    return others is not None and others <= BUSY_SHARE * cpus
+
+
+class Shelf(NamedTuple):
+    """Where the ceilings of one device are kept."""
+
+    path: Path
+    key: dict[str, str]
+    """What they depend on, as far as it can be known before they are measured."""
+    gpu: LiveGpu | None = None
+    """Whose they are, whose datasheet bounds them; None for a CPU."""
+
+    def read(self, say: Progress) -> Ceilings | None:
+        """The kept ceilings; None where there are none for this key, with the reason said if there is a file."""
+        held = _read(self.path, self.key, say)
+        why = "" if held is None else _impossible(held, None if self.gpu is None else _datasheet(self.gpu))
+        if why:
+            say(f"{self.path} cannot be right ({why}): measuring again")
+        return None if why else held
+
+    def write(self, ceilings: Ceilings, say: Progress) -> None:
+        """Keep them, in place of any others of this key; that they cannot be written is said."""
+        _write(self.path, self.key, ceilings, say)
+
+
+def of_host(
+    threads: int, *, cache_dir: Path | None = None, device: Device | None = None, runtime: str | None = None
+) -> Shelf:
+    """Where the ceilings of this host are kept.
+
+    Args:
+        threads: Threads inside an op; 0 takes one a usable core.
+        cache_dir: Folder of the files; None takes `default_cache_dir`.
+        device: The host, when the caller has described it already.
+        runtime: Version of the runtime, None asks the installed one.
+
+    Raises:
+        UsageError: ``threads`` is negative.
+        MissingError: The runtime is not installed.
+    """
+    device = device or host_cpu()
+    threads = resolve_threads(threads, device)
+    key = _host_key(device, threads, runtime or runtime_version())
+    return Shelf((cache_dir or default_cache_dir()) / _file_name(key["cpu"], f"{threads}t", key), key)
+
+
+def of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Shelf:
+    """Where the ceilings of a GPU are kept: they depend on its driver and on what limits its clock and memory."""
+    words = {
+        "gpu": gpu.name, "uuid": gpu.uuid, "slice": gpu.slice, "driver": gpu.driver, "ecc": gpu.ecc,
+        "power_limit_w": gpu.power_limit_w, "sm_clock_mhz": gpu.application_sm_clock_mhz,
+        "memory_clock_mhz": gpu.application_memory_clock_mhz,
+    }  # fmt: skip
+    key = {name: "" if value is None else str(value) for name, value in words.items()}
+    return Shelf((cache_dir or default_cache_dir()) / _file_name(gpu.name, "gpu", key), key, gpu)
+
+
+def kernels_of_gpu(gpu: LiveGpu, *, cache_dir: Path | None = None) -> Path:
+    """Where the kernels that were timed on a GPU are kept: beside its ceilings, a table with the same key."""
+    path = of_gpu(gpu, cache_dir=cache_dir).path
+    return path.with_name(f"{_KERNELS}{path.stem.removeprefix('ceilings-')}.csv")
+
+
+def kept_kernels(*, cache_dir: Path | None = None) -> list[Path]:
+    """The tables of kernels that were timed on any GPU, by name."""
+    return sorted((cache_dir or default_cache_dir()).glob(f"{_KERNELS}*.csv"))
+
+
+_KERNELS = "kernels-"
+
+
+def keep(path: Path, data: bytes, say: Progress, what: str) -> bool:
+    """Write a file of the cache, whole or not at all; that it cannot be written is said, and False."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, data)
+    except OSError as error:
+        why = error.strerror or error
+        say(f"{what} not kept: cannot write {path} ({why}); TRTPROF_CACHE_DIR names another folder")
+        return False
+    return True
+
+
+def default_cache_dir() -> Path:
+    """``TRTPROF_CACHE_DIR``, else the folder that the platform keeps for the user's caches."""
+    given = os.environ.get("TRTPROF_CACHE_DIR")
+    if given:
+        return Path(given).expanduser()
+    system = platform.system()
+    local = os.environ.get("LOCALAPPDATA")
+    if system == "Windows" and local:
+        return Path(local) / "trtprof" / "Cache"
+    if system == "Darwin":
+        return _home() / "Library" / "Caches" / "trtprof"
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification has relative paths ignored.
+    return (Path(xdg) if Path(xdg).is_absolute() else _home() / ".cache") / "trtprof"
+
+
+def runtime_version() -> str:
+    """Version of the installed ONNX Runtime, without importing it.
+
+    Raises:
+        MissingError: It is not installed under any of its package names.
+    """
+    for package in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    try:
+        # Vendors ship it under names of their own.
+        import onnxruntime
+    except ImportError as error:
+        raise MissingError("ONNX Runtime is not installed", why=str(error), fix="pip install onnxruntime") from None
+    return str(onnxruntime.__version__)
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # no HOME and no entry in the password file, as in bare containers
+        return Path(tempfile.gettempdir())
+
+
+def _host_key(device: Device, threads: int, runtime: str) -> dict[str, str]:
+    """What the ceilings depend on, as far as it can be known before they are measured."""
+    detail = {
+        key: device.detail.get(key, "")
+        for key in ("vendor", "family", "model", "stepping", "isa", "llc", "logical_cpus", "cpu_quota", "hypervisor")
+    }
+    shape = {"cores": str(device.cores), "memory": f"{device.memory_bytes / 1e9:.0f} GB"}
+    return {"cpu": device.name, "threads": str(threads), "onnxruntime": runtime, **shape, **detail}
+
+
+def _file_name(device: str, kind: str, key: dict[str, str]) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(key, order="sorted")).hexdigest()[:12]
+    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")[:40] or "device"
+    return f"ceilings-{slug}-{kind}-{digest}.json"
+
+
+def _read(path: Path, host: dict[str, str], say: Progress) -> Ceilings | None:
+    try:
+        data = read_file(path, most=_MOST_BYTES, what="kept ceilings")
+    except FileNotFoundError:
+        return None
+    except UsageError as error:
+        say(f"{error.what}: measuring again")
+        return None
+    except OSError as error:
+        say(f"cannot read {path} ({error.strerror or error}): measuring again")
+        return None
+    try:
+        versions = msgspec.json.decode(data, type=_Versions)
+        if (versions.schema_version, versions.method_version) != (SCHEMA_VERSION, METHOD_VERSION):
+            say(f"{path} was written by another version of trtprof: measuring again")
+            return None
+        held = msgspec.json.decode(data, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        say(f"{path} is not readable ({error}): measuring again")
+        return None
+    if held.host != host:
+        say(f"{path} is of another host: measuring again")
+        return None
+    return msgspec.structs.replace(held.ceilings, cached=True)
+
+
+def _datasheet(gpu: LiveGpu) -> Roof | None:
+    """What the datasheet of a GPU allows; None where there is none."""
+    try:
+        return gpus.ceilings(nvml.spec_of(gpu)[0]).best
+    except TrtprofError:
+        return None
+
+
+_SANE = (1e6, 1e18)
+"""Between what any rate of any device lies, in FLOP/s or B/s."""
+_LONGEST_FLOOR_NS = 1e9
+_ABOVE, _BELOW = 2.0, 1e-3
+"""What is measured against a datasheet, or against the best of a host: nobody who measured it was further off."""
+
+
+def _impossible(ceilings: Ceilings, sheet: Roof | None) -> str:
+    """Why ceilings are of no device, or not of that of a datasheet; empty where they may be."""
+    floors = (ceilings.launch_ns, ceilings.call_ns, ceilings.profiler_ns, ceilings.profiler_tensor_ns,
+              ceilings.profiler_gap_ns, ceilings.probe_ns)  # fmt: skip
+    if not all(0 <= ns <= _LONGEST_FLOOR_NS for ns in floors):
+        return "a floor that is no time"
+    limits = _rates(sheet or ceilings.best)
+    for roof in (ceilings.attainable, ceilings.best):
+        found = _rates(roof)
+        if not {"products in fp32", "arithmetic in fp32"} <= set(found):
+            return "nothing is said of fp32"
+        for what, rate in found.items():
+            limit = limits.get(what)
+            if not _SANE[0] <= rate <= _SANE[1]:
+                return f"{what} at {rate:.4g} a second"
+            if limit is not None and not _BELOW * limit <= rate <= _ABOVE * limit:
+                return f"{what} at {rate:.4g} a second, and {limit:.4g} is the {'datasheet' if sheet else 'best'}"
+    return ""
+
+
+def _rates(roof: Roof) -> dict[str, float]:
+    """Those of a roof that datasheets are sure of, by what they are of."""
+    return (
+        {"memory": roof.dram_bytes_per_s}
+        | {f"products in {dtype}": rate for dtype, rate in roof.tensor_flops_per_s.items()}
+        | {f"arithmetic in {dtype}": rate for dtype, rate in roof.vector_flops_per_s.items()}
+    )
+
+
+def _write(path: Path, host: dict[str, str], ceilings: Ceilings, say: Progress) -> None:
+    content = _File(schema_version=SCHEMA_VERSION, method_version=METHOD_VERSION, host=host, ceilings=ceilings)
+    keep(path, msgspec.json.format(msgspec.json.encode(content), indent=1), say, "ceilings")

@@ -1,0 +1,1 @@
+"""The grammar behind `trtprof.kernel_names.parse`: readers of names, and one module for each group of families."""

@@ -1,0 +1,143 @@
+"""A kernel alone on a GPU: is it right there, and what does it take, beside what it is to replace?
+
+How it is done, all of it in a child process (`alone_worker`):
+
+* Every variant that the device can load is checked, with the sizes of the brief, and with small odd ones where
+  dimensions are open: outputs are poisoned twice, with different bytes, and held against float64 (`reference`).
+  Right is what is within the rounding floor as often as the kernel promises (`Kernel.most_error`), and what
+  SOL-ExecBench asks for besides: at least 99 % of the elements within 1e-2 + 1e-2 |y|, none of them NaN. What lies
+  before and behind an output is poisoned too, and must not be touched.
+* Before each timed launch its output is poisoned, and more than the L2 is read, so that its inputs come from DRAM and
+  nothing is left to be written. The inputs are others than those of the launch before it. The reading keeps the
+  device busy while the launch and two events are put on the stream: the host's time is in none of them.
+* The device is kept busy until its clock is up, and 10 launches warm up. The variant that was fastest in a race of
+  its own takes turns with the rival: A B, B A, A B ... With the last inputs its outputs are checked once more.
+
+**No GPU has run this yet.** What is tested is everything but the times: kernels are executed thread by thread in numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trtprof.runtime.ask_child import ask_child
+from trtprof.runtime.nvrtc import INSTALL
+
+WORKER = "trtprof.plugin.alone_worker"
+
+WARM_UPS = 10
+PAIRS = 4
+TIMED = 13
+"""Launches of a turn: 52 in a process."""
+RACE = 5
+"""Launches by which variants are told apart."""
+
+GRACE_S = 240.0
+"""What the child may take: compiling, references in float64 on the host, and a few seconds on the GPU."""
+
+
+class Rival(msgspec.Struct, frozen=True, kw_only=True):
+    """Products that a library makes in place of the kernel: ``batch`` of (m, k) times (k, n)."""
+
+    dtype: str
+    batch: int
+    m: int
+    n: int
+    k: int
+
+
+class AloneRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be measured.
+
+    Attributes:
+        folder: Of `trtprof plugin`; see `trtprof.plugin.folder`.
+        ordinal: Of the device, as CUDA counts those that the child may use.
+        uuid: Of the device, as NVML writes it; empty when it is not known.
+        tactic: The variant to time; 0 checks all of them first, and takes the fastest.
+        rival: What takes turns with it; None for nothing.
+        first: Which begins: 0 for the rival, 1 for the kernel.
+        seed: Of the inputs.
+    """
+
+    folder: str
+    ordinal: int = 0
+    uuid: str = ""
+    tactic: int = 0
+    rival: Rival | None = None
+    first: int = 0
+    seed: int = 0
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """Outputs of a variant, held against float64.
+
+    Attributes:
+        tactic: Which.
+        ok: Whether all of them are right.
+        worst: Largest error over what is allowed; None where there is none to speak of: NaN, unwritten, crashed.
+        reason: What is wrong.
+    """
+
+    tactic: int
+    ok: bool
+    worst: float | None = None
+    reason: str = ""
+
+
+class AlonePair(msgspec.Struct, frozen=True, kw_only=True):
+    """Neighbouring turns: times in ns."""
+
+    rival: tuple[float, ...] = ()
+    kernel: tuple[float, ...]
+
+
+class Alone(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured.
+
+    Attributes:
+        gpu: What the driver calls the device.
+        capability: Its compute capability.
+        tactic: The variant that was timed; 0 where none may be.
+        checks: Of each variant that the device can load; none where one was asked for.
+        left_out: Why others cannot be loaded, by their tactic.
+        raced: Median of each variant in the race, in ns.
+        pairs: The turns.
+        rival: What took turns with it, in words; empty where nothing did.
+        began_ns: `time.monotonic_ns` of the first turn.
+        ended_ns: That of the last one's end.
+        notes: What else is to be said.
+    """
+
+    gpu: str
+    capability: tuple[int, int]
+    tactic: int = 0
+    checks: tuple[Checked, ...] = ()
+    left_out: dict[int, str] = {}
+    raced: dict[int, float] = {}
+    pairs: tuple[AlonePair, ...] = ()
+    rival: str = ""
+    began_ns: int = 0
+    ended_ns: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def measure_alone(request: AloneRequest, environment: Mapping[str, str] | None = None) -> Alone:
+    """Measure in a fresh process.
+
+    Raises:
+        MissingError: There is no driver or device, a package is missing, or the driver is too old.
+        CaptureError: The process failed or hung.
+    """
+    return ask_child(
+        WORKER,
+        request,
+        Alone,
+        what="the kernel could not be measured alone",
+        fix="try again with nothing else on the GPU",
+        install=INSTALL,
+        seconds=GRACE_S,
+        hangs="nvidia-smi tells whether the GPU still answers; trtprof plugin ... --only check finds kernels that hang",
+        environment=environment,
+    )

@@ -1,0 +1,415 @@
+"""What a folder of `trtprof plugin` holds, for those who go on with it: the checks, the bench, another insertion.
+
+``plugin.json`` names no place outside of its folder, and the same task and kernels make the same bytes. What is text
+anyway (CUDA C++, PTX) lies in files of its own beside it, which it names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from trtprof.base import scratch
+from trtprof.base.errors import MissingError, TrtprofError, UsageError
+from trtprof.base.input_file import stays_inside
+from trtprof.base.output_file import copy_file, write_file
+from trtprof.base.record_file import decoded
+from trtprof.base.records import SCHEMA_VERSION, Work
+from trtprof.plugin.kernel import Kernel
+from trtprof.plugin.task import Operand, Task
+from trtprof.runtime.nvrtc import first_line
+
+FILE = "plugin.json"
+_NEW = ".trtprof-new"
+"""The folder in that of a plugin where a new one is made; with a `FILE` it is whole."""
+_AGAIN = "write it again: trtprof plugin MODEL NODE -o FOLDER --force"
+
+
+class KernelFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel, and where its text and what was compiled of it lie in the folder; see `kernel_files`.
+
+    Attributes:
+        kernel: Without its text, which is in a file; `PluginFolder.kernels_in` gives it with it.
+        source: That file.
+        ptx: File by the architecture that it was compiled for: ``sm_89``, or ``compute_89``.
+    """
+
+    kernel: Kernel
+    source: str
+    ptx: dict[str, str] = {}
+
+    def ptx_for(self, capability: tuple[int, int]) -> str:
+        """The file for a device of this compute capability: of the nearest architecture that it runs; "" of none.
+
+        PTX runs on what it was compiled for and on all that is newer; with a letter (``sm_90a``) on that alone.
+        """
+        fitting = {}
+        for architecture, file in self.ptx.items():
+            number, letter = _architecture(architecture)
+            if number == capability or (number < capability and not letter):
+                fitting[number, letter] = file
+        return fitting[max(fitting)] if fitting else ""
+
+
+class OfRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The run whose layer the kernel is for.
+
+    Attributes:
+        folder: Its name, without where it lies.
+        created: When it was made, by its request.
+        kernels_ns: What the present kernels of the layer take, once, by the run.
+        kernels: Names of these.
+        gpu: What it ran on, as the driver calls it.
+    """
+
+    folder: str
+    created: str
+    kernels_ns: int | None = None
+    kernels: tuple[str, ...] = ()
+    gpu: str = ""
+
+
+class PluginFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `FILE`.
+
+    Attributes:
+        name: Of the plugin, and of the op of its node.
+        version: Of the plugin.
+        nodes: See `Task`; so are ``inputs``, ``outputs``, ``body`` (serialised) and ``main``.
+        model: File name of the original model.
+        sha256: Of the original model.
+        inserted: File of the model with the plugin in it; "" where none was written. So are all files.
+        quick: File of the plugin in Python.
+        native: Folder of the C++ project.
+        kernels: Variants by their tactic.
+        dims: What named dimensions of the task were in the brief.
+        shapes: Of the model, as ``--shapes`` takes them.
+        settings: How the engine of the run was built, by option; see `flows.options.with_flags`.
+        layer: That the brief is of.
+        runs: How often the kernel runs in one inference.
+        work: Of one run of it, at these sizes.
+        run: The run that the brief is of.
+        versions: Of what wrote and compiled it: ``trtprof``, ``nvrtc``.
+        digests: SHA-256 of text and PTX of the kernels as they were written, by file.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    version: str = "1"
+    nodes: tuple[str, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    body: bytes
+    main: str
+    model: str = ""
+    sha256: str = ""
+    inserted: str = ""
+    quick: str = ""
+    native: str = ""
+    kernels: tuple[KernelFiles, ...] = ()
+    dims: dict[str, int] = {}
+    shapes: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
+    layer: str = ""
+    runs: int = 1
+    work: Work | None = None
+    run: OfRun | None = None
+    versions: dict[str, str] = {}
+    digests: dict[str, str] = {}
+
+    @property
+    def task(self) -> Task:
+        """What the kernels compute.
+
+        Raises:
+            ValueError: The body is damaged.
+        """
+        import onnx
+        from google.protobuf.message import DecodeError
+
+        try:
+            body = onnx.FunctionProto.FromString(self.body)
+        except DecodeError as error:
+            raise ValueError(f"its body: {first_line(error)}") from None
+        return Task(self.name, self.nodes, self.inputs, self.outputs, body, self.main)
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the inputs of the task, as they were in the brief."""
+        return self.task.shapes(self.dims)
+
+    def kernels_in(self, folder: Path) -> tuple[Kernel, ...]:
+        """The kernels with their text.
+
+        Raises:
+            MissingError: A file is not there.
+        """
+        return tuple(
+            dataclasses.replace(files.kernel, source=read(folder, files.source).decode()) for files in self.kernels
+        )
+
+    def ptx_in(self, folder: Path) -> dict[tuple[str, int], str]:
+        """What was compiled, by architecture and tactic.
+
+        Raises:
+            MissingError: A file is not there.
+        """
+        return {
+            (architecture, files.kernel.tactic): read(folder, name).decode()
+            for files in self.kernels
+            for architecture, name in files.ptx.items()
+        }
+
+    def outdated_in(self, folder: Path) -> tuple[str, ...]:
+        """Files with the text of kernels that was changed, while PTX that was compiled of it was not.
+
+        Raises:
+            MissingError: A file is not there.
+        """
+
+        def changed(name: str) -> bool:
+            return name in self.digests and hashlib.sha256(read(folder, name)).hexdigest() != self.digests[name]
+
+        return tuple(
+            one.source for one in self.kernels if changed(one.source) and not all(map(changed, one.ptx.values()))
+        )
+
+    @classmethod
+    def of(cls, task: Task, kernels: tuple[KernelFiles, ...] = (), **more: Any) -> PluginFolder:
+        """Of a task; ``more`` are the fields that it does not have."""
+        return cls(
+            name=task.name, nodes=task.nodes, inputs=task.inputs, outputs=task.outputs,
+            body=task.body.SerializeToString(deterministic=True), main=task.main, kernels=kernels, **more,
+        )  # fmt: skip
+
+
+def kernel_files(kernel: Kernel, source: str, ptx: Mapping[str, str] = MappingProxyType({})) -> KernelFiles:
+    """A kernel whose text and PTX (by architecture) lie in these files of the folder."""
+    return KernelFiles(
+        kernel=dataclasses.replace(kernel, source=""), source=source, ptx={name: ptx[name] for name in sorted(ptx)}
+    )
+
+
+def save(folder: Path, given: PluginFolder) -> Path:
+    """Write `FILE`; the files that it names are their writers'.
+
+    Raises:
+        MissingError: The folder cannot be written.
+        ValueError: A file is named that lies outside of the folder.
+    """
+    for name in named_files(given):
+        if not stays_inside(name):
+            raise ValueError(f"{name} is no file of a folder of its own")
+    path = folder / FILE
+    write_file(path, msgspec.json.format(msgspec.json.encode(given, order="deterministic"), indent=1) + b"\n")
+    return path
+
+
+def load(folder: Path) -> PluginFolder:
+    """Read a folder back.
+
+    Raises:
+        MissingError: There is no such folder, or it is none of `trtprof plugin`, or a file is not there any more.
+        UsageError: `FILE` is damaged, or of another version.
+    """
+    mend(folder)
+    found = _document(folder)
+    for name in named_files(found):
+        if not (folder / name).exists():
+            raise MissingError(f"{folder / name} is not there", why=f"{FILE} names it", fix=_AGAIN)
+    return found
+
+
+def _document(folder: Path) -> PluginFolder:
+    """`FILE`, whether the files that it names are there or not.
+
+    Raises:
+        MissingError: It is not there.
+        UsageError: It is damaged, of another version, or names files outside of the folder.
+    """
+    data = read(folder, FILE)
+    try:
+        version = decoded(data, _Version).schema_version
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{folder / FILE} cannot be read",
+                why=f"it has schema version {version}, this trtprof reads {SCHEMA_VERSION}",
+                fix=_AGAIN,
+            )
+        found = decoded(data, PluginFolder)
+        _ = found.task
+    except ValueError as error:
+        raise UsageError(f"{folder / FILE} cannot be read", why=first_line(error), fix=_AGAIN) from None
+    for name in named_files(found):
+        if not stays_inside(name):
+            raise UsageError(f"{folder / FILE} is not used", why=f"it names {name}, outside of its folder", fix=_AGAIN)
+    return found
+
+
+@contextmanager
+def making(folder: Path) -> Iterator[Path]:
+    """An empty folder in that of a plugin for the files of a new one, `FILE` the last of them.
+
+    At the end they are moved to their places, and the files of the plugin that was there are taken out; others stay.
+    What fails before leaves that plugin as it is, and what is killed while they are moved is finished by `mend`.
+
+    Raises:
+        InUseError: Another process makes one there.
+        MissingError: They cannot be written or moved.
+    """
+    new = folder / _NEW
+    try:
+        new.mkdir(parents=True, exist_ok=True)
+        with scratch.in_use(new):
+            try:
+                yield new
+                for name in _names(new):
+                    if (folder / name).is_dir():
+                        (new / FILE).unlink()
+                        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
+                try:
+                    _move(new, folder)
+                except OSError:
+                    _move(new, folder)  # which may find room now that others are in their places
+            finally:
+                if not (new / FILE).is_file():
+                    scratch.remove(new)
+    except OSError as error:
+        with suppress(OSError):
+            new.rmdir()  # where it takes no file
+        raise _unplaced(error, folder) from None
+
+
+def mend(folder: Path, *, links: bool = False) -> None:
+    """Finish what was killed while a new plugin took the place of another, or remove what was not whole yet.
+
+    Args:
+        folder: Of the plugin.
+        links: Whether files are replaced that links lead to which are outside of the folder; its maker may ask for it.
+
+    Raises:
+        MissingError: It cannot be finished.
+        UsageError: It would be outside of the folder.
+    """
+    new = folder / _NEW
+    if not new.is_dir() or new.is_symlink():
+        return
+    with suppress(scratch.InUseError):  # whoever makes it will finish it
+        try:
+            with scratch.in_use(new):
+                if not (new / FILE).is_file():
+                    scratch.remove(new)
+                    return
+                here = folder.resolve()
+                if not links and not all((folder / name).resolve().is_relative_to(here) for name in _names(new)):
+                    raise UsageError(
+                        f"{folder} holds a plugin that is not in its place", why="links lead out of it", fix=_AGAIN
+                    )
+                _move(new, folder)
+        except OSError as error:
+            raise _unplaced(error, folder) from None
+
+
+def _move(new: Path, folder: Path) -> None:
+    """Move new files to their places and take out those of the old plugin, whose `FILE` tells them: it goes last.
+
+    Raises:
+        OSError: A file cannot be moved; the same may be asked for again.
+    """
+    names = _names(new)
+    for name in names[:-1]:
+        _replace(new / name, folder / name)
+    try:
+        old = _own_files(_document(folder))
+    except TrtprofError:
+        old = set()
+    here = folder.resolve()
+    for name in old - _own_files(_document(new)):
+        if (folder / name).parent.resolve().is_relative_to(here):  # by no link
+            (folder / name).unlink(missing_ok=True)
+    _replace(new / names[-1], folder / names[-1])
+    scratch.remove(new)
+
+
+def _names(new: Path) -> list[str]:
+    """Files of a new plugin that have not been moved yet; `FILE` is the last."""
+    names = {path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()} - {scratch.IN_USE}
+    return [*sorted(names - {FILE}), FILE]
+
+
+def _replace(path: Path, place: Path) -> None:
+    """Move a file to a place; a link there stays one, and a file its permissions."""
+    place = place.resolve() if place.is_symlink() else place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        path.chmod(stat.S_IMODE(place.stat().st_mode))
+    try:
+        path.replace(place)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy_file(path, place)  # a link leads to another disk
+        path.unlink()
+
+
+def _own_files(given: PluginFolder) -> set[str]:
+    """Those that another plugin may not have."""
+    found = {name for one in given.kernels for name in (one.source, *one.ptx.values())}
+    if given.native:
+        found |= {f"{given.native}/launch_{one.kernel.tactic}.cu" for one in given.kernels}
+    if given.quick:
+        quick = PurePosixPath(given.quick)
+        found |= {given.quick, str(quick.with_name(f"test_{quick.name}"))}
+    return found
+
+
+def _unplaced(error: OSError, folder: Path) -> MissingError:
+    return MissingError(
+        f"{error.filename or folder} cannot be replaced", why=error.strerror or str(error), fix="choose another folder"
+    )
+
+
+def read(folder: Path, name: str) -> bytes:
+    """A file of the folder.
+
+    Raises:
+        MissingError: It is not there.
+    """
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise MissingError(
+            f"{folder} is no folder of trtprof plugin" if name == FILE else f"{folder / name} is not there",
+            why=f"{FILE} is not in it" if name == FILE and folder.is_dir() else error.strerror or str(error),
+            fix="name a folder that `trtprof plugin MODEL NODE -o FOLDER` wrote",
+        ) from None
+
+
+class _Version(msgspec.Struct):
+    schema_version: int
+
+
+def named_files(given: PluginFolder) -> list[str]:
+    """All files and folders that it names."""
+    own = (given.inserted, given.quick, given.native)
+    of_kernels = (name for one in given.kernels for name in (one.source, *one.ptx.values()))
+    return [name for name in (*own, *of_kernels) if name]
+
+
+def _architecture(name: str) -> tuple[tuple[int, int], str]:
+    """Compute capability and letter of an architecture."""
+    found = re.fullmatch(r"(?:sm|compute)_(\d+)(\d)([a-z]?)", name)
+    if found is None:
+        raise ValueError(f"{name} is no architecture")
+    return (int(found[1]), int(found[2])), found[3]

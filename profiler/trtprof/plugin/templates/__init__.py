@@ -1,0 +1,1 @@
+"""What kernels are written from, one file a kind; see `trtprof.plugin.kernel`."""

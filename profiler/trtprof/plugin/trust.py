@@ -1,0 +1,92 @@
+"""Folders of plugins made elsewhere: what is known of their code before any of it runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from trtprof.base.made_here import digest, is_remembered, owner
+from trtprof.base.units import format_bytes
+from trtprof.plugin import folder as folders
+
+_NAMED = 3
+"""Files that are named in a warning."""
+
+
+class OtherCode(NamedTuple):
+    """Files of a plugin that trtprof did not write here.
+
+    Attributes:
+        folder: Of the plugin.
+        names: Of the files, as they are called in it.
+        of: How many files its code has.
+        nbytes: Their size.
+        sha256: Digest of the file, or of what sha256sum prints of all of them.
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+    of: int
+    nbytes: int
+    sha256: str
+
+    @property
+    def warning(self) -> str:
+        """What to know before any of it runs."""
+        more = len(self.names) - _NAMED
+        named = ", ".join(self.names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return (
+            f"{self.folder} has code that was not written here by trtprof, {len(self.names)} of {self.of} files: "
+            f"{named}{owner(self.folder / self.names[0])}; {format_bytes(self.nbytes)}, sha256 {self.sha256}. Its "
+            "Python, C++ and kernels are executed with your rights: run none whose maker you do not trust"
+        )
+
+
+def code_files(folder: Path) -> tuple[Path, ...]:
+    """All files of the code in a folder of a plugin: those that its document names, and what lies beside them.
+
+    Raises:
+        MissingError: It is no folder of `trtprof plugin`.
+        UsageError: Its document is damaged.
+    """
+    given = folders.load(folder)
+    places = {folder / name for name in folders.named_files(given) if name != given.inserted}
+    places |= {place.parent for place in places if place.parent != folder}
+    places |= {folder / name for name in ("python", "cpp") if (folder / name).exists()}  # whether it tells so or not
+    found = {folder / folders.FILE}
+    for place in places:
+        found |= set(_files(place))
+    return tuple(sorted(found))
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """A file, or all in a folder; a link to a folder is one of them, as what it leads to is not told."""
+    if not place.is_dir() or place.is_symlink():
+        yield place
+        return
+    for each in place.iterdir():
+        yield from _files(each)
+
+
+def other_code(folder: Path, cache_dir: Path) -> OtherCode | None:
+    """What of the code in a folder is not as trtprof wrote it here; None where all is.
+
+    Raises:
+        MissingError: It is no folder of `trtprof plugin`, or a file cannot be read.
+        UsageError: Its document is damaged, or a file of its code is no regular one.
+    """
+    files = code_files(folder)
+    lines, nbytes = {}, 0
+    for path in files:
+        sha256, size = digest(path)
+        if not is_remembered(sha256, cache_dir):
+            lines[path.relative_to(folder).as_posix()] = sha256
+            nbytes += size
+    if not lines:
+        return None
+    listed = "".join(f"{sha256}  {name}\n" for name, sha256 in lines.items())
+    whole = hashlib.sha256(listed.encode(errors="surrogateescape")).hexdigest()
+    sha256 = whole if len(lines) > 1 else next(iter(lines.values()))
+    return OtherCode(folder, tuple(lines), len(files), nbytes, sha256)

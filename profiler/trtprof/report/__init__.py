@@ -1,0 +1,217 @@
+"""Documents in any format; nothing here computes anything.
+
+`content` says what there is to say of a record, `formats` has one file a format. A reporter is a pure function of a
+record and `ReportOptions`: the same record gives the same bytes. It formats, sorts, selects, and does the arithmetic
+that drawing needs. To add a format, add one module with one function under the `reporter` decorator: it serves every
+record that `content` knows (`document_of`), or those that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from trtprof.base.errors import UsageError
+from trtprof.base.records import Record
+from trtprof.base.registry import Registry
+
+if TYPE_CHECKING:
+    from trtprof.report.document import Document
+
+__all__ = [
+    "CONTENT", "REPORTERS", "ReportOptions", "Reporter", "binary_reporter", "content_of", "document_of", "encode",
+    "for_path", "formats_of", "get", "render", "reporter",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What a person may choose about a report. A format ignores what does not apply to it.
+
+    Attributes:
+        width: Columns of a terminal report; no line is wider.
+        top: Rows of the lists and of the findings in a report for people. None shows what a page holds, of a run what
+            fits on a screen. Other formats are always complete.
+        color: Use ANSI colours in a terminal report.
+        ascii: Write ASCII only in a terminal report; other characters are escaped.
+        by: What a row of the list of a run is, in a terminal report or in Markdown.
+        ledger: Show the ledger of a run in a terminal report.
+        roofline: Draw the roofline of a run in characters. None draws it where ``top`` is given.
+        table: Which of `trtprof.report.tables` a format of one table holds (csv, parquet); ``""`` is the first.
+        figure: What a picture of a run shows (png, svg).
+        file: What the document says that it is about: the path of the run folder, or ``""``. SARIF and JUnit
+            name it.
+        view: Which view of a list of GPUs: a row each, one with its sources, a column each.
+        model: The ONNX model that ran, serialised, for the format that writes into it.
+        weights: Whether that one keeps large weights.
+    """
+
+    width: int = 80
+    top: int | None = None
+    color: bool = False
+    ascii: bool = False
+    by: Literal["layer", "node", "type", "kernel", "module"] = "layer"
+    ledger: bool = False
+    roofline: bool | None = None
+    table: str = ""
+    figure: Literal["roofline", "ledger", "timeline"] = "roofline"
+    file: str = ""
+    view: Literal["table", "sheet", "comparison"] = "table"
+    model: bytes = b""
+    weights: bool = True
+
+
+Render = Callable[[Any, ReportOptions], str]
+RenderBytes = Callable[[Any, ReportOptions], bytes]
+Content = Callable[[Any, ReportOptions], "Document"]
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """A format that records can be shown in.
+
+    Attributes:
+        name: What ``--format`` calls it.
+        suffix: How its files end, with the dot. The longest suffix that fits a path wins.
+        render: The document as text; of a binary format it raises `UsageError`.
+        encode: The document as bytes: text as UTF-8.
+        binary: Whether it is no text, which no terminal is sent.
+        tables: Whether it holds one table, so that all of them make a folder of files.
+        of: The records that it is for; None: all that `content` knows.
+    """
+
+    name: str
+    suffix: str
+    render: Render
+    encode: RenderBytes
+    binary: bool = False
+    tables: bool = False
+    of: tuple[type[Record], ...] | None = None
+
+    def takes(self, record: type[Record]) -> bool:
+        """Whether it is for records of that type."""
+        return self.of is None or record in self.of
+
+
+REPORTERS: Registry[str, Reporter] = Registry("reporter", "trtprof.report.formats", "trtprof.reporters")
+"""All formats by name, those of other distributions included."""
+
+CONTENT: Registry[type[Record], Content] = Registry("content", "trtprof.report.content", "trtprof.contents")
+"""What is said of a record, by its type."""
+
+
+def reporter(
+    name: str, *, suffix: str, tables: bool = False, of: tuple[type[Record], ...] | None = None
+) -> Callable[[Render], Render]:
+    """Decorator that files a render function of text under a format name and a file suffix.
+
+    Raises:
+        ValueError: The name is taken.
+    """
+
+    def add(render: Render) -> Render:
+        def encode(found: Any, options: ReportOptions) -> bytes:
+            return render(found, options).encode()
+
+        REPORTERS.register(name)(Reporter(name, suffix, render, encode, tables=tables, of=of))
+        return render
+
+    return add
+
+
+def binary_reporter(
+    name: str, *, suffix: str, tables: bool = False, of: tuple[type[Record], ...] | None = None
+) -> Callable[[RenderBytes], RenderBytes]:
+    """The same for a format that is no text.
+
+    Raises:
+        ValueError: The name is taken.
+    """
+
+    def add(encode: RenderBytes) -> RenderBytes:
+        def render(found: Any, options: ReportOptions) -> str:  # noqa: ARG001 - it has the signature of all
+            raise UsageError(
+                f"{name} is no text", why="it is a binary format", fix=f"write it to a file with -o report{suffix}"
+            )
+
+        REPORTERS.register(name)(Reporter(name, suffix, render, encode, binary=True, tables=tables, of=of))
+        return encode
+
+    return add
+
+
+def content_of(record: type[Record]) -> Callable[[Content], Content]:
+    """Decorator that files what is said of records of a type.
+
+    Raises:
+        ValueError: It is said already.
+    """
+    return CONTENT.register(record)
+
+
+def document_of(found: Record, options: ReportOptions) -> Document:
+    """What is said of a record.
+
+    Raises:
+        TypeError: Nothing is said of records of its type.
+    """
+    made = CONTENT.get(type(found))
+    if made is None:
+        raise TypeError(f"there is no content for a {type(found).__name__}")
+    return made(found, options)
+
+
+def formats_of(record: type[Record]) -> list[Reporter]:
+    """The formats that a record can take, by name."""
+    return [each for each in REPORTERS.values() if each.takes(record)]
+
+
+def get(name: str, record: type[Record] | None = None) -> Reporter:
+    """The reporter of a format.
+
+    Raises:
+        UsageError: There is no such format, or it is not for such a record.
+    """
+    found = REPORTERS.get(name)
+    if found is None or (record is not None and not found.takes(record)):
+        known = REPORTERS.keys() if record is None else [each.name for each in formats_of(record)]
+        what = f"no report format {name!r}" if found is None or record is None else f"{name} is not for this report"
+        raise UsageError(what, fix=f"use one of: {', '.join(known)}")
+    return found
+
+
+def for_path(path: str, record: type[Record] | None = None) -> Reporter:
+    """The reporter whose suffix ends ``path``; of several, the one with the longest suffix.
+
+    Raises:
+        UsageError: No format that the record can take has such a suffix.
+    """
+    offered = [each for each in REPORTERS.values() if record is None or each.takes(record)]
+    fitting = [each for each in offered if path.lower().endswith(each.suffix)]
+    if not fitting:
+        known = ", ".join(sorted(each.suffix for each in offered))
+        raise UsageError(
+            f"no report format for the file {path!r}",
+            why="the suffix chooses the format",
+            fix=f"end the name with one of: {known}; or name the format with --format",
+        )
+    return max(fitting, key=lambda each: len(each.suffix))
+
+
+def render(found: Record, name: str = "text", **options: Any) -> str:
+    """A record as text in one of the formats; ``options`` are those of `ReportOptions`.
+
+    Raises:
+        UsageError: There is no such format, it is not for such a record, or it is no text.
+    """
+    return get(name, type(found)).render(found, ReportOptions(**options))
+
+
+def encode(found: Record, name: str, **options: Any) -> bytes:
+    """The same as the content of a file, in any format.
+
+    Raises:
+        UsageError: There is no such format, or it is not for such a record.
+    """
+    return get(name, type(found)).encode(found, ReportOptions(**options))
