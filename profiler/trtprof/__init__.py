@@ -34,10 +34,6 @@ def load_run(path: str | Path) -> LoadedRun:
 
     Args:
         path: The run folder, or its ``report.json``.
-
-    Raises:
-        trtprof.base.errors.MissingError: There is no run, or it did not finish.
-        trtprof.base.errors.UsageError: A file is damaged or of another schema version.
     """
     from trtprof.flows.notebook import LoadedRun
 

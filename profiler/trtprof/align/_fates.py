@@ -24,13 +24,7 @@ def is_shape_arithmetic(node: Node) -> bool:
 
 
 def settled_before_run(graph: SourceGraph, node: Node, is_read: Callable[[Key], bool]) -> NodeFate | None:
-    """The fate of a node that is settled by the model alone, whatever the layers are; None where it is not.
-
-    Args:
-        graph: The graph of the model.
-        node: A node that no layer computes.
-        is_read: Whether anybody reads a tensor: a node, or who asked for it as an output.
-    """
+    """The fate of a node that is settled by the model alone, whatever the layers are; None where it is not."""
     name = node.name
     if node.graph in graph.never:
         return NodeFate(node=name, fate="eliminated", reason="its branch is never taken")

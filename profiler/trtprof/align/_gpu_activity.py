@@ -26,12 +26,10 @@ def activity(
     """What the GPU did in each iteration.
 
     ``end_ns - start_ns`` of a row is ``kernel_ns - overlap_ns + copy_ns + gap_inside_ns + gap_between_ns +
-    gap_host_ns`` where one device works; several devices are added up. See `gpu_kernels.ITERATION_COLUMNS`.
+    gap_host_ns`` where one device works; several devices are added up.
 
     Args:
-        work: What ran.
         iteration: int32 ``[work]``; -1 for none.
-        count: How many iterations there are.
         layer: int32 ``[work]``; -1 for none.
         counted: bool ``[work]``: kernels, and copies and memsets that a layer launched.
         launch: int32 ``[work]``: the call that launched it, below 0 where unknown.

@@ -88,13 +88,9 @@ def find_iterations(
     """Divide the work into inferences.
 
     Args:
-        work: What ran.
-        host: How it was launched.
-        ranges: NVTX.
-        inferences: The ranges of TensorRT that hold one inference each.
-        marks: Name of the NVTX ranges that hold one iteration each, with or without a number at its end; None to
-            take those of TensorRT and launches of CUDA graphs, else ranges that come again, else the sequence of
-            the kernels.
+        marks: Name of the NVTX ranges that hold one iteration each, with or without a number at its end; None to take
+            those of TensorRT and launches of CUDA graphs, else ranges that come again, else the sequence of the
+            kernels.
     """
     kernels = work.kind == KERNEL
     if marks is not None:
@@ -248,9 +244,6 @@ def run_numbers(first: Ints, length: int) -> Codes:
 
 def period_starts(names: Codes, start: Ints, end: Ints) -> Ints:
     """Where the repeats of a sequence begin; the first is always at 0.
-
-    Places between two repeats, and before the first, make a part of their own: an odd iteration, or one that the
-    capture cut off. Where the sequence may be cut anywhere, it is cut where the GPU is idle longest.
 
     Args:
         names: int32 ``[kernels]``, in order.

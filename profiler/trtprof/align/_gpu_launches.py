@@ -34,8 +34,7 @@ class Launches(NamedTuple):
 def find_launches(work: pd.DataFrame, launches: pd.DataFrame) -> Launches:
     """Join work to API calls by process and correlation id.
 
-    A call that another call with the same id holds, on the same thread, is a part of it: the runtime calls the
-    driver. Any other calls that share an id are `AMBIGUOUS`. The id 0 stands for none.
+    The id 0 stands for none.
     """
     sought, offered = _keys(work, launches)
     starts = integers(launches["start_ns"])

@@ -79,9 +79,7 @@ class LayerNames:
         """Layers that a range of this name may stand for, in plan order.
 
         Args:
-            name: Of the range.
             domain: `domain_kind` of its domain: Myelin drops the end ``_myl0_15`` of its layers' names.
-            profile: The optimisation profile that ran, for names that do not tell.
         """
         bare = _PROFILE.sub("", name)
         mark = _PROFILE.search(name)
@@ -116,8 +114,6 @@ class Tactics:
         """Layers whose tactic a kernel of this name is, in plan order; those of a profile where some are.
 
         Args:
-            name: Demangled name of the kernel.
-            short_name: The same without template arguments and parameters.
             profile: Optimisation profile; None for all.
         """
         for known in (name, short_name, *_functions(name)):
@@ -144,11 +140,6 @@ def running_profile(
     layers: Sequence[MatchedLayer], ranges: Iterable[str], kernels: Iterable[tuple[str, str]]
 ) -> tuple[int, str]:
     """The optimisation profile that ran, where the plan has several, and how that is known.
-
-    Args:
-        layers: Of the plan.
-        ranges: Distinct names of TensorRT's NVTX ranges.
-        kernels: Distinct kernels: name and short name.
 
     Returns:
         Its index, and the evidence in words: empty where the plan has one profile.

@@ -80,16 +80,13 @@ def place_kernels(
     """Find layers for the work that has none yet.
 
     Args:
-        work: What ran.
         iteration: int32 ``[work]``; -1 for none.
         layer: int32 ``[work]``: what is known already, -1 where nothing is.
         group: int32 ``[work]``: where the range of a kernel has a name that several layers share, their group.
         launched: Of rows, what the kernels of one iteration are ordered by over streams.
         copies: bool ``[work]``: copies and memsets that may be what a layer does.
         layers: Of the plan, in execution order.
-        working: Of each layer, whether it may run something.
         candidates: Layers that a kernel may belong to, by its name and group; empty where neither tells.
-        reference: For the names of the kernels of a whole iteration, their layers as another run has them.
         ends: What is before and behind an iteration. ``closed``: nothing of it, so its ends are anchors, too.
             ``cyclic``: the same again, from where it was cut. ``open``: nobody knows.
         in_order: Whether the layers are all that ran, in execution order.
@@ -156,21 +153,7 @@ def _shapes(
     launched: Launched,
     rank: Codes,
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.uint64]]:
-    """Iterations by what counts for their order.
-
-    Args:
-        work: What ran.
-        rows: Of whole iterations.
-        iteration: See `place_kernels`.
-        layer: See `place_kernels`.
-        group: See `place_kernels`.
-        launched: See `place_kernels`.
-        rank: Is set for these rows: the place of each along the launches of its iteration.
-
-    Returns:
-        The rows in the order of iterations, streams and starts; the number of rows of each iteration; and a number
-        that is the same for iterations that are alike in all that tells kernels by their place.
-    """
+    """Iterations by what counts for their order."""
     rows = rows[np.lexsort((work.start[rows], work.queue[rows], iteration[rows]))]
     number = iteration[rows]
     first = runs(number)

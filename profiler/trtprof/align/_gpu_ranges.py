@@ -114,13 +114,7 @@ class LayerRanges:
     def __init__(
         self, ranges: Ranges, find: Callable[[str, int], tuple[int, ...]], inferences: tuple[NestedRanges, Codes]
     ) -> None:
-        """Look the names of all ranges up.
-
-        Args:
-            ranges: All of the capture.
-            find: Layers by the name of a range and the kind of its domain.
-            inferences: The ranges that hold one inference each.
-        """
+        """Look the names of all ranges up."""
         self.groups: list[tuple[int, ...]] = []
         self._ranges, self._inferences = ranges, inferences
         numbers: dict[tuple[int, ...], int] = {}
@@ -169,9 +163,7 @@ class LayerRanges:
         """The innermost of these ranges around each moment.
 
         Args:
-            tids: Threads of the moments.
             starts: Their times, ns.
-            chosen: Places in these columns of the moments to look at; may be the same ones again.
         """
         found = Located(*(np.full(len(chosen), NO_LAYER, dtype=np.int32) for _ in range(3)))
         part = np.empty(len(chosen), dtype=np.int32)

@@ -214,11 +214,7 @@ class Attribution:
         self.how[rows[known]] = how[known]
 
     def _shared(self, rows: Codes, group: Codes, place: Codes, turn: Codes) -> tuple[Codes, Bools]:
-        """Of layers that share the name of a range, the one whose tactic a kernel of the range is; else in turn.
-
-        Returns:
-            The layers, and whether a tactic tells.
-        """
+        """Of layers that share the name of a range, the one whose tactic a kernel of the range is; else in turn."""
         pairs = (-group.astype(np.int64) << 32) + self.work.name[rows]
         different, inverse = np.unique(pairs, return_inverse=True)
         votes = np.full(len(different), NO_LAYER, dtype=np.int32)

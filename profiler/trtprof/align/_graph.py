@@ -181,10 +181,9 @@ class SourceGraph:
     def classes(self, *, strict: bool, fills_alike: bool = False) -> dict[Key, int]:
         """Tensors of one class are made in the same way from the same tensors.
 
-        Strict classes hold the same values for sure. The others take constants of one shape and
-        type for the same, because weights are not read: they may hold the same values. Between the
-        two are strict classes with ``fills_alike``: only what a ConstantOfShape fills is taken for
-        the same, whose value is not read either.
+        The others take constants of one shape and type for the same, because weights are not read: they may hold the
+        same values. Between the two are strict classes with ``fills_alike``: only what a ConstantOfShape fills is taken
+        for the same, whose value is not read either.
         """
         owners = {path.rpartition("/")[0] for path in self._place if path}
         numbers: dict[Hashable, int] = {}

@@ -45,13 +45,7 @@ class Named(NamedTuple):
 
 
 class Lookup:
-    """Nodes by any of the names that TensorRT may know them by.
-
-    Args:
-        nodes: Of the model.
-        layers: Of the plan.
-        added: Names of nodes that a conversion put in.
-    """
+    """Nodes by any of the names that TensorRT may know them by."""
 
     def __init__(self, nodes: Sequence[Node], layers: Iterable[PlanLayer], added: Collection[str]) -> None:
         self.by_name = {node.name: node for node in nodes}

@@ -60,7 +60,6 @@ class PlanTensors:
 
         Args:
             node: The Concat; ``""`` comes back for any other node.
-            makers: Layers that make its inputs.
         """
         if node.op.op_type == "Concat":
             for index in makers:

@@ -58,12 +58,11 @@ def align_counters(
 ) -> CounterAlignment:
     """Lead launches to layers.
 
-    A name that one layer alone runs is that layer's. Of one that several run, thread blocks and threads may tell them
-    apart; else the launches are dealt out in the order of the layers, where their number fits whole inferences.
+    Of one that several run, thread blocks and threads may tell them apart; else the launches are dealt out in the order
+    of the layers, where their number fits whole inferences.
 
     Args:
         launches: In the order in which they were made.
-        layers: With their kernels as captured.
         inferences: How many the kernels of the layers were captured of; 0 where they are those of one.
         order: Names of the layers in execution order; without it launches are not dealt out.
     """
@@ -230,10 +229,7 @@ def _bare(name: str) -> str:
 
 
 def _sequence(found: Sequence[_Candidate], rank: Sequence[int | None]) -> list[_Candidate]:
-    """The candidates in the order in which an inference launches them; empty where it is not known.
-
-    Where a layer launches several that look alike, which of them comes first is not known, nor does it matter.
-    """
+    """The candidates in the order in which an inference launches them; empty where it is not known."""
     placed = [(place, one) for one in found if (place := rank[one.layer]) is not None]
     if len(placed) < len(found):
         return []

@@ -156,17 +156,11 @@ def align_trace(
         trace: The capture. The order of its rows does not matter.
         layers: Layers of the plan that ran, in execution order; None to take them from the NVTX ranges.
         device: The GPU to look at; None for all that worked.
-        iteration_range: Name of the NVTX ranges that hold one iteration each, with or without a number at the end;
-            None to find iterations by TensorRT's own ranges, launches of CUDA graphs, or what comes again.
-        reference: `TraceAlignment.pattern` of another capture of the same plan: an eager run, say, which has the
-            NVTX ranges that a CUDA graph lacks.
+        iteration_range: Name of the NVTX ranges that hold one iteration each, with or without a number at the end; None
+            to find iterations by TensorRT's own ranges, launches of CUDA graphs, or what comes again.
 
     Returns:
         Matches by layer. ``sum(match.total_ns) == captured_ns`` over all of them and the unattributed, to the ns.
-
-    Raises:
-        CaptureError: No kernel ran on the device, or attribution did not conserve the captured time.
-        UsageError: The device did no work in this capture, but others did.
     """
     work = read_work(trace.work, device)
     _check(trace, work, device)
@@ -447,11 +441,7 @@ class _Launch(NamedTuple):
 
 
 class _Geometry:
-    """How the kernels of each group of rows were launched.
-
-    A kernel of one name in one layer is nearly always launched alike, so that its first launch tells; which groups
-    are not alike is found in one pass over each column, in the order of memory.
-    """
+    """How the kernels of each group of rows were launched."""
 
     def __init__(
         self, trace: GpuTrace, work: Work, numbers: Codes, groups: Sequence[tuple[int, npt.NDArray[np.intp]]]

@@ -134,14 +134,9 @@ def align_sums(sums: pd.DataFrame, layers: Sequence[MatchedLayer] | None, runs: 
             counts for each range around its launch.
         layers: Layers of the plan that ran, in execution order; None to take them from the NVTX ranges, or from the
             kernels where there are no ranges.
-        runs: How often each layer runs in one inference; once where it is not given.
 
     Returns:
         Matches by layer. ``sum(match.total_ns) == captured_ns`` over all of them and the unattributed, to the ns.
-
-    Raises:
-        UsageError: The ranges lie within one another, and nothing tells how.
-        CaptureError: Attribution did not conserve the time.
     """
     rows = _read(sums)
     return _Sums(rows, layers, runs, by_range="range" in sums.columns).result()

@@ -41,16 +41,8 @@ class Alignment(NamedTuple):
 def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns: int) -> Alignment:
     """Attribute every row of the kernel table to at most one layer, by the layer name it carries.
 
-    Args:
-        kernels: Table with the columns `records.KERNEL_COLUMNS`.
-        layers: Layers matched to ONNX nodes.
-        resolution_ns: Step of the clock that cut the durations off.
-
     Returns:
         Matches by layer. ``sum(match.total_ns) == captured_ns`` over all of them, to the ns.
-
-    Raises:
-        CaptureError: The table is empty, or attribution did not conserve the captured time.
     """
     if kernels.empty:
         raise CaptureError(
@@ -102,11 +94,7 @@ def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns:
 
 
 def _of_inferences(kernels: pd.DataFrame, resolution_ns: int) -> tuple[int, int]:
-    """Median over iterations of the time of all kernels in one, and of the time between them.
-
-    The clock cut half a step off each kernel on average; those of a layer whose kernels all took no step took no time
-    as far as is known, as in `interpolated_median`.
-    """
+    """Median over iterations of the time of all kernels in one, and of the time between them."""
     ran = kernels.groupby("layer")["self_ns"].transform("max") > 0
     cut_off = resolution_ns / 2 if resolution_ns > 1 else 0.0
     rows = kernels.assign(own=kernels["self_ns"] + ran * cut_off, end=kernels["start_ns"] + kernels["dur_ns"])
@@ -132,14 +120,8 @@ def _per_iteration(kernels: pd.DataFrame, iterations: int, resolution_ns: int) -
 def interpolated_median(values_ns: Sequence[int], resolution_ns: int) -> int:
     """Median of durations that a clock of coarse step cut off, in ns.
 
-    A reported ``d`` stands for a true time in ``[d, d + resolution)``. The median of such grouped
-    data interpolates within the step (`statistics.median_grouped`, whose values are the middles of
-    the steps), so that the reported medians of many short kernels are not all too small by half a
-    step. Between two steps the middle of the gap is taken. Times of 0 stay 0 when all are 0: nothing
-    says that they took any.
-
-    Raises:
-        statistics.StatisticsError: There are no values.
+    A reported ``d`` stands for a true time in ``[d, d + resolution)``. Times of 0 stay 0 when all are 0: nothing says
+    that they took any.
     """
     if resolution_ns <= 1 or not any(values_ns):
         return round(statistics.median(values_ns))

@@ -93,21 +93,11 @@ def fit_clock(
 ) -> Clock:
     """Find the offset at which most calls lie inside nodes.
 
-    An offset ``o`` puts a call inside a node where ``call_end - node_end <= o <= call_start - node_start``. Each pair
-    of both so gives a span of offsets, and the best one is where most spans overlap. Where it is nearly as good to
-    lead every launch to the node before or behind, the offset is taken at which the first launch of a node comes most
-    evenly long after the host entered it.
+    An offset ``o`` puts a call inside a node where ``call_end - node_end <= o <= call_start - node_start``.
 
     Args:
         node_start: When the host entered each node, on the clock of the profile, ns. Nodes do not hold one another.
-        node_end: When it left it.
         call_start: When each launch was called, on the clock of the collector, ns.
-        call_end: When that call returned.
-        guess_ns: An offset that may hold; one further off is taken only where more launches lie inside nodes.
-        within_ns: How far off the guess may be.
-
-    Raises:
-        CaptureError: There are no nodes or no calls.
     """
     if not len(node_start) or not len(call_start):
         what = "launches" if len(node_start) else "nodes"
@@ -241,11 +231,7 @@ class _Fit:
         return self._evenest(found, offsets) if found else _Best(0, 0, 0)
 
     def _evenest(self, places: list[_Best], offsets: Ints | int) -> _Best:
-        """The place at which the time from the begin of a node to its first launch varies least.
-
-        Of those at which launches belong to about as many nodes as anywhere: where a stall made one node longer than
-        all the others together, every launch may lie in that one, and a single time varies by nothing.
-        """
+        """The place at which the time from the begin of a node to its first launch varies least."""
         waits = [self._waits(offsets + place.offset) for place in places]
         most = max(len(wait) for wait in waits)
         _, best = min((_spread(wait), at) for at, wait in enumerate(waits) if 2 * len(wait) >= most)
@@ -294,16 +280,8 @@ def align_ort(
     """Lead every kernel of a capture back to at most one layer of an engine of ONNX Runtime.
 
     Args:
-        trace: What the collector saw of the profiled inferences.
-        layers: Of the engine that was profiled, matched to ONNX nodes.
-        events: Node events of the same inferences: columns `ort_session.NODE_EVENT_COLUMNS`.
-        guess_ns: When the profile began on the clock of the collector, as far as that is known; see `fit_clock`.
-        within_ns: How far off that may be.
         device: The GPU to look at; None for all that worked.
         matched: The same layers in the form of a plan, with other roles; None for those of `matched_layer`.
-
-    Raises:
-        CaptureError: No kernel ran, nothing tells how the clocks stand, or the captured time was not conserved.
     """
     calls = _calls(trace)
     pid, tid, mine = _thread(trace, calls, events)
@@ -329,17 +307,7 @@ def align_ort(
 
 
 def node_ranges(events: pd.DataFrame, clock: Clock, pid: int, tid: int) -> pd.DataFrame:
-    """Node events as ranges of a thread on the collector's clock.
-
-    Args:
-        events: Columns `ort_session.NODE_EVENT_COLUMNS`.
-        clock: How the clocks stand.
-        pid: The process, as the collector numbers it.
-        tid: The thread, as the collector numbers it.
-
-    Returns:
-        Columns `gpu_trace.RANGE_COLUMNS`: the domain is `DOMAIN`, the name that of the layer, or `INFERENCE_RANGE`.
-    """
+    """Node events as ranges of a thread on the collector's clock."""
     import pandas as pd
 
     start, end = clock.convert(integers(events["start_ns"])), clock.convert(integers(events["end_ns"]))
@@ -368,10 +336,7 @@ def _calls(trace: GpuTrace) -> npt.NDArray[np.int64]:
 
 
 def _thread(trace: GpuTrace, calls: npt.NDArray[np.int64], events: pd.DataFrame) -> tuple[int, int, Bools]:
-    """Process and thread that ran the nodes, as the collector numbers them, and which of the calls are its own.
-
-    The number may be the same, or be part of one of nsys; else it is the thread that launched most.
-    """
+    """Process and thread that ran the nodes, as the collector numbers them, and which of the calls are its own."""
     if not len(calls):
         return 0, 0, np.zeros(0, dtype=np.bool_)
     tids, pids = integers(trace.launches["tid"])[calls], trace.launches["pid"].to_numpy()[calls]
@@ -403,7 +368,6 @@ def matched_layer(layer: Layer, role: PlanRole | None = None) -> MatchedLayer:
     """A layer of ONNX Runtime, matched to its nodes, in the form that kernels are led to: a layer of a plan.
 
     Args:
-        layer: The layer.
         role: What it is for; None to take it for what its own role says.
     """
     if role is None:

@@ -45,9 +45,6 @@ def match_plan(
 
     Args:
         nodes: All nodes of the model, subgraphs included, in graph order; empty where no model is at hand.
-        plan: The plan.
-        outputs: Names of the outputs of the model.
-        added: Names of nodes that a conversion put into the model before the build.
 
     Returns:
         The layers in the order of the plan, and one fate a node in the order of ``nodes``.

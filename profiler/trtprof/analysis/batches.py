@@ -37,13 +37,7 @@ class Bracket(NamedTuple):
 
 
 def possible_batches(price: Callable[[int], PricedPlan], evidence: Evidence, ceilings: Ceilings) -> Bracket:
-    """The largest batch for which no layer was faster than its ideal time.
-
-    Args:
-        price: The layers of the evidence at a batch.
-        evidence: Their times. Only layers count that were led to their nodes for sure.
-        ceilings: Of the device that ran them.
-    """
+    """The largest batch for which no layer was faster than its ideal time."""
     low, high = 0, 1
     above = _above(price(high), evidence, ceilings)
     while above is None and high < MOST:
@@ -65,7 +59,6 @@ def batches_copied(inputs: Sequence[Mapping[str, int]], copied: Collection[int])
     """The batches at which each input is as large as some copy to the device.
 
     Args:
-        inputs: Bytes by input at a batch of 1, and at one of 2.
         copied: Sizes of copies, in bytes.
     """
     one, two = inputs

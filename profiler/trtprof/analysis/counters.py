@@ -25,10 +25,8 @@ def confirmed(run: Run, launches: Sequence[KernelCounters], order: Sequence[str]
     """Hold a run against hardware counters.
 
     Args:
-        run: As diagnosed.
         launches: What ncu counted, in the order of the launches.
         order: Names of the layers in execution order; the run has them by what they lost.
-        thresholds: Those that it was diagnosed with.
     """
     aligned = align_counters(launches, run.layers, inferences=run.profiled.n, order=order)
     strange = {one.layer: said for one in aligned.layers if (said := _of_another(one, run))}
@@ -58,11 +56,7 @@ def flagged(run: Run, number: int) -> tuple[list[str], int]:
     """Which kernels to count: those that take most time in the layers of findings, then in those that lost most.
 
     Args:
-        run: As diagnosed.
         number: How many kernels at most.
-
-    Returns:
-        The names of their functions, and how many launches an inference makes of all that are called so.
     """
     layers = {layer.name: layer for layer in run.layers}
     claimed = [name for finding in run.findings if finding.kind == "hypothesis" for name in finding.layers]

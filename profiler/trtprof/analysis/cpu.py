@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 
 def evidence_of_cpu(folder: RunFolder) -> tuple[Evidence, Subject]:
-    """What a run on the CPU knows, and what it was of.
-
-    Raises:
-        MissingError: An artefact is missing because the run did not get that far.
-        CaptureError: Kernels could not be aligned.
-    """
+    """What a run on the CPU knows, and what it was of."""
     request = folder.read(run_folder.REQUEST, Request)
     source = folder.read(run_folder.SOURCE, Source)
     engine = folder.read(run_folder.ENGINE, Engine)
@@ -96,10 +91,7 @@ def _in_execution_order(layers: Sequence[Layer], kernels: pd.DataFrame) -> list[
 
 
 def _profiler_overheads(layers: Sequence[Layer], launches: Mapping[str, float], ceilings: Ceilings) -> dict[str, int]:
-    """Time that the profiler spent inside the events of each layer in one inference, in ns.
-
-    A control-flow layer also holds what the profiler did behind each event of its body.
-    """
+    """Time that the profiler spent inside the events of each layer in one inference, in ns."""
     inner: dict[str, float] = {}
     for layer in layers:
         if layer.graph:
@@ -170,9 +162,8 @@ MAX_OVERHEAD_SCALE = 2.0
 def _overhead_scale(raw_ns: int, overhead_ns: int, capture: Capture, ceilings: Ceilings) -> float:
     """How much dearer the profiler was in this run than on empty kernels, at least 1.
 
-    Kernels cannot take longer than the inference did without the profiler, less the call around
-    it. What the profile says beyond that is the profiler's own time (it also leaves cold caches
-    behind), so this run's excess is a lower bound of it that empty kernels cannot show.
+    What the profile says beyond that is the profiler's own time (it also leaves cold caches behind), so this run's
+    excess is a lower bound of it that empty kernels cannot show.
     """
     excess = raw_ns - max(capture.latency.median_ns - round(ceilings.call_ns), 0)
     if overhead_ns <= 0:

@@ -152,15 +152,7 @@ class Subject(NamedTuple):
 
 
 def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason: str, producer: Producer) -> PricedPlan:
-    """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work.
-
-    Args:
-        layers: As something was led to them.
-        era: Where the names are from.
-        note: To be said of them.
-        reason: Why a name does not tell the work.
-        producer: What launched them.
-    """
+    """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work."""
     plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(producer.note, note))
     return unpriced(without_model(price_plan(plan, facts=EngineFacts(backend=producer.backend))), reason)
 

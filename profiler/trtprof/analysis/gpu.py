@@ -43,12 +43,7 @@ class _Aligned(NamedTuple):
 
 
 def evidence_of_gpu(folder: RunFolder) -> tuple[Evidence, Subject]:
-    """What a run on a GPU knows, and what it was of.
-
-    Raises:
-        MissingError: An artefact is missing because the run did not get that far.
-        CaptureError: Kernels could not be aligned.
-    """
+    """What a run on a GPU knows, and what it was of."""
     request = folder.read(run_folder.REQUEST, Request)
     source = folder.read(run_folder.SOURCE, Source)
     gpu = folder.read(run_folder.GPU, GpuArtefact)
@@ -137,10 +132,7 @@ def _ort_cuda(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCa
 
 
 def _guess_ns(trace: GpuTrace, events: pd.DataFrame, capture: GpuCapture) -> int | None:
-    """When ONNX Runtime's profile began on the clock of the collector, as far as that is known.
-
-    Where the worker could not read that clock, as under nsys, the first inference has a range on it.
-    """
+    """When ONNX Runtime's profile began on the clock of the collector, as far as that is known."""
     if capture.under.clock_guess_ns is not None or capture.iteration_range is None:
         return capture.under.clock_guess_ns
     ranges = trace.ranges[trace.ranges["name"].astype(str).str.startswith(capture.iteration_range)]

@@ -12,9 +12,6 @@ _UNKNOWN_BYTES = -1
 def graph_of_plan(layers: Sequence[PlanLayer], names: Sequence[str], nodes: Sequence[Node]) -> RunGraph:
     """The graph of an engine.
 
-    Edges lead from a layer to a later one: what a loop hands to its next round is not drawn. A name that is written
-    several times, as the parts of a Concat are, stands for its last writer.
-
     Args:
         layers: In execution order.
         names: What they are called in the result, in the same order.
@@ -44,10 +41,7 @@ def graph_of_plan(layers: Sequence[PlanLayer], names: Sequence[str], nodes: Sequ
 
 
 def node_edges(nodes: Sequence[Node]) -> list[tuple[int, int]]:
-    """Which node reads from which, as places of maker and reader, each pair once, by reader.
-
-    A node of a subgraph also reads from the graphs around it.
-    """
+    """Which node reads from which, as places of maker and reader, each pair once, by reader."""
     makers = {
         (node.graph, tensor.name): at
         for at, node in enumerate(nodes)

@@ -13,13 +13,8 @@ __all__ = ["memory_of_plan"]
 def memory_of_plan(layers: Sequence[PlanLayer], results: Collection[str]) -> RunMemory | None:
     """The memory that the tensors of a plan need, layer by layer; None without a layer.
 
-    A name stands for one piece of memory from its first writer to its last reader: so the parts of a Concat share
-    theirs. An output of a layer without work (`records.IDLE_KINDS`) costs as much as any other, for the plan does not
-    tell whether it is a view.
-
     Args:
         layers: In execution order.
-        results: Names of the outputs of the model: they stay to the end. What nobody reads else goes at once.
     """
     if not layers:
         return None

@@ -74,16 +74,7 @@ class Stored(NamedTuple):
 
 
 def named_plan(plan: Plan, source: Source, where: str) -> NamedPlan:
-    """Lead layers by their names to the nodes of the model.
-
-    Args:
-        plan: Made of names alone (`engine.inspector.plan_of_names`).
-        source: The model.
-        where: What the names are from, for the message.
-
-    Raises:
-        UsageError: No name leads to a node.
-    """
+    """Lead layers by their names to the nodes of the model."""
     layers, fates = match_plan(source.nodes, plan, outputs=[tensor.name for tensor in source.model.outputs])
     if not any(matched.nodes for matched in layers):
         names = format_names([repr(layer.name) for layer in plan.layers])
@@ -97,10 +88,7 @@ def named_plan(plan: Plan, source: Source, where: str) -> NamedPlan:
 
 
 def in_graph_order(named: NamedPlan) -> NamedPlan:
-    """The same layers in the order of their nodes, where what they were read from has no order.
-
-    A layout layer stands before the one that it serves, and last what leads to no node.
-    """
+    """The same layers in the order of their nodes, where what they were read from has no order."""
     place = {node.name: at for at, node in enumerate(named.source.nodes)}
     last = len(place)
     first = {matched.layer.name: place[matched.nodes[0]] for matched in named.layers if matched.nodes}
@@ -142,7 +130,6 @@ def price_named(named: NamedPlan, kernels: Sequence[Sequence[Match]] = ()) -> Pr
     """Count the work of layers by their nodes.
 
     Args:
-        named: The layers.
         kernels: Of each layer, whose names tell dtypes; empty where none were captured.
     """
     told = [_stored(matches) for matches in kernels] or [Stored("", "")] * len(named.layers)
@@ -166,12 +153,7 @@ def _stored(matches: Iterable[Match]) -> Stored:
 
 
 class _Tensors:
-    """The tensors between layers: those that cross the borders of their nodes.
-
-    Args:
-        named: The layers.
-        told: Of each.
-    """
+    """The tensors between layers: those that cross the borders of their nodes."""
 
     def __init__(self, named: NamedPlan, told: Sequence[Stored]) -> None:
         self._layers = named.layers

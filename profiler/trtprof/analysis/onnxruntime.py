@@ -37,11 +37,7 @@ RuntimeShapes = Mapping[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]
 
 
 def layers_as_run(layers: Sequence[Layer], inputs: Sequence[InputTensor], shapes: RuntimeShapes) -> list[Layer]:
-    """The layers with the shapes that were seen while they ran, which the graph often leaves open.
-
-    What a layer read is what another one wrote, what the caller fed, or a constant; only tensors
-    that come from elsewhere (the state of a loop) are taken from the reader's own record.
-    """
+    """The layers with the shapes that were seen while they ran, which the graph often leaves open."""
     fed = {tensor.name: tensor for tensor in inputs}
     known: dict[tuple[str, str], Tensor] = {
         ("", name): Tensor(name=name, dtype=tensor.dtype, shape=tensor.shape) for name, tensor in fed.items()
@@ -120,10 +116,6 @@ def priced_layers(
 
     Args:
         layers: In execution order, with the shapes of the run (`layers_as_run`), matched to nodes.
-        fates: Of the ONNX nodes.
-        source: The model.
-        engine: Where the layers are from.
-        on_cpu: Whether the CPU ran them, where views are kernels too.
     """
     ops = {node.name: node.op for node in source.nodes}
     prices = {layer.name: _price(layer, ops) for layer in layers}

@@ -19,14 +19,7 @@ _PROSE = frozenset({"text", "place", "detail", "producer"})
 
 
 def with_own_names(run: Run, nodes: Sequence[Node], layers: Iterable[PlanLayer], own: Iterable[Layer] = ()) -> Run:
-    """The run with the names of tensors, dimensions and custom ops that it holds in sentences or as op types alone.
-
-    Args:
-        run: The run.
-        nodes: Of its model.
-        layers: Of its engine as planned.
-        own: The layers themselves where they are ONNX Runtime's.
-    """
+    """The run with the names of tensors, dimensions and custom ops that it holds in sentences or as op types alone."""
     texts, ops, told = _said(run)
     names: dict[str, NameKind] = {}
     for node in nodes:

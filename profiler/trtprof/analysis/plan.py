@@ -72,10 +72,7 @@ def price_plan(
     """Lead the layers of a plan back to ONNX nodes, and count their work.
 
     Args:
-        plan: What `engine.inspector` read.
         source: The model, with shapes; None where it is not at hand.
-        facts: How the engine came about; the plan's own notes are added to its.
-        added: Nodes that a conversion put into the model before the build (`Precision.added_nodes`).
     """
     nodes = source.nodes if source is not None else ()
     given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
@@ -93,11 +90,7 @@ def price_matched(
     """Count the work of layers that were led back to nodes.
 
     Args:
-        plan: That they are of, for all but its layers.
         layers: In execution order.
-        fates: Of all nodes.
-        source: See `price_plan`.
-        facts: See `price_plan`.
     """
     nodes = source.nodes if source is not None else ()
     given_out = [tensor.name for tensor in source.model.outputs] if source is not None else []
@@ -130,12 +123,7 @@ _WHOLE = "all products counted: by its name it is no fast algorithm"
 
 
 def told_by_names(priced: PricedPlan, kernels: Sequence[Sequence[str]]) -> PricedPlan:
-    """The plan with what names tell of its products: how they are convolved, and what they are added up in.
-
-    Args:
-        priced: The plan.
-        kernels: Of each layer the names of its kernels; where there are none the tactic's name counts.
-    """
+    """The plan with what names tell of its products: how they are convolved, and what they are added up in."""
     costs, works = list(priced.costs), list(priced.document.works)
     for at, (matched, cost, names) in enumerate(zip(priced.document.layers, priced.costs, kernels, strict=True)):
         if cost.work is None or not cost.work.tensor_flops:
@@ -216,13 +204,7 @@ def layer_names(layers: Sequence[MatchedLayer]) -> list[str]:
 
 
 def model_of_plan(bindings: Sequence[PlanBinding], name: str, path: str) -> ModelInfo:
-    """What a plan alone tells of the model that it was built from: its inputs and outputs.
-
-    Args:
-        bindings: Of the plan.
-        name: What to call the model.
-        path: The file that the plan was read from.
-    """
+    """What a plan alone tells of the model that it was built from: its inputs and outputs."""
 
     def dims(binding: PlanBinding) -> tuple[Dim, ...] | None:
         return None if binding.dims is None else tuple("?" if dim < 0 else dim for dim in binding.dims)
@@ -274,10 +256,7 @@ def _steps(costs: Sequence[PlanCost]) -> Iterator[int]:
 
 
 def unknown_work(matched: MatchedLayer, cost: PlanCost) -> str:
-    """Why the work of a layer that computes, or a part of it that may bound it, is not known; empty where it is.
-
-    Behind a product whose size is known, what else a layer computes hardly ever takes longer than the product.
-    """
+    """Why the work of a layer that computes, or a part of it that may bound it, is not known; empty where it is."""
     if matched.role != "compute":
         return ""
     if cost.work is None:
@@ -306,8 +285,7 @@ def would_price(priced: PricedPlan, source: Source | None) -> str:
 def _bounds_nothing(matched: MatchedLayer, cost: PlanCost, found: Estimate) -> bool:
     """Whether what is known of the work of a layer says nothing of its time.
 
-    The bytes of one kernel bound it, whatever it computes. They do not where they are fewer than a launch is worth,
-    nor where a layer holds several kernels, of which only the borders are known.
+    The bytes of one kernel bound it, whatever it computes.
     """
     several = matched.layer.kind in REGIONS or matched.layer.onnx_range
     return bool(unknown_work(matched, cost)) and (several or found.bound == "launch")
@@ -344,13 +322,7 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
 def expectations_of(
     priced: PricedPlan, ask: Callable[[Sequence[Work | None]], Sequence[Expectation]]
 ) -> tuple[Expectation, ...]:
-    """What good library kernels take for one run of every layer.
-
-    Args:
-        priced: The plan.
-        ask: `expected.expect` for a device. It is asked of no layer whose work is not that of a kernel: of one that
-            launches nothing, or of which only a part is known.
-    """
+    """What good library kernels take for one run of every layer."""
     told = [
         cost.work if matched.role in LAUNCHING and not unknown_work(matched, cost) else None
         for matched, cost in zip(priced.document.layers, priced.costs, strict=True)
@@ -371,14 +343,7 @@ def on_device(
     times_ns: Sequence[int | None] | None = None,
     traffic: tuple[Traffic, ...] | None = None,
 ) -> PlanOnDevice:
-    """What every layer should take on a device.
-
-    Args:
-        priced: The plan.
-        ceilings: Of the device.
-        times_ns: Measured times by layer, for the summary; without them it has the attainable ones.
-        traffic: Result of `traffic_of` for the cache of the device, where it is at hand.
-    """
+    """What every layer should take on a device."""
     layers = priced.document.layers
     traffic = traffic_of(priced, ceilings.cache_bytes) if traffic is None else traffic
     estimates = estimates_of(priced, ceilings, traffic)

@@ -163,13 +163,7 @@ def _outside(sums: pd.DataFrame, column: str) -> pd.Series[bool]:
 
 
 def of_device(told: GpuSpec, where: str, spec: GpuSpec) -> Iterator[Lack]:
-    """The GPU that a file names, where it is another one than was named.
-
-    Args:
-        told: The datasheet of what the file names.
-        where: Which kind of file.
-        spec: The one that was named.
-    """
+    """The GPU that a file names, where it is another one than was named."""
     figures = ((told.sms.value, spec.sms.value), (told.dram_bytes_per_s.value, spec.dram_bytes_per_s.value))
     if told.compute_capability != spec.compute_capability or any(not _same(*pair, 0) for pair in figures):
         yield (

@@ -33,15 +33,7 @@ class Producer(NamedTuple):
 
 
 def producer_of(kernels: Iterable[Match], ranges: Iterable[str], domains: Iterable[str]) -> Producer:
-    """Who launched the kernels of a capture.
-
-    TensorRT's own ranges decide; else the runtime whose own kernels took most time; else PyTorch's ranges.
-
-    Args:
-        kernels: All of the capture.
-        ranges: Names of its NVTX ranges.
-        domains: Those of their domains.
-    """
+    """Who launched the kernels of a capture."""
     if any(domain.lower().startswith(_TENSORRT_DOMAINS) for domain in domains):
         return Producer("tensorrt", "TensorRT's NVTX ranges show that it launched the kernels")
     spent: Counter[str] = Counter()

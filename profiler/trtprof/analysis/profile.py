@@ -22,12 +22,7 @@ def evidence_of_profile(engine: PricedPlan, profile: LayerTimes, times: Inferenc
     """What files tell of the layers of an engine: their times sum to the profile's, to the ns.
 
     Args:
-        engine: The plan and its work.
-        profile: Times of its layers.
         times: Times of whole inferences; None where there are none: the latency is then the sum of the layers.
-
-    Raises:
-        UsageError: The profile is of another engine, or no layer took any time.
     """
     layers = engine.document.layers
     plan = Plan(era=engine.document.facts.era, layers=tuple(matched.layer for matched in layers))

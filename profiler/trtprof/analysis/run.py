@@ -86,16 +86,7 @@ class _Row(NamedTuple):
 
 
 def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
-    """Set the measured times of the layers of an engine beside what the roofline allows.
-
-    Args:
-        evidence: What was measured.
-        subject: What it was measured of.
-        judge: By what the case is judged.
-
-    Returns:
-        Its layers are those that time was measured of.
-    """
+    """Set the measured times of the layers of an engine beside what the roofline allows."""
     ceilings, spec, source = subject.ceilings, subject.spec, subject.source
     engine = told_by_names(evidence.engine, [[match.kernel for match in own] for own in evidence.kernels])
     evidence = evidence._replace(engine=engine)
@@ -221,12 +212,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
 
 
 def untimed(engine: PricedPlan, subject: Subject) -> tuple[LayerResult, ...]:
-    """The layers of an engine that never ran: as those of a result, at no time at all.
-
-    Args:
-        engine: What was built.
-        subject: What it was built of, and the device that it is for.
-    """
+    """The layers of an engine that never ran: as those of a result, at no time at all."""
     count = len(engine.document.layers)
     engine = told_by_names(engine, [()] * count)
     nothing = latency_of_sum(0)
@@ -409,13 +395,7 @@ def _op_of_plan(layer: PlanLayer) -> Op:
 
 
 def _unsupported(rows: Sequence[_Row], total_ns: int, domain: str) -> tuple[Unsupported, ...]:
-    """Layers of whose work nothing, or only a part, is known.
-
-    Args:
-        rows: Layers with a time.
-        total_ns: Time of all kernels in one inference.
-        domain: Of layers that are no ops of ONNX Runtime.
-    """
+    """Layers of whose work nothing, or only a part, is known."""
     groups: dict[tuple[str, str, str], list[LayerResult]] = {}
     for row in rows:
         if row.unknown:
@@ -454,13 +434,7 @@ def _by_loss(result: LayerResult) -> tuple[int, str]:
 def _node_results(
     nodes: Sequence[Node], works: Mapping[str, Work | None], fates: Sequence[NodeFate]
 ) -> tuple[NodeResult, ...]:
-    """Every node with its work and its fate.
-
-    Args:
-        nodes: In graph order.
-        works: Work by node name.
-        fates: One for each node, in the same order.
-    """
+    """Every node with its work and its fate."""
     return tuple(
         NodeResult(
             name=node.name,

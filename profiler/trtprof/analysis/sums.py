@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def ranges_of_sums(sums: pd.DataFrame) -> tuple[PlanLayer, ...]:
-    """The NVTX ranges that launched something; none where the sums are not by range.
-
-    Raises:
-        UsageError: The sums do not tell layers from the ranges around them.
-    """
+    """The NVTX ranges that launched something; none where the sums are not by range."""
     alignment = align_sums(sums, None)
     return () if alignment.from_kernels else tuple(matched.layer for matched in alignment.layers)
 
@@ -42,15 +38,11 @@ def evidence_of_sums(
 
     Args:
         sums: See `align.kernel_sums.align_sums`.
-        engine: The plan of the engine and its work, or layers by name; None to take the layers from the NVTX ranges,
-            or from the kernels where there are none: then nothing is known of their work.
+        engine: The plan of the engine and its work, or layers by name; None to take the layers from the NVTX ranges, or
+            from the kernels where there are none: then nothing is known of their work.
         times: Times of whole inferences without the profiler; without them the latency is the sum of the kernels.
         inferences: How many inferences the sums are of; None to take what the NVTX ranges and the plan tell, or one.
         notes: What is to be said of the sums.
-
-    Raises:
-        UsageError: The sums do not tell layers from the ranges around them.
-        CaptureError: Attribution did not conserve the captured time.
     """
     unsure: tuple[Lack, ...] = ()
     if engine is None:

@@ -29,9 +29,6 @@ _Nanoseconds = npt.NDArray[np.int64]
 def timeline_of_kernels(kernels: pd.DataFrame) -> Timeline | None:
     """The timeline of a run on a CPU.
 
-    Args:
-        kernels: One row a launch: `records.KERNEL_COLUMNS`. Those of a loop lie inside that of the loop.
-
     Returns:
         None where nothing ran.
     """
@@ -61,14 +58,9 @@ def timeline_of_kernels(kernels: pd.DataFrame) -> Timeline | None:
 def timeline_of_trace(trace: GpuTrace, alignment: TraceAlignment, layers: Sequence[str]) -> Timeline | None:
     """The timeline of a capture of a GPU: a lane for each stream, one for its copies, and one a host thread.
 
-    Args:
-        trace: The capture.
-        alignment: Of the same.
-        layers: What the layers of the alignment are called in the result.
-
     Returns:
         None where the capture does not tell when kernels ran (sums by `nsys stats`), or nothing ran in a whole
-        inference.
+            inference.
     """
     kept = alignment.iterations[alignment.iterations["kept"]]
     if trace.collector == "nsys stats" or not len(trace.work):

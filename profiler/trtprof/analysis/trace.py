@@ -28,12 +28,7 @@ _PARTS = ("copy_ns", "overlap_ns", "gap_inside_ns", "gap_between_ns", "gap_host_
 
 
 def ranges_of_trace(trace: GpuTrace, device: int | None = None) -> tuple[PlanLayer, ...]:
-    """The NVTX ranges that launched something, first come first: TensorRT calls them after its layers.
-
-    Raises:
-        CaptureError: No kernel ran.
-        UsageError: The device did no work in this capture, but others did.
-    """
+    """The NVTX ranges that launched something, first come first: TensorRT calls them after its layers."""
     return tuple(matched.layer for matched in align_trace(trace, None, device=device).layers)
 
 
@@ -50,16 +45,10 @@ def evidence_of_trace(
     """What a capture knows of an engine.
 
     Args:
-        trace: The capture.
         engine: The plan of the engine and its work; or layers by name, which the names of the kernels help to price;
             None to take the layers from the NVTX ranges, or from the names of kernels where there are none: then
             nothing is known of their work.
-        times: Times of whole inferences without the profiler; without them the latency is that of the capture.
         device: The GPU of the capture to look at; None for all that worked.
-
-    Raises:
-        CaptureError: No kernel ran, or attribution did not conserve the captured time.
-        UsageError: The device did no work in this capture, but others did.
     """
     if isinstance(engine, NamedPlan):
         alignment = align_trace(trace, engine.layers, device=device)
@@ -120,15 +109,7 @@ def evidence_of_alignment(
     *,
     planned: bool = True,
 ) -> Evidence:
-    """What a capture says of the layers that its kernels were led to.
-
-    Args:
-        trace: The capture.
-        engine: The layers and their work.
-        alignment: Of the same.
-        times: See `evidence_of_trace`.
-        planned: Whether the layers are those of a plan, and no NVTX ranges.
-    """
+    """What a capture says of the layers that its kernels were led to."""
     kept = alignment.iterations[alignment.iterations["kept"]]
     spans = (kept["end_ns"] - kept["start_ns"]).to_numpy()
     # Where no inference can be told from another, all of the capture is taken for one.

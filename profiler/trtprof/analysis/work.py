@@ -51,10 +51,7 @@ def price_group(nodes: Sequence[Node], outputs: Collection[str]) -> tuple[Work |
 
 
 def work_of_nodes(nodes: Sequence[Node]) -> tuple[dict[str, Work | None], dict[str, str]]:
-    """Work by node name, None where it is unknown, and why it is unknown.
-
-    A node that constants decide does no work in the run; it is priced all the same.
-    """
+    """Work by node name, None where it is unknown, and why it is unknown."""
     works: dict[str, Work | None] = {}
     reasons: dict[str, str] = {}
     dtypes = compute_dtypes(nodes)
@@ -108,10 +105,7 @@ class Kinds:
 
 
 def inspection_of(source: Source) -> Inspection:
-    """Work of a model by op, before anything is built.
-
-    The nodes of a body count as often as it runs: the total says where that is not known.
-    """
+    """Work of a model by op, before anything is built."""
     works, reasons = work_of_nodes(source.nodes)
     nodes = []
     for node, inner in folded(source.nodes):
@@ -261,12 +255,7 @@ class Runs(NamedTuple):
 
 
 def count_runs(nodes: Sequence[Node]) -> Runs:
-    """How often each graph runs in one inference.
-
-    Of each If the branch that is taken counts, or, where data decides, the one with more work. A
-    Scan makes as many trips as its scan inputs are long; a Loop as many as its trip count says, where
-    that is known before the run. A body whose trips are not known counts once.
-    """
+    """How often each graph runs in one inference."""
     inside: dict[str, list[Node]] = {}
     bodies: dict[str, list[str]] = {}
     for node in nodes:

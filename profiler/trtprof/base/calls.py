@@ -12,11 +12,7 @@ PLUGINS = "trtprof"
 
 
 def folded(nodes: Sequence[Node]) -> list[tuple[Node, tuple[Node, ...]]]:
-    """All nodes in order, those of one custom node as that, each with the nodes that it stands for.
-
-    Args:
-        nodes: Of a model; those of a custom node follow one another.
-    """
+    """All nodes in order, those of one custom node as that, each with the nodes that it stands for."""
     found: list[tuple[Node, tuple[Node, ...]]] = []
     for call, inner in groupby(nodes, lambda node: node.call):
         members = tuple(inner)

@@ -10,13 +10,7 @@ from __future__ import annotations
 
 
 class TrtprofError(Exception):
-    """Base of every error that is shown without a traceback.
-
-    Args:
-        what: One line that says what went wrong, naming the file, node or option.
-        why: One line with the cause, in the words of the tool that failed where there is one.
-        fix: One line with the command or edit that mends it.
-    """
+    """Base of every error that is shown without a traceback."""
 
     exit_code = 2
 

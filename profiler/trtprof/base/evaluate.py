@@ -36,10 +36,7 @@ def outputs_of(
     """The outputs of a node that have a name, or None where it is no op for this, refuses, or makes too much.
 
     Args:
-        node: Without graphs in it.
-        inputs: All of its inputs, by name.
         opsets: Version by domain, ``""`` for ai.onnx.
-        most: Elements of an output.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type not in EVALUATED:
         return None

@@ -44,11 +44,7 @@ class _Size(NamedTuple):
 
 
 def check_calls(model: ModelProto) -> None:
-    """Refuse a model whose functions, put in the place of their calls, would be too much.
-
-    Raises:
-        ExpansionError: They would, or one calls itself.
-    """
+    """Refuse a model whose functions, put in the place of their calls, would be too much."""
     if not model.functions:
         return
     functions = {_key(one.domain, one.name, one): one for one in model.functions}
@@ -99,11 +95,7 @@ def _key(domain: str, name: str, owner: FunctionProto | NodeProto) -> tuple[str,
 
 
 def check_dims(model: ModelProto) -> None:
-    """Refuse a model of whose tensors shape inference might write down too many dimensions and elements.
-
-    Raises:
-        ExpansionError: It might: they grow, or it is not known how many there are where they decide a shape.
-    """
+    """Refuse a model of whose tensors shape inference might write down too many dimensions and elements."""
     for function in model.functions:
         for node in function.node:
             check_node(node)
@@ -118,14 +110,7 @@ _EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))
 
 
 def check_node(node: NodeProto) -> None:
-    """Refuse a node, or one of its bodies, that onnx cannot be asked for the shapes of: it would not come back.
-
-    It looks for the end of some equations of Einsum for ever, and Split with other than its number of outputs ends the
-    process, or makes room for all of them.
-
-    Raises:
-        ExpansionError: There is one.
-    """
+    """Refuse a node, or one of its bodies, that onnx cannot be asked for the shapes of: it would not come back."""
     for one in node.attribute if node.op_type == "Einsum" else ():
         if one.name == "equation" and (one.ref_attr_name or not _EQUATION.fullmatch(one.s)):
             raise ExpansionError(f"{ascii(one.s.decode(errors='replace'))[:200]} is no equation of Einsum")

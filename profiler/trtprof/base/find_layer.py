@@ -27,17 +27,7 @@ L = TypeVar("L", bound=Named)
 
 
 def find_layer(layers: Sequence[L], name: str, what: str = "layer", fix: str = "--format json lists them all") -> L:
-    """A layer by its name, by that of an ONNX node in it, or by a part of either that only one layer has.
-
-    Args:
-        layers: All of them.
-        name: What it is called.
-        what: What the layers are, for the message.
-        fix: Where they are listed.
-
-    Raises:
-        UsageError: None has it, or several have.
-    """
+    """A layer by its name, by that of an ONNX node in it, or by a part of either that only one layer has."""
     folded = name.casefold()
     for fits in (
         lambda layer: layer.name == name,

@@ -130,11 +130,7 @@ def _text(mapping: dict[str, Any]) -> str:
 
 
 def rows_of(table: pa.Table) -> list[FleetRow]:
-    """A table as rows.
-
-    Raises:
-        msgspec.ValidationError: It is not of this schema.
-    """
+    """A table as rows."""
     return msgspec.convert(_plain(table), list[FleetRow])
 
 
@@ -167,9 +163,6 @@ def each_once(
     """Pieces of some rows alone, each row once, `SLICE` at most together, and the place of each of these.
 
     Args:
-        keys: Of the rows, no two alike.
-        status: Of each.
-        started: Of each.
         pieces: Tables with the columns `WHICH` at least, of any rows in any order.
     """
     import numpy as np

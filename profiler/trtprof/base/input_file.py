@@ -30,12 +30,7 @@ def stays_inside(name: str) -> bool:
 
 
 def open_file(path: Path, *, fix: str = "") -> FileIO:
-    """Open a regular file to read bytes, unbuffered, without ever waiting for one that is none.
-
-    Raises:
-        UsageError: It is a folder, a pipe, a device or a socket.
-        OSError: It is not there or may not be read.
-    """
+    """Open a regular file to read bytes, unbuffered, without ever waiting for one that is none."""
     handle = os.open(path, _FLAGS)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
@@ -46,18 +41,7 @@ def open_file(path: Path, *, fix: str = "") -> FileIO:
 
 
 def read_file(path: Path, *, most: int = MAX_BYTES, what: str = "what is expected there", fix: str = "") -> bytes:
-    """The content of a regular file of at most ``most`` bytes.
-
-    Args:
-        path: The file.
-        most: Bytes; a larger one is refused before it is read, or while it grows.
-        what: What it should hold, for the error: "a report of trtprof".
-        fix: How to mend it.
-
-    Raises:
-        UsageError: It is no regular file, or larger.
-        OSError: It is not there or cannot be read.
-    """
+    """The content of a regular file of at most ``most`` bytes."""
     with open_file(path, fix=fix) as file:
         size = os.fstat(file.fileno()).st_size
         data = b"" if size > most else _read(file, most + 1)

@@ -203,10 +203,7 @@ class KernelCounters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scalar_flops(self) -> tuple[float, float] | None:
-        """Least and most FLOP of the scalar pipes; None where not all of fp32's are told.
-
-        An instruction of fp16 may work on one value or on a pair of them, which its counter does not tell.
-        """
+        """Least and most FLOP of the scalar pipes; None where not all of fp32's are told."""
         counts = {
             found["op"]: one.value
             for name, one in self.counters.items()
@@ -291,12 +288,7 @@ class LayerCounters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sum_up(parts: Sequence[tuple[float, Sequence[KernelCounters]]]) -> dict[str, float | bool | None]:
-    """The counters of kernels that run after one another, as fields of `LayerCounters`.
-
-    Args:
-        parts: For each kernel how often an inference launches it, and the launches that were counted, whose mean
-            stands for the others.
-    """
+    """The counters of kernels that run after one another, as fields of `LayerCounters`."""
 
     def total(values: Sequence[Sequence[float | None]]) -> float | None:
         sums = 0.0

@@ -19,11 +19,7 @@ from trtprof.base.records import Latency
 
 
 def latency_of(samples_ns: npt.NDArray[Any] | Sequence[int]) -> Latency:
-    """Summary of latency samples in ns.
-
-    Raises:
-        ValueError: There are no samples.
-    """
+    """Summary of latency samples in ns."""
     if len(samples_ns) == 0:
         raise ValueError("no latency samples")
     mean = float(np.mean(samples_ns))

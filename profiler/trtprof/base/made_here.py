@@ -16,12 +16,7 @@ _SHELF = "written"
 
 
 def digest(path: Path) -> tuple[str, int]:
-    """SHA-256 of a file and its size in bytes.
-
-    Raises:
-        MissingError: It cannot be read.
-        UsageError: It is no regular file.
-    """
+    """SHA-256 of a file and its size in bytes."""
     found, nbytes = hashlib.sha256(), 0
     with open_file(path) as file:
         while part := file.read(_PIECE):

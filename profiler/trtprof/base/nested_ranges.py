@@ -76,14 +76,9 @@ class NestedRanges:
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """All ranges around each moment, as pairs.
 
-        Args:
-            thread: As for `innermost`.
-            start: As for `innermost`.
-            end: As for `innermost`.
-
         Returns:
             The rows of the moments and of the ranges, int32 ``[pairs]`` each: innermost pairs of all moments first,
-            then those of the next range outwards, and so on, each in the order of the moments.
+                then those of the next range outwards, and so on, each in the order of the moments.
         """
         until = start if end is None else end
         at = self._climb(self._last_started(thread, start), until)
@@ -155,10 +150,7 @@ class NestedRanges:
         return at
 
     def _climb(self, at: npt.NDArray[np.int32], until: _Ints) -> npt.NDArray[np.int32]:
-        """From each place to the next further left that ends no earlier than ``until``.
-
-        What a step to the parent leaves out ends before the range stepped from, which itself ends too early.
-        """
+        """From each place to the next further left that ends no earlier than ``until``."""
         climbing = np.flatnonzero(at > 0)
         while len(climbing):
             climbing = climbing[self._end[at[climbing] - 1] < until[climbing]]
@@ -169,10 +161,6 @@ class NestedRanges:
 
 def _previous_not_smaller(values: _Nanoseconds, firsts: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
     """For each value the place, counted from 1, of the last one before it in its group that is not smaller; else 0.
-
-    From the outside in: a value larger than all before it in its group has none. What follows it, up to the next such
-    value, is not larger and makes a group of its own, for which that value stands where nothing nearer is found. So
-    each level of nesting takes one look at what lies within the level above it.
 
     Args:
         values: ``[n]``, group after group.
@@ -217,7 +205,6 @@ def _apart(values: _Nanoseconds, firsts: npt.NDArray[np.intp]) -> _Nanoseconds |
 
     Args:
         values: ``[n]``, group after group.
-        firsts: Where each group begins.
     """
     lows, highs = np.minimum.reduceat(values, firsts), np.maximum.reduceat(values, firsts)
     lacks = highs[:-1].astype(np.float64) - lows[1:]
@@ -232,11 +219,7 @@ def _apart(values: _Nanoseconds, firsts: npt.NDArray[np.intp]) -> _Nanoseconds |
 
 
 def _jumped(values: _Nanoseconds, firsts: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
-    """The same, for any depth: pointers that jump.
-
-    Each value points to its neighbour, and while that is smaller takes over where it points. All that lies between a
-    value and where it points is smaller, so nothing is missed; runs of n siblings take log n steps.
-    """
+    """The same, for any depth: pointers that jump."""
     pointer = np.arange(len(values), dtype=np.int32)
     pointer[firsts] = 0
     jumping = np.flatnonzero(pointer > 0).astype(np.int32)
@@ -301,7 +284,6 @@ def finder(ordered: _Ints, lookups: int) -> Callable[[_Ints], npt.NDArray[np.int
 
     Args:
         ordered: ``[n]``, ascending.
-        lookups: How many will be looked up, in all.
     """
     low, high = (int(ordered[0]), int(ordered[-1])) if len(ordered) else (0, 0)
     if not len(ordered) or high - low > _CLOSE * (len(ordered) + lookups) or high == np.iinfo(np.int64).max:

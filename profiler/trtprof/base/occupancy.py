@@ -136,19 +136,7 @@ def occupancy(
     shared_bytes_per_block: int,
     shared_config_bytes: int | None = None,
 ) -> Occupancy:
-    """Blocks of a kernel that one SM holds at once.
-
-    Args:
-        compute_capability: A key of `SM_LIMITS`.
-        threads_per_block: Threads of a block.
-        registers_per_thread: As compiled.
-        shared_bytes_per_block: Static and dynamic, without what the driver reserves.
-        shared_config_bytes: Shared memory that the SM is configured to; what is no configuration is
-            taken to the next larger one, and to one that holds a block. By default the largest.
-
-    Raises:
-        ValueError: The compute capability is not known, or such a block cannot be launched.
-    """
+    """Blocks of a kernel that one SM holds at once."""
     limits = _limits(compute_capability)
     if not 1 <= threads_per_block <= limits.threads_per_block:
         raise ValueError(f"a block has 1 to {limits.threads_per_block} threads, not {threads_per_block}")
@@ -179,15 +167,7 @@ def occupancy(
 
 
 def waves(blocks: int, blocks_per_sm: int, sms: int, cluster: int = 1) -> Waves:
-    """How a grid fills the SMs of a GPU.
-
-    The blocks of a cluster start together. How many clusters find room at once depends on how the SMs
-    are grouped, which is not published: here as many as there are slots for, which is the most.
-
-    Raises:
-        ValueError: A number is not positive, the grid is no multiple of the cluster, or the cluster
-            is larger than the GPU.
-    """
+    """How a grid fills the SMs of a GPU."""
     if min(blocks, blocks_per_sm, sms, cluster) < 1:
         raise ValueError(f"not positive: {blocks=}, {blocks_per_sm=}, {sms=}, {cluster=}")
     if blocks % cluster:

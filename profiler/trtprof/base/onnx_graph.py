@@ -69,13 +69,7 @@ class GraphNode(NamedTuple):
 
 
 def nodes_in(model: ModelProto, known: Mapping[str, Mapping[str, Tensor]] | None = None) -> Iterator[GraphNode]:
-    """Every node of a model, outer before inner, in graph order, subgraphs included.
-
-    Args:
-        model: Constants come from its initializers and Constant nodes.
-        known: Tensors by graph path and name, for every graph; without it they are as the model
-            declares them.
-    """
+    """Every node of a model, outer before inner, in graph order, subgraphs included."""
     opsets = {_plain(entry.domain): entry.version for entry in model.opset_import}
     yield from _nodes_of(model.graph, "", unknown_tensor, (), opsets, known)
 
@@ -281,14 +275,7 @@ def _nested(graph: GraphProto) -> _Nested:
 
 
 def name_nodes(proto: ModelProto) -> tuple[dict[str, str], dict[str, GraphProto]]:
-    """Give every node of every graph a name that no other node has.
-
-    The first bearer keeps a name. Others, and nodes without one, are called after their op type
-    and place, with a counter where that is taken; the same file always gives the same names.
-
-    Returns:
-        The name in the file by unique name, and all graphs by path.
-    """
+    """Give every node of every graph a name that no other node has."""
     taken: set[str] = set()
     used: set[str] = set()
     originals: dict[str, str] = {}
@@ -330,13 +317,7 @@ def name_nodes(proto: ModelProto) -> tuple[dict[str, str], dict[str, GraphProto]
 def inline_calls(proto: ModelProto) -> tuple[ModelProto, dict[str, Call]]:
     """A model with the functions of its custom nodes of `PLUGINS` in their place.
 
-    Nodes of a function get the name ``<custom node>/<node of the function>``. A custom node without a function stays.
-
-    Args:
-        proto: With unique names of nodes; is left as it is where it has no such function.
-
-    Returns:
-        The model, and of each node from a function its custom node, by name.
+    Nodes of a function get the name ``<custom node>/<node of the function>``.
     """
     functions = {function.name: function for function in proto.functions if function.domain == PLUGINS}
     if not functions:
@@ -498,17 +479,8 @@ def for_inference(
 ) -> tuple[ModelProto, Sequence[tuple[str, GraphProto]]]:
     """A copy of the model that shape inference can read at once: constants by type, small ones by value.
 
-    Constants of at most `SMALL_CONSTANT` elements keep them, because they may decide shapes. Of the
-    main graph, the others become graph inputs; in a body, whose inputs are counted, they stay as
-    initializers without elements. Sparse constants are dense in both.
-
-    Args:
-        model: Is left as it is.
-        graphs: What `all_graphs` says of it.
-        declared: Whether what the model declares of its inner tensors and outputs stays.
-
-    Returns:
-        The copy and its graphs.
+    Constants of at most `SMALL_CONSTANT` elements keep them, because they may decide shapes. Of the main graph, the
+    others become graph inputs; in a body, whose inputs are counted, they stay as initializers without elements.
     """
     bare = ModelProto()
     bare.CopyFrom(model)

@@ -41,11 +41,8 @@ def with_metadata(
 
     Args:
         model: A serialised ``ModelProto`` without local functions, its nodes under unique names.
-        of_nodes: What to say of a node, by name, in the main graph or any body.
-        of_model: What to say of the whole.
-        prefix: Of the keys; what has it already is replaced.
-        weights: Whether the elements of large initializers and constants stay. Without them a viewer shows the
-            graph, dtypes and shapes, and nothing can run it.
+        weights: Whether the elements of large initializers and constants stay. Without them a viewer shows the graph,
+            dtypes and shapes, and nothing can run it.
 
     Returns:
         The serialised model; the same input gives the same bytes.

@@ -19,11 +19,7 @@ from trtprof.base.errors import MissingError
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file that was asked for by name.
-
-    Raises:
-        MissingError: The folder is not there, may not be written to, or is full; what was there before is there still.
-    """
+    """Write a file that was asked for by name."""
     try:
         if path.exists() and not path.is_file():  # a terminal, a pipe, /dev/stdout: nothing can be moved there
             path.write_bytes(content)
@@ -34,21 +30,13 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, see `replaced`.
-
-    Raises:
-        OSError: It cannot be written; what was there is there.
-    """
+    """Write a file whole or not at all, see `replaced`."""
     with replaced(path) as beside:
         beside.write_bytes(content)
 
 
 def copy_file(source: Path, path: Path) -> None:
-    """Copy a file, whole or not at all, see `replaced`; onto itself it is left as it is.
-
-    Raises:
-        OSError: It cannot be read or written; what was there is there.
-    """
+    """Copy a file, whole or not at all, see `replaced`; onto itself it is left as it is."""
     if path.exists() and path.samefile(source):
         return
     with replaced(path) as beside:
@@ -57,20 +45,7 @@ def copy_file(source: Path, path: Path) -> None:
 
 @contextmanager
 def replaced(path: Path, to: Path | None = None) -> Iterator[Path]:
-    """An empty file beside a place; what is written to it is brought to the disk and moved to the place at the end.
-
-    Nobody ever reads half of it, and where the body or the disk fails, what was there is there and nothing else.
-    Several processes may do so at once, since each has a name of its own. A link stays one: the file it leads to
-    is replaced. A file that was there keeps its permissions, a new one has those that this process gives its files.
-    What a process left beside it that was killed before the end is removed by the next one that writes there.
-
-    Args:
-        path: The place.
-        to: Where it is moved instead, on the same disk.
-
-    Raises:
-        OSError: The folder takes no file, the disk is full, or what is there is no file: a device, a pipe.
-    """
+    """An empty file beside a place; what is written to it is brought to the disk and moved to the place at the end."""
     place = path.resolve() if path.is_symlink() else path
     if place.exists() and not place.is_file():  # who may write to /dev could move a file there
         raise OSError(errno.EINVAL, "what is there is no file", str(place))
@@ -85,11 +60,7 @@ def replaced(path: Path, to: Path | None = None) -> Iterator[Path]:
 
 
 def check_place(path: Path) -> None:
-    """Refuse what could not be written when the work is done.
-
-    Raises:
-        MissingError: The folder is not there, or may not be written to.
-    """
+    """Refuse what could not be written when the work is done."""
     if not path.parent.is_dir():
         raise _unwritable(path, f"there is no folder {path.parent}")
     if path.is_dir():

@@ -20,14 +20,7 @@ _LARGE = 64 << 20
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
-    """The table in a Parquet file, with its index.
-
-    Raises:
-        UsageError: It is no regular file.
-        FileNotFoundError: It is not there.
-        OSError: It cannot be read.
-        ValueError: It is damaged; errors of pyarrow are of this class.
-    """
+    """The table in a Parquet file, with its index."""
     from pyarrow import parquet
 
     with open_file(path) as file:

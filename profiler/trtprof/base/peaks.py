@@ -21,7 +21,6 @@ def peak_flops(peaks: Mapping[str, float], dtype: str, slower: Mapping[str, floa
     Args:
         peaks: By dtype.
         dtype: What is computed with.
-        slower: Peaks that hold instead where there are such, as `Roof.fp32_accumulate_flops_per_s`.
     """
     while dtype != "fp32" and not peaks.get(dtype):
         dtype = _WIDER.get(dtype, "fp32")

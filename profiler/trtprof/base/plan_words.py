@@ -98,10 +98,7 @@ def quantisation(layer: PlanLayer) -> Quantisation | None:
 
 
 def precision(matched: MatchedLayer, work: Work | None) -> str:
-    """What a layer computes with, or the dtype of its largest tensor; ``unknown`` where neither is known.
-
-    A product without a known work computes with the type that it reads.
-    """
+    """What a layer computes with, or the dtype of its largest tensor; ``unknown`` where neither is known."""
     if work is not None and work.dtype not in ("", "unknown"):
         return work.dtype
     layer = matched.layer
@@ -132,10 +129,7 @@ def main_tensors(layer: PlanLayer) -> tuple[PlanTensor, PlanTensor] | None:
 
 
 def change(layer: PlanLayer) -> str:
-    """What a layer makes of its largest tensor: ``fp32 Linear -> fp16 NHWC8``.
-
-    With the dimensions where they are others, and with the strides where nothing else changes.
-    """
+    """What a layer makes of its largest tensor: ``fp32 Linear -> fp16 NHWC8``."""
     tensors = main_tensors(layer)
     if tensors is None:
         return " ".join(["to", *(tensor_words(tensor) for tensor in layer.outputs[:1])]) if layer.outputs else "unknown"

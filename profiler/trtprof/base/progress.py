@@ -46,9 +46,7 @@ class Count:
     """Counts what is done of some work, and tells it with what is left, at most once a second.
 
     Args:
-        say: Told.
         what: What is counted, such as ``inferences``, behind the count.
-        clock: Seconds.
     """
 
     def __init__(self, say: Progress, what: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,9 +59,7 @@ class Count:
         """So much is done.
 
         Args:
-            done: How many.
             total: Of how many, at least; 0 where time alone decides.
-            end: By the clock, when the work ends at the earliest.
         """
         now = self._clock()
         if now - self._said < _EVERY:

@@ -27,11 +27,7 @@ T = TypeVar("T")
 
 
 def decoded(data: bytes, kind: type[T]) -> T:
-    """A record from JSON.
-
-    Raises:
-        ValueError: It is not that, in words; however deep or in whatever encoding.
-    """
+    """A record from JSON."""
     try:
         if _LARGE.search(data):
             _check_numbers(msgspec.json.decode(data))
@@ -45,18 +41,7 @@ def decoded(data: bytes, kind: type[T]) -> T:
 
 
 def read_record(path: Path, kind: type[T], *, what: str, fix: str) -> T:
-    """The record in a file.
-
-    Args:
-        path: The file.
-        kind: Of the record.
-        what: What it should hold, for errors.
-        fix: How to mend it, for errors.
-
-    Raises:
-        UsageError: It is no regular file, too large, or holds something else.
-        OSError: It is not there or cannot be read.
-    """
+    """The record in a file."""
     try:
         return decoded(read_file(path, most=MAX_BYTES, what=what, fix=fix), kind)
     except ValueError as error:
@@ -64,11 +49,7 @@ def read_record(path: Path, kind: type[T], *, what: str, fix: str) -> T:
 
 
 def _check_numbers(document: Any) -> None:
-    """Refuse numbers that no result is made of.
-
-    Raises:
-        ValueError: There is one.
-    """
+    """Refuse numbers that no result is made of."""
     left = [(document, MAX_FLOAT)]
     while left:
         each, most = left.pop()

@@ -35,8 +35,6 @@ class Registry(Generic[K, V]):
 
     Args:
         name: What an entry is called in messages, for example ``cost``.
-        package: Package whose modules are imported before the first look-up.
-        entry_point_group: Group under which other distributions list modules to import too.
     """
 
     def __init__(self, name: str, package: str, entry_point_group: str) -> None:
@@ -47,11 +45,7 @@ class Registry(Generic[K, V]):
         self._state: Literal["new", "loading", "loaded"] = "new"
 
     def register(self, *keys: K, first: int = 1, last: int = NEWEST) -> Callable[[V], V]:
-        """Decorator that files a value under ``keys`` for versions ``first`` to ``last``.
-
-        Raises:
-            ValueError: A key already has an entry for one of these versions.
-        """
+        """Decorator that files a value under ``keys`` for versions ``first`` to ``last``."""
 
         def add(value: V) -> V:
             for key in keys:
@@ -86,11 +80,7 @@ class Registry(Generic[K, V]):
         return [(e.first, e.last, e.value) for e in sorted(self._entries.get(key, ()), key=lambda e: e.first)]
 
     def load(self) -> None:
-        """Import all modules with entries, once; look-ups do it by themselves.
-
-        Raises:
-            Exception: What a module of the home package raises, at every call.
-        """
+        """Import all modules with entries, once; look-ups do it by themselves."""
         if self._state != "new":
             return
         self._state = "loading"  # a module may look up others as it is imported

@@ -79,8 +79,7 @@ T = TypeVar("T")
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a run was asked to do; a resumed run must be asked the same.
 
-    ``options`` are those that change a result, as text. ``version`` is trtprof's own,
-    ``command`` what was typed.
+    ``options`` are those that change a result, as text. ``version`` is trtprof's own, ``command`` what was typed.
     """
 
     schema_version: int
@@ -106,11 +105,7 @@ class RunFolder:
         self.path = path
 
     def file(self, name: str) -> Path:
-        """Path of an artefact, present or not.
-
-        Raises:
-            UsageError: An artefact names another that would lie elsewhere.
-        """
+        """Path of an artefact, present or not."""
         if not stays_inside(name):
             raise UsageError(f"{name!r} is no file of {self.path}", why="all of a run lies in one folder", fix=_AGAIN)
         return self.path / name
@@ -120,11 +115,7 @@ class RunFolder:
         return os.path.lexists(self.file(name))
 
     def rename(self, name: str, to: str) -> None:
-        """Give an artefact another name.
-
-        Raises:
-            MissingError: The folder cannot be written.
-        """
+        """Give an artefact another name."""
         place = self.file(to)
         try:
             if place.is_dir() and not place.is_symlink():
@@ -138,11 +129,7 @@ class RunFolder:
         return self.file(name).is_file()
 
     def write(self, name: str, record: object) -> Path:
-        """Write a record as JSON, whole or not at all.
-
-        Raises:
-            MissingError: The folder cannot be written; nothing that was there is lost.
-        """
+        """Write a record as JSON, whole or not at all."""
         return self.write_bytes(name, msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=1))
 
     def write_bytes(self, name: str, data: bytes) -> Path:
@@ -155,12 +142,7 @@ class RunFolder:
         return target
 
     def read(self, name: str, kind: type[T]) -> T:
-        """Read an artefact back.
-
-        Raises:
-            MissingError: It is not there: the run did not get that far.
-            UsageError: It is damaged, or of another schema version.
-        """
+        """Read an artefact back."""
         path = self.file(name)
         try:
             data = read_file(path, most=record_file.MAX_BYTES, what="an artefact of a run", fix=_AGAIN)
@@ -197,12 +179,7 @@ class RunFolder:
             raise UsageError(f"{path} cannot be read", why=why, fix=_AGAIN) from None
 
     def table(self, name: str) -> pd.DataFrame:
-        """Read a Parquet table back.
-
-        Raises:
-            MissingError: It is not there.
-            UsageError: It is damaged.
-        """
+        """Read a Parquet table back."""
         path = self.file(name)
         if not path.is_file():
             raise MissingError(f"{self.path} has no {name}", why="the run ended before that stage", fix="run again")
@@ -220,12 +197,7 @@ class RunFolder:
             return None
 
     def report(self) -> Run:
-        """The finished run with its tags; one of an older schema that today's records hold is brought up to date.
-
-        Raises:
-            MissingError: The run did not finish.
-                UsageError: The file is damaged, of another schema version, or its numbers do not add up.
-        """
+        """The finished run with its tags; one of an older schema that today's records hold is brought up to date."""
         run = self.read(REPORT, Run)
         if run.schema_version > SCHEMA_VERSION:
             raise UsageError(
@@ -237,23 +209,11 @@ class RunFolder:
         return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION, tags=self.tags())
 
     def tags(self) -> tuple[str, ...]:
-        """The tags of the run, sorted; none where it never got any.
-
-        Raises:
-            UsageError: The file is damaged.
-        """
+        """The tags of the run, sorted; none where it never got any."""
         return self.read(TAGS, Tags).tags if self.has(TAGS) else ()
 
     def tag(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> tuple[str, ...]:
-        """Give the run tags and take others away; one that it has, or has not, already is no error.
-
-        Returns:
-            The tags that it has now.
-
-        Raises:
-            UsageError: A tag is not one, or the run has none to be taken away; nothing is changed then.
-            MissingError: The folder cannot be written.
-        """
+        """Give the run tags and take others away; one that it has, or has not, already is no error."""
         check_tags((*add, *remove))
         old = self.tags()
         for tag in remove:
@@ -270,11 +230,7 @@ class RunFolder:
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Refuse tags that would not do as a word on a command line or in a list.
-
-    Raises:
-        UsageError: One is no tag.
-    """
+    """Refuse tags that would not do as a word on a command line or in a list."""
     for tag in tags:
         if not _TAG.fullmatch(tag):
             raise UsageError(
@@ -286,11 +242,7 @@ def check_tags(tags: Sequence[str]) -> None:
 
 
 def newest(reports: Path) -> RunFolder:
-    """The finished run that was written last, of all in a folder.
-
-    Raises:
-        MissingError: There is none.
-    """
+    """The finished run that was written last, of all in a folder."""
     found: list[tuple[int, str, Path]] = []
     try:
         for path in reports.iterdir():
@@ -328,11 +280,7 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def refuse_disagreement(run: Run, path: Path) -> None:
-    """Refuse a result that says two things of itself that cannot both be: somebody changed it, and it tells nothing.
-
-    Raises:
-        UsageError: What does not fit.
-    """
+    """Refuse a result that says two things of itself that cannot both be: somebody changed it, and it tells nothing."""
     wrong = next(_disagreements(run), None)
     if wrong is not None:
         raise UsageError(f"the numbers of {path} do not fit each other", why=wrong, fix=_AGAIN)
@@ -418,11 +366,7 @@ def default_folder(model_name: str, reports: Path, now: dt.datetime) -> Path:
 
 
 def occupied(path: Path) -> bool:
-    """Whether a folder is there and not empty.
-
-    Raises:
-        MissingError: The path cannot be looked at.
-    """
+    """Whether a folder is there and not empty."""
     try:
         return path.is_dir() and any(each.name != scratch.IN_USE for each in path.iterdir())
     except OSError as error:
@@ -430,12 +374,7 @@ def occupied(path: Path) -> bool:
 
 
 def create(path: Path) -> RunFolder:
-    """Make an empty run folder.
-
-    Raises:
-        UsageError: The path is a file.
-        MissingError: The folder cannot be made or written.
-    """
+    """Make an empty run folder."""
     if path.is_file():
         raise UsageError(f"{path} is a file", why="a run needs a folder", fix="choose another path with -o")
     try:
@@ -450,14 +389,7 @@ def create(path: Path) -> RunFolder:
 
 @contextmanager
 def claimed(target: Path) -> Iterator[None]:
-    """Have a run folder for this process alone, that is there or will be, until the block ends.
-
-    What killed runs left beside it is removed first.
-
-    Raises:
-        UsageError: Another process is at work in it; which one, is said.
-        MissingError: It cannot be written.
-    """
+    """Have a run folder for this process alone, that is there or will be, until the block ends."""
     _sweep(target.parent)
     with ExitStack() as stack:
         try:
@@ -469,12 +401,7 @@ def claimed(target: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[RunFolder]:
-    """An empty folder for a run that will take the place of another, which is `claimed` and stays until then.
-
-    Raises:
-        UsageError: Another process makes one.
-        MissingError: It cannot be written.
-    """
+    """An empty folder for a run that will take the place of another, which is `claimed` and stays until then."""
     new = _new(target)
     if new.is_dir():
         with suppress(OSError), scratch.in_use(new):
@@ -496,11 +423,7 @@ def replace(finished: RunFolder, target: Path) -> RunFolder:
 
 
 def mend(target: Path) -> bool:
-    """Bring a run back whose replacement was killed when the old one was away and the new one not yet in its place.
-
-    Returns:
-        Whether there is a run now that was not there before: the new one where it is whole, else the old one.
-    """
+    """Bring a run back whose replacement was killed when the old one was away and the new one not yet in its place."""
     if target.exists():
         return False
     for old in scratch.left([_old(target)]):

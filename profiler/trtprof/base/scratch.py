@@ -52,14 +52,7 @@ class _Owner(NamedTuple):
 
 @contextmanager
 def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
-    """An empty folder that is gone afterwards; what killed processes left beside it is gone before.
-
-    Args:
-        parent: Where, made where it is not there; by default where the system has its temporary files.
-
-    Raises:
-        MissingError: No folder can be made there.
-    """
+    """An empty folder that is gone afterwards; what killed processes left beside it is gone before."""
     import tempfile  # which takes longer than all else here
 
     with ExitStack() as stack:
@@ -83,13 +76,7 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def scratch_file(folder: Path, suffix: str = "") -> Iterator[tuple[Path, FileIO]]:
-    """An empty file in a folder, and the same open, that is gone afterwards unless it was moved meanwhile.
-
-    What killed processes left beside it is gone before.
-
-    Raises:
-        OSError: The folder takes no file.
-    """
+    """An empty file in a folder, and the same open, that is gone afterwards unless it was moved meanwhile."""
     sweep(folder)
     path = folder / f"{PART}{os.urandom(8).hex()}{suffix}"
     handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
@@ -103,12 +90,7 @@ def scratch_file(folder: Path, suffix: str = "") -> Iterator[tuple[Path, FileIO]
 
 @contextmanager
 def in_use(folder: Path) -> Iterator[None]:
-    """Keep other processes from using a folder until the block ends; it may be moved meanwhile.
-
-    Raises:
-        InUseError: Another process uses it.
-        OSError: It cannot be written to.
-    """
+    """Keep other processes from using a folder until the block ends; it may be moved meanwhile."""
     mark = folder / IN_USE
     try:
         held = _locked(mark)
@@ -165,11 +147,7 @@ def sweep(place: Path) -> None:
 
 
 def hold(handle: int) -> bool:
-    """Lock an open file until it is closed; False where the system cannot.
-
-    Raises:
-        BlockingIOError: Another process holds it.
-    """
+    """Lock an open file until it is closed; False where the system cannot."""
     if fcntl is None:
         return False
     try:
@@ -219,12 +197,7 @@ def _owner(mark: Path) -> _Owner | None:
 
 
 def _locked(mark: Path) -> int:
-    """The open mark of a folder, locked, with this process as the owner.
-
-    Raises:
-        BlockingIOError: Another process holds it.
-        OSError: It cannot be written.
-    """
+    """The open mark of a folder, locked, with this process as the owner."""
     while True:
         handle = os.open(mark, _FLAGS | os.O_CREAT, 0o644)
         try:

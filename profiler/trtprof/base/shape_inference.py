@@ -23,16 +23,7 @@ class GrowthError(InferenceError):
 
 
 def infer_shapes(model: ModelProto, **options: bool) -> ModelProto:
-    """The model with the types and shapes of its tensors; elements of small ones are followed.
-
-    Args:
-        model: Is left as it is.
-        options: Of `onnx.shape_inference.infer_shapes`.
-
-    Raises:
-        GrowthError: There might be more of them than memory.
-        InferenceError: Types or shapes do not fit.
-    """
+    """The model with the types and shapes of its tensors; elements of small ones are followed."""
     try:
         expansion.check_calls(model)
         expansion.check_dims(model)
@@ -53,12 +44,7 @@ def infer_node(
     data: dict[str, TensorProto],
     opsets: Sequence[OperatorSetIdProto],
 ) -> Mapping[str, TypeProto]:
-    """What onnx says of the outputs of a node; nothing where they may have too many dimensions.
-
-    Raises:
-        InferenceError: The inputs do not fit.
-        ValidationError: The node is none of its op.
-    """
+    """What onnx says of the outputs of a node; nothing where they may have too many dimensions."""
     ranks = sorted((len(known.tensor_type.shape.dim) for known in types.values()), reverse=True)
     if sum(ranks[:2]) > MOST_RANK or any(
         at < len(node.input) and _long(types.get(node.input[at])) for at in expansion.deciding(node.op_type)

@@ -15,21 +15,7 @@ _HEAD = 1 << 16
 def read_text_file(
     path: Path, *, what: str, fix: str, binary: str = "it may be an engine itself, whose content only TensorRT can read"
 ) -> str:
-    """The text of a file of ``what``.
-
-    Bytes that are no UTF-8 become U+FFFD; text that a Windows shell wrote as UTF-16 is read too.
-
-    Args:
-        path: The file.
-        what: What it should hold, for errors.
-        fix: What to do in any of them.
-        binary: What a binary one is taken for.
-
-    Raises:
-        MissingError: The file does not exist or cannot be read.
-        UsageError: It is binary (an engine, an ONNX model, a report), empty, no regular file,
-            or larger than `input_file.MAX_BYTES`.
-    """
+    """The text of a file of ``what``."""
     try:
         data = read_file(path, what=what, fix=fix)
     except FileNotFoundError:

@@ -17,22 +17,12 @@ _DEEP = re.compile(r"""(?<![\w-])(?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*
 
 
 def read_toml(path: Path, what: str, *, fix: str = "") -> dict[str, Any]:
-    """The document in a TOML file of ``what``, for errors, as is how to mend them.
-
-    Raises:
-        UsageError: It is no regular file, or larger than `MOST_BYTES`.
-        OSError: It is not there or cannot be read.
-        ValueError: It is no TOML.
-    """
+    """The document in a TOML file of ``what``, for errors, as is how to mend them."""
     return parse_toml(read_file(path, most=MOST_BYTES, what=what, fix=fix).decode("utf-8-sig"))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The document that a text of at most `MOST_BYTES` is.
-
-    Raises:
-        ValueError: It is no TOML, or one that is nested too deep.
-    """
+    """The document that a text of at most `MOST_BYTES` is."""
     if _DEEP.search(text) is None:
         try:
             return tomllib.loads(text)

@@ -54,12 +54,7 @@ def table_file(table: str) -> str:
 
 
 def save_trace(trace: GpuTrace, folder: Path) -> None:
-    """Write a trace into a folder; one that lies there already is replaced.
-
-    Raises:
-        MissingError: The folder cannot be written.
-        ValueError: A frame lacks a column.
-    """
+    """Write a trace into a folder; one that lies there already is replaced."""
     facts = folder / FACTS_FILE
     categories: dict[str, dict[str, tuple[str, ...]]] = {}
     rows: dict[str, int] = {}
@@ -96,12 +91,7 @@ def save_trace(trace: GpuTrace, folder: Path) -> None:
 
 
 def load_trace(folder: Path) -> GpuTrace:
-    """Read a trace that `save_trace` wrote.
-
-    Raises:
-        MissingError: None is there, or one of its tables is gone.
-        UsageError: It is damaged, or a later version wrote it.
-    """
+    """Read a trace that `save_trace` wrote."""
     path = folder / FACTS_FILE
     try:
         facts = read_record(path, _Facts, what="what is known of a capture", fix=_FIX)

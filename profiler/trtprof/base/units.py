@@ -51,11 +51,7 @@ def is_float(dtype: str) -> bool:
 
 
 def dtype_bytes(dtype: str, elements: int) -> int:
-    """Bytes that ``elements`` values of ``dtype`` take, sub-byte types packed and rounded up.
-
-    Raises:
-        KeyError: ``dtype`` has no fixed width (``string``) or is not known.
-    """
+    """Bytes that ``elements`` values of ``dtype`` take, sub-byte types packed and rounded up."""
     return -(-DTYPE_BITS[dtype] * elements // 8)
 
 
@@ -89,11 +85,7 @@ _TIME = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?)\s*([a-z\u00b5\u03bc]+)", re
 
 
 def parse_ns(text: str) -> int:
-    """A duration with its unit, ``10 ms``, in ns.
-
-    Raises:
-        ValueError: It is not one.
-    """
+    """A duration with its unit, ``10 ms``, in ns."""
     found = _TIME.fullmatch(text.strip())
     if found is None or found[2].lower() not in NS_BY_UNIT:
         raise ValueError(f"{text!r} is no time")

@@ -98,14 +98,7 @@ class Sampling:
 
 @contextmanager
 def sampling(which: int | str = 0, step_s: float = STEP_S) -> Iterator[Sampling]:
-    """Sample a GPU while the block runs.
-
-    Never an error: without NVML, without the GPU or without permission, the summary says so.
-
-    Args:
-        which: NVML index, or UUID; of a MIG slice the whole GPU is read.
-        step_s: Seconds between samples.
-    """
+    """Sample a GPU while the block runs."""
     with sampler(which) as gpu:
         run = Sampling(gpu, step_s)
         run._start()
@@ -128,8 +121,6 @@ def summarize(samples: Sequence[ClockSample], start_ns: int | None = None, end_n
 
     Args:
         samples: In the order of time.
-        start_ns: Leave out what was taken before.
-        end_ns: Leave out what was taken after.
     """
     taken = [
         sample for sample in samples

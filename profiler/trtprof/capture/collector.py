@@ -9,27 +9,16 @@ from trtprof.base.trace import GpuTrace
 
 
 class Collector(Protocol):
-    """A collector in this process, such as CUPTI's activity API.
-
-    It is started once and stopped once; only then there is a trace.
-    """
+    """A collector in this process, such as CUPTI's activity API."""
 
     def start(self) -> None:
-        """Watch from now on.
-
-        Raises:
-            CaptureError: It cannot: no permission, or another tool is in its place.
-        """
+        """Watch from now on."""
 
     def stop(self) -> None:
         """Watch no more; what has begun is waited for and kept."""
 
     def trace(self) -> GpuTrace:
-        """What was seen between start and stop, as columns.
-
-        Raises:
-            CaptureError: Something was lost.
-        """
+        """What was seen between start and stop, as columns."""
 
 
 @runtime_checkable
@@ -42,8 +31,6 @@ class Clocked(Protocol):
 
 def system_to_collector_ns(collector: Collector, rounds: int = 16) -> tuple[int, int] | None:
     """What the collector's clock is ahead of the system's (``time.time_ns``), and how far off that may be.
-
-    The clocks are read one between two readings of the other; of all rounds the quickest is taken.
 
     Returns:
         Both in ns; None where the collector does not tell its time.

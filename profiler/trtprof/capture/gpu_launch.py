@@ -79,10 +79,6 @@ def choose_collector(asked: AskedCollector) -> Choice:
     """Which collector watches the GPU, and why, in words.
 
     ``auto`` takes nsys where there is one that can, else CUPTI in the worker.
-
-    Raises:
-        CaptureError: Another tool traces this process already; see `nsys.refuse_second_profiler`.
-        MissingError: What was asked for cannot be used here; for ``auto``, neither can.
     """
     # Not under nsys even with no collector of our own: the clean latency would be that under a profiler.
     nsys.refuse_second_profiler()
@@ -154,23 +150,11 @@ def capture_gpu(
 
     Leaves in the run folder the raw samples (`inference.LATENCY_FILE`), the trace (`gpu_trace_file`), what the worker
     itself leaves there, under nsys its report and log (``nsys.nsys-rep``, ``nsys.log``), and last of all the record
-    (`inference.CAPTURE_FILE`). The SQLite export of the report, which is several times its size, is not kept.
-
-    Under ``auto`` a capture that nsys does not manage is made again with CUPTI where that can be used; this is said,
-    with the reason, to ``progress`` and in `GpuCapture.collector_reason`.
+    (`inference.CAPTURE_FILE`). Under ``auto`` a capture that nsys does not manage is made again with CUPTI where that
+    can be used; this is said, with the reason, to ``progress`` and in `GpuCapture.collector_reason`.
 
     Args:
         request: What to measure; its ``phase`` and ``collector`` are set here.
-        module: The worker, which takes the path of a request.
-        asked: Which collector; see `choose_collector`.
-        progress: Told each line of what goes on.
-        gpu: The same GPU as NVML calls it: its UUID, or its index.
-
-    Raises:
-        MissingError: A collector, a library, a driver, a permission or room on the disk is missing.
-        CaptureError: The worker or the collector failed, was killed or hangs; no kernel was recorded. Files that
-            were written before are kept, the clean latency among them.
-        TrtprofError: The worker's own error.
     """
     choice = choose_collector(asked)
     folder = RunFolder(Path(request.folder))
@@ -312,10 +296,7 @@ def _profiled(
 
 
 def _injection(asked: Request) -> dict[str, str]:
-    """What makes CUPTI see NVTX ranges in the worker; nodes of ONNX Runtime are known from its profile, without them.
-
-    A variable that the user has set stays: the trace then says that it does not name CUPTI.
-    """
+    """The variables that make CUPTI see NVTX ranges in the worker; ONNX Runtime's nodes come from its profile."""
     if asked.collector != "cupti" or not isinstance(asked, TensorrtRequest):
         return {}
     before = os.environ.get(cupti.INJECTION_VARIABLE)
@@ -379,15 +360,7 @@ def _kernels(trace: GpuTrace) -> int:
 
 
 def _no_kernels(tool: str, trace: GpuTrace, times: ProfiledTimes, newer: str, kept: str) -> CaptureError:
-    """Why there is nothing to attribute, as far as the rest of the capture tells.
-
-    Args:
-        tool: The collector and its version.
-        trace: What it saw.
-        times: What the worker found.
-        newer: What to do if the tool is too old for the driver.
-        kept: What is kept, in words.
-    """
+    """Why there is nothing to attribute, as far as the rest of the capture tells."""
     calls_of = trace.launches["name"].value_counts()
     launches = sum(int(count) for name, count in calls_of.items() if "Launch" in str(name))
     on_gpu = "check that the model runs on the GPU: trtprof doctor"
@@ -415,10 +388,7 @@ def _driver() -> str:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """While children are started: no variable that loads a tool into them but these.
-
-    Set in this process, whose environment a child inherits, and put back afterwards.
-    """
+    """While children are started: no variable that loads a tool into them but these."""
     before = {name: os.environ.pop(name) for name in _INJECTED if name in os.environ}
     os.environ.update(variables)
     try:
@@ -436,11 +406,7 @@ def _run(asked: Request, module: str, result: str, progress: Progress) -> None:
 
 
 def _left(asked: Request, name: str, kind: type[T]) -> T:
-    """The record that a worker left.
-
-    Raises:
-        CaptureError: There is none, or it is not whole.
-    """
+    """The record that a worker left."""
     try:
         return msgspec.json.decode((Path(asked.scratch) / name).read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError) as error:
@@ -468,11 +434,7 @@ def _clocks(sampled: Sampling, begin_ns: int, end_ns: int) -> ClockSummary:
 
 
 def _discard(path: Path) -> None:
-    """Remove a file, if it is there.
-
-    Raises:
-        MissingError: The folder cannot be written.
-    """
+    """Remove a file, if it is there."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -29,15 +29,7 @@ class Request(Protocol):
 
 
 def worker_command(module: str, request: Request, scratch: str | Path | None = None) -> list[str]:
-    """Write the request of a worker to a file, and tell the command that runs the worker.
-
-    It is to be run in `child.environment`, with a pipe as stdin that is held open until the worker has ended.
-
-    Args:
-        module: The worker: it takes the path of the request.
-        request: What to do.
-        scratch: Where to write the request; by default the scratch folder that it names.
-    """
+    """Write the request of a worker to a file, and tell the command that runs the worker."""
     request_file = Path(scratch or request.scratch) / REQUEST_FILE
     request_file.write_bytes(msgspec.json.encode(request))
     # A worker that is run a second time in the same folder must not be taken to have failed as the first did.
@@ -63,19 +55,7 @@ def run_worker(
     done: Path | None = None,
     deadline_s: float | None = None,
 ) -> None:
-    """Run a worker to its end; its results lie in the folder of the request.
-
-    Args:
-        request: What to do.
-        progress: Told each line that the worker prints.
-        module: The worker: it takes the path of the request.
-        done: The file that a worker writes last; by default `CAPTURE_FILE` in the folder of the request.
-        deadline_s: When it is given up; see `child.run_telling`.
-
-    Raises:
-        CaptureError: The worker crashed, was killed, ran out of memory or hangs; its log is in the folder.
-        TrtprofError: The worker's own error, with the exit code that it chose.
-    """
+    """Run a worker to its end; its results lie in the folder of the request."""
     command = worker_command(module, request)
     log_path = Path(request.folder) / LOG_FILE
     given = () if deadline_s is None else (deadline_s,)

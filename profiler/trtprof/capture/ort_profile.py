@@ -65,23 +65,13 @@ def read_profile(path: Path, runs: int, scheduled: Sequence[ScheduledNode]) -> P
 
     Args:
         path: The file that ``end_profiling`` returned.
-        runs: How many inferences to keep; earlier ones are warm-up.
         scheduled: The nodes of the session's optimised graph, in the order in which they run.
-
-    Raises:
-        CaptureError: The file is no ONNX Runtime profile, or holds fewer runs.
-        MissingError: It was cut off, or never made.
     """
     return profile_from_events(read_events(path), runs, scheduled)
 
 
 def read_events(path: Path) -> list[Event]:
-    """All events of a profile, in the order in which they were written.
-
-    Raises:
-        CaptureError: The file is no ONNX Runtime profile.
-        MissingError: It was cut off, or never made.
-    """
+    """All events of a profile, in the order in which they were written."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Event])
     except FileNotFoundError:
@@ -160,15 +150,10 @@ def node_events(events: Sequence[Event], runs: int, scheduled: Sequence[Schedule
     """When the host was in which node during the last ``runs`` inferences.
 
     Args:
-        events: See `read_events`.
-        runs: How many inferences to keep; earlier ones are warm-up.
         scheduled: The nodes of the session's optimised graph, in the order in which they run.
 
     Returns:
         The columns `ort_session.NODE_EVENT_COLUMNS`, sorted by start, outer before inner.
-
-    Raises:
-        CaptureError: There are fewer inferences.
     """
     import pandas as pd
 
@@ -221,11 +206,7 @@ class Schedule:
         self.by_event = {saved: found[0] for saved, found in names.items() if saved and len(found) == 1}
 
     def layers_of(self, launched: Sequence[Event]) -> list[str]:
-        """The layer of each event of a run.
-
-        Where the events are not those of the schedule, names that are not unique stay as they are,
-        so that their time is seen to be unattributed.
-        """
+        """The layer of each event of a run."""
         labels = [event.name.removesuffix(_SUFFIX) for event in launched]
         found = list(labels)
         if self._walk("", launched, labels, len(launched), found) == 0:
@@ -258,12 +239,7 @@ class Schedule:
 
 
 def _self_times(launched: Sequence[Event], layers: Sequence[str], graphs: Mapping[str, str]) -> list[int]:
-    """Duration of each event less that of the nodes of its subgraphs that ran inside it.
-
-    Events come in the order in which they ended, so a control-flow node follows its body: the body
-    events that are still open when it ends are its own. Time stamps alone cannot tell, because
-    neighbours may share a microsecond. Cut-off durations cannot add up to more than their parent's.
-    """
+    """Duration of each event less that of the nodes of its subgraphs that ran inside it."""
     own = [event.dur for event in launched]
     open_bodies: dict[str, int] = {}
     for position, layer in enumerate(layers):

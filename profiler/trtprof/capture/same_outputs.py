@@ -87,11 +87,7 @@ def kinds_of(inputs: Sequence[InputTensor], seed: int) -> dict[str, int]:
 
 
 def inputs_of(kind: str, inputs: Sequence[InputTensor], seed: int) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of a kind.
-
-    Integers keep to their range, since they may be indices or shapes, and those from files are the files' in all kinds.
-    Floats from files have the range of their file.
-    """
+    """Arrays of a kind."""
     if kind == GIVEN:
         return make_inputs(tuple(inputs), seed)
     plans = tuple(_ranged(one) for one in inputs)
@@ -127,17 +123,7 @@ def _ranged(plan: InputTensor) -> InputTensor:
 
 
 def keep_original(variant: Variant, folder: Path, *, deadline_s: float = 300.0) -> Original:
-    """Run the original with all kinds of inputs, and once more with other rounding, and keep what it makes.
-
-    Args:
-        variant: The original, with its inputs.
-        folder: Where to keep it.
-        deadline_s: When it is given up.
-
-    Raises:
-        CaptureError: It crashed, hangs, or runs with none of the inputs.
-        TrtprofError: See `make_session`.
-    """
+    """Run the original with all kinds of inputs, and once more with other rounding, and keep what it makes."""
     kept = folder / KEPT_FILE
     request = OutputsRequest(variant=variant, folder=str(folder), scratch=str(folder), kept=str(kept), original=True)
     launch.run_worker(request, unheard, WORKER, kept, deadline_s)
@@ -156,19 +142,7 @@ def check_variant(
     """Hold a variant against the original.
 
     Args:
-        original: From `keep_original`.
-        variant: What to hold against it; it gets the inputs of the original.
         folder: For what comes and goes; an empty one for each variant.
-        tf32: Whether fp32 may be computed in TF32 by one of both alone.
-        precision: What else one of both may compute fp32 in; see `check_outputs`.
-        deadline_s: When it is given up.
-
-    Returns:
-        One a kind of inputs.
-
-    Raises:
-        CaptureError: It crashed or hangs.
-        TrtprofError: See `make_session`.
     """
     same = msgspec.structs.replace(variant, inputs=original.variant.inputs, seed=original.variant.seed)
     request = OutputsRequest(

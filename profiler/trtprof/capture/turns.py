@@ -101,12 +101,7 @@ class Side:
     """
 
     def __init__(self, variant: Variant, process: subprocess.Popen[str], folder: Path, deadline_s: float) -> None:
-        """Wait until the worker is ready.
-
-        Raises:
-            CaptureError: It died, or is not ready in time.
-            TrtprofError: Its own error.
-        """
+        """Wait until the worker is ready."""
         self.name, self.pid = variant.name, process.pid
         self._process, self._folder = process, folder
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -119,13 +114,9 @@ class Side:
 
         Args:
             ms: How long.
-            deadline_s: When it is given up; by default long after it should be done.
 
         Returns:
             The latency of each inference in ns, in their order.
-
-        Raises:
-            CaptureError: It died, or does not answer in time, or keeps its threads busy between turns.
         """
         should_s = ms / 1e3 + 2 * self.run_ns / 1e9
         try:
@@ -175,17 +166,7 @@ class Side:
 
 @contextlib.contextmanager
 def opened(variant: Variant, *, warmup_ms: float = 200.0, deadline_s: float = 120.0) -> Iterator[Side]:
-    """A process that holds a variant ready, warmed up; it is ended with the block, however that ends.
-
-    Args:
-        variant: What to run.
-        warmup_ms: How long to warm up.
-        deadline_s: When it is given up, if it is not ready.
-
-    Raises:
-        CaptureError: It died, hangs, or does not run with its inputs.
-        TrtprofError: See `make_session` and `trt_runner.opened`.
-    """
+    """A process that holds a variant ready, warmed up; it is ended with the block, however that ends."""
     with scratch_folder() as folder:
         request = TurnsRequest(variant=variant, folder=str(folder), scratch=str(folder), warmup_ms=warmup_ms)
         command = launch.worker_command(WORKER, request)
@@ -208,14 +189,8 @@ def pairs_of(before: Side, after: Side, count: int, ms: float, *, first: int = 0
     """Turns of two sides, pair by pair: A B, B A, A B ..., so that what drifts evenly is no difference.
 
     Args:
-        before: A.
-        after: B.
-        count: How many pairs.
         ms: Length of a turn; see `Side.turn`.
         first: Which begins: 0 for A, 1 for B.
-
-    Raises:
-        CaptureError: See `Side.turn`.
     """
     pairs = []
     for number in range(count):
@@ -239,13 +214,8 @@ def round_of(
     """A round: a fresh process of each side, and pairs of turns; see `opened` and `pairs_of`.
 
     Args:
-        before: A.
-        after: B.
-        pairs: How many.
         ms: Length of a turn.
         first: Which begins, and is opened first: 0 for A, 1 for B; take turns here, too.
-        warmup_ms: See `opened`.
-        deadline_s: See `opened`.
     """
     order = (after, before) if first else (before, after)
     with contextlib.ExitStack() as stack:

@@ -64,17 +64,7 @@ def ort_array(value: Any) -> npt.NDArray[Any]:
 
 
 def reference_outputs(session: SessionRequest, feeds: dict[str, npt.NDArray[Any]], names: Sequence[str]) -> list[Any]:
-    """What ONNX Runtime's CPU provider makes of the inputs: arrays, or lists of arrays for a sequence.
-
-    Args:
-        session: The model; whatever its provider is, the CPU runs it.
-        feeds: The inputs; those that the model has not are left out.
-        names: Of the outputs.
-
-    Raises:
-        CaptureError: The model does not run there, or lacks an output.
-        TrtprofError: See `make_session`.
-    """
+    """What ONNX Runtime's CPU provider makes of the inputs: arrays, or lists of arrays for a sequence."""
     say("outputs of the CPU provider to compare with")
     made = make_session(msgspec.structs.replace(session, provider="cpu"))
     taken = {value.name for value in made.get_inputs()}
@@ -134,22 +124,8 @@ def check_outputs(
 ) -> tuple[TensorCheck, ...]:
     """Compare outputs one by one.
 
-    A type of the same kind but another width is compared all the same: TensorRT 8 has no int64, and an engine may have
-    outputs in the type that it computes in.
-
-    Where it is known by how much the reference differs from itself, an output may differ by `OWN` times that, even if
-    it is more than its type allows; what is no number in one of both renderings only is not looked at. A check that
-    passes by this alone says so.
-
     Args:
-        names: Of the outputs.
-        found: What is to be checked: arrays, or lists of arrays for a sequence.
-        expected: What it should be; plain arrays are those of the CPU provider.
-        tf32: Whether fp32 may have been computed in TF32.
         precision: ``fp16``, ``bf16`` or both with ``+`` between, where fp32 may have been computed in that.
-
-    Returns:
-        One an array, the worst first: what does not match before what does, then by how far it is off.
     """
     reference = expected if isinstance(expected, Reference) else Reference(expected)
     computed = [*(["tf32"] if tf32 else []), *(part for part in precision.split("+") if part in COMPUTED)]
@@ -225,11 +201,7 @@ class _Check:
     """One array held against another.
 
     Args:
-        name: Its name.
-        found: What is to be checked.
-        expected: What it should be.
         own: The same, rounded differently; None where that is not known.
-        reference: What it is held against, in words.
     """
 
     def __init__(self, name: str, found: Any, expected: Any, own: Any, reference: str) -> None:

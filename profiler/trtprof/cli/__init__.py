@@ -81,11 +81,7 @@ _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
 def _check_shell() -> None:
-    """See to it that there is a shell to complete in: of none typer says so without an error, and leaves with 1.
-
-    Raises:
-        UsageError: The command was started from none, or from one that cannot be helped.
-    """
+    """See to it that there is a shell to complete in: of none typer says so without an error, and leaves with 1."""
     import shellingham  # type: ignore[import-untyped]
 
     from trtprof.base.errors import UsageError
@@ -103,11 +99,7 @@ def _check_shell() -> None:
 
 
 def _answer(what: str, why: str, fix: str) -> None:
-    """Leave with one error.
-
-    Raises:
-        typer.Exit: Always.
-    """
+    """Leave with one error."""
     from trtprof.base.errors import UsageError
     from trtprof.cli.output import errors_shown
 
@@ -148,10 +140,7 @@ def _root(
 
 
 def load_commands(wanted: str = "") -> None:
-    """Import the modules of all commands, which register themselves with `app`; of one alone where it is ``wanted``.
-
-    Help is about all of them, and so is what is said of a command that there is not.
-    """
+    """Import the modules of all commands, which register themselves with `app`; of one alone where it is ``wanted``."""
     for name in (wanted,) if wanted in _ORDER and wanted != "help" else _ORDER:
         importlib.import_module(f"trtprof.cli.{name}{'_' * keyword.iskeyword(name)}")
 

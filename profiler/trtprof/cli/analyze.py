@@ -181,11 +181,7 @@ def _refuse_unmeasured(fail_on: list[str] | None, explain: tuple[str, str] | Non
 def _checked(
     format_name: str, output: list[str] | None, *, measured: bool, explain: tuple[str, str] | None, force: bool
 ) -> list[Path]:
-    """The files to write, where format and suffixes are those of the result.
-
-    Raises:
-        UsageError: One is not, or there is no such rule to explain.
-    """
+    """The files to write, where format and suffixes are those of the result."""
     if explain is not None:
         from trtprof.base.records import Explanation
         from trtprof.diagnose.explain import rule_of
@@ -215,11 +211,7 @@ def _asked(
     *,
     tf32: bool,
 ) -> tuple[list[GpuSpec], Settings]:
-    """The GPUs, named or as a log tells, and the ceilings asked for.
-
-    Raises:
-        UsageError: No GPU is named, or something that is asked for is not possible.
-    """
+    """The GPUs, named or as a log tells, and the ceilings asked for."""
     from trtprof.cli.gpu_targets import ceilings_for, parse_accumulate, parse_ceilings
     from trtprof.flows import analyze as analyze_files
     from trtprof.flows.predict.on_gpus import Settings

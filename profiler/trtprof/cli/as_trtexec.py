@@ -56,11 +56,7 @@ class Told(NamedTuple):
         return tuple(filter(None, (self.export_times, self.export_profile)))
 
     def percentiles(self) -> list[float]:
-        """Those asked for, in the order asked for.
-
-        Raises:
-            UsageError: One is no number from 0 to 100.
-        """
+        """Those asked for, in the order asked for."""
         found = []
         for text in [part.strip() for value in self.percentile or () for part in value.split(",")]:
             try:
@@ -77,11 +73,7 @@ class Told(NamedTuple):
         return found
 
     def check(self, format_name: str, *, quiet: bool) -> None:
-        """Refuse what cannot be printed, before anything runs.
-
-        Raises:
-            UsageError: A percentile is none, or text is to stand beside a document.
-        """
+        """Refuse what cannot be printed, before anything runs."""
         self.percentiles()
         printed = {
             "--percentile": self.percentile, "--avgRuns": self.avg_runs, "--dumpProfile": self.dump_profile,
@@ -97,11 +89,7 @@ class Told(NamedTuple):
 
 
 def tell(folder: RunFolder, run: Run, told: Told, layer_info: str) -> None:
-    """Print and write what was asked for.
-
-    Raises:
-        MissingError: A file cannot be written, or the layers are not known in its form.
-    """
+    """Print and write what was asked for."""
     from trtprof.base.latency import percentile_ns
     from trtprof.engine import profile_files
     from trtprof.flows import trtexec_files
@@ -132,11 +120,7 @@ def tell(folder: RunFolder, run: Run, told: Told, layer_info: str) -> None:
 
 
 def write_layers(name: str, layers: Callable[[Path], LayerFile]) -> None:
-    """Write what ``--exportLayerInfo`` asks for, and say what it is.
-
-    Raises:
-        MissingError: It cannot be written, or the layers are not known in its form.
-    """
+    """Write what ``--exportLayerInfo`` asks for, and say what it is."""
     found = layers(Path(name))
     write_file(Path(name), found.content.encode())
     say(f"wrote {name}: {found.what}")

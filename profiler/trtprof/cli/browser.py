@@ -7,10 +7,7 @@ import sys
 
 
 def open_in_browser(url: str) -> str:
-    """Open a page; empty if that worked, else in words why not.
-
-    Without a display no browser is looked for: one that runs in the terminal would take it over.
-    """
+    """Open a page; empty if that worked, else in words why not."""
     import webbrowser
 
     if sys.platform.startswith("linux") and not any(

@@ -195,11 +195,7 @@ def _loaded(
 
 
 def _saved(found: EngineBuild, name: str) -> Path:
-    """The engine where it was asked for, else where it is kept.
-
-    Raises:
-        MissingError: The folder is not there, or may not be written to.
-    """
+    """The engine where it was asked for, else where it is kept."""
     from trtprof.flows.build import copy_engine
 
     return copy_engine(found.built.plan, Path(name)) if name else found.built.plan

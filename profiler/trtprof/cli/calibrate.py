@@ -43,10 +43,8 @@ def calibrate(
 ) -> None:
     """Measure what this device can do at best, and keep it for the runs to come.
 
-    Arithmetic by dtype and size, special functions, DRAM and cache by pattern, the floors of a
-    kernel and a call; each with the spread of its repeats and what reached it. It always measures
-    and replaces what is kept; a run takes the kept ceilings. On a GPU some 300 kernels are timed, too:
-    they correct what run, predict and analyze expect of library kernels there.
+    Arithmetic by dtype and size, special functions, DRAM and cache by pattern, the floors of a kernel and a call; each
+    with the spread of its repeats and what reached it.
     """
     progress = StageLines()
     with errors_shown(progress):
@@ -75,11 +73,7 @@ def calibrate(
 
 
 def _gpu_index(device: str) -> int | None:
-    """Number of the GPU, None for the CPU.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """Number of the GPU, None for the CPU."""
     if device in ("auto", "cpu"):
         return None
     found = _GPU.fullmatch(device)
@@ -154,11 +148,7 @@ def _kernels(kept: timed_rows.Kept) -> dict[str, Any]:
 
 
 def _kept(shelf: Shelf, what: str, options: str) -> Ceilings:
-    """The kept ceilings.
-
-    Raises:
-        MissingError: There are none.
-    """
+    """The kept ceilings."""
     found = shelf.read(say)
     if found is None:
         raise MissingError(

@@ -75,11 +75,7 @@ def compare(
 
 
 def _sides(texts: Sequence[str]) -> list[list[Path]]:
-    """The run folders of each side.
-
-    Raises:
-        UsageError: There are fewer than two sides, or one names no folder.
-    """
+    """The run folders of each side."""
     if len(texts) < 2:
         given = "one run is" if texts else "no run is"
         raise UsageError(

@@ -10,10 +10,7 @@ from trtprof.cli.output_files import FormatOption, OutputsOption, check_report, 
 
 @command
 def doctor(output: OutputsOption = None, force: ForceOption = False, format_name: FormatOption = "text") -> None:
-    """Say what can run here, and why not the rest.
-
-    Versions, the device, kept ceilings, and for every backend that cannot run, the fix.
-    """
+    """Say what can run here, and why not the rest."""
     with errors_shown():
         from trtprof.base.records import Machine
 

@@ -64,11 +64,7 @@ class Types(NamedTuple):
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The precisions that are asked for, each once; none for that of the file.
-
-        Raises:
-            UsageError: One is not known, or contradicts another.
-        """
+        """The precisions that are asked for, each once; none for that of the file."""
         flags = [name for name in ("fp16", "bf16", "int8", "fp8") if getattr(self, name)]
         named = [] if self.dtype == "model" else [self.dtype]
         if self.dtype not in (*PRECISIONS, "model"):
@@ -86,11 +82,7 @@ class Types(NamedTuple):
 
     @property
     def one(self) -> str:
-        """The one precision of a prediction or a model; ``model`` where none is asked for.
-
-        Raises:
-            UsageError: There are several, or one is not known.
-        """
+        """The one precision of a prediction or a model; ``model`` where none is asked for."""
         if len(self.asked) > 1:
             raise UsageError(
                 f"one precision is possible here, not {' and '.join(self.asked)}",
@@ -280,14 +272,7 @@ def _profiles(
     best: Sequence[str] | None,
     most: Sequence[str] | None,
 ) -> tuple[dict[str, ShapeRange], ...]:
-    """The optimisation profiles; the n-th value of each option belongs to the n-th profile.
-
-    Of an end that is not given at all, as in trtexec, the nearest that is given serves: of the smallest and the
-    largest shapes the optimal ones, of these the largest.
-
-    Raises:
-        UsageError: The options do not make whole profiles, or a value cannot be read.
-    """
+    """The optimisation profiles; the n-th value of each option belongs to the n-th profile."""
     from trtprof.engine.tensorrt import ShapeRange
 
     given = {end: list(values or ()) for end, values in zip(_ENDS, (least, best, most), strict=True)}
@@ -341,11 +326,7 @@ def _shapes(option: str, value: str) -> dict[str, tuple[int, ...]]:
 
 
 def _workspace(pools: Sequence[str] | None, mebibytes: float | None) -> int | None:
-    """The size of the workspace in bytes; None leaves it to the library.
-
-    Raises:
-        UsageError: It is given twice, cannot be read, or another pool is named.
-    """
+    """The size of the workspace in bytes; None leaves it to the library."""
     items = [item.strip() for value in pools or () for item in value.split(",")]
     fix = "--memPoolSize=workspace:1024, which is MiB, or workspace:1G"
     sizes = []

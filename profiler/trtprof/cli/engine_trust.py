@@ -20,12 +20,7 @@ PluginTrustOption = Annotated[bool, typer.Option("--trust", help=_TRUST)]
 
 
 def allow_engine(path: str, *, trust: bool) -> None:
-    """Tell what is known of an engine, and go on where that is allowed; one that trtprof built here needs no leave.
-
-    Raises:
-        UsageError: Nobody says that it is trusted, or it is no engine.
-        MissingError: There is no such file.
-    """
+    """Tell what is known of an engine, and go on where that is allowed; one that trtprof built here needs no leave."""
     from trtprof.engine.trust import engine_file
     from trtprof.hardware.store import default_cache_dir
 
@@ -41,14 +36,7 @@ def allow_engine(path: str, *, trust: bool) -> None:
 
 
 def allow_plugin(folder: Path, *, trust: bool) -> None:
-    """Tell what is known of the code in a folder of a plugin, and go on where that is allowed.
-
-    What trtprof wrote here, and nobody changed, needs no leave; what is no such folder is its reader's to refuse.
-
-    Raises:
-        UsageError: Nobody says that it is trusted, or the folder is damaged.
-        MissingError: A file is not there.
-    """
+    """Tell what is known of the code in a folder of a plugin, and go on where that is allowed."""
     from trtprof.hardware.store import default_cache_dir
     from trtprof.plugin.folder import FILE
     from trtprof.plugin.trust import other_code

@@ -32,11 +32,8 @@ def export(
 ) -> None:
     """Export a PyTorch module to ONNX.
 
-    --fp16, --bf16 and --dtype convert its parameters and float inputs.
-
-    The factory is a function, class or module; it may give a pair (module, example_inputs). Inputs
-    are the parameters of forward; dimensions are fixed at those of --shapes unless --dynamic names
-    them. Weights above 1 GB go into FILE.data.
+    --fp16, --bf16 and --dtype convert its parameters and float inputs. Inputs are the parameters of forward; dimensions
+    are fixed at those of --shapes unless --dynamic names them.
     """
     import msgspec
 
@@ -70,11 +67,7 @@ def export(
 
 
 def _converted(precision: str) -> str:
-    """The dtype that parameters are converted to; empty where they stay as they are.
-
-    Raises:
-        UsageError: A file cannot say it.
-    """
+    """The dtype that parameters are converted to; empty where they stay as they are."""
     if precision in ("fp32", "tf32"):
         raise UsageError(
             f"--dtype {precision} is not for an export",

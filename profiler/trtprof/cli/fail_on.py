@@ -29,13 +29,7 @@ class Criterion(NamedTuple):
 
 
 def criteria(values: Iterable[str] | None) -> list[Criterion]:
-    """What the option asks for, before any work is done for it.
-
-    A finding of kind trust doubts the numbers and loses no time: it counts where its code is named, and nowhere else.
-
-    Raises:
-        UsageError: A value is no code of a rule, no severity and no time.
-    """
+    """What the option asks for, before any work is done for it."""
     return [_criterion(value.strip()) for value in values or ()]
 
 

@@ -39,11 +39,7 @@ class Answered(Protocol):
 
 
 def inconclusive_fails(text: str) -> bool:
-    """Whether a gate that cannot be decided counts as failed.
-
-    Raises:
-        UsageError: It is neither pass nor fail.
-    """
+    """Whether a gate that cannot be decided counts as failed."""
     if text not in ("pass", "fail"):
         raise UsageError(
             f"--inconclusive {text} is not known",
@@ -54,11 +50,7 @@ def inconclusive_fails(text: str) -> bool:
 
 
 def check_gates(gates: Iterable[tuple[Answered, str]], *, inconclusive_fails: bool) -> None:
-    """Say on stderr which gates did not pass, each with where that is, and leave with exit code 1 where one failed.
-
-    Raises:
-        typer.Exit: One failed, or was inconclusive and that counts as failed.
-    """
+    """Say on stderr which gates did not pass, each with where that is, and leave with exit code 1 where one failed."""
     failed = False
     for gate, where in gates:
         if gate.answer == "passed":

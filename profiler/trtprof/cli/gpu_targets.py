@@ -85,11 +85,7 @@ def names(values: Sequence[str] | None) -> list[str]:
 
 
 def parse_accumulate(value: str) -> Accumulate:
-    """The value of ``--accumulate``.
-
-    Raises:
-        UsageError: It is no accumulator.
-    """
+    """The value of ``--accumulate``."""
     if value in ("auto", "fp32", "fp16"):
         return cast("Accumulate", value)
     raise UsageError(
@@ -98,12 +94,7 @@ def parse_accumulate(value: str) -> Accumulate:
 
 
 def parse_ceilings(values: Sequence[str] | None) -> dict[str, float]:
-    """``--ceiling`` values: name -> FLOP/s, B/s, or s where a time is given, as `gpus.ceilings` takes them.
-
-    Raises:
-        UsageError: A value is not of the form ``NAME=RATE``, its unit is not that of its name, or a
-            name comes twice.
-    """
+    """``--ceiling`` values: name -> FLOP/s, B/s, or s where a time is given, as `gpus.ceilings` takes them."""
     from trtprof.base.units import DTYPE_BITS
     from trtprof.hardware.gpus import OVERRIDES, SHORT_DTYPES
 
@@ -151,12 +142,7 @@ def ceilings_for(
     clock_mhz: float | None = None,
     ceiling: Sequence[str] | None = None,
 ) -> list[Target]:
-    """The GPUs that ``--gpu`` names, each with the ceilings that the other options ask for, in order.
-
-    Raises:
-        UsageError: A GPU or a ceiling is not known, a value is out of range, or two datasheets have
-            one name.
-    """
+    """The GPUs that ``--gpu`` names, each with the ceilings that the other options ask for, in order."""
     from trtprof.hardware import gpus as datasheets
 
     accumulator = parse_accumulate(accumulate)

@@ -45,12 +45,7 @@ def gpus(
     force: ForceOption = False,
     format_name: FormatOption = "text",
 ) -> None:
-    """List the GPUs that are known, show one, or compare several.
-
-    The GPUs of this machine come first. Every figure of a datasheet says whether it is published,
-    derived or weak, and its source; peaks are dense. For which kinds of work others have measured it,
-    or its architecture, is said too: `predict` and `run` have expectations of these.
-    """
+    """List the GPUs that are known, show one, or compare several."""
     with errors_shown():
         from trtprof.base.records import GpuListing
         from trtprof.flows import gpus as flow

@@ -106,11 +106,7 @@ def _contents(width: int) -> str:
 
 
 def _found(words: Sequence[str], width: int) -> str:
-    """Where the manual holds words.
-
-    Raises:
-        UsageError: Nowhere, or there are no words.
-    """
+    """Where the manual holds words."""
     from trtprof.cli import manual
 
     if not words:

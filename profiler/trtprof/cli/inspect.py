@@ -35,9 +35,7 @@ def inspect(
 ) -> None:
     """Look at a model alone: ops, shapes, work, and with --engine the layers that TensorRT-RTX makes of them.
 
-    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is run. With
-    --engine one is built, without a GPU, to see what becomes one kernel. With --sweep a table over
-    sizes, and closed forms of what they cost.
+    Parameters, FLOPs and bytes of every op, and what has no cost function; nothing is run.
     """
     progress = StageLines()
     with errors_shown(progress):

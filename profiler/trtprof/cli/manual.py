@@ -40,11 +40,7 @@ class Found(NamedTuple):
 
 
 def contents() -> list[Entry]:
-    """The written pages, in the order of the index.
-
-    Raises:
-        MissingError: The manual is not where the package has it.
-    """
+    """The written pages, in the order of the index."""
     found = []
     for section in re.split(r"^## ", _written(INDEX), flags=re.M)[1:]:
         group = section.partition("\n")[0]
@@ -63,12 +59,7 @@ def generated() -> list[str]:
 
 
 def page(topic: str) -> str:
-    """A page in Markdown, its tables in it.
-
-    Raises:
-        UsageError: There is no such page.
-        MissingError: The manual is not where the package has it.
-    """
+    """A page in Markdown, its tables in it."""
     from trtprof.cli import manual_tables
 
     made = manual_tables.pages().get(topic)
@@ -141,11 +132,7 @@ def shown(text: str, width: int, color: bool) -> str:
 
 
 def copy_samples(folder: Path) -> list[Path]:
-    """Put the sample models into ``folder/sample_models``; what is there already stays.
-
-    Raises:
-        MissingError: The package came without them, or the folder cannot be written to.
-    """
+    """Put the sample models into ``folder/sample_models``; what is there already stays."""
     from trtprof.base.output_file import write_file
 
     source = next((each for each in (DOCS / "sample_models", DOCS.parents[2] / "sample_models") if each.is_dir()), None)

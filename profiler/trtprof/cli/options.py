@@ -52,12 +52,7 @@ class Verb(typer.core.TyperCommand):
                 given = self._mended(error, given, ctx)
 
     def _mended(self, error: Any, given: list[str], ctx: Any) -> list[str]:
-        """The arguments to try again with, less a flag of trtexec that changes nothing.
-
-        Raises:
-            _ClickUsageError: The error is about something else.
-            typer.Exit: The flag is answered.
-        """
+        """The arguments to try again with, less a flag of trtexec that changes nothing."""
         name = getattr(error, "option_name", None)
         if not name or not hasattr(error, "possibilities"):
             raise error
@@ -298,11 +293,7 @@ class NamedModel(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The model that is named.
-
-        Raises:
-            UsageError: It is named twice, or not at all.
-        """
+        """The model that is named."""
         if self.model and self.onnx:
             raise UsageError(
                 "the model is named twice", why=f"{self.model} and --onnx {self.onnx}", fix="leave one away"
@@ -355,11 +346,7 @@ class Export(NamedTuple):
 
 
 def model_request(model: str, shapes: Shapes, export: Export = Export(), **more: Any) -> ModelRequest:
-    """The model as it is asked for; ``more`` are the other fields of `source.spec.ExportOptions`.
-
-    Raises:
-        UsageError: A shape cannot be read.
-    """
+    """The model as it is asked for; ``more`` are the other fields of `source.spec.ExportOptions`."""
     from trtprof.source.request import ModelRequest
 
     fields = {"dtypes": export.dtypes, "dynamic": export.dynamic, "factory_args": export.factory_arg}

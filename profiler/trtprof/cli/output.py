@@ -53,10 +53,7 @@ def _put(stream: TextIO, text: str) -> None:
 
 
 def fitted(text: str, stream: TextIO, indent: int = 2) -> str:
-    """Talk as a terminal shows it whole: its lines broken between words, what follows set in by ``indent``.
-
-    Elsewhere lines stay whole: who reads a log searches it. Words longer than a line, such as paths, stay whole, too.
-    """
+    """Talk as a terminal shows it whole: its lines broken between words, what follows set in by ``indent``."""
     if not stream.isatty():
         return text
     import textwrap
@@ -103,14 +100,7 @@ def ascii_only(stream: TextIO) -> bool:
 
 @contextmanager
 def errors_shown(progress: StageLines | None = None, *, done: Path | None = None) -> Iterator[None]:
-    """Print our errors without a traceback and leave with their exit code; bugs keep theirs.
-
-    TRTPROF_DEBUG=1 shows the traceback of ours too.
-
-    Args:
-        progress: Of what may be gone on with where it fails.
-        done: The folder of a finished run, of which something could not be shown.
-    """
+    """Print our errors without a traceback and leave with their exit code; bugs keep theirs."""
     try:
         yield
     except typer.Exit:
@@ -326,11 +316,7 @@ def encoded(run: Run, name: str, view: View) -> bytes:
 
 
 def refuse_binary(name: str) -> None:
-    """Refuse to send a binary format to a terminal.
-
-    Raises:
-        UsageError: stdout is a terminal and the format is no text; or there is no such format.
-    """
+    """Refuse to send a binary format to a terminal."""
     from trtprof import report
 
     found = report.get(name)

@@ -61,17 +61,7 @@ OutputsOption = Annotated[
 
 
 def check_format(command: str, name: str, known: Sequence[str], when: str = "") -> None:
-    """Refuse a format that cannot be printed.
-
-    Args:
-        command: Or option that is to print it.
-        name: The format asked for.
-        known: Those that there are.
-        when: What of the request makes the format impossible, in words.
-
-    Raises:
-        UsageError: It is none of them.
-    """
+    """Refuse a format that cannot be printed."""
     if name not in known:
         raise UsageError(
             f"{command} has no format {name!r}{when}", why="known: " + ", ".join(known), fix="--format json"
@@ -79,11 +69,7 @@ def check_format(command: str, name: str, known: Sequence[str], when: str = "") 
 
 
 def check_report(command: str, name: str, record: type[Record]) -> None:
-    """Refuse a format that the result of a command does not take, or that no terminal does.
-
-    Raises:
-        UsageError: It is such a one.
-    """
+    """Refuse a format that the result of a command does not take, or that no terminal does."""
     from trtprof import report
 
     check_format(command, name, [each.name for each in report.formats_of(record)])
@@ -93,12 +79,7 @@ def check_report(command: str, name: str, record: type[Record]) -> None:
 def writable(
     names: Sequence[str] | None, record: type[Record], *, force: bool, example: str = "result.svg"
 ) -> list[Path]:
-    """The files of ``-o``, before any work is done for them.
-
-    Raises:
-        UsageError: The suffix of one says no format, or it is there and not to be replaced.
-        MissingError: The folder of one is not there, or may not be written to.
-    """
+    """The files of ``-o``, before any work is done for them."""
     paths = [Path(name) for name in names or ()]
     for path in paths:
         suffix_format(path, record, example)
@@ -107,11 +88,7 @@ def writable(
 
 
 def suffix_format(path: Path, record: type[Record], example: str) -> Reporter:
-    """The format that the suffix of a file says.
-
-    Raises:
-        UsageError: It says none, or it is that of an engine.
-    """
+    """The format that the suffix of a file says."""
     from trtprof import report
 
     if path.suffix.lower() in ENGINE_SUFFIXES:
@@ -131,16 +108,7 @@ def suffix_format(path: Path, record: type[Record], example: str) -> Reporter:
 
 
 def refuse_file_name(name: str, record: type[Record], what: str) -> None:
-    """Refuse the name of a folder that is rather that of a file, in a format that there is not.
-
-    Args:
-        name: As given.
-        record: What would be written.
-        what: What the folder would be, in words.
-
-    Raises:
-        UsageError: It is such a name.
-    """
+    """Refuse the name of a folder that is rather that of a file, in a format that there is not."""
     from trtprof import report
 
     if _SUFFIX.search(name) and not Path(name).exists():
@@ -155,14 +123,7 @@ def deliver(found: Record, format_name: str, paths: Sequence[Path], **options: A
     """Print a result, and write the files of ``-o``, each in the format that its suffix says.
 
     Args:
-        found: The result.
         format_name: What to print it as; empty prints nothing, not even what was written.
-        paths: As `writable` gives them.
-        options: Those of `trtprof.report.ReportOptions`, for what is printed and for the files.
-
-    Raises:
-        UsageError: There is nothing to draw.
-        MissingError: A file cannot be written.
     """
     from trtprof import report
 
@@ -182,12 +143,7 @@ def next_step(format_name: str) -> str:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Refuse to overwrite, and what could not be written when the work is done.
-
-    Raises:
-        UsageError: There is something, and ``force`` was not said.
-        MissingError: The folder is not there, or may not be written to.
-    """
+    """Refuse to overwrite, and what could not be written when the work is done."""
     if path.exists() and not force:
         raise UsageError(
             f"{path} exists and will not be overwritten",

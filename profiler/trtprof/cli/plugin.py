@@ -173,11 +173,7 @@ def plugin(
 
 
 def _asked(only: list[str] | None) -> tuple[Step, ...]:
-    """The steps that are asked for, in their order.
-
-    Raises:
-        UsageError: One is none.
-    """
+    """The steps that are asked for, in their order."""
     from trtprof.flows.plugin.options import STEPS
 
     asked = names(only)
@@ -190,11 +186,7 @@ def _asked(only: list[str] | None) -> tuple[Step, ...]:
 
 
 def _folder(name: str | None) -> Path:
-    """The folder of `bench`.
-
-    Raises:
-        UsageError: None is named.
-    """
+    """The folder of `bench`."""
     if not name:
         raise UsageError(
             "which plugin?", why="bench measures what `trtprof plugin ... -o FOLDER` wrote",
@@ -209,11 +201,7 @@ def _request(name: str | None, shapes: Shapes) -> ModelRequest | None:
 
 
 def _gpu(asked: list[str] | None) -> str:
-    """The GPU to predict for; "" where none is named.
-
-    Raises:
-        UsageError: Several are named.
-    """
+    """The GPU to predict for; "" where none is named."""
     slugs = names(asked)
     if len(slugs) > 1:
         raise UsageError(

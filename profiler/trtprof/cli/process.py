@@ -67,11 +67,7 @@ def of_a_command() -> Iterator[None]:
 
 @contextmanager
 def all_written() -> Iterator[None]:
-    """What was written to stdout has got there in the end.
-
-    Raises:
-        MissingError: It has not.
-    """
+    """What was written to stdout has got there in the end."""
     try:
         yield
     finally:
@@ -79,10 +75,7 @@ def all_written() -> Iterator[None]:
 
 
 def utf8_again() -> None:
-    """Start over in UTF-8 where the locale has no characters but ASCII, and Python was told to take its word.
-
-    The names of files, and what is written of them, are UTF-8 everywhere else.
-    """
+    """Start over in UTF-8 where the locale has no characters but ASCII, and Python was told to take its word."""
     if sys.getfilesystemencoding() == "ascii" and "utf8" not in sys._xoptions and os.name == "posix":
         os.environ["PYTHONUTF8"] = "1"  # for children
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
@@ -96,11 +89,7 @@ def texts_again() -> None:
 
 
 def check_texts() -> None:
-    """See to it that there are docstrings.
-
-    Raises:
-        UsageError: Python was told to leave them out.
-    """
+    """See to it that there are docstrings."""
     if sys.flags.optimize > 1:
         raise UsageError(
             "Python was started without docstrings (-OO)",
@@ -110,11 +99,7 @@ def check_texts() -> None:
 
 
 def check_words(words: list[str]) -> None:
-    """Refuse words that are no text.
-
-    Raises:
-        UsageError: One has bytes that are no UTF-8, which no report, page or document could repeat.
-    """
+    """Refuse words that are no text."""
     for word in words:
         try:
             word.encode()
@@ -127,11 +112,7 @@ def check_words(words: list[str]) -> None:
 
 
 def check_files() -> None:
-    """See to it that files enough can be opened.
-
-    Raises:
-        MissingError: The system allows too few.
-    """
+    """See to it that files enough can be opened."""
     if sys.platform == "win32":
         return
     import resource
@@ -148,11 +129,7 @@ def check_files() -> None:
 
 
 def check_stack() -> None:
-    """See to it that threads have a stack that libraries can work in; its size was settled when the process began.
-
-    Raises:
-        MissingError: It is too small.
-    """
+    """See to it that threads have a stack that libraries can work in; its size was settled when the process began."""
     if sys.platform == "win32":
         return
     import resource
@@ -185,11 +162,7 @@ class _Enough:
         self._limit = limit
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - so it is asked
-        """Nothing, or an error.
-
-        Raises:
-            MissingError: There is too little memory for a library.
-        """
+        """Nothing, or an error."""
         if name not in _LEAST_BYTES:
             return
         with open("/proc/self/statm", encoding="ascii") as file:

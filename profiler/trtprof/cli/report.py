@@ -98,8 +98,6 @@ def report(
 ) -> None:
     """Show a finished run again, in any format or in the browser, or say why a rule was silent on a layer of it.
 
-    Nothing but its folder is needed: no model, no engine, no device. With --tag and --untag alone the tags of
-    the run are changed and printed. --serve lists all runs of a folder with a trend of each model's latency.
     Ctrl-C ends it, with exit code 0.
     """
     with errors_shown():
@@ -177,11 +175,7 @@ def _printed(output: Sequence[str] | None, format_name: str | None, targets: Seq
 def _targets(
     output: Sequence[str] | None, format_name: str | None, table: str | None, record: type[Record], *, force: bool
 ) -> list[_Target]:
-    """The files of ``-o``, before anything is read or written; none where the result goes to stdout.
-
-    Raises:
-        UsageError: No format fits a file, it is there and not to be replaced, or a folder cannot be filled.
-    """
+    """The files of ``-o``, before anything is read or written; none where the result goes to stdout."""
     from trtprof import report as formats
 
     names = [name for name in output or ("-",) if name != "-"]
@@ -231,11 +225,7 @@ def _show(
     redact_map: str,
     open_page: bool,
 ) -> Run:
-    """Write the files, print the run in the format ``to_stdout`` (none where it is empty), open its page.
-
-    Returns:
-        The run as it was shown.
-    """
+    """Write the files, print the run in the format ``to_stdout`` (none where it is empty), open its page."""
     if to_stdout:
         refuse_binary(to_stdout)
     run = folder.report()

@@ -24,8 +24,7 @@ def rules(
 ) -> None:
     """List the rules, or explain one.
 
-    What it looks at, why it happens, what to try, and its thresholds: their values here, the defaults, and where
-    they come from. Of two rules that could claim the same time the one with the lower order gets it.
+    Of two rules that could claim the same time the one with the lower order gets it.
     """
     with errors_shown():
         from trtprof.base.records import RuleListing

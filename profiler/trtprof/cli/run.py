@@ -213,12 +213,7 @@ def run(
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run a model: where its time is lost, and why.
-
-    Measures latency without a profiler, then profiles the same inference, sets every kernel beside
-    its roofline, and ranks what is lost. All of it is kept in the run folder. Options for a GPU are
-    refused by backends that have no use for them.
-    """
+    """Run a model: where its time is lost, and why."""
     progress = StageLines(quiet=quiet, verbose=verbose)
     with errors_shown(progress), progress:
         from trtprof.base import run_folder
@@ -295,11 +290,7 @@ def run(
 
 
 def _outputs(names: Sequence[str], *, force: bool) -> tuple[str, list[Path]]:
-    """The run folder, empty for the default, and the files of the report, before any work is done for them.
-
-    Raises:
-        UsageError: Several folders are named, an engine is, or a file is there and not to be replaced.
-    """
+    """The run folder, empty for the default, and the files of the report, before any work is done for them."""
     from trtprof import report
     from trtprof.base.records import Run
 
@@ -318,11 +309,7 @@ def _outputs(names: Sequence[str], *, force: bool) -> tuple[str, list[Path]]:
 
 
 def _device(given: str | None) -> int | None:
-    """Number of the GPU, also in the spelling of `trtprof calibrate`: ``gpu:0``.
-
-    Raises:
-        UsageError: It is no number.
-    """
+    """Number of the GPU, also in the spelling of `trtprof calibrate`: ``gpu:0``."""
     if given is None:
         return None
     found = _DEVICE.fullmatch(given)

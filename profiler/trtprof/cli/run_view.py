@@ -82,11 +82,7 @@ def check_views(
     roofline: bool | None = None,
     ledger: bool = False,
 ) -> View:
-    """What a person chose of a report.
-
-    Raises:
-        UsageError: There is no such list, table or figure.
-    """
+    """What a person chose of a report."""
     from trtprof.cli.output import View
     from trtprof.report import ReportOptions
 
@@ -102,12 +98,7 @@ def check_views(
 
 
 def with_model(view: View, run: Run, formats: Iterable[object], *, redact: bool) -> View:
-    """The view with the model of the run, where one of these formats, or of these files, is written into it.
-
-    Raises:
-        UsageError: Its names were to be replaced, or another file lies in the place of the model.
-        MissingError: The file of the model is gone.
-    """
+    """The view with the model of the run, where one of these formats, or of these files, is written into it."""
     if not any(str(each) == "onnx" or str(each).lower().endswith(".onnx") for each in formats):
         return view
     from trtprof.flows.report import model_as_run
@@ -122,11 +113,7 @@ def with_model(view: View, run: Run, formats: Iterable[object], *, redact: bool)
 
 
 def refuse_explained(*, redact: bool) -> None:
-    """Refuse to take the names out of what a rule says of one layer.
-
-    Raises:
-        UsageError: That is asked for.
-    """
+    """Refuse to take the names out of what a rule says of one layer."""
     if redact:
         raise UsageError(
             "--redact is not for --explain",

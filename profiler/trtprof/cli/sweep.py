@@ -144,11 +144,7 @@ def _devices(
 
 
 def _kept_ceilings() -> Ceilings:
-    """The ceilings that were measured on this CPU.
-
-    Raises:
-        MissingError: None are kept.
-    """
+    """The ceilings that were measured on this CPU."""
     from trtprof.hardware.store import load_or_calibrate
 
     def refuse(threads: int) -> Ceilings:

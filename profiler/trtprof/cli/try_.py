@@ -213,11 +213,7 @@ def try_(
 
 
 def _gpu(asked: list[str] | None, *, dry_run: bool) -> GpuSpec | None:
-    """The GPU to predict for; None where none is named.
-
-    Raises:
-        UsageError: Several are named, one is not known, or it is no dry run.
-    """
+    """The GPU to predict for; None where none is named."""
     from trtprof.hardware import gpus
 
     slugs = names(asked)
@@ -233,11 +229,7 @@ def _gpu(asked: list[str] | None, *, dry_run: bool) -> GpuSpec | None:
 
 
 def seconds(text: str) -> float:
-    """Seconds of ``90s``, ``5m``, ``1h`` or ``120``.
-
-    Raises:
-        UsageError: It is no such time.
-    """
+    """Seconds of ``90s``, ``5m``, ``1h`` or ``120``."""
     match = _BUDGET.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"--budget {text!r} is no time", why="a number and a unit are: s, m or h", fix="--budget 5m")
@@ -249,11 +241,7 @@ def _split(values: list[str] | None) -> tuple[str, ...]:
 
 
 def _codes(values: list[str] | None) -> tuple[str, ...]:
-    """Codes of rules.
-
-    Raises:
-        UsageError: There is no such rule.
-    """
+    """Codes of rules."""
     from trtprof.diagnose import RULES
 
     known = set(RULES.keys())
@@ -268,11 +256,7 @@ def _codes(values: list[str] | None) -> tuple[str, ...]:
 
 
 def _model_file(names: list[str], original: str, *, force: bool) -> str:
-    """The file that ``-o`` names for the best model; empty where it names none.
-
-    Raises:
-        UsageError: It names several, or the original.
-    """
+    """The file that ``-o`` names for the best model; empty where it names none."""
     if len(names) > 1:
         raise UsageError(f"-o names {len(names)} models", why="there is one best", fix=f"-o {names[0]}")
     for name in names:

@@ -44,17 +44,7 @@ def compare(sides: Sequence[Sequence[Path | RunFolder]], gates: Sequence[str] = 
     """Compare runs with the first of them.
 
     Args:
-        sides: Two or more; each is one run folder, or several of the same thing, which tell what differs from run to
-            run. The first is what the others are compared with. A folder may be on several sides.
         gates: ``--gate`` values, such as ``latency>3%``; see `compare.gates`.
-
-    Returns:
-        One comparison for each side but the first.
-
-    Raises:
-        MissingError: A folder is not there, or its run did not finish.
-        UsageError: A gate is none, there are fewer than two sides, a report is damaged, or the runs of a side are not
-            of the same thing.
     """
     asked = gating.parse(gates)
     if len(sides) < 2:

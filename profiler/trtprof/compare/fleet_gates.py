@@ -81,11 +81,7 @@ class Measured(NamedTuple):
 
 
 def parse(texts: Sequence[str]) -> tuple[Gate, ...]:
-    """The gates of ``--gate``; see `compare.gates.parse`.
-
-    Raises:
-        UsageError: One is none.
-    """
+    """The gates of ``--gate``; see `compare.gates.parse`."""
     return gates.parse(texts, QUANTITIES, EXAMPLES)
 
 
@@ -95,14 +91,7 @@ def judge(
     measured: Measured,
     prices: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {}),
 ) -> FleetGate:
-    """The answer of a gate.
-
-    Args:
-        gate: As asked for.
-        found: What both fleets differ by.
-        measured: Its measured cells.
-        prices: An hour of a target, before and after.
-    """
+    """The answer of a gate."""
     if gate.what in COUNTS:
         made = _counted(gate, found, measured)
     elif gate.what == "latency":

@@ -106,12 +106,7 @@ def compare(before: FleetOf, after: FleetOf, gates: Sequence[str] = ()) -> Fleet
     """Set a fleet against another one, or against itself at another time.
 
     Args:
-        before: The one.
-        after: The other.
         gates: ``--gate`` values, such as ``latency>3%``; see `compare.fleet_gates`.
-
-    Raises:
-        UsageError: A gate is none.
     """
     asked = gating.parse(gates)
     pairs = _Pairs(before, after)
@@ -576,10 +571,7 @@ def _patterns(pairs: _Pairs, both: Any, at: Places, patterns: Patterns, kind: An
 
 
 def _apart(mean: Numbers, spread: Numbers, models: Places) -> tuple[Numbers, Numbers]:
-    """How often chance moves a mean over models so far, and half the width of its interval.
-
-    What models differ by is pooled with what runs do at least (see `samples`, 3.), or stands alone where that is more.
-    """
+    """How often chance moves a mean over models so far, and half the width of its interval."""
     assumed = 2 * RUN_TO_RUN[MEDIAN] ** 2
     own = models - 1.0
     pooled = np.sqrt((PRIOR_RUNS * assumed + own * np.square(spread)) / (PRIOR_RUNS + own))
@@ -592,16 +584,7 @@ def _apart(mean: Numbers, spread: Numbers, models: Places) -> tuple[Numbers, Num
 
 
 def _times(side: _Columns, places: Places, ran: npt.NDArray[np.bool_], patterns: Patterns) -> tuple[Any, ...]:
-    """Times of kernels that are alike, of a side: what they are of, the cell, the pattern, and ns.
-
-    Shapes are told by a hash of 64 bits, for of a large fleet they would fill the memory.
-
-    Args:
-        side: Which.
-        places: Of the cells that are looked at; the cells are counted so.
-        ran: Whether the time of each cell is that measured; else that expected.
-        patterns: Numbers of patterns, the same of both sides.
-    """
+    """Times of kernels that are alike, of a side: what they are of, the cell, the pattern, and ns."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -275,10 +275,8 @@ def _value(gate: Gate, one: Comparison) -> Interval | str:
 def _of_lost(grown: Interval, lost_ns: int) -> Interval | str:
     """``grown`` over the time lost before, in percent, or why it cannot be told.
 
-    The time lost before is uncertain, too, by no more than the difference is: d = after - before - (more allowed)
-    holds the error of both. A growth g is possible where d - g lost may be 0 (Fieller 1954, Some problems in interval
-    estimation), and the error of that is at most max(1, 1 + g) times the error w of d, with all of it on ``before``.
-    So the ends are (d - w) / (lost + w) and (d + w) / (lost - w), or over lost alone where they are below 0.
+    A growth g is possible where d - g lost may be 0 (Fieller 1954, Some problems in interval estimation), and the error
+    of that is at most max(1, 1 + g) times the error w of d, with all of it on ``before``.
     """
     below, above = max(grown.value - grown.low, 0.0), max(grown.high - grown.value, 0.0)
     if lost_ns <= max(above, below):
@@ -322,10 +320,7 @@ def _shown(gate: Gate, value: Interval) -> str:
 
 
 def _more(gate: Gate, value: Interval, one: Comparison) -> str:
-    """How many runs would settle it, were the change as it looks: the width falls with the root of their number.
-
-    Runs and not samples, since what moves a median most is the same for all samples of a run.
-    """
+    """How many runs would settle it, were the change as it looks: the width falls with the root of their number."""
     distance = abs(value.value - gate.threshold)
     width = value.high - value.value if value.value <= gate.threshold else value.value - value.low
     if width <= 0 or distance * math.sqrt(_MOST_TIMES) < width:

@@ -50,7 +50,6 @@ class _QuantileChange(NamedTuple):
 def latency_interval(runs: Runs) -> Interval | None:
     """The median latency of a side, with the interval that holds that of other runs of the same, too.
 
-    Where the machine was slower than when its ceilings were measured, it holds what would be left at that speed, too.
     None where there are no raw samples to tell chance by.
     """
     samples = runs.samples
@@ -71,17 +70,7 @@ def _noise(*sides: Runs) -> float:
 
 
 def latency_change(before: Runs, after: Runs) -> LatencyChange:
-    """What became of the latency.
-
-    The median and the lower decile of the samples each have an interval. The answer is that of the narrower one:
-    which it is depends on what moves the samples of each side, and not on how far they are apart. Where the lower
-    decile sees no change, yet the median does, the median is believed if neither side has phases that fill runs or
-    parts of them: then it is not the machine that makes some of the inferences slow.
-
-    Where clocks, or speed probes, say that the machine itself was faster or slower by more than they differ anyway, an
-    interval holds both what was measured and what would be left at the same speed: which of them counts is not for the
-    numbers to tell.
-    """
+    """What became of the latency."""
     first, second = before.side.latency, after.side.latency
     difference = second.median_ns - first.median_ns
     ratio = second.median_ns / first.median_ns if first.median_ns else 1.0
@@ -149,10 +138,7 @@ def _quantile_change(change: Change, levels: tuple[int, int], shift: float, spee
     """The change in whole ns, its interval widened by what the speed of the machine may have to do with it.
 
     Args:
-        change: By the samples alone.
         levels: Both quantiles in whole ns, as the document has them.
-        shift: Logarithm of how much longer the machine alone may have made it.
-        speed: The same as its probes say, noise included.
     """
     difference = levels[1] - levels[0]
     ratio = levels[1] / levels[0] if levels[0] else 1.0

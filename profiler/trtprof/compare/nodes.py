@@ -68,7 +68,6 @@ def node_graph(run: Run, source: Source | None = None) -> NodeGraph:
     """The nodes of a run.
 
     Args:
-        run: Its nodes, and its graph where it has one.
         source: Tells the edges where the run does not. Without either, nodes count as a chain in graph order.
     """
     nodes = run.nodes

@@ -122,11 +122,7 @@ def regions_of(before: Runs, after: Runs, match: NodeMatch) -> tuple[Region, ...
 def _layers_without_nodes(
     sides: Sequence[Runs], starts: Sequence[int], nodes_of: Sequence[tuple[int, ...]], union: _Union
 ) -> bool:
-    """Join layers of no node to those that they serve, or to others like them.
-
-    Returns:
-        Whether layers go by their names, which they do where no layer of either side has nodes.
-    """
+    """Join layers of no node to those that they serve, or to others like them."""
     by_name = not any(nodes_of)
     alike: dict[tuple[str, str], list[int]] = {}
     for start, runs in zip(starts, sides, strict=True):
@@ -153,10 +149,7 @@ def _layers_without_nodes(
 
 
 def _served(run: Run) -> dict[str, str]:
-    """The layer that a layer of no node is made for, by the name of that.
-
-    As the plan says it, or the one that reads what it writes; of the last one that which it reads from.
-    """
+    """The layer that a layer of no node is made for, by the name of that."""
     found: dict[str, str] = {}
     if run.graph is not None and any(not layer.nodes for layer in run.layers):
         names = run.graph.layers

@@ -127,9 +127,6 @@ def change_of(
 
     Args:
         before: Samples in ns of each run of the earlier side, in the order measured; at least `FEWEST` each.
-        after: Of the later side.
-        unrest: Of each side, what else is known to move the quantile of its runs: a standard deviation as a share.
-        at: Which quantile: a key of `RUN_TO_RUN`.
     """
     first, second = _side(before, at), _side(after, at)
     between = _between((first, second), unrest)
@@ -167,8 +164,6 @@ def level_of(runs: Sequence[npt.NDArray[Any]], unrest: float = 0.0, at: float = 
 
     Args:
         runs: Samples in ns of each run, as `change_of` takes them.
-        unrest: As there, of this side.
-        at: As there.
     """
     side = _side(runs, at)
     (between,) = _between((side,), (unrest,))
@@ -263,11 +258,7 @@ def _politis_white(series: Samples) -> int:
 
 
 def drift_of(samples: npt.NDArray[Any], at: float = MEDIAN) -> float:
-    """Standard deviation in ns of what does not average out along a run; 0 where it cannot be told from chance.
-
-    The variance of the medians of segments is w / length + d for samples whose dependence is short; 8 and 32 segments
-    tell both. d is taken only where the 8 lie further apart than a tenth of all such runs would by chance.
-    """
+    """Standard deviation in ns of what does not average out along a run; 0 where it cannot be told from chance."""
     if len(samples) < 2 * _FINE:
         return 0.0
     medians = [
@@ -347,10 +338,7 @@ class _Between(NamedTuple):
 
 
 def _between(sides: Sequence[_Side], unrest: Sequence[float]) -> list[_Between]:
-    """What each side differs by from run to run: measured and assumed, pooled, or measured where that is more.
-
-    Drift and unrest are part of what is assumed, and count for less the more runs there are: their medians hold both.
-    """
+    """What each side differs by from run to run: measured and assumed, pooled, or measured where that is more."""
     weight, seen = 0.0, 0.0
     for side in sides:
         if side.runs > 1 and side.level:
@@ -409,11 +397,7 @@ def t_tails(t: npt.NDArray[Any], freedom: float | npt.NDArray[Any]) -> Samples:
 
 
 def discoveries(tails: npt.NDArray[Any], rate: float = 1 - LEVEL) -> npt.NDArray[np.bool_]:
-    """Which of many changes count as real, when of those at most ``rate`` may be false on average.
-
-    Y. Benjamini, Y. Hochberg, Controlling the false discovery rate, Journal of the Royal Statistical Society B 57(1),
-    1995.
-    """
+    """Which of many changes count as real, when of those at most ``rate`` may be false on average."""
     order = np.argsort(tails, kind="stable")
     limits = rate * np.arange(1, len(tails) + 1) / max(len(tails), 1)
     passed = np.flatnonzero(np.asarray(tails)[order] <= limits)

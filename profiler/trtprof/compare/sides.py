@@ -125,12 +125,7 @@ class Runs(NamedTuple):
 
 
 def load_side(folders: Sequence[RunFolder]) -> Runs:
-    """Read the runs of a side.
-
-    Raises:
-        MissingError: A folder is not there, or its run did not finish.
-        UsageError: There is none, one is named twice, or they are not runs of the same thing.
-    """
+    """Read the runs of a side."""
     if not folders:
         raise UsageError("a side has no run", why="a comparison is of run folders", fix="name at least two")
     paths = [folder.path.resolve() for folder in folders]
@@ -145,11 +140,7 @@ def load_side(folders: Sequence[RunFolder]) -> Runs:
 
 
 def side_of(loaded: Sequence[LoadedRun]) -> Runs:
-    """The runs of a side together.
-
-    Raises:
-        UsageError: They are not runs of the same thing.
-    """
+    """The runs of a side together."""
     _check_same(loaded)
     return _joined(tuple(loaded))
 
@@ -382,11 +373,7 @@ median: a probe looks for a tenth of a second, a run for seconds. Seen in the ru
 
 
 def unrest(runs: Runs) -> float:
-    """How much the speed of the machine moved about each run beyond `QUIET_PROBE`: a standard deviation as a share.
-
-    The probes before, between and after the measurements are a product of matrices, the same every time: where they
-    differ, the machine was shared, and a run is as much a matter of luck as they are.
-    """
+    """How much the speed of the machine moved about each run beyond `QUIET_PROBE`: a standard deviation as a share."""
     found = []
     for run in runs.all:
         probes = run.capture.probe_ns if run.capture is not None else ()

@@ -109,9 +109,6 @@ def change_of_turns(rounds: Sequence[Sequence[Turns]]) -> TurnsChange:
     Args:
         rounds: Of fresh processes, each with its pairs of turns. Of fewer than two rounds, or four pairs in each, too
             little is seen of a restless machine: the interval is then too narrow there (by simulation: 85 to 93 %).
-
-    Raises:
-        ValueError: There is no pair, or a turn has no samples.
     """
     if not any(len(pairs) for pairs in rounds):
         raise ValueError("there are no turns to tell a change by")
@@ -200,11 +197,8 @@ class Judged(NamedTuple):
 def judged(changes: Sequence[TurnsChange], rate: float = 1 - LEVEL) -> list[Judged]:
     """What may be said of changes that are looked at together, so that at most ``rate`` of such looks err at all.
 
-    By Holm. Each interval has the level that its change was tested at, so that it holds 1 where no change is told.
-
     Args:
         changes: In any order, which the answers keep.
-        rate: The family-wise error rate.
     """
     tails = [change.tail for change in changes]
     levels = [0.0] * len(changes)

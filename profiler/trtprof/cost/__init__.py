@@ -155,11 +155,7 @@ def cost(
 
 
 def cost_of(op: Op) -> Cost | None:
-    """The cost of one op, or None when no cost function knows it and ONNX defines no body for it.
-
-    Raises:
-        CostError: The op is known, but has no price: see the subclasses.
-    """
+    """The cost of one op, or None when no cost function knows it and ONNX defines no body for it."""
     function = COSTS.get((op.domain, op.op_type), op.opset)
     try:
         if function is not None:
@@ -181,12 +177,7 @@ def cost_of(op: Op) -> Cost | None:
 
 
 def moved_bytes(moved: Moved, dtypes: Mapping[str, str] | None = None) -> int:
-    """Bytes of what is moved, at the tensor's own dtype or the one given for its name.
-
-    Raises:
-        NoWidthError: The tensor holds strings.
-        UnknownShapeError: The dtype is not known.
-    """
+    """Bytes of what is moved, at the tensor's own dtype or the one given for its name."""
     tensor, elements = moved
     dtype = (dtypes or {}).get(tensor.name, tensor.dtype)
     if dtype == "string":
@@ -200,12 +191,7 @@ def work_of(op: Op, dtype: str = "") -> Work | None:
     """The work of one op, or None when no cost function knows it.
 
     Args:
-        op: The op.
-        dtype: What it computes with, where that is known better than from its own tensors
-            (`precision.compute_dtypes`).
-
-    Raises:
-        CostError: The op is known, but has no price.
+        dtype: What it computes with, where that is known better than from its own tensors (`precision.compute_dtypes`).
     """
     found = cost_of(op)
     if found is None:
@@ -217,12 +203,8 @@ def as_work(found: Cost, dtype: str, dtypes: Mapping[str, str] | None = None) ->
     """A cost in FLOP and bytes.
 
     Args:
-        found: The cost.
         dtype: What is computed with.
         dtypes: Tensor name -> its dtype, where that is not its own.
-
-    Raises:
-        CostError: A tensor that moves has no known width.
     """
     spare = found.unsure
     partly = [moved for moved in (*found.reads, *found.writes) if moved.tensor.name in spare.tensors]

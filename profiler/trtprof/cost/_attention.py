@@ -53,9 +53,6 @@ def seen_pairs(queries: int, keys: int, *, before: int = 0, left: int = -1, righ
 
     Args:
         queries: Their number; query i stands at the place of key ``before + i``.
-        keys: Their number.
-        before: Keys in front of that of the first query.
-        left: Keys before its own that a query sees; negative for all.
         right: Keys behind its own that a query sees: 0 under a causal mask, negative for all.
     """
 
@@ -76,17 +73,7 @@ def seen_pairs(queries: int, keys: int, *, before: int = 0, left: int = -1, righ
 def attention_core(
     heads: int, queries: int, keys: int, depth: int, value_depth: int, pairs: int, shared: int = 1
 ) -> Core | None:
-    """The core of an attention; None where a window or longer values make it another than dimensions tell.
-
-    Args:
-        heads: Heads of queries times batch entries.
-        queries: Of a head.
-        keys: Of a head.
-        depth: Length of a query and of a key.
-        value_depth: Length of a value.
-        pairs: Of a query and a key that it looks at, of one head.
-        shared: Heads of queries for each head of keys.
-    """
+    """The core of an attention; None where a window or longer values make it another than dimensions tell."""
     if queries == 1:
         keys = pairs
     causal = pairs != queries * keys
@@ -111,14 +98,8 @@ def finish(
     """The cost of an attention, an upper bound when there are reasons for scores to be left out.
 
     Args:
-        op: The op.
         tensor: FLOP of the products of the scores and of the values.
-        other: The other arithmetic.
-        reasons: What may leave scores out.
-        read: Elements read of single inputs.
-        write: Elements written of single outputs.
         projections: FLOP of other products, which are done in any case.
-        core: Of the whole.
     """
     note = f"all scores counted, though {' and '.join(reasons)} may leave some out" if reasons else ""
     bound: WorkBound = "upper" if reasons else "exact"
@@ -130,11 +111,7 @@ def finish(
 
 
 def heads_of(op: Op, name: str = "num_heads") -> int:
-    """The required number of heads.
-
-    Raises:
-        MalformedOpError: It is missing.
-    """
+    """The required number of heads."""
     heads = integer(op, name, 0)
     if heads <= 0:
         raise MalformedOpError(f"{op.op_type} needs {name}")
@@ -174,13 +151,7 @@ def cache(
     """The cache of an attention op.
 
     Args:
-        op: The op.
-        past: Positions of the inputs, which may be omitted together.
-        present: Positions of the outputs that belong to them.
-        new: Entries that this call adds to each sequence.
         axis: Dimension of the entries.
-        share: Past and present are declared to be one buffer.
-        before: Entries from earlier calls, where the model knows their number.
         window: A query sees at most this many keys, itself included; 0 for all.
     """
     first = given(op, past[0])
@@ -211,11 +182,7 @@ def single(op: Op, index: int) -> int | None:
 
 
 class Grouped(NamedTuple):
-    """Grouped-query attention: fewer heads of keys and values than of queries.
-
-    The query is [..., heads * depth], or [..., (heads + 2 * kv_heads) * depth] with key and value
-    packed behind it when they are omitted.
-    """
+    """Grouped-query attention: fewer heads of keys and values than of queries."""
 
     tokens: int
     heads: int
@@ -237,10 +204,7 @@ class Grouped(NamedTuple):
         """RMS normalisation of every head of queries and keys, and their rotation; what is read of the caches.
 
         Args:
-            op: The op.
-            rotary: Position of the cosine cache, with the sine cache behind it; a row holds a value
-                per rotated pair.
-            norms: Position of the scale for queries, with the one for keys behind it.
+            rotary: Position of the cosine cache, with the sine cache behind it; a row holds a value per rotated pair.
         """
         other = NOTHING
         read = dict.fromkeys((rotary, rotary + 1), 0)
@@ -257,13 +221,7 @@ class Grouped(NamedTuple):
         return other, read
 
     def conversions(self, op: Op, rows: int, scales: int) -> Recipe:
-        """Of a quantised cache: ``rows`` of keys and of values to floating point, and the new ones back.
-
-        Args:
-            op: The op.
-            rows: Entries that are read, over batch entries.
-            scales: Position of the scale of the keys, with the one of the values behind it.
-        """
+        """Of a quantised cache: ``rows`` of keys and of values to floating point, and the new ones back."""
         given_scales = sum(given(op, index) is not None for index in (scales, scales + 1))
         # Convert and multiply; divide, round and two compares.
         each = self.kv_heads * self.depth * (2 * rows + 4 * self.tokens)

@@ -65,12 +65,6 @@ def joined_core(ops: Sequence[Op], costs: Sequence[Cost], written: int) -> Core 
 
     Args:
         ops: In graph order.
-        costs: Of each.
-        written: Elements that leave the group.
-
-    Returns:
-        That of the op that has nine tenths of the products; an attention, where two of them and a softmax between
-        them are one; without products that of the only op that is not pointwise, else of all together.
     """
     if len(costs) == 1:
         return costs[0].core
@@ -182,11 +176,7 @@ def _multiplied(numbers: Sequence[object]) -> int:
 def matrices(
     left: tuple[int, ...], right: tuple[int, ...], left_across: bool = False, right_across: bool = False
 ) -> Core | None:
-    """Of [..., m, k] by [..., k, n]; None where they do not fit.
-
-    A vector counts as a matrix of one row or column. One matrix on the right multiplies all rows of all matrices on
-    the left at once, as libraries do it.
-    """
+    """Of [..., m, k] by [..., k, n]; None where they do not fit."""
     left = left if len(left) > 1 else (1, *left)
     right = right if len(right) > 1 else (*right, 1)
     m, k = left[-2:][::-1] if left_across else left[-2:]

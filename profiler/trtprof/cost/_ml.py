@@ -23,12 +23,7 @@ what ONNX Runtime and ONNX's reference compute: y 2, its sign 1, (1 - y) (1 + y)
 
 
 def matrix(tensor: Tensor) -> tuple[int, int]:
-    """Rows and features of [N, F]; a vector is one row.
-
-    Raises:
-        MalformedOpError: The rank is another.
-        UnknownShapeError: The shape is unknown.
-    """
+    """Rows and features of [N, F]; a vector is one row."""
     dims = shape(tensor)
     if len(dims) not in (1, 2):
         raise MalformedOpError(f"{tensor.name!r} has shape {list(dims)}; rows of features have rank 1 or 2")
@@ -42,11 +37,7 @@ def items(op: Op, name: str) -> tuple[int | float | str, ...]:
 
 
 def ids(op: Op, name: str, length: int | None = None) -> tuple[int, ...]:
-    """A list of integers in an attribute; empty when it is absent.
-
-    Raises:
-        MalformedOpError: It is not as long as it must be.
-    """
+    """A list of integers in an attribute; empty when it is absent."""
     found = tuple(int(item) for item in items(op, name))
     if length is not None and len(found) != length:
         raise MalformedOpError(f"{op.op_type} has {len(found)} {name}, not {length}")
@@ -56,14 +47,8 @@ def ids(op: Op, name: str, length: int | None = None) -> tuple[int, ...]:
 def table(op: Op, name: str, dtype: str, length: int, read: int | None = None) -> Moved:
     """What is read of a list of ``length`` values that the model holds in an attribute.
 
-    It is a constant of the node: its name is that of the node's first output and its own.
-
     Args:
-        op: The op.
-        name: The attribute.
         dtype: How the model stores it: int64 for integers, fp32 for floats.
-        length: Its number of values.
-        read: How many of them are read; all by default.
     """
     owner = next((tensor.name for tensor in op.outputs if tensor is not None), op.op_type)
     values = Tensor(name=f"{owner}/{name}", dtype=dtype, shape=(length,), constant=True)
@@ -78,10 +63,7 @@ def reading(cost: Cost, *tables: Moved) -> Cost:
 def with_outputs(op: Op, *made: tuple[str, Sequence[int]]) -> Op:
     """The op with what is not known of its outputs filled in.
 
-    ONNX infers no shapes for most of this domain, though inputs and attributes decide them.
-
     Args:
-        op: The op.
         made: Dtype and shape of each output.
     """
 
@@ -105,10 +87,7 @@ def converted(tensor: Tensor, elements: int) -> int:
 
 
 def labels(op: Op, integers: str, strings: str) -> tuple[int, str, tuple[Moved, ...]]:
-    """Number of classes, dtype of the label output, and the table of labels that it comes from.
-
-    String labels make no table here: what cannot be priced is the output that holds them.
-    """
+    """Number of classes, dtype of the label output, and the table of labels that it comes from."""
     numbers, names = items(op, integers), items(op, strings)
     if names:
         return len(names), "string", ()
@@ -118,12 +97,8 @@ def labels(op: Op, integers: str, strings: str) -> tuple[int, str, tuple[Moved, 
 def post_transform(name: str, rows: int, n: int) -> tuple[Recipe, str]:
     """Arithmetic of the transform of ``n`` scores a row, and a note where it is an upper bound.
 
-    LOGISTIC 1 / (1 + exp(-x)). SOFTMAX with the maximum subtracted. SOFTMAX_ZERO is a softmax of the
-    scores that are not zero, two compares each to tell; those that are get multiplied by exp(-max), whose
-    negation and exponential count: 6 n - 1 and n + 1 exp a row if none is zero. PROBIT as above.
-
-    Raises:
-        MalformedOpError: There is no such transform.
+    SOFTMAX_ZERO is a softmax of the scores that are not zero, two compares each to tell; those that are get multiplied
+    by exp(-max), whose negation and exponential count: 6 n - 1 and n + 1 exp a row if none is zero.
     """
     match name:
         case "NONE":

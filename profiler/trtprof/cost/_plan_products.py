@@ -75,11 +75,7 @@ def plan_product(layer: PlanLayer, known: dict[Sides, Product | None] | None = N
 
 
 def operand_dtype(product: Product) -> str:
-    """The dtype that a product multiplies in.
-
-    Weights that are narrower than activations of 16 bits and more are widened first: a weight-only quantisation.
-    Floats of 16 bits and more become the narrower of the two, for which the layer has a cast.
-    """
+    """The dtype that a product multiplies in."""
     first = product.activations.dtype
     second = product.weights.dtype if product.weights is not None else ""
     if first in _WIDE_FLOATS:

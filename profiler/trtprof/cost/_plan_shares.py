@@ -111,8 +111,6 @@ def shares(costs: Mapping[str, Cost], op_types: Mapping[str, str], owners: Mappi
     """Divide the arithmetic of nodes among layers.
 
     Args:
-        costs: Of each node.
-        op_types: Of each node.
         owners: Node -> the layers that compute it, at least one.
     """
     parts: dict[int, Part] = {}

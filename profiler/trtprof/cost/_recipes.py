@@ -107,10 +107,9 @@ def dynamic_quantize(elements: int) -> Recipe:
 def normalize(groups: int, n: int, centered: bool = True) -> Recipe:
     """Mean and variance over ``n`` values, then every value scaled by the inverse deviation.
 
-    Centered (layer, instance, group and batch norm): sum n-1 and a divide; subtract n; square n, sum
-    n-1 and a divide; epsilon, square root, reciprocal; multiply n: 5n + 2 and one special a group.
-    Not centered (RMS norm): square n, sum n-1 and a divide; epsilon, square root, reciprocal;
-    multiply n: 3n + 2 and one special.
+    Centered (layer, instance, group and batch norm): sum n-1 and a divide; subtract n; square n, sum n-1 and a divide;
+    epsilon, square root, reciprocal; multiply n: 5n + 2 and one special a group. Not centered (RMS norm): square n, sum
+    n-1 and a divide; epsilon, square root, reciprocal; multiply n: 3n + 2 and one special.
     """
     if n == 0:
         return NOTHING

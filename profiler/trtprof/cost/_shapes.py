@@ -25,11 +25,7 @@ def made(op: Op, index: int) -> Tensor | None:
 
 
 def need(op: Op, index: int) -> Tensor:
-    """Input ``index``.
-
-    Raises:
-        UnknownShapeError: The input is missing.
-    """
+    """Input ``index``."""
     tensor = given(op, index)
     if tensor is None:
         raise UnknownShapeError(f"{op.op_type} has no input {index}")
@@ -37,11 +33,7 @@ def need(op: Op, index: int) -> Tensor:
 
 
 def out(op: Op, index: int = 0) -> Tensor:
-    """Output ``index``.
-
-    Raises:
-        UnknownShapeError: The output is missing.
-    """
+    """Output ``index``."""
     tensor = made(op, index)
     if tensor is None:
         raise UnknownShapeError(f"{op.op_type} has no output {index}")
@@ -49,11 +41,7 @@ def out(op: Op, index: int = 0) -> Tensor:
 
 
 def shape(tensor: Tensor) -> tuple[int, ...]:
-    """The shape in numbers.
-
-    Raises:
-        UnknownShapeError: The rank or a dimension is unknown.
-    """
+    """The shape in numbers."""
     if tensor.kind in ("sequence", "map"):
         raise UnknownShapeError(f"{tensor.name!r} is a {tensor.kind}, whose length is not known")
     if tensor.shape is None:
@@ -65,11 +53,7 @@ def shape(tensor: Tensor) -> tuple[int, ...]:
 
 
 def size(tensor: Tensor) -> int:
-    """Number of elements; 1 for a scalar.
-
-    Raises:
-        UnknownShapeError: The shape is unknown.
-    """
+    """Number of elements; 1 for a scalar."""
     elements = tensor.elements
     return math.prod(shape(tensor)) if elements is None else elements
 
@@ -90,20 +74,10 @@ def work(
     """The cost of an op with the given arithmetic and the traffic of its tensors.
 
     Args:
-        op: The op; each distinct input counts once, each output that is present counts.
         arithmetic: FLOP and special functions of everything but multiply-accumulates.
         tensor: FLOP of multiply-accumulates.
         vector: FLOP of other arithmetic, besides ``arithmetic``.
-        read: Elements read of single inputs by position, where that is not all of them; more than
-            there are count as all.
-        write: The same for outputs: a cache that is updated in place.
-        bound: Passed on.
-        note: Passed on.
         fast: The part of ``tensor`` that a fast algorithm does without.
-        core: What most of it is, where that is more than `cost_of` finds by itself.
-
-    Raises:
-        CostError: The size of a tensor that moves is not known, or a count came out negative.
     """
     total = Recipe(arithmetic.vector + vector, arithmetic.special)
     if min(tensor, total.vector, *total.special.values()) < 0:

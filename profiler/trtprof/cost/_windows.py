@@ -11,13 +11,7 @@ from trtprof.cost._shapes import MS, NHWC, integer, integers, need, out, shape, 
 
 
 def fast_products(flops: int, kernel: Sequence[int], strides: Sequence[int]) -> int:
-    """The part of the products of a convolution that a fast algorithm does without, in FLOP.
-
-    Of a 3 x 3 window with steps of 1 it is three quarters: Winograd's F(4x4, 3x3) takes 36 products for 16 outputs
-    instead of 144 (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016). No kernel of a
-    library is known to do with fewer, by FFT either, nor to be faster than all products where the window or the steps
-    are others. What the transforms add is not counted: it is not the same in all libraries.
-    """
+    """The part of the products of a convolution that a fast algorithm does without, in FLOP."""
     return flops - -(-flops // 4) if tuple(kernel) == (3, 3) and set(strides) == {1} else 0
 
 
@@ -33,13 +27,7 @@ def _spatial(op: Op, dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def touched_elements(op: Op, kernel: Sequence[int]) -> int:
-    """Elements of the first input that any window touches.
-
-    With steps longer than the window (a 1 x 1 convolution with stride 2) rows and columns are left out.
-
-    Raises:
-        UnknownShapeError: A shape is not known.
-    """
+    """Elements of the first input that any window touches."""
     dims = shape(need(op, 0))
     sizes, outputs = _spatial(op, dims), _spatial(op, shape(out(op)))
     rank = len(sizes)
@@ -54,16 +42,7 @@ def touched_elements(op: Op, kernel: Sequence[int]) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def touched(size: int, window: int, stride: int, dilation: int, before: int, outputs: int) -> int:
-    """Places of one dimension that windows touch.
-
-    Args:
-        size: Of the dimension.
-        window: Elements of a window.
-        stride: From one window to the next.
-        dilation: From one element of a window to the next.
-        before: Padding in front.
-        outputs: Number of windows.
-    """
+    """Places of one dimension that windows touch."""
     if size <= 0 or outputs <= 0:
         return 0
     if dilation == 1 and window >= stride:

@@ -54,12 +54,7 @@ def has_body(schema: Any) -> bool:
 
 
 def body_cost(op: Op) -> Cost | None:
-    """The cost of an op by its function body, or None when ONNX defines none.
-
-    Raises:
-        CostError: A shape stays unknown, inside or out, or an op of the body has no price. Tensors
-            are called in it what the body calls them.
-    """
+    """The cost of an op by its function body, or None when ONNX defines none."""
     found = _call_cost(
         op.op_type,
         op.domain,
@@ -96,10 +91,7 @@ def _nameless(tensor: Tensor | None) -> Tensor | None:
 def _call_cost(
     op_type: str, domain: str, opset: int, attributes: _Attributes, inputs: _Tensors, outputs: _Tensors
 ) -> tuple[Cost, Mapping[str, int], Mapping[str, int]] | CostError | None:
-    """The cost of a call with tensors named as the body names them, and the position of each name.
-
-    Errors are returned, so that they are remembered too.
-    """
+    """The cost of a call with tensors named as the body names them, and the position of each name."""
     try:
         schema: Any = defs.get_schema(op_type, opset, domain)
     except defs.SchemaError:
@@ -122,12 +114,7 @@ def _positions(tensors: Iterable[Tensor | None]) -> dict[str, int]:
 
 
 def _attributes(schema: Any, given: Mapping[str, Attribute]) -> dict[str, AttributeProto]:
-    """The attributes of a call, defaults included, of the types that the schema asks for.
-
-    Raises:
-        CostError: A required one is a graph, a tensor or a type, which an `Op` does not hold.
-        MalformedOpError: A value does not fit.
-    """
+    """The attributes of a call, defaults included, of the types that the schema asks for."""
     found: dict[str, AttributeProto] = {}
     for name, declared in schema.attributes.items():
         if name in given:
@@ -156,12 +143,7 @@ def _converted(value: Attribute, kind: int) -> Attribute | None:
 def _body(
     schema: Any, opset: int, attributes: Mapping[str, AttributeProto], inputs: _Tensors, outputs: _Tensors
 ) -> FunctionProto:
-    """The body of the newest version that the opset has.
-
-    Raises:
-        UnknownShapeError: ONNX has a body only for inputs of known types.
-        MalformedOpError: ONNX has no body for these inputs and attributes.
-    """
+    """The body of the newest version that the opset has."""
     body = FunctionProto()
     if not schema.has_context_dependent_function:
         body.ParseFromString(schema.get_function_with_opset_version(_version(schema.function_opset_versions, opset)))
@@ -199,19 +181,7 @@ def _named(formals: Sequence[str], actuals: _Tensors, kind: str) -> list[Tensor 
 def kernel_cost(
     body: FunctionProto, attributes: Mapping[str, AttributeProto], takes: Sequence[Tensor], makes: Sequence[Tensor]
 ) -> Cost:
-    """The cost of a call of a function: arithmetic of all nodes, traffic of the tensors of the call alone.
-
-    Control flow hides which part of a tensor is touched: where there is any, each is read in full.
-
-    Args:
-        body: The function.
-        attributes: Those of the call; where one is absent the body's own default holds.
-        takes: The inputs that are given, under the names that the body has for them.
-        makes: The outputs that are asked for, likewise.
-
-    Raises:
-        CostError: A shape stays unknown, or a node of the body has no price.
-    """
+    """The cost of a call of a function: arithmetic of all nodes, traffic of the tensors of the call alone."""
     opsets = {_plain(entry.domain): entry.version for entry in body.opset_import}
     opsets.setdefault("", defs.onnx_opset_version())
     own = {attribute.name: attribute for attribute in body.attribute_proto}
@@ -270,11 +240,7 @@ class _Walk:
         self.tensors[tensor.name] = tensor
 
     def cost(self, graph: FunctionProto | GraphProto) -> Cost:
-        """All nodes as one kernel, and which tensors are views of which.
-
-        Raises:
-            CostError: One of them has no price.
-        """
+        """All nodes as one kernel, and which tensors are views of which."""
         plain: list[Op] = []
         bodies: list[tuple[Trips, Cost]] = []
         for constant in graph.initializer if isinstance(graph, GraphProto) else ():

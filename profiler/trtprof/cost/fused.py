@@ -27,13 +27,8 @@ def work_of_group(
 
     Args:
         ops: The nodes, in graph order.
-        outputs: Tensors that are needed outside the group; by default those that no node of the
-            group reads.
         dtypes: Tensor name -> its dtype in the engine, where that is not the one of the model.
         dtype: What the group computes with; by default what the node with most arithmetic does.
-
-    Raises:
-        CostError: A node of the group has no price.
     """
     costs = _costs(ops)
     if costs is None:
@@ -45,11 +40,7 @@ def work_of_group(
 def group_cost(ops: Sequence[Op], outputs: Collection[str] | None = None) -> Cost | None:
     """The same, with traffic by tensor.
 
-    Several nodes that read parts of one tensor (two Slices) count the sum of the parts, and no more
-    than all of it.
-
-    Raises:
-        CostError: A node of the group has no price.
+    Several nodes that read parts of one tensor (two Slices) count the sum of the parts, and no more than all of it.
     """
     costs = _costs(ops)
     return None if costs is None else _joined(ops, costs, outputs)

@@ -169,10 +169,7 @@ class _Plan:
         return found
 
     def _running(self, matched: MatchedLayer) -> tuple[str, ...]:
-        """The nodes that a layer computes in every inference: those of constants alone are folded.
-
-        A layer that has no other nodes runs all the same.
-        """
+        """The nodes that a layer computes in every inference: those of constants alone are folded."""
         known = tuple([name for name in matched.nodes if name in self.ops])
         if self.folded.isdisjoint(known):
             return known
@@ -281,11 +278,7 @@ class _Plan:
                 del open_[tensor.name]
 
     def _with_weights(self, place: int, nodes: Sequence[str], moved: _Touched, found: Shares) -> _Touched:
-        """With the constants of the model that no tensor or weights of the layer stand for.
-
-        Those of a node that several layers compute are read where they are used: factors by the layers of the
-        product, the others by those that do its other arithmetic. Scalars are part of the code.
-        """
+        """With the constants of the model that no tensor or weights of the layer stand for."""
         layer = self.layers[place]
         if self.lists_weights or not nodes or layer.weights is not None or layer.bias is not None:
             return moved
@@ -459,12 +452,9 @@ def _key(op: Op) -> tuple[object, ...]:
 def _folded(ops: Mapping[str, Op]) -> tuple[frozenset[str], dict[str, str]]:
     """Nodes of constants alone, which are computed before the run.
 
-    Args:
-        ops: In graph order.
-
     Returns:
-        Their names, and what they make -> the dtype that it is kept as in an engine, ``""`` for that of its own:
-        of a DequantizeLinear what it reads.
+        Their names, and what they make -> the dtype that it is kept as in an engine, ``""`` for that of its own: of a
+            DequantizeLinear what it reads.
     """
     nodes: set[str] = set()
     made: dict[str, str] = {}

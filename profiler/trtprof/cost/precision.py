@@ -25,11 +25,7 @@ _MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "
 
 
 def compute_dtype(op: Op) -> str:
-    """The dtype whose arithmetic peak bounds the op by itself.
-
-    Of a product the wider of its operands, int8 for all integers of 8 bits and less; of others the
-    first floating-point input, else the first input.
-    """
+    """The dtype whose arithmetic peak bounds the op by itself."""
     if op.op_type in _WEIGHT_ONLY:
         level = op.attributes.get("accuracy_level", 0)
         chosen = _ACCURACY_LEVELS.get(level) if isinstance(level, int) else None

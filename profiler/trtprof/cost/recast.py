@@ -32,14 +32,7 @@ _MOVES = frozenset({
 
 
 def recast(op: Op, precision: str, narrow: Collection[str] = ()) -> Op:
-    """An op as it is at another precision.
-
-    Args:
-        op: The op.
-        precision: One of `PRECISIONS`.
-        narrow: Names of the tensors that are kept in 8 bits; see `narrow_tensors`. A product reads 8
-            bits of each operand even where others need it wider.
-    """
+    """An op as it is at another precision."""
     wide = _WIDE.get(precision)
     if wide is None:
         return op
@@ -64,10 +57,6 @@ def narrow_tensors(nodes: Sequence[Node], outputs: Collection[str] = ()) -> set[
 
     Args:
         nodes: Of a whole model, in graph order.
-        outputs: Names of the outputs of the model.
-
-    Returns:
-        Path of the graph and name of each.
     """
     made = {(node.graph, tensor.name) for node in nodes for tensor in node.op.outputs if tensor is not None}
     bodies = ((node.graph, tensor.name) for node in nodes if node.graph for tensor in node.op.inputs if tensor)

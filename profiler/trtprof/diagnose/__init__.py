@@ -262,11 +262,7 @@ class Case(NamedTuple):
         return tuple(layer for layer in self.layers if layer.name not in self.claimed)
 
     def in_latency(self, ns: int) -> int:
-        """Profiled kernel time as part of the latency measured without the profiler.
-
-        Where the profiled kernels take longer than the latency leaves room for beside the host's
-        call (the remainder of the ledger is negative), each shrinks in proportion.
-        """
+        """Profiled kernel time as part of the latency measured without the profiler."""
         kernels, room = self.kernels_ns, self.room_ns
         return ns if kernels <= room else ns * room // kernels
 
@@ -514,15 +510,7 @@ def rule(
     """Decorator that registers a check under its code; the module's docstring documents it.
 
     Args:
-        code: Of the rule.
-        title: Of what it finds, in a few words.
         order: See `Rule`.
-        reason: Says why the rule passes a layer by (`explain`). It is asked only of layers that the check, of the
-            same case, yields no claim to.
-        thresholds: Those that the rule reads: no other can be read of a case that it is given.
-
-    Raises:
-        ValueError: There is no such threshold, or there is such a rule already.
     """
     if unknown := set(thresholds) - set(Thresholds._fields):
         raise ValueError(f"rule {code} declares {', '.join(sorted(unknown))}: no thresholds")
@@ -546,11 +534,7 @@ def rule(
 def layer_rule(
     code: str, title: str, *, order: int = 50, thresholds: tuple[str, ...] = ()
 ) -> Callable[[JudgeLayer], JudgeLayer]:
-    """Decorator that registers a judge of single layers, as `rule` does a check.
-
-    It is asked of each layer without a claim. Layers of one op type with the same remedy make one claim, with the
-    evidence and the confidence of the one that lost most.
-    """
+    """Decorator that registers a judge of single layers, as `rule` does a check."""
 
     def add(judge: JudgeLayer) -> JudgeLayer:
         @functools.wraps(judge)

@@ -61,16 +61,7 @@ class Config(NamedTuple):
 
 
 def load(folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Config:
-    """The settings that count in a folder.
-
-    Args:
-        folder: The working folder by default.
-        environment: That of the process by default.
-
-    Raises:
-        MissingError: The file that ``TRTPROF_CONFIG`` names is not there, or one cannot be read.
-        UsageError: A file is no TOML, or sets what there is not, or to what is not possible.
-    """
+    """The settings that count in a folder."""
     named = (os.environ if environment is None else environment).get(VARIABLE, "")
     if named:
         path = Path(named)
@@ -84,12 +75,7 @@ def load(folder: Path | None = None, environment: Mapping[str, str] | None = Non
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
-    """What a file sets; None where it has no table for trtprof.
-
-    Raises:
-        MissingError: It cannot be read.
-        UsageError: It is no TOML.
-    """
+    """What a file sets; None where it has no table for trtprof."""
     try:
         document = read_toml(path, "thresholds", fix=f"{VARIABLE} names another file")
     except FileNotFoundError:
@@ -115,15 +101,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
 
 
 def thresholds_of(table: Mapping[str, Any], where: str) -> Thresholds:
-    """The defaults, with what a table sets.
-
-    Args:
-        table: By names with hyphens.
-        where: What to say of it in an error.
-
-    Raises:
-        UsageError: There is no such threshold, or it cannot have that value.
-    """
+    """The defaults, with what a table sets."""
     kinds = get_type_hints(Thresholds, include_extras=True)
     known = {name.replace("_", "-"): name for name in Thresholds._fields}
     changed: dict[str, Any] = {}
@@ -160,15 +138,7 @@ def kept(thresholds: Thresholds) -> str:
 
 
 def judge_of(request: Request, seen: Callable[[Case], None] | None = None) -> Judge:
-    """By what a saved run is judged: what it kept, not what is set where it is looked at.
-
-    Args:
-        request: Of the run.
-        seen: Given the case.
-
-    Raises:
-        UsageError: What it kept is not what `kept` wrote, or a threshold in it is no more.
-    """
+    """By what a saved run is judged: what it kept, not what is set where it is looked at."""
     text = request.options.get(KEPT, "")
     try:
         table = msgspec.json.decode(text, type=dict[str, Any]) if text else {}

@@ -40,14 +40,9 @@ _PLAIN = frozenset({"fp64", "fp32", "tf32", "fp16", "bf16", "fp8e4m3fn", "fp8e5m
 def confirm(run: Run, counters: Sequence[LayerCounters], thresholds: Thresholds = THRESHOLDS) -> Run:
     """Hold predictions against counters.
 
-    Args:
-        run: As diagnosed.
-        counters: Of some of its layers, in one inference.
-        thresholds: Those that it was diagnosed with.
-
     Returns:
         The run with ``confirmations``; the confidence of findings whose cause counters prove or refute is changed, and
-        their evidence says by which.
+            their evidence says by which.
     """
     found = {one.layer: one for one in counters}
     layers = {layer.name: layer for layer in run.layers}
@@ -300,10 +295,7 @@ def _judged(
     run: Run,
     thresholds: Thresholds,
 ) -> Finding:
-    """A finding with the confidence that counters leave in it.
-
-    Of several layers only some may have been counted: confidence moves by their share of what the layers lost.
-    """
+    """A finding with the confidence that counters leave in it."""
     prove = PROOFS.get(finding.code)
     if prove is None or finding.kind != "hypothesis":
         return finding

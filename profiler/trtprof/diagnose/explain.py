@@ -21,11 +21,7 @@ from trtprof.diagnose.reasons import little_time, near_roof, no_work, unpriced
 
 
 def rule_of(code: str) -> Rule:
-    """A rule by its code, however it is spelled.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """A rule by its code, however it is spelled."""
     found = RULES.get(code.upper())
     if found is None:
         raise UsageError(
@@ -45,26 +41,12 @@ def nearest(code: str) -> str:
 
 
 def layer_of(case: Case, name: str) -> LayerResult:
-    """A layer with a measured time; see `find_layer`.
-
-    Raises:
-        UsageError: None has that name, or several have.
-    """
+    """A layer with a measured time; see `find_layer`."""
     return find_layer(case.layers, name, "layer with a measured time")
 
 
 def explain(case: Case, code: str, layer: str, rules: Iterable[Rule] | None = None) -> Explanation:
-    """What a rule says of a layer, and why where it says nothing.
-
-    Args:
-        case: The run.
-        code: Of the rule.
-        layer: See `layer_of`.
-        rules: All that run; by default every registered one.
-
-    Raises:
-        UsageError: There is no such rule or layer.
-    """
+    """What a rule says of a layer, and why where it says nothing."""
     rule, about = rule_of(code), layer_of(case, layer)
     every = list(RULES.values() if rules is None else rules)
     findings = diagnose(case, every)

@@ -56,10 +56,7 @@ class Launch(NamedTuple):
 
 
 def launches(case: Case, layer: LayerResult) -> tuple[Launch, ...]:
-    """The kernels of a layer whose launch is known, most time first.
-
-    Empty on a CPU, and where the limits of the GPU's SMs are not known (`trtprof.base.occupancy.SM_LIMITS`).
-    """
+    """The kernels of a layer whose launch is known, most time first."""
     spec = case.spec
     limits = None if spec is None else SM_LIMITS.get(spec.compute_capability)
     total = sum(match.total_ns for match in layer.kernels)

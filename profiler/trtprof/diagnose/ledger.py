@@ -89,8 +89,7 @@ _MEANING_OF_TRACE = _MEANING_OF_PLAN | {
 class Overheads(NamedTuple):
     """What is known of the latency outside of the layers of an engine on a GPU, in ns of one inference.
 
-    trtexec measures the copies to and from the GPU; the host's call is not in its latency. A capture tells the
-    rest, and ``captured`` says that it is one.
+    A capture tells the rest, and ``captured`` says that it is one.
     """
 
     to_device_ns: int = 0
@@ -120,11 +119,7 @@ def build_ledger(
         layers: Layers with their measured and expected times in ns. Without one that is firm what a layer lost is not
             split into what good kernels do not reach either and what it is slower than they are.
         estimates: Estimate by layer name; None where the work is unknown.
-        latency: Measured without the profiler.
-        ceilings: For the cost of an inference call.
-        unattributed_ns: Kernel time of one inference that no layer owns.
         overheads: Of an engine on a GPU: what lies outside of its layers; None where the latency holds the host's call.
-        partial: Layers of whose work only a part is known: what they took beyond it is unpriced.
         adding_ns: What all kernels of an inference take in the median, less the sum of the medians of layers.
 
     Returns:

@@ -20,10 +20,7 @@ def expected_words(layer: LayerResult) -> str:
 
 
 def as_fast(layer: LayerResult) -> str:
-    """That a layer is as fast as good library kernels, in words with the numbers; empty where it is not.
-
-    One that is faster than nine of ten is praised.
-    """
+    """That a layer is as fast as good library kernels, in words with the numbers; empty where it is not."""
     if not layer.firm or layer.expected_p10_ns is None or layer.expected_p90_ns is None:
         return ""
     if layer.measured_ns > layer.expected_p90_ns:

@@ -11,11 +11,7 @@ from trtprof.diagnose.rank import OF_EVERY_FINDING
 
 
 def rules(config: Config, code: str | None = None) -> RuleListing:
-    """All rules, or the one with that code, however it is spelled.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """All rules, or the one with that code, however it is spelled."""
     asked = list(RULES.values()) if code is None else [rule_of(code)]
     return RuleListing(schema_version=SCHEMA_VERSION, rules=tuple(_sheet(rule, config) for rule in asked))
 

@@ -33,16 +33,10 @@ def summarise(
 ) -> PlanSummary:
     """Sum up a plan.
 
-    Kinds are those of all layers; precisions and matches those of the layers that run something on the GPU.
-
     Args:
         layers: In execution order.
-        works: Of each layer.
         fates: Of the ONNX nodes; empty where no model was given.
         times_ns: Of each layer, measured or attainable; None where a layer has none, or none has.
-        edges: Fusions that did not happen, priced or not.
-        bindings: Inputs and outputs of the engine, to tell where its reformats are.
-        lints: Where they were looked for before: no lint depends on a time.
     """
     parts = [
         _Part(matched, work, times_ns[at] if times_ns is not None else None)

@@ -181,12 +181,7 @@ class _View(NamedTuple):
 
 
 def candidates(case: Case) -> tuple[PluginCandidate, ...]:
-    """The layers for which a hand-written kernel is worth a thought, most net gain first.
-
-    They do work of the model that is known, are slower than any kernel of their class would be by what the device
-    reaches for it (`reached`), and what could be won back is worth a person's time (`Thresholds.min_share`). Where too
-    little of the time is attributed there is no verdict, and so no candidate.
-    """
+    """The layers for which a hand-written kernel is worth a thought, most net gain first."""
     slow = [] if _undecided(case) else [layer for layer in case.layers if _lost_enough(case, layer)]
     if not slow:
         return ()
@@ -197,14 +192,7 @@ def candidates(case: Case) -> tuple[PluginCandidate, ...]:
 
 
 def weigh(case: Case, layer: LayerResult, kernel: Thought = Thought(), doubts: Sequence[str] = ()) -> Weighed:  # noqa: B008
-    """A hand-written kernel for any layer of a run, listed among the `candidates` or not.
-
-    Args:
-        case: The run.
-        layer: One of its layers.
-        kernel: What is known of the kernel.
-        doubts: Those that leave no verdict.
-    """
+    """A hand-written kernel for any layer of a run, listed among the `candidates` or not."""
     undecided = _undecided(case, doubts) or _not_told(case, layer)
     if undecided:
         return Weighed("not decided", undecided)
@@ -373,10 +361,7 @@ def _candidate(view: _View, layer: LayerResult, reach: Reached, cost: Cost) -> P
 
 
 def _writes(case: Case, layer: LayerResult, fused: Fused) -> str:
-    """The command that writes the kernel: it names a node that no other layer has, which is shorter than the layer.
-
-    A folder may be moved and its result stays what it is, so that the run has no name here.
-    """
+    """The command that writes the kernel: it names a node that no other layer has, which is shorter than the layer."""
     others = {node for other in case.layers if other.name != layer.name for node in other.nodes}
     called = next((node for node in (*fused.nodes, *layer.nodes) if node not in others), layer.name)
     return f"trtprof plugin RUN {shlex.quote(called)}"
@@ -386,11 +371,7 @@ def _writes(case: Case, layer: LayerResult, fused: Fused) -> str:
 
 
 def noise_floor_ns(case: Case) -> int:
-    """The least gain in ns that a comparison of two runs like this one would show.
-
-    Twice the standard error of the difference of two means of as many samples as this run took, the step of its
-    clock, and `Thresholds.min_share` of the latency, whichever is most.
-    """
+    """The least gain in ns that a comparison of two runs like this one would show."""
     deviation = case.latency.median_ns * max(case.latency.cv, 0.0)
     error = 2 * deviation * math.sqrt(2 / max(case.latency.n, 1))
     share = case.thresholds.min_share * case.latency.median_ns
@@ -401,11 +382,7 @@ def _judge(view: _View, cost: Cost, recoverable: int, net: _Net, ladder: Sequenc
     """The verdict and why.
 
     Args:
-        view: The case.
-        cost: Of the kernel.
         recoverable: What could be won back in ns.
-        net: The gain.
-        ladder: Cheaper fixes.
     """
     case, fused, prices = view.case, cost.fused, cost.prices
     priced = (
@@ -519,11 +496,7 @@ def _slow_ns(size: int, passes: int, ceilings: Ceilings) -> int:
 
 
 def _foreign_borders(view: _View, matched: MatchedLayer) -> Iterator[tuple[PlanTensor, Literal["before", "behind"]]]:
-    """Tensors that a layer reads and writes in formats that are not linear.
-
-    One that a reformat makes of a linear tensor for this layer alone needs no other reformat: that one falls away,
-    as does one that makes it linear again.
-    """
+    """Tensors that a layer reads and writes in formats that are not linear."""
     for tensor in _once(matched.layer.inputs):
         maker, reader = view.makers.get(tensor.name, ()), view.readers.get(tensor.name, ())
         alone = len(maker) == len(reader) == 1 and _reformats(maker[0], of_input=True)
@@ -548,11 +521,7 @@ def _reformats(matched: MatchedLayer, *, of_input: bool) -> bool:
 
 
 def is_linear(tensor: PlanTensor) -> bool:
-    """Whether a tensor lies in memory as a plugin takes it that was written for no other format.
-
-    Where the plan tells strides they say so: each dimension of more than one element steps over what is behind it.
-    Where it tells nothing at all, it is taken to be linear.
-    """
+    """Whether a tensor lies in memory as a plugin takes it that was written for no other format."""
     if tensor.vector > 1:
         return False
     if tensor.strides is not None and tensor.dims is not None and len(tensor.strides) == len(tensor.dims):
@@ -570,16 +539,7 @@ def is_linear(tensor: PlanTensor) -> bool:
 
 
 def fused_in(case: Case, layer: LayerResult, inside: Collection[str] = ()) -> Fused:
-    """What a layer computes beside its main op: its product, or its only normalisation or softmax.
-
-    A layer without such an op is one chain, which a plugin computes as a whole, as it does a fused attention. So is a
-    layer of one node: there is no fusion to cut.
-
-    Args:
-        case: The run.
-        layer: One of its layers.
-        inside: Nodes of it that the plugin computes; none: those of its main op.
-    """
+    """What a layer computes beside its main op: its product, or its only normalisation or softmax."""
     matched = case.plan.get(layer.name)
     nodes = {name: case.ops[name] for name in layer.nodes if name in case.ops}
     if len(nodes) < len(layer.nodes) or not nodes:
@@ -644,11 +604,7 @@ def _around(
 
 
 def _guessed(layer: LayerResult, matched: MatchedLayer | None) -> Fused:
-    """Without the model the names of nodes, or the words of Myelin, tell that something is fused, and not its size.
-
-    A name of a fused layer holds those of weights and of what quantises them too, which are no work of their own. Of
-    a range of nodes only the ends are known.
-    """
+    """Without the model the names of nodes, or the words of Myelin, tell that something is fused, and not its size."""
     plan = matched.layer if matched is not None else None
     if plan is not None and plan.onnx_range:
         return Fused(layer.op_type, layer.nodes, products=0)
@@ -731,10 +687,7 @@ def builder_steps(*, routes: bool) -> Iterator[LadderStep]:
 
 
 def _measured(case: Case, layer: LayerResult, steps: Sequence[LadderStep]) -> tuple[LadderStep, ...]:
-    """The ladder with what `trtprof try` measured in place of what is predicted of the same.
-
-    Rungs that change nodes of the layer and that no step is about come first, as do options that help.
-    """
+    """The ladder with what `trtprof try` measured in place of what is predicted of the same."""
     left = tried_in(case, nodes_of(case, (layer.name,)))
     told = []
     for step in steps:
@@ -802,10 +755,7 @@ def _padding(case: Case, layer: LayerResult, reach: Reached) -> Iterator[LadderS
 
 
 def _precision(case: Case, layer: LayerResult, backend: str) -> Iterator[LadderStep]:
-    """Half precision for what is fp32: half the bytes, and the peak of the narrower type.
-
-    Of what is quantised already, an output as narrow as its input.
-    """
+    """Half precision for what is fp32: half the bytes, and the peak of the narrower type."""
     matched = case.plan.get(layer.name)
     wide = [one for one in _once(matched.layer.outputs) if one.dtype in _FLOATS] if matched is not None else []
     if layer.dtype in NARROW and wide and layer.bytes:

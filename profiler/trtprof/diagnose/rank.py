@@ -32,13 +32,8 @@ OF_EVERY_FINDING = ("min_share", "noise_cv", "warning_share", "critical_share", 
 def diagnose(case: Case, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """Run all rules and rank what they find by the time it claims.
 
-    A layer's time is claimed once, by the most specific rule that wants it (the one with the lowest
-    order); what is left of a claim after that is kept only if it is worth showing. A trust finding
-    claims nothing.
-
-    Args:
-        case: The run to look at.
-        rules: Defaults to every registered rule.
+    A layer's time is claimed once, by the most specific rule that wants it (the one with the lowest order); what is
+    left of a claim after that is kept only if it is worth showing.
     """
     measured = {layer.name: layer.measured_ns for layer in case.layers}
     outside = sum(max(case.row(cause), 0) for cause in OUTSIDE)
@@ -128,10 +123,7 @@ def withheld(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def verdict(case: Case, findings: Iterable[Finding], attainable_ns: int) -> str:
-    """One sentence: how far from the roof, and the first cause; what is lacking is said behind it.
-
-    Withheld where coverage is too low or another doubt is beyond its limit: then it says how to measure again.
-    """
+    """One sentence: how far from the roof, and the first cause; what is lacking is said behind it."""
     findings = tuple(findings)
     unsure = f"; less sure for: {', '.join(case.lacking)}" if case.lacking else ""
     attributed = case.coverage.exact + case.coverage.inferred

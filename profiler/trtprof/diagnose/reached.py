@@ -131,19 +131,8 @@ def healthy_layers(case: Case) -> tuple[Healthy, ...]:
 def reached(case: Case, layer: LayerResult, healthy: Sequence[Healthy] | None = None) -> Reached:
     """What good kernels of the class of a layer reach of their roof.
 
-    Where there is an expectation of library kernels, its fastest tenth, between the slowest and the fastest.
-
-    Else of the healthy kernels of the run the upper quartile, between the least and the most of them. Those of the same
-    size, or, where they are too few, of that size and smaller ones, which do not reach more than larger ones would.
-    The layer itself has no say.
-
     The roof of a layer that a launch bounds is the time of an empty kernel, which no roofline compares with one that
-    has a little to do. What those take here is what the others of them take in this run, healthy or not.
-
-    Args:
-        case: The run.
-        layer: One of its layers, whose class is known (`class_of`).
-        healthy: Those of the run, where many layers are asked about.
+    has a little to do.
     """
     if layer.firm and layer.attainable_ns:
         return _of_libraries(layer)
@@ -213,11 +202,7 @@ def _of_small(shares: Sequence[float]) -> Reached:
 
 
 def _of_products(case: Case, own: OpClass) -> Reached | None:
-    """What the library of matrix products reached in calibration, at the size of a product that the tensor unit bounds.
-
-    The best of the measured products of the same decade of time; square ones, so that a product of this class may
-    well reach less: at least what is healthy of it.
-    """
+    """What the GEMM library reached in calibration, for a GEMM that the tensor unit bounds."""
     peak = case.ceilings.attainable.tensor_flops_per_s.get(own.precision, 0.0)
     if own.op != "gemm" or own.bound != "tensor" or not peak:
         return None

@@ -120,10 +120,7 @@ class Tiles(NamedTuple):
 
 
 def tiles_of(case: Case, layer: LayerResult) -> Tiles | None:
-    """The tiles by the name of the kernel, or of the tactic that a plan names; None where they are not known for sure.
-
-    What tells no number of blocks: split-k, whose parts no name counts, and attention.
-    """
+    """The tiles in the name of the kernel, or of the tactic that a plan names; None unless known for sure."""
     product, kernel = product_of(layer), main_kernel(case, layer)
     if product is None or kernel is None or case.spec is None or kernel.name.split_k or kernel.name.op == "attention":
         return None

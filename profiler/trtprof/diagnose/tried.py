@@ -24,14 +24,7 @@ class Remedy(NamedTuple):
 
 
 def remedy_of(case: Case, code: str, words: str, layers: Collection[str]) -> Remedy:
-    """What was tried in place of what the rule proposes, and the command that tries or makes it.
-
-    Args:
-        case: The run.
-        code: Of the rule.
-        words: What the rule proposes.
-        layers: That the finding is about; none of the whole run.
-    """
+    """What was tried in place of what the rule proposes, and the command that tries or makes it."""
     own = [rung for rung in tried_in(case, nodes_of(case, layers)) if code in rung.answers]
     helps = [rung for rung in own if rung.verdict == "helps"]
     tried = tuple(map(short, own))
@@ -52,10 +45,7 @@ def nodes_of(case: Case, layers: Collection[str]) -> frozenset[str] | None:
 
 
 def tried_in(case: Case, nodes: frozenset[str] | None) -> list[Rung]:
-    """The rungs that were measured, or found wrong, and change any of these nodes or an option; what helps most first.
-
-    What was measured on top of other rungs says nothing of itself.
-    """
+    """The rungs that were measured or refuted and change any of these nodes or an option; the most helpful first."""
     rungs = case.tried.rungs if case.tried is not None else ()
     found = [
         rung

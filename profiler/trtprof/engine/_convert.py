@@ -34,16 +34,8 @@ class Converted(NamedTuple):
 def to_fp16(model: Path, external_data: Path, folder: Path) -> Converted:
     """Convert weights and activations to fp16; inputs and outputs keep their types, with casts beside them.
 
-    The converter is ONNX Runtime's: it knows the ops whose inputs must stay fp32, and turns casts to
-    fp32 inside the graph into casts to fp16.
-
-    Args:
-        model: The ONNX file.
-        external_data: Folder of the weights that are not in it.
-        folder: Receives the converted file.
-
-    Raises:
-        BuildError: The converter fails on the model.
+    The converter is ONNX Runtime's: it knows the ops whose inputs must stay fp32, and turns casts to fp32 inside the
+    graph into casts to fp16.
     """
     import onnxruntime
     from onnxruntime.transformers import float16

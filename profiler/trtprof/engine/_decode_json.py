@@ -23,14 +23,7 @@ _NOT_A_NUMBER = re.compile(r"-?(?:nan|inf)(?:inity)?(?:\([^)]*\))?", re.IGNORECA
 
 
 def decode_json(path: Path, text: str, at: int) -> tuple[Any, int]:
-    """The JSON document that begins at ``at``, and where it ends.
-
-    Control characters within strings are let through: TensorRT separates items with them.
-
-    Raises:
-        UsageError: The document is cut short or broken, nests deeper than `_DEEPEST`, or has a number that 64 bits do
-            not hold; the line or the place is named.
-    """
+    """The JSON document that begins at ``at``, and where it ends."""
     try:
         found, end = _DECODER.raw_decode(text, _SPACE.match(text, at).end())  # type: ignore[union-attr]
     except JSONDecodeError as error:

@@ -31,11 +31,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def made(request: Request) -> Made:
-    """Make the session.
-
-    Raises:
-        TrtprofError: As `make_session`.
-    """
+    """Make the session."""
     began = time.perf_counter_ns()
     session = make_session(request.session, save_to=request.saved)
     build_ns = time.perf_counter_ns() - began

@@ -45,11 +45,7 @@ def make_plan(
     """A plan of the dictionaries of its layers.
 
     Args:
-        layers: As the engine inspector has them.
         bindings: Names (``Bindings``) or dictionaries (``I/O Tensors``).
-        found_in: What they were found in, in words.
-        era: Which TensorRT it is from, where the file tells it; else it is read off the keys.
-        notes: What the reader has to say already.
     """
     notes = list(notes)
     records = _profiles([_layer(raw, index) for index, raw in enumerate(layers)])
@@ -185,11 +181,7 @@ def _scalar(value: Any) -> int | float | str:
 
 
 def _profiles(layers: list[PlanLayer]) -> list[PlanLayer]:
-    """The layers with the optimisation profile each belongs to.
-
-    TensorRT marks the names of layers and tensors of all profiles but the first. What Myelin makes has such a
-    mark in some layers of a graph, and a graph serves one profile.
-    """
+    """The layers with the optimisation profile each belongs to."""
     own: list[int | None] = []
     graphs: dict[int, int] = {}
     for layer in layers:

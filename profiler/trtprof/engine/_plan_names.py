@@ -34,9 +34,7 @@ class Named(NamedTuple):
 def metadata_nodes(metadata: str) -> tuple[str, ...]:
     """Names in ``[ONNX Layer: a][ONNX Layer: b]``, each once, in the order given.
 
-    The items are separated by U+001E or U+001F, or by nothing where a terminal swallowed them. A name may
-    hold brackets: an item ends where the next begins. ``b | a (F)`` is the node ``b`` of the function ``F`` that the
-    node ``a`` calls, and is called ``a/b`` here.
+    ``b | a (F)`` is the node ``b`` of the function ``F`` that the node ``a`` calls, and is called ``a/b`` here.
     """
     names: dict[str, None] = {}
     for rest in metadata.split(_ITEM)[1:]:
@@ -78,10 +76,9 @@ def layer_served(name: str) -> str:
 def name_nodes(name: str) -> Named:
     """ONNX nodes that the name of a layer spells out.
 
-    ``A + B`` and ``A || B`` are layers made of several nodes, ``PWN(A)`` and ``PWN(PWN(A), B)`` are
-    pointwise ones, ``{ForeignNode[a...b]}`` is everything from a to b. A node whose own name holds `` + ``
-    cannot be told from two nodes here. Layers that the parser or the builder adds are left out, names of
-    weights are not: without the ONNX model they look like names of nodes.
+    ``A + B`` and ``A || B`` are layers made of several nodes, ``PWN(A)`` and ``PWN(PWN(A), B)`` are pointwise ones,
+    ``{ForeignNode[a...b]}`` is everything from a to b. A node whose own name holds `` + `` cannot be told from two
+    nodes here.
     """
     bare = _PROFILE.sub("", name)
     nodes: dict[str, None] = {}

@@ -143,13 +143,7 @@ def _run(request: Request, folder: Path, say: Say) -> Result:
 
 
 def build(dialect: Dialect, request: Request, folder: Path, log: Log, say: Say) -> Result:
-    """Build the engine of a request; engine, plan and, where there is a driver, the inspector's JSON.
-
-    Raises:
-        MissingError: No GPU where the library needs one, or no converter.
-        UsageError: Shapes, or an option that this version has not.
-        BuildError: The parser or the builder refuses the model.
-    """
+    """Build the engine of a request; engine, plan and, where there is a driver, the inspector's JSON."""
     options = request.options
     original = Path(request.model)
     external = Path(request.external_data) if request.external_data else original.parent
@@ -251,11 +245,7 @@ def _at_precision(
 
 
 def _with_scales(options: BuildOptions, model: Path) -> tuple[list[str], tuple[str, ...]]:
-    """The precisions that are asked for and possible, and what is to be said of the others.
-
-    Raises:
-        UsageError: 8 bits alone are asked of a model that does not say their scales.
-    """
+    """The precisions that are asked for and possible, and what is to be said of the others."""
     asked = [name for name in ("fp16", "bf16", "int8", "fp8") if getattr(options, name)]
     narrow = [name for name in asked if name in ("int8", "fp8")]
     if not narrow:

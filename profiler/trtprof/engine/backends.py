@@ -99,10 +99,6 @@ def choose_builder(asked: str = "auto") -> tuple[str, str]:
     Args:
         asked: ``tensorrt``, ``tensorrt-rtx``, or ``auto``: TensorRT where it and a driver are installed, else
             TensorRT-RTX.
-
-    Raises:
-        UsageError: There is no such backend, or it builds no engines.
-        MissingError: Under ``auto``, none can build here. What is asked for by name is not looked for.
     """
     if asked != "auto":
         return product_of(asked).backend, "asked for"

@@ -53,11 +53,7 @@ class Dialect:
 
     @classmethod
     def of(cls, module: ModuleType | Any) -> Dialect:
-        """The dialect of an imported module.
-
-        Raises:
-            MissingError: The module is none of the products, or too old.
-        """
+        """The dialect of an imported module."""
         name = str(module.__name__).removesuffix("_bindings")
         product = next((product for product in PRODUCTS.values() if product.module == name), None)
         if product is None:
@@ -90,11 +86,7 @@ class Dialect:
         return not self.is_rtx
 
     def network_flags(self, *, strongly_typed: bool) -> int:
-        """The flags of ``create_network``.
-
-        Raises:
-            UsageError: A strongly typed network is asked of a TensorRT that has none.
-        """
+        """The flags of ``create_network``."""
         flag = self.trt.NetworkDefinitionCreationFlag
         flags = 0
         if hasattr(flag, "EXPLICIT_BATCH"):
@@ -117,11 +109,7 @@ class Dialect:
         return hasattr(self.trt.BuilderFlag, precision.upper())
 
     def set_precision_flag(self, config: Any, precision: str) -> None:
-        """Let the builder compute in ``fp16``, ``bf16``, ``int8`` or ``fp8`` where it finds that faster.
-
-        Raises:
-            UsageError: It has no flag for the type.
-        """
+        """Let the builder compute in ``fp16``, ``bf16``, ``int8`` or ``fp8`` where it finds that faster."""
         flag = getattr(self.trt.BuilderFlag, precision.upper(), None)
         if flag is None:
             raise UsageError(
@@ -156,11 +144,7 @@ class Dialect:
         return found
 
     def set_compute_capabilities(self, config: Any, wanted: Sequence[str]) -> None:
-        """Build for these compute capabilities: ``("8.9", "12.0")``.
-
-        Raises:
-            UsageError: The library always builds for this GPU, or not for one of them.
-        """
+        """Build for these compute capabilities: ``("8.9", "12.0")``."""
         known = self.compute_capabilities()
         if not known:
             raise UsageError(
@@ -185,11 +169,7 @@ class Dialect:
                 )
 
     def set_tactic_sources(self, config: Any, spec: str) -> None:
-        """Switch sources of kernels on and off, all others staying as they are: ``+CUBLAS,-CUDNN``.
-
-        Raises:
-            UsageError: The spec cannot be read, or the version has no such source.
-        """
+        """Switch sources of kernels on and off, all others staying as they are: ``+CUBLAS,-CUDNN``."""
         known = self.trt.TacticSource.__members__
         chosen = int(config.get_tactic_sources())
         for text in filter(None, (part.strip() for part in spec.split(","))):
@@ -205,11 +185,7 @@ class Dialect:
         config.set_tactic_sources(chosen)
 
     def set_build_route(self, config: Any, route: str) -> None:
-        """Turn knobs of the compiler: ``-copy_ppg=off -peep:max=2``; an unknown one is refused by the build.
-
-        Raises:
-            UsageError: The version has no build routes, or TensorRT-RTX lists none.
-        """
+        """Turn knobs of the compiler: ``-copy_ppg=off -peep:max=2``; an unknown one is refused by the build."""
         if self.is_rtx or not hasattr(config, "build_route"):
             raise UsageError(
                 f"{self.title} takes no build route", why="TensorRT 11.1 and later do", fix="leave --setBuildRoute away"
@@ -228,12 +204,7 @@ class Dialect:
         return monitor
 
     def load_plugins(self, builder: Any, logger: Any, libraries: Sequence[str]) -> None:
-        """Make TensorRT's own plugins and those of the libraries known.
-
-        Raises:
-            UsageError: TensorRT-RTX is given any: its parser aborts at a plugin.
-            BuildError: A library cannot be loaded or holds no plugin.
-        """
+        """Make TensorRT's own plugins and those of the libraries known."""
         load_plugins(self.trt, self.title, logger, builder.get_plugin_registry, libraries, BuildError)
 
     def use_timing_cache(self, config: Any, stored: bytes) -> bool:
@@ -241,9 +212,6 @@ class Dialect:
 
         Returns:
             Whether ``stored`` was taken.
-
-        Raises:
-            UsageError: The library has no timing cache.
         """
         if not self.has_timing_cache:
             raise UsageError(
@@ -281,11 +249,7 @@ class Dialect:
         )
 
     def layer_information(self, engine: Any) -> str:
-        """What the inspector says of all layers, as JSON text.
-
-        An engine with dynamic dimensions is described at the optimal shapes of its first profile:
-        without shapes the inspector leaves out formats.
-        """
+        """What the inspector says of all layers, as JSON text."""
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         inputs = [name for name in names if engine.get_tensor_mode(name) == self.trt.TensorIOMode.INPUT]
         dynamic = [name for name in inputs if -1 in tuple(engine.get_tensor_shape(name))]

@@ -47,30 +47,20 @@ def read_layer_info(path: Path, *, names: bool = False) -> Plan:
     """Read the layers of a TensorRT engine from a file; what kind of file it is shows in its content.
 
     Args:
-        path: JSON or text of the engine inspector of TensorRT 8.2 to 11 or TensorRT-RTX, a log of ``trtexec`` or
-            of a build that holds such text, or a document of ``trtprof build``. Of several plans in one log the
-            last is taken, and a note says so.
-        names: The names of layers alone are enough: `Plan.names_only` is then True of what has no more.
+        path: JSON or text of the engine inspector of TensorRT 8.2 to 11 or TensorRT-RTX, a log of ``trtexec`` or of a
+            build that holds such text, or a document of ``trtprof build``. Of several plans in one log the last is
+            taken, and a note says so.
 
     Returns:
-        The plan, at least one layer long. Bytes and names are as far as the file tells, and its notes say
-        what it does not tell.
-
-    Raises:
-        MissingError: The file does not exist or cannot be read.
-        UsageError: It holds no layers, or only their names where these are not enough; or it is something else: an
-            engine, a profile, JSON cut short.
+        The plan, at least one layer long. Bytes and names are as far as the file tells, and its notes say what it does
+            not tell.
     """
     plan = _parsed(read_text_file(path, what="layer information", fix=_EXPORT), path)
     return plan if names else _detailed(plan, path)
 
 
 def parse_layer_info(text: str, path: Path) -> Plan:
-    """The same of a text at hand, which the messages call ``path``; names alone are not enough.
-
-    Raises:
-        UsageError: See `read_layer_info`.
-    """
+    """The same of a text at hand, which the messages call ``path``; names alone are not enough."""
     return _detailed(_parsed(text, path), path)
 
 
@@ -80,8 +70,6 @@ def plan_of_names(layers: Iterable[tuple[str, str]], found_in: str, notes: Itera
     Args:
         layers: Name and kind of each, in execution order: the name tells its ONNX nodes, the kind is empty where it is
             not known.
-        found_in: What they were found in, in words.
-        notes: What there is to say already.
     """
     raw = [{"Name": name, "LayerType": kind or _kind(name)} for name, kind in layers]
     plan = make_plan(raw, (), found_in=found_in, era="TensorRT of an unknown version", notes=notes)

@@ -39,18 +39,8 @@ _UNIQUE_SUFFIX = re.compile(r"_token_\d+$")
 def build_ort_cpu(request: SessionRequest, folder: Path, scratch: Path, reason: str) -> Engine:
     """Build the model with ONNX Runtime's CPU provider and list the layers of the result.
 
-    Args:
-        request: The model and its threads.
-        folder: Receives `ENGINE_GRAPH`, the optimised graph without its weights.
-        scratch: Room for the weights that ONNX Runtime writes beside the graph.
-        reason: Why this backend was chosen, for the record.
-
     Returns:
         Layers in the order of the saved graph, subgraphs included, not yet matched to ONNX nodes.
-
-    Raises:
-        MissingError: An op has no kernel; it is named.
-        BuildError: The model is refused for another reason.
     """
     return _build("ort-cpu", request, folder, scratch, reason)[0]
 
@@ -62,17 +52,6 @@ def build_ort_cuda(
 
     Args:
         request: The model, with ``cuda`` for its provider.
-        folder: Receives `ENGINE_GRAPH`, the optimised graph without its weights.
-        scratch: Room for the weights that ONNX Runtime writes beside the graph.
-        reason: Why this backend was chosen, for the record.
-
-    Returns:
-        The engine, its layers as `build_ort_cpu` has them, with the copies between the providers as layout layers;
-        and the nodes that run on the CPU, which its options list too.
-
-    Raises:
-        MissingError: The CUDA provider cannot work here, and why; or an op has no kernel.
-        BuildError: The model is refused for another reason.
     """
     engine, found = _build("ort-cuda", request, folder, scratch, reason)
     on_cpu = tuple(place for place in found if place.provider != "CUDA")
@@ -116,11 +95,7 @@ _DEADLINE_S = 3600.0
 
 
 def _made(request: Request, scratch: Path) -> Made:
-    """What a child tells of a session that it made.
-
-    Raises:
-        TrtprofError: Its own error; that it was killed, or is not done in an hour, is a `BuildError`.
-    """
+    """What a child tells of a session that it made."""
     asked, log, told = scratch / "session_request.json", scratch / "session.log", Path(request.told)
     asked.write_bytes(msgspec.json.encode(request))
     told.unlink(missing_ok=True)

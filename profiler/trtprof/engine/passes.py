@@ -101,14 +101,7 @@ def run_pass(chosen: Pass, source: Path, target: Path, seconds: float) -> Passed
     """Run a pass over a model in a process of its own.
 
     Args:
-        chosen: One of `PASSES`.
-        source: The ONNX file, which stays as it is.
-        target: Where the result goes; large weights go beside it.
         seconds: After which it is ended.
-
-    Raises:
-        MissingError: It is not installed.
-        BuildError: It failed, took too long, or made a model with other inputs or outputs.
     """
     missing = chosen.missing()
     if missing:

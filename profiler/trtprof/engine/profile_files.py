@@ -44,12 +44,8 @@ _TIMES_MS = {
 def read_profile(path: Path) -> LayerTimes:
     """Read the times of layers from a profile of trtexec, exported as JSON or printed in a log.
 
-    Times of the printed table are as rounded there, to 0.1 us an iteration; of several tables the last is
-    taken, and a note says so.
-
-    Raises:
-        MissingError: The file does not exist or cannot be read.
-        UsageError: It is no profile, is cut short, holds no layers, or a time is negative or no number.
+    Times of the printed table are as rounded there, to 0.1 us an iteration; of several tables the last is taken, and a
+    note says so.
     """
     text = read_text_file(path, what="a profile", fix=_EXPORT)
     if _DOCUMENT.match(text):
@@ -191,10 +187,6 @@ def read_times(path: Path) -> InferenceTimes:
 
     trt-engine-explorer keeps that summary, which trtexec prints, as ``performance_summary`` of
     ``*.profile.metadata.json``.
-
-    Raises:
-        MissingError: The file does not exist or cannot be read.
-        UsageError: It holds no such times, is cut short, or a time is negative or no number.
     """
     text = read_text_file(path, what="times of inferences", fix=_EXPORT_TIMES)
     document, _ = decode_json(path, text, 0)
@@ -220,10 +212,7 @@ def read_times(path: Path) -> InferenceTimes:
 
 
 def _summarised(path: Path, summary: Mapping[str, Any]) -> InferenceTimes:
-    """The times of a summary, each of which lists min, max, mean, median and the percentiles asked for, in ms.
-
-    Before TensorRT 8.6 that is the 99th alone, since then the 90th, 95th and 99th: the last in both.
-    """
+    """The times of a summary, each of which lists min, max, mean, median and the percentiles asked for, in ms."""
     known = {}
     for name, key in _SUMMARY.items():
         values = summary.get(key)
@@ -306,10 +295,7 @@ def profile_table(profile: LayerTimes) -> str:
 
 
 def times_json(times: InferenceTimes) -> str:
-    """Times of inferences as ``trtexec --exportTimes`` writes them; `read_times` reads them back.
-
-    When each began was not kept: they follow one another without a pause.
-    """
+    """Times of inferences as ``trtexec --exportTimes`` writes them; `read_times` reads them back."""
     rows = []
     begin = 0
     columns = (times.latency_ns, times.h2d_ns, times.compute_ns, times.d2h_ns, times.enqueue_ns)
@@ -336,16 +322,11 @@ def _lines(rows: Sequence[Mapping[str, Any]]) -> str:
 def join_profile(plan: Plan, profile: LayerTimes) -> tuple[tuple[LayerTime | None, ...], tuple[str, ...]]:
     """The times of the layers of a plan.
 
-    Rows are joined by name and in order, so that layers of one name each get their own row. A profile may lack
-    layers: those of another optimisation profile, and in a printed table those without time.
+    Rows are joined by name and in order, so that layers of one name each get their own row.
 
     Returns:
-        One entry for every layer of the plan, None where the profile has no row for it, and notes on what was
-        not certain or is lacking.
-
-    Raises:
-        UsageError: A row has no layer in the plan: the profile is of another engine. The message names the
-            first row that differs and says how many match.
+        One entry for every layer of the plan, None where the profile has no row for it, and notes on what was not
+            certain or is lacking.
     """
     names = [layer.name for layer in plan.layers]
     joined = _join_in_order(names, profile.layers)

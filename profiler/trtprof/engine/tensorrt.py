@@ -103,20 +103,7 @@ def build(
     """Build the engine of an ONNX model, or take the one kept from an earlier build of the same.
 
     Args:
-        model: The ONNX file; layers are traced back to nodes by name, so names should be unique.
-        options: How to build.
-        progress: Told in one line what is going on.
         cache_dir: Folder under which engines are kept; ``engines`` in it is made.
-        device: The GPU, by a name that tells it from others that need another engine.
-        external_data: Folder of the weights outside of the file, where it is not the file's own.
-        rebuild: Build even if there is an engine, and replace it.
-        deadline_s: When a build is given up; see `child.run_telling`.
-
-    Raises:
-        UsageError: Options that contradict each other or that the library has not; shapes that do not fit.
-        ModelError: The file cannot be read.
-        MissingError: The library, the GPU that it needs, a converter or weights are missing.
-        BuildError: The library refuses the model, crashes, is killed, or is not done in time.
     """
     say = progress or unheard
     product = product_of(options.backend)
@@ -159,13 +146,8 @@ def load_engine(
 ) -> BuiltEngine:
     """Take an engine made elsewhere, and read its layers where there is a driver to load it with.
 
-    Without a driver, or where the library refuses it (another version, another GPU), ``layer_info``
-    is empty and a warning says why.
-
-    Raises:
-        UsageError: The file is no engine, is cut off, or is of the other product.
-        MissingError: The file or the library is not there.
-        BuildError: The library crashes over it.
+    Without a driver, or where the library refuses it (another version, another GPU), ``layer_info`` is empty and a
+    warning says why.
     """
     product = product_of(backend)
     made_by = check_plan(path, product)
@@ -186,12 +168,7 @@ def kept_layer_info(engine: Path) -> str:
 
 
 def engine_backend(path: Path) -> str:
-    """Which product an engine file is of, by its first bytes; `load_engine` says what else is wrong with it.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It is a pipe, a device or a folder.
-    """
+    """Which product an engine file is of, by its first bytes; `load_engine` says what else is wrong with it."""
     try:
         with open_file(path) as file:
             return "tensorrt-rtx" if file.read(len(_SIZED_TAG)) == _SIZED_TAG else "tensorrt"
@@ -221,12 +198,7 @@ def precision_way(backend: str, version: str, *, strongly_typed: bool = False) -
 
 
 def check_options(options: BuildOptions) -> None:
-    """Check what can be told without the library.
-
-    Raises:
-        UsageError: Options contradict each other, or a value is out of its range.
-        MissingError: A plugin library is not there.
-    """
+    """Check what can be told without the library."""
     if options.shapes and options.profiles:
         raise UsageError(
             "shapes and profiles are both given", why="--shapes is a profile of its own",
@@ -268,14 +240,8 @@ def trtexec_command(model: Path, options: BuildOptions, *, engine: str = "model.
     Where the ONNX file must be converted first, the conversion is the first line.
 
     Args:
-        model: The ONNX file.
-        options: How to build.
-        engine: Where the tool is to save the engine.
-        version: Version of the library, on which ``fp16`` depends; empty takes the installed one, and
-            where there is none, TensorRT 10.
-
-    Raises:
-        UsageError: The options are not usable; see `check_options`.
+        version: Version of the library, on which ``fp16`` depends; empty takes the installed one, and where there is
+            none, TensorRT 10.
     """
     product = product_of(options.backend)
     check_options(options)
@@ -480,12 +446,7 @@ def _text(path: Path) -> str:
 
 
 def check_plan(path: Path, product: Product) -> dict[str, str]:
-    """Check that a file looks like an engine; returns the version that made it, where its header tells.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It is something else, cut off, or of the other product.
-    """
+    """Check that a file looks like an engine; returns the version that made it, where its header tells."""
     try:
         with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -515,12 +476,7 @@ def check_plan(path: Path, product: Product) -> dict[str, str]:
 
 
 def _key(model: Path, options: BuildOptions, external_data: Path, library: str, device: str) -> str:
-    """Digest of all that an engine depends on.
-
-    Raises:
-        ModelError: The model cannot be read.
-        MissingError: Weights beside it cannot be read.
-    """
+    """Digest of all that an engine depends on."""
     digest = hashlib.sha256()
     for path in [model, *_weight_files(model, external_data), *_plugin_files(options.static_plugins)]:
         try:

@@ -40,16 +40,7 @@ class EngineFile(NamedTuple):
 
 
 def engine_file(path: Path, cache_dir: Path) -> EngineFile:
-    """Look at an engine file without loading it.
-
-    Args:
-        path: The file.
-        cache_dir: Folder under which trtprof keeps the engines that it built.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It is no engine, or cut off.
-    """
+    """Look at an engine file without loading it."""
     backend = engine_backend(path)
     product = product_of(backend)
     versions = check_plan(path, product)

@@ -64,9 +64,8 @@ from typing import NamedTuple
 class Access(NamedTuple):
     """What one run of a layer touches: tensor names and their sizes in bytes.
 
-    A tensor that a layer uses twice is read once. A name in both ``reads`` and ``writes`` is changed in
-    place. A tensor is as large as the largest of its sizes; a smaller one stands for a part, such as
-    Gather takes. Which part is not known: always its last bytes, so that as much as can be is there.
+    A name in both ``reads`` and ``writes`` is changed in place. Which part is not known: always its last bytes, so that
+    as much as can be is there.
     """
 
     layer: str
@@ -86,21 +85,16 @@ def steady_state_traffic(
 ) -> dict[str, Traffic]:
     """Traffic of each layer in one of many inferences that run one after the other.
 
-    A layer that runs several times (the body of a Loop) has the sum of its runs; `traffic_of_accesses`
-    keeps them apart.
+    A layer that runs several times (the body of a Loop) has the sum of its runs; `traffic_of_accesses` keeps them
+    apart.
 
     Args:
         accesses: In execution order.
-        capacity: Size of the cache in bytes. With 0 every byte goes to DRAM; with room for all
-            tensors none does, weights and inputs included.
-        outputs: Tensors whose last value is needed until it is overwritten. By default those that are
-            not read after they were last written; name those that are read as well.
+        capacity: Size of the cache in bytes. With 0 every byte goes to DRAM; with room for all tensors none does,
+            weights and inputs included.
 
     Returns:
         By layer; ``cache_bytes + dram_bytes`` equals the bytes that it touches.
-
-    Raises:
-        ValueError: ``capacity`` or a size is negative.
     """
     result: dict[str, Traffic] = {}
     for access, traffic in zip(accesses, traffic_of_accesses(accesses, capacity, outputs=outputs), strict=True):
@@ -114,8 +108,7 @@ def traffic_of_accesses(
 ) -> list[Traffic]:
     """Traffic of each access in the last of ``inferences``; see `steady_state_traffic`.
 
-    From the second inference on they are the same. The work is linear in the number of touches, times
-    that of the sizes that a tensor is touched at.
+    From the second inference on they are the same.
     """
     if capacity < 0:
         raise ValueError(f"the capacity of a cache is not negative: {capacity}")
@@ -318,10 +311,7 @@ class _Lru:
         return 0
 
     def share(self, tensors: Sequence[Sequence[int]]) -> None:
-        """One layer touched all of these: where they do not fit, each leaves a part in proportion to its size.
-
-        Of a tensor that is cut into parts the last ones stay.
-        """
+        """One layer touched all of these: where they do not fit, each leaves a part in proportion to its size."""
         sizes = self._sizes
         wholes = [sum([sizes[part] for part in parts]) for parts in tensors]
         total = sum(wholes)

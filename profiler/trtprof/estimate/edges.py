@@ -64,16 +64,10 @@ def plan_edges(
 ) -> tuple[Edge, ...]:
     """The edges between layers of a plan that cost a round trip through memory.
 
-    Weights and inputs of the engine are on no edge, since no layer writes them. A tensor that several layers
-    write a part of each (a concatenation without a copy) has an edge from each of them, with its part of what
-    is read. What a layer reads that is written only after it, in the round of a loop before, is left out.
-
     Args:
         layers: In execution order.
         accesses: What each of them touches, in the same order.
         nodes: Of the model, to tell which fusions are to be expected; empty where there is none.
-        outputs: Names of the tensors that the engine gives out, which are written in any case: a fusion saves
-            only what is read of them.
         runs: How often each layer runs in one inference; empty where each runs once.
 
     Returns:
@@ -116,22 +110,18 @@ def priced_edges(
 ) -> tuple[PlanEdge, ...]:
     """The edges with what their layers would take less as one on a device, most first.
 
-    The attainable times of the maker and of the readers that can join it, less that of the one layer which
-    does all they do without the edge; 0 where no reader can join. Its units (`roofline.unit_terms`) are busy
-    as long as those of all of them together. Of the time that each layer needs for DRAM and L2 it saves the
-    part that the edge has in the bytes of the layer: the cache model says how many bytes of a layer go to DRAM
-    and not which, so that they are taken to be spread evenly over its tensors, and an edge between layers that
-    find everything in the L2 saves time of the L2 alone. The floor of a launch is paid once. In a loop it
-    is saved in every round.
+    The attainable times of the maker and of the readers that can join it, less that of the one layer which does all
+    they do without the edge; 0 where no reader can join. Of the time that each layer needs for DRAM and L2 it saves the
+    part that the edge has in the bytes of the layer: the cache model says how many bytes of a layer go to DRAM and not
+    which, so that they are taken to be spread evenly over its tensors, and an edge between layers that find everything
+    in the L2 saves time of the L2 alone.
 
     Args:
-        edges: Of `plan_edges`.
         works: By layer of the plan and of one of its runs, as are ``estimates``.
-        estimates: Of each layer alone.
 
     Returns:
-        Those that save most first, of equal ones in the order given; at the end those without a price, since
-        the work of one of their layers is not known.
+        Those that save most first, of equal ones in the order given; at the end those without a price, since the work
+            of one of their layers is not known.
     """
     known: dict[tuple[object, ...], int | None] = {}
     """Alike layers share an estimate, and edges between such layers save the same."""
@@ -279,12 +269,7 @@ class _Fusions:
         return True, "; ".join([f"the rule '{rule}' makes one layer of {both}", *against])
 
     def _common(self, maker: int, readers: Sequence[int]) -> int | None:
-        """A group that the maker and its first reader compute nodes of, where fusing as the groups say leaves no edge.
-
-        Every reader has one with the maker. What else the maker and the readers compute is of groups that go on
-        in other layers, so that nothing is left of the edge: not so of a softmax that takes the bias of the
-        product before it, since a softmax is a layer of its own.
-        """
+        """A group with nodes of the maker and of its first reader, where fusing by groups leaves no edge."""
         own = self._of_layer[maker]
         theirs = [self._of_layer[reader] for reader in readers]
         if not all(own & each for each in theirs):
@@ -295,10 +280,7 @@ class _Fusions:
         return min(own & theirs[0])
 
     def _split_node(self, maker: int, readers: Sequence[int], kind: EdgeKind) -> str:
-        """The node that maker and reader are nothing but steps of; ``""`` where they compute several ones.
-
-        The bias of a product is no such step: engines add it where they multiply.
-        """
+        """The node that maker and reader are nothing but steps of; ``""`` where they compute several ones."""
         own = self._bound[maker]
         shared = own.intersection(*(self._bound[reader] for reader in readers))
         if not shared:

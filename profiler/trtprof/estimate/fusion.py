@@ -123,15 +123,7 @@ class Edges(NamedTuple):
 
 
 def fuse(nodes: Sequence[Node], outputs: Collection[str] = (), *, groups: bool = True) -> tuple[Group, ...]:
-    """The groups of a model, graph by graph as the nodes come, each graph in an order that it can run in.
-
-    Args:
-        nodes: Of a whole model. Those that constants decide are left out: they are in no group.
-        outputs: Names of the outputs of the model. Of a body they are not known: those of its tensors
-            that none of its nodes reads are taken for them.
-        groups: Whether to fuse. If not, every node is a group of its own; what launches nothing still
-            does not.
-    """
+    """The groups of a model, graph by graph as the nodes come, each graph in an order that it can run in."""
     inside = {node.name: inner for node, inner in folded(nodes) if node.call is not None}
     nodes = [node for node, _ in folded(nodes)] if inside else nodes
     found: list[Group] = []

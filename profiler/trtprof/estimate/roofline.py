@@ -61,8 +61,7 @@ def dram_rate(roof: Roof, work: Work) -> float:
 def unit_terms(work: Work, roof: Roof) -> dict[str, Fraction]:
     """Exact times in ns that the units of the device are busy with the work: ``tensor``, ``vector``, ``sfu``.
 
-    Where no special function has a ceiling, their FLOP are the vector unit's. Products are those that the fastest
-    algorithm does, and are added up in what the work says, else in what is fastest.
+    Where no special function has a ceiling, their FLOP are the vector unit's.
     """
     vector = work.vector_flops + (0 if roof.special_per_s else work.special_flops)
     special = sum(
@@ -93,9 +92,6 @@ def predict_layers(
 
     Args:
         layers: In execution order; their tensors carry the shapes of the run.
-        works: Work by layer name.
-        ceilings: Of the device that ran it.
-        outputs: Names of the tensors that the model gives out, beside those that no layer reads.
     """
     accesses, kept = layer_accesses(layers, works, outputs)
     traffic = steady_state_traffic(accesses, ceilings.cache_bytes, outputs=kept)
@@ -112,21 +108,14 @@ def predict_layers(
 def layer_accesses(
     layers: Sequence[Layer], works: Mapping[str, Work | None], outputs: Collection[str] = ()
 ) -> tuple[list[Access], frozenset[str]]:
-    """What every layer touches, and the tensors whose last value is needed until the next inference.
-
-    Tensors go by one name over all graphs of the model, views by that of their source. Arguments as of
-    `predict_layers`.
-    """
+    """What every layer touches, and the tensors whose last value is needed until the next inference."""
     names = _Names(layers)
     accesses = [_access(layer, works.get(layer.name), names) for layer in layers]
     return accesses, frozenset(never_read(accesses) | {names.root("", name) for name in outputs})
 
 
 def _out_of_place(accesses: Sequence[Access]) -> set[str]:
-    """Layers that read and cannot write in place: no tensor that dies with them is as large as what they write.
-
-    What no layer made (inputs and weights) is never overwritten.
-    """
+    """Layers that read and cannot write in place: no tensor that dies with them is as large as what they write."""
     last = {name: access.layer for access in accesses for name in access.reads}
     made: set[str] = set()
     found = set()
@@ -142,10 +131,7 @@ def estimate(work: Work, traffic: Traffic, ceilings: Ceilings, *, out_of_place: 
     """Ideal and attainable time of one layer in ns, rounded up.
 
     Args:
-        work: Of the layer.
         traffic: The split between cache and DRAM; it is scaled to ``work.bytes``.
-        ceilings: Of the device.
-        out_of_place: The layer does not write where it reads; see `dram_rate`.
     """
     best, roof = ceilings.best, ceilings.attainable
     touched = traffic.cache_bytes + traffic.dram_bytes
@@ -201,10 +187,7 @@ def _ns(amount: int, per_s: float) -> Fraction:
 
 
 class _Names:
-    """What tensors are called over all graphs of a model.
-
-    Bodies read those of the graphs around them, and a view is its source under another name.
-    """
+    """What tensors are called over all graphs of a model."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._made = {f"{layer.graph}/{tensor.name}" for layer in layers for tensor in _present(layer.op.outputs)}

@@ -53,11 +53,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     timed_at: str = ""
 
     def rows(self) -> tuple[TimedWork, ...]:
-        """The rows.
-
-        Raises:
-            UsageError: It is no such table; the line is named.
-        """
+        """The rows."""
         return _parsed(self.text, self.source)
 
     def multiplies_tf32(self, tf32: bool) -> bool:
@@ -65,11 +61,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return tf32 and not self.timed_at
 
     def check(self, spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True) -> None:
-        """Refuse rows of a person that say nothing of a device; those of `trtprof calibrate` are left out (`learn`).
-
-        Raises:
-            UsageError: It is no such table, nothing is expected of a row, or it is faster than the device can be.
-        """
+        """Refuse rows of a person that say nothing of a device; those of `trtprof calibrate` are left out (`learn`)."""
         rows = self.rows()
         if not self.timed_at:
             learn(rows, spec, ceilings, tf32=tf32)
@@ -101,12 +93,8 @@ def read_measured(path: Path) -> Measured:
     Columns are ``kind`` (one of `KINDS`), ``dtype`` of what is multiplied or computed with (a key of
     `units.DTYPE_BITS`), the dimensions of `Core` and ``ns``, the time of the kernel. ``causal`` is 0 or 1. ``read`` and
     ``written``, in bytes, are for kernels that move other than each operand once: a pointwise op of two inputs. A line
-    that begins with ``#`` is a remark; ``# gpu: NAME``, ``# datasheet: SLUG`` and ``# timed: WHEN`` say what
-    `trtprof calibrate` timed.
-
-    Raises:
-        MissingError: The file cannot be read.
-        UsageError: It is no such table; the line is named.
+    that begins with ``#`` is a remark; ``# gpu: NAME``, ``# datasheet: SLUG`` and ``# timed: WHEN`` say what `trtprof
+    calibrate` timed.
     """
     text = read_text_file(path, what="measured rows", fix=_FIX, binary="it may be a spreadsheet, not saved as CSV")
     found = Measured(text=text, source=path.name, **_remarks(text))
@@ -160,15 +148,7 @@ def _parsed(text: str, path: str) -> tuple[TimedWork, ...]:
 
 
 def measured_text(rows: Sequence[TimedWork], gpu: str, slug: str, timed_at: str, remarks: Sequence[str] = ()) -> str:
-    """The table of kernels that `trtprof calibrate` timed, as `read_measured` reads it.
-
-    Args:
-        rows: Works of `work_at`.
-        gpu: What the driver calls the GPU.
-        slug: Its datasheet.
-        timed_at: When.
-        remarks: What else is to be said, a line each.
-    """
+    """The table of kernels that `trtprof calibrate` timed, as `read_measured` reads it."""
     file = io.StringIO()
     told = {"gpu": gpu, "datasheet": slug, "timed": timed_at}
     for line in (*(f"{name}: {value}" for name, value in told.items()), *remarks):
@@ -213,10 +193,7 @@ def _work(values: Mapping[str, str]) -> Work:
 
 
 def work_at(core: Core, dtype: str, read: int | None = None, written: int | None = None) -> Work:
-    """The work of a core alone, as the cost functions of the op count it; bytes are of each operand once.
-
-    An image that a convolution reads is as large as its places let it be, without what lies outside of windows.
-    """
+    """The work of a core alone, as the cost functions of the op count it; bytes are of each operand once."""
     batch, m, n, k = core.batch, core.m, core.n, core.k
     results = batch * m * n
     width = units.DTYPE_BITS[dtype] / 8
@@ -252,18 +229,7 @@ def work_at(core: Core, dtype: str, read: int | None = None, written: int | None
 def learn(
     rows: Sequence[TimedWork], spec: GpuSpec, ceilings: Ceilings, *, tf32: bool = True, strict: bool = True
 ) -> Correction:
-    """What rows that were timed on a device say of it.
-
-    Args:
-        rows: See `read_measured`.
-        spec: The device.
-        ceilings: The same that layers will be set against.
-        tf32: Whether fp32 was multiplied as TF32.
-        strict: Whether rows that say nothing are an error; else they are left out.
-
-    Raises:
-        UsageError: Nothing is expected of a row, or it is faster than the device can be.
-    """
+    """What rows that were timed on a device say of it."""
     found: dict[str, list[tuple[TimedWork, Core, float]]] = {}
     # No kernel is faster than the best ceilings; it may be faster than those that others were seen to reach.
     device = device_of(spec, msgspec.structs.replace(ceilings, attainable=ceilings.best))

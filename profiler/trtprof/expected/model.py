@@ -76,10 +76,6 @@ def expect(
 
     Args:
         works: Of layers, as one kernel each; None where a work is not known.
-        spec: The GPU.
-        ceilings: Those that the layers are set against: rates and the time of a launch.
-        tf32: Whether fp32 may be multiplied as TF32.
-        correction: What was learned from rows that were timed on this GPU (`correction.learn`).
     """
     found: list[Expectation] = []
     alike: dict[str, dict[tuple[Any, ...], tuple[Work, Core, list[int]]]] = {}
@@ -250,11 +246,7 @@ KNOWN, UNKNOWN_GPU, OUTSIDE = "known", "unknown GPU", "outside"
 
 
 def _band(name: str, core: Core, dtype: str, roof: float, spec: GpuSpec) -> tuple[str, ExpectedBasis, str]:
-    """Which band holds, on what basis, and why it is not that of a GPU and a range that were measured.
-
-    A GPU whose datasheet is derived from its own properties (one that is in no list, a MIG slice) was never measured,
-    whatever it is called.
-    """
+    """Which band holds, on what basis, and why it is not that of a GPU and a range that were measured."""
     beyond = [
         dim
         for dim, (low, high) in document().classes[name].range.items()
@@ -285,10 +277,7 @@ def _session(name: str) -> Any:
 
 
 def nearest(work: Work, spec: GpuSpec, *, tf32: bool = True, count: int = 3) -> tuple[MeasuredRow, ...]:
-    """The measured rows that are most like a work: of its kind and dtypes, by the ratios of the dimensions.
-
-    Those of the same GPU come before others of its architecture, and these before the rest.
-    """
+    """The measured rows that are most like a work: of its kind and dtypes, by the ratios of the dimensions."""
     work = as_measured(work, spec, tf32=tf32)
     core = work.core
     if core is None:

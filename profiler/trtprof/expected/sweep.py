@@ -45,14 +45,11 @@ def works_to_time(
 ) -> tuple[Work, ...]:
     """The kernels to time on a GPU: spread over the range of what the model knows, as far as that says anything of it.
 
-    Their sizes follow Halton's sequence, evenly by their logarithms. The order is such that whatever part of them is
-    timed, from the first on, has each class in its share and covers the range.
+    The order is such that whatever part of them is timed, from the first on, has each class in its share and covers the
+    range.
 
     Args:
-        spec: The GPU.
-        ceilings: Its datasheet's, without TF32.
         lengths: By dtype, the rows of softmax and normalisation that there are kernels for.
-        count: How many.
     """
     groups = {name: _candidates(name, spec, lengths, count) for name in _SHARES}
     known = [work for some in groups.values() for work in some]
@@ -166,10 +163,7 @@ def _reversed(number: int, base: int) -> float:
 
 
 class HeldOut(NamedTuple):
-    """How far expectations are off, without and with half of the rows, for the other half.
-
-    Errors are means of abs(expected / measured - 1).
-    """
+    """How far expectations are off, without and with half of the rows, for the other half."""
 
     rows: int
     before: float
@@ -179,13 +173,7 @@ class HeldOut(NamedTuple):
 
 
 def held_out(rows: Sequence[TimedWork], spec: GpuSpec, ceilings: Ceilings) -> dict[str, HeldOut]:
-    """By class, and as ``all``: every second row of a class corrects, the others are what is looked at.
-
-    Args:
-        rows: Of kernels that were timed on the GPU, fp32 multiplied as fp32.
-        spec: The GPU.
-        ceilings: Its datasheet's, without TF32.
-    """
+    """By class, and as ``all``: every second row of a class corrects, the others are what is looked at."""
     learnt: list[TimedWork] = []
     tested: dict[str, list[TimedWork]] = {}
     seen: dict[str, int] = {}

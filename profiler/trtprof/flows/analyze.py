@@ -103,17 +103,7 @@ _AS_BUILT = ModelRequest("")
 
 
 def sort_files(given: Iterable[Path], named: Files = _NONE) -> Files:
-    """Tell files apart by what is in them.
-
-    Args:
-        given: Files whose role is not said.
-        named: Those whose role is.
-
-    Raises:
-        MissingError: A file does not exist or cannot be read.
-        UsageError: A file is none of them, two have one role, nothing tells of layers (layer information, a capture,
-            or a profile beside a model), or there are both a profile and a capture.
-    """
+    """Tell files apart by what is in them."""
     found: dict[str, Path | None] = named._asdict()
     said = named.named().keys()
     for path in given:
@@ -235,15 +225,7 @@ def _is_table(path: Path) -> bool:
 
 
 def exported(files: Files, progress: Callable[[str], None] | None = None) -> Files:
-    """The files with the capture as an SQLite file: what nsys wrote itself is exported, beside it.
-
-    An export that is there and no older is taken as it is.
-
-    Raises:
-        MissingError: nsys is not here, or is too old for the file.
-        UsageError: The file is no capture of nsys.
-        CaptureError: nsys failed.
-    """
+    """The files with the capture as an SQLite file: what nsys wrote itself is exported, beside it."""
     report = files.nsys
     if report is None or report.suffix.lower() not in NSYS_SUFFIXES:
         return files
@@ -274,7 +256,6 @@ def gpu_in(files: Files, device: int | None = None) -> tuple[str, str]:
     """The GPU that files were made on, and which kind of file says so; empty where none tells.
 
     Args:
-        files: With a capture as an SQLite file; see `exported`.
         device: Which GPU of the capture is meant; None for the only one.
     """
     if files.nsys is not None:
@@ -320,19 +301,10 @@ def analyze(
     """Analyse an engine from files.
 
     Args:
-        files: See `sort_files` and `exported`.
-        specs: The GPU that ran the engine; where there is no profile, one or more to predict it for.
         how: The ceilings asked for; ``precision`` ``fp32`` multiplies fp32 on the CUDA cores.
         model: The shapes of the ONNX model, whose file is among ``files``; by default those of the engine.
         device: Which GPU of a capture to look at; None for all that worked in it.
         inferences: How many inferences a CSV of sums is of; None for what it tells itself.
-        judge: By what a run is judged.
-
-    Returns:
-        A run where layers were measured, a prediction where they were not.
-
-    Raises:
-        TrtprofError: A file cannot be used, or they do not belong together.
     """
     counters = None
     if files.ncu is not None:
@@ -598,11 +570,7 @@ def _captured(
 
 
 def _plan_of_ranges(capture: KernelSums | GpuTrace, nsys: Path, device: int | None) -> Plan:
-    """The layers that the NVTX ranges of a capture name.
-
-    Raises:
-        UsageError: There are none.
-    """
+    """The layers that the NVTX ranges of a capture name."""
     from trtprof.analysis.sums import ranges_of_sums
     from trtprof.analysis.trace import ranges_of_trace
     from trtprof.capture.nsys.stats import KernelSums
@@ -650,10 +618,7 @@ def _one(specs: Sequence[GpuSpec]) -> GpuSpec:
 
 
 def _one_profile(plan: Plan, ran: _Ran | None) -> Plan:
-    """The layers of one optimisation profile: the one most of whose layers ran, or the first.
-
-    An inference runs the layers of one profile only; a plan lists those of all.
-    """
+    """The layers of one optimisation profile: the one most of whose layers ran, or the first."""
     numbers = sorted({layer.profile for layer in plan.layers})
     if len(numbers) < 2:
         return plan
@@ -722,11 +687,7 @@ def _shapes_of_plan(plan: Plan, inputs: Sequence[str]) -> dict[str, tuple[int, .
 
 
 def _check_model(priced: PricedPlan, source: Source, files: Files) -> None:
-    """Refuse a model that has nothing in common with the plan.
-
-    Raises:
-        UsageError: No layer computes a node of the model.
-    """
+    """Refuse a model that has nothing in common with the plan."""
     layers = priced.document.layers
     if any(matched.nodes for matched in layers) or not source.nodes:
         return

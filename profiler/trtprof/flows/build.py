@@ -74,13 +74,6 @@ def build(
 
     Args:
         request: The model; every dynamic input gets a shape from here, or from the profiles of the options.
-        options: How to build.
-        progress: Told what is being done.
-        rebuild: Build even if an engine is kept.
-
-    Raises:
-        TrtprofError: The model or the shapes are not usable, the library is missing, or it refuses the model;
-            see `engine.tensorrt.build`.
     """
     progress.stage("source")
     with request.opened(progress.detail) as loaded, gc_paused():
@@ -94,17 +87,7 @@ def build(
 
 
 def build_command(request: ModelRequest, options: BuildOptions, engine: str = "") -> str:
-    """The command lines of TensorRT's own tool that do what `build` does; nothing is built.
-
-    Args:
-        request: See `build`; an ONNX file.
-        options: See `build`.
-        engine: Where the tool is to save the engine; by default beside nothing, under the name of the model.
-
-    Raises:
-        UsageError: A spec is named, which has no file; the shapes or options are not usable.
-        TrtprofError: The model is not usable; see `source.load`.
-    """
+    """The command lines of TensorRT's own tool that do what `build` does; nothing is built."""
     if request.spec is not None:
         raise UsageError(
             f"{request.model} is no ONNX file",
@@ -124,12 +107,7 @@ def load_engine(
     *,
     static_plugins: tuple[str, ...] = (),
 ) -> EngineBuild:
-    """The layers of an engine made elsewhere, led back to the model where one is given.
-
-    Raises:
-        MissingError: There is no driver to load the engine with, or no library.
-        TrtprofError: See `engine.tensorrt.load_engine`, and `build` for the model.
-    """
+    """The layers of an engine made elsewhere, led back to the model where one is given."""
     source = None
     if request is not None:
         progress.stage("source")
@@ -145,15 +123,8 @@ def load_engine(
 def bound(request: ModelRequest, loaded: LoadedModel, options: BuildOptions) -> tuple[Source, BuildOptions]:
     """The model with its shapes, and the options with a shape for every dynamic input.
 
-    Where the options hold profiles, the model has the optimal shapes of the first one.
-
     Args:
-        request: The shapes as asked for.
-        loaded: The model.
         options: How to build; its ``shapes`` are not read, and names in its profiles may hold one ``*``.
-
-    Raises:
-        UsageError: Shapes and profiles are both given, or they do not fit the model.
     """
     if not options.profiles:
         source = request.bound(loaded)
@@ -187,11 +158,7 @@ def best_shapes(profile: Mapping[str, ShapeRange], loaded: LoadedModel) -> dict[
 
 
 def in_full(profiles: Sequence[Mapping[str, ShapeRange]], loaded: LoadedModel) -> tuple[dict[str, ShapeRange], ...]:
-    """Profiles by the full names of the inputs.
-
-    Raises:
-        UsageError: A name is that of no input.
-    """
+    """Profiles by the full names of the inputs."""
     inputs = graph_inputs(loaded.proto)
     return tuple(_in_full(profile, inputs) for profile in profiles)
 
@@ -231,16 +198,7 @@ def engine_of(
     """Build the engine of a model, or take the one that is kept, and read its layers.
 
     Args:
-        loaded: The model.
-        source: The same with its shapes; see `bound`.
         options: How to build, with a shape for every dynamic input.
-        progress: Told in one line what is going on.
-        rebuild: Build even if there is an engine.
-        deadline_s: When a build is given up; see `child.run_telling`.
-
-    Raises:
-        TrtprofError: See `engine.tensorrt.build`.
-        BuildError: The library did not say what its layers are.
     """
     device = _device()
     with scratch_folder() as scratch:
@@ -272,14 +230,7 @@ def engine_at(loaded: LoadedModel, source: Source, precision: str, progress: Pro
     """The engine that TensorRT-RTX builds of a model at a precision of a prediction.
 
     Args:
-        loaded: The model.
-        source: The same with its shapes.
         precision: One of `cost.recast.PRECISIONS`; ``model``, ``fp32`` and ``tf32`` build what is in the file.
-        progress: Told what is being done.
-
-    Raises:
-        UsageError: TensorRT-RTX builds no such precision.
-        TrtprofError: See `engine_of`.
     """
     progress.stage("engine")
     if precision in ("int8", "fp8"):
@@ -304,12 +255,7 @@ def engine_from(
     *,
     static_plugins: tuple[str, ...] = (),
 ) -> EngineBuild:
-    """The layers of an engine made elsewhere.
-
-    Raises:
-        MissingError: There is no driver to load it with, or the library refuses it.
-        TrtprofError: See `engine.tensorrt.load_engine`.
-    """
+    """The layers of an engine made elsewhere."""
     built = tensorrt.load_engine(engine, backend, progress, static_plugins=static_plugins)
     if not built.layer_info:
         raise MissingError(
@@ -322,11 +268,7 @@ def engine_from(
 
 
 def copy_engine(engine: Path, path: Path) -> Path:
-    """Put a copy of an engine where it was asked for; returns that path.
-
-    Raises:
-        MissingError: The folder is not there, or may not be written to.
-    """
+    """Put a copy of an engine where it was asked for; returns that path."""
     try:
         copy_file(engine, path)
     except OSError as error:

@@ -32,11 +32,6 @@ def export(
     Args:
         request: The spec, ``package.module:factory``, and how to export it.
         output: The file; ``<factory>.onnx`` in the current folder by default.
-        force: Replace what is there.
-        progress: Told what is being done.
-
-    Raises:
-        TrtprofError: See `source.export`; nothing is left under the name of the file then.
     """
     from trtprof.base import onnx_graph
     from trtprof.source.export import export_model, staged

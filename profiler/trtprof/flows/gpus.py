@@ -17,11 +17,7 @@ __all__ = ["Filters", "asked_or_here", "gpus"]
 
 
 def gpus(names: Sequence[str], filters: Filters) -> GpuListing:
-    """The GPUs of these names or TOML paths, or without a name all that pass; see `hardware.listing`.
-
-    Raises:
-        UsageError: A name is not known, a file is broken, or a filter names what no datasheet has.
-    """
+    """The GPUs of these names or TOML paths, or without a name all that pass; see `hardware.listing`."""
     found = listing.named(names) if names else listing.known(filters)
     return msgspec.structs.replace(
         found,
@@ -38,15 +34,7 @@ def _with_measured(sheet: GpuSheet) -> GpuSheet:
 
 
 def asked_or_here(names: Sequence[str], say: Callable[[str], None] = lambda _: None) -> list[GpuSpec]:
-    """The GPUs that are asked for, or the first that is here.
-
-    Args:
-        names: Slugs, names, or files of datasheets.
-        say: Told which one is here, and by what its datasheet was found.
-
-    Raises:
-        UsageError: One is not known, or none is asked for and none is here.
-    """
+    """The GPUs that are asked for, or the first that is here."""
     found = {spec.slug: spec for spec in map(datasheets.find, names)}
     if found:
         return list(found.values())

@@ -15,10 +15,6 @@ def inspect(request: ModelRequest, progress: Progress = SILENT, *, engine: str =
 
     With ``engine``, a precision as `flows.build.engine_at` takes it, the plan of the engine that TensorRT-RTX builds of
     the model is there too.
-
-    Raises:
-        TrtprofError: The model or the shapes are not usable; see `source.load`. With ``engine``, none can be built;
-            see `flows.build.engine_at`.
     """
     from trtprof.analysis.work import inspection_of
 

@@ -43,11 +43,7 @@ def sweep(request: ModelRequest, sweeps: Iterable[str]) -> Sweep:
     """Look at a model alone over a sweep of its dynamic dimensions.
 
     Args:
-        request: The model; the sweep replaces the swept dimensions in its shapes.
         sweeps: ``--sweep`` values, such as ``batch=1..64:x2``.
-
-    Raises:
-        TrtprofError: The model, the shapes or the sweep are not usable; see `source.shapes`.
     """
     axes = parse_sweeps(sweeps)
     with request.opened() as loaded, gc_paused():

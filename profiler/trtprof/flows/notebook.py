@@ -39,11 +39,7 @@ class Result:
         self.record = record
 
     def table(self, name: str = "") -> pd.DataFrame:
-        """One of its tables, those of ``--table``; without a name the first.
-
-        Raises:
-            UsageError: There is no such table.
-        """
+        """One of its tables, those of ``--table``; without a name the first."""
         import pandas as pd
 
         from trtprof.report.tables import table_of
@@ -61,12 +57,7 @@ class Result:
         return {name: each.meaning for name, each in tables_of(type(self.record)).items()}
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file, in the format that its suffix names; see ``trtprof report -o``.
-
-        Raises:
-            UsageError: No format has that suffix, or the file is there already.
-            MissingError: It cannot be written there, or the format needs something that is not there.
-        """
+        """Write it to a file, in the format that its suffix names; see ``trtprof report -o``."""
         from trtprof import report
 
         target = Path(path)
@@ -125,11 +116,7 @@ class Picture:
         self.svg = svg
 
     def save(self, path: str | Path) -> Path:
-        """Write it as SVG.
-
-        Raises:
-            MissingError: It cannot be written there.
-        """
+        """Write it as SVG."""
         target = Path(path)
         write_file(target, self.svg.encode())
         return target
@@ -148,11 +135,7 @@ class Plots:
         self._run = run
 
     def roofline(self) -> Picture:
-        """Every layer under the roofs of the device.
-
-        Raises:
-            MissingError: matplotlib is not installed.
-        """
+        """Every layer under the roofs of the device."""
         return self._drawn("roofline")
 
     def ledger(self) -> Picture:
@@ -302,10 +285,6 @@ def run(model: str | Path, *, shapes: str | Iterable[str] = (), batch: int | Non
         shapes: As ``--shapes``: ``"x:1x3x224x224"``.
         batch: As ``--batch``.
         options: The other fields of `flows.options.RunOptions`: ``backend``, ``duration_s``, ``output`` ...
-
-    Raises:
-        UsageError: There is no such option, or the model or the shapes are not usable.
-        TrtprofError: A stage failed.
     """
     from trtprof.flows.options import RunOptions
     from trtprof.flows.run import execute
@@ -322,20 +301,7 @@ def run(model: str | Path, *, shapes: str | Iterable[str] = (), batch: int | Non
 def analyze(
     *files: str | Path, gpu: str | Iterable[str] = (), shapes: str | Iterable[str] = (), batch: int | None = None
 ) -> MeasuredModel | PredictedModel:
-    """Analyse files made elsewhere, as ``trtprof analyze`` does.
-
-    Args:
-        files: What trtexec and nsys export, in any useful subset, and the model; what each is shows in its content.
-        gpu: The GPU that they are of; several where nothing was measured. A capture tells it by itself.
-        shapes: See `run`.
-        batch: See `run`.
-
-    Returns:
-        A measured model, or a predicted one where no times are among the files.
-
-    Raises:
-        TrtprofError: A file cannot be used, or they do not belong together.
-    """
+    """Analyse files made elsewhere, as ``trtprof analyze`` does."""
     from trtprof.flows import analyze as flow
     from trtprof.flows.predict.on_gpus import Settings
     from trtprof.hardware import gpus
@@ -361,15 +327,9 @@ def predict(
     """Predict a model on GPUs that need not be at hand, as ``trtprof predict`` does.
 
     Args:
-        model: See `run`.
         gpu: Names that ``trtprof gpus`` lists, with commas or one by one.
         dtype: As ``--dtype``.
         level: As ``--level``.
-        shapes: See `run`.
-        batch: See `run`.
-
-    Raises:
-        TrtprofError: The model or a name is not usable.
     """
     from trtprof.flows import predict as flow
     from trtprof.flows.predict.on_gpus import Settings
@@ -380,12 +340,7 @@ def predict(
 
 
 def compare(*sides: LoadedRun | str | Path | Iterable[LoadedRun | str | Path]) -> ComparedRuns:
-    """Hold runs against the first of them, as ``trtprof compare`` does; a side may be several runs of the same thing.
-
-    Raises:
-        MissingError: A run is not there.
-        UsageError: There are fewer than two sides.
-    """
+    """Compare runs with the first of them, as ``trtprof compare`` does; a side may be several runs."""
     from trtprof.compare import compare as flow
 
     def folders(side: Any) -> list[Path | RunFolder]:
@@ -396,11 +351,7 @@ def compare(*sides: LoadedRun | str | Path | Iterable[LoadedRun | str | Path]) -
 
 
 def runs(reports: str | Path = "reports") -> Runs:
-    """All finished runs of a folder.
-
-    Raises:
-        MissingError: There is no such folder.
-    """
+    """All finished runs of a folder."""
     return Runs(Path(reports))
 
 
@@ -417,13 +368,8 @@ def fleet(
 
     Args:
         place: The folder that ``trtprof fleet run`` wrote, or its URI (``s3://bucket/fleet``).
-        all: Rows of cells, too, that the fleet does not ask for now: of older models, versions or manifests.
         columns: Names of columns, in the order in which they are wanted; None: all but ``ledger`` and ``kernels``,
             which take most of the memory.
-
-    Raises:
-        MissingError: It is no folder of a fleet.
-        UsageError: There is no such column, or a file of it is damaged or of another version.
     """
     import warnings
 

@@ -291,11 +291,7 @@ ALIASES: Mapping[str, str] = {"fc": "gemm", "layernormalization": "layernorm"}
 
 
 def family_of(name: str) -> tuple[str, Family]:
-    """The family that a name means, with the name under which it is filed.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """The family that a name means, with the name under which it is filed."""
     filed = ALIASES.get(name.lower(), name.lower())
     if filed not in FAMILIES:
         raise UsageError(
@@ -307,16 +303,7 @@ def family_of(name: str) -> tuple[str, Family]:
 
 
 def parse_options(name: str, options: Mapping[str, str]) -> dict[str, tuple[Value, ...]]:
-    """The values of each parameter that is given, in the order given.
-
-    Args:
-        name: Of a family.
-        options: Parameter -> text: numbers in the grammar of `source.sweep_axes`, words, or the names of
-            other parameters of the family.
-
-    Raises:
-        UsageError: There is no such family, it has no such parameter, or a text is not of the grammar.
-    """
+    """The values of each parameter that is given, in the order given."""
     _, family = family_of(name)
     found: dict[str, tuple[Value, ...]] = {}
     for option, text in options.items():
@@ -368,11 +355,7 @@ def _words(option: str, text: str, words: tuple[str, ...]) -> tuple[Value, ...]:
 
 
 def _check_shorthands(family: Family, given: Mapping[str, Sequence[Value]]) -> None:
-    """Refuse what has no effect, because all that it stands in for is given too.
-
-    Raises:
-        UsageError: There is such a parameter.
-    """
+    """Refuse what has no effect, because all that it stands in for is given too."""
     values = {name: given.get(name, (parameter.default,)) for name, parameter in family.parameters.items()}
     for name in family.shorthands:
         users = [other for other, items in values.items() if name in items]
@@ -394,14 +377,9 @@ def sweep_op(
     """Price an op at every combination of the values given, on each device.
 
     Args:
-        name: Of a family.
         values: Parameter -> values, from `parse_options`; what has several is swept, in this order.
-        devices: What it is set against; none leaves times out.
-        cold: Charge every byte to DRAM. Otherwise the op runs again and again, and what the model of
-            the last-level cache finds there is charged at its bandwidth.
-
-    Raises:
-        UsageError: There are too many combinations, or none of them makes an op.
+        cold: Charge every byte to DRAM. Otherwise the op runs again and again, and what the model of the last-level
+            cache finds there is charged at its bandwidth.
     """
     filed, family = family_of(name)
     check_points({option: len(items) for option, items in values.items()}, "the sweep")
@@ -465,11 +443,7 @@ class _Pricer:
         self._cold = cold
 
     def at(self, at: At) -> OpSweepPoint:
-        """The point at these values of the swept parameters.
-
-        Raises:
-            _ImpossibleError: They make no op.
-        """
+        """The point at these values of the swept parameters."""
         op = self._family.build(Values(self._followed(self._single | dict(at))))
         work = work_of(op)
         if work is None:

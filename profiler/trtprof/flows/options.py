@@ -110,11 +110,7 @@ def changed_options(options: GpuOptions) -> dict[str, Any]:
 
 
 def with_flags(options: GpuOptions, settings: Mapping[str, str]) -> GpuOptions:
-    """The options with some set, by the spelling of `changed_options`: switches by 1 and 0, numbers and texts as typed.
-
-    Raises:
-        KeyError: There is no such option.
-    """
+    """The options with some set, spelled as in `changed_options`: switches by 1 and 0, the rest as typed."""
     own = {option: name for name, option in _OPTIONS.items()}
     fields = {option: name for name, option in _BUILD_OPTIONS.items()}
     for option, text in settings.items():
@@ -141,11 +137,7 @@ def typed_flags(options: GpuOptions) -> tuple[str, ...]:
 
 
 def check_gpu_options(options: GpuOptions, backend: str) -> None:
-    """Refuse what a backend has no use for.
-
-    Raises:
-        UsageError: An option is not for this backend, or has no such value.
-    """
+    """Refuse what a backend has no use for."""
     if options.collector not in COLLECTORS:
         raise UsageError(
             f"there is no collector {options.collector!r}",
@@ -166,11 +158,7 @@ def check_gpu_options(options: GpuOptions, backend: str) -> None:
 
 
 def check_tuning(tuning: SessionTuning, backend: str) -> None:
-    """Refuse options of an ONNX Runtime session where there is none.
-
-    Raises:
-        UsageError: They are given, and the backend is TensorRT; or they are of CUDA, and it is the CPU.
-    """
+    """Refuse options of an ONNX Runtime session where there is none."""
     if tuning.of_cuda and backend == "ort-cpu":
         raise UsageError(
             f"{FLAG} {CUDA}{next(iter(tuning.of_cuda))} is of no use with the backend {backend}",
@@ -184,11 +172,7 @@ def check_tuning(tuning: SessionTuning, backend: str) -> None:
 
 
 def check_ranges(options: RunOptions) -> None:
-    """Refuse numbers that cannot be measured with.
-
-    Raises:
-        UsageError: A count or a time is out of range.
-    """
+    """Refuse numbers that cannot be measured with."""
     for flag, value, least in (
         ("--iterations", options.iterations, 1),
         ("--profile-iterations", options.profile_iterations, 1),

@@ -23,11 +23,7 @@ _MOST = 40
 
 
 def with_way_out(error: CaptureError, job: Job) -> CaptureError:
-    """The error of a run that refused its inputs, with a command that works in place of general advice.
-
-    Shapes are tried for real, by ONNX Runtime on the CPU. Where none is found, the error names the dimensions that
-    were varied. Any other error, and one of inputs from files, comes back as it is.
-    """
+    """The error of a run that refused its inputs, with a command that works in place of general advice."""
     if error.what != DOES_NOT_RUN or job.options.load_inputs:
         return error
     candidates = list(_candidates(job))

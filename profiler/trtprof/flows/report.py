@@ -20,16 +20,7 @@ from trtprof.flows.options import GPU_BACKENDS
 
 
 def analysed(folder: RunFolder, seen: Callable[[Case], None] | None = None) -> Run:
-    """The result of a run from its saved artefacts alone: no model, no engine, no device.
-
-    Args:
-        folder: Of the run.
-        seen: Given the case that the rules look at.
-
-    Raises:
-        MissingError: An artefact is missing because the run did not get that far.
-        CaptureError: Kernels could not be aligned.
-    """
+    """The result of a run from its saved artefacts alone: no model, no engine, no device."""
     from trtprof.analysis.run import analyse
 
     if folder.has(run_folder.GPU):
@@ -58,11 +49,7 @@ _OF_AN_EXPORT = ("dtypes", "dynamic", "factory_args")
 
 
 def tries(request: Request, backend: Backend | None, spec: GpuSpec | None) -> str:
-    """The command that tries what would help the model of a run as it was run, up to what it is to try.
-
-    Empty where there is none: of a PyTorch module that was exported with more than shapes, and on a GPU without a
-    datasheet. For an engine that `trtprof try` does not build it is predicted.
-    """
+    """The command that tries what would help the model of a run as it was run, up to what it is to try."""
     options = request.options
     if backend is None or any(name in options for name in _OF_AN_EXPORT):
         return ""
@@ -117,18 +104,7 @@ def save_report(folder: RunFolder, run: Run) -> None:
 
 
 def model_as_run(run: Run, *, weights: bool = True) -> bytes:
-    """The model of a run under the names that the run knows its nodes by, serialised.
-
-    It is read from the file that ran, which the run folder does not hold.
-
-    Args:
-        run: The finished run.
-        weights: Whether the weights beside the file are taken in, too.
-
-    Raises:
-        MissingError: The file is gone, as is one that was exported from PyTorch for the run.
-        UsageError: The file is not the one that ran, or too large for one file with its weights.
-    """
+    """The model of a run under the names that the run knows its nodes by, serialised."""
     import onnx
 
     from trtprof.source.load import load_model

@@ -37,11 +37,7 @@ _ALONE: dict[str, type] = {
 
 
 def set_broken_aside(folder: RunFolder, say: Callable[[str], None]) -> None:
-    """Give artefacts that cannot be read another name, with those that were made of them; tells of it in one line.
-
-    Raises:
-        MissingError: The folder cannot be written.
-    """
+    """Give artefacts that cannot be read another name, with those that were made of them; tells of it in one line."""
     if _unreadable(lambda: folder.read(run_folder.REQUEST, Request)):
         # What was asked is not known: nothing that is there answers what is asked now.
         broken = [run_folder.REQUEST]

@@ -44,16 +44,8 @@ class _Place(NamedTuple):
 def execute(options: RunOptions, progress: Progress = SILENT, reports: Path = Path("reports")) -> RunFolder:
     """Run a model through all stages and save everything in a run folder.
 
-    Args:
-        options: What to do.
-        progress: Told about each stage.
-        reports: Parent of the default run folder.
-
     Returns:
         The folder, with ``report.json`` in it.
-
-    Raises:
-        TrtprofError: A stage failed; artefacts of the stages before it are kept.
     """
     from trtprof.source.inputs import parse_load_inputs
 
@@ -71,10 +63,7 @@ def execute(options: RunOptions, progress: Progress = SILENT, reports: Path = Pa
 
 
 def _at_profiles(options: RunOptions, loaded: LoadedModel) -> tuple[ModelRequest, RunOptions]:
-    """What the run is of where the engine is to serve a range of shapes: the optimal ones of the first profile.
-
-    Shapes that are given are measured instead, as trtexec does.
-    """
+    """What the run is of where the engine is to serve a range of shapes: the optimal ones of the first profile."""
     build = options.gpu.build
     if not build.profiles:
         return options.model, options
@@ -158,12 +147,7 @@ def session_of(loaded: LoadedModel, scratch: Path, threads: int = 0, tuning: Ses
 
 
 def _beaten(run: Run) -> bool:
-    """Whether ceilings are disproved by the run, and a full set measured now may not be.
-
-    Those from the cache were measured while the machine was busy; a quick set did not find what a full one does. A
-    full set of this very run is not disproved, nor one beside other work, which is still there: what is faster than
-    those is for a person to look at (TR901).
-    """
+    """Whether ceilings are disproved by the run, and a full set measured now may not be."""
     from trtprof.diagnose.rank import withheld
 
     ceilings = run.ceilings
@@ -280,12 +264,7 @@ def _with_work(source: Source) -> Source:
 
 
 def choose_backend(asked: str) -> Backend:
-    """The backend that will run, and why it was chosen, in words.
-
-    Raises:
-        MissingError: The backend asked for, or any at all, cannot run here.
-        UsageError: There is no such backend.
-    """
+    """The backend that will run, and why it was chosen, in words."""
     from trtprof.engine.backends import backends
 
     found = {status.name: status for status in backends()}

@@ -18,11 +18,7 @@ from trtprof.runtime.ort_session import SessionRequest
 
 
 def run_on_cpu(job: Job) -> None:
-    """Do the stages up to the capture.
-
-    Raises:
-        TrtprofError: A stage failed; artefacts of the stages before it are kept.
-    """
+    """Do the stages up to the capture."""
     device = host_cpu()
     threads = resolve_threads(job.options.threads, device)
     job.folder.write(run_folder.DEVICE, device)

@@ -66,11 +66,7 @@ class Captured(NamedTuple):
 
 
 def run_on_gpu(job: Job) -> Captured:
-    """Do the stages up to the capture.
-
-    Raises:
-        TrtprofError: A stage failed; artefacts of the stages before it are kept.
-    """
+    """Do the stages up to the capture."""
     folder, options, say = job.folder, job.options.gpu, job.progress
     # Known to be missing before anything runs.
     tool = ncu.require() if options.confirm else None
@@ -97,15 +93,7 @@ def run_on_gpu(job: Job) -> Captured:
 
 
 def count_kernels(captured: Captured, names: Sequence[str], launches: int) -> None:
-    """Run the worker once more, under ncu, and leave the counters of some kernels.
-
-    Where that fails, the run has all else: it says so, and the result does.
-
-    Args:
-        captured: With a tool to count with.
-        names: Of the functions to count.
-        launches: How many of these an inference makes.
-    """
+    """Run the worker once more, under ncu, and leave the counters of some kernels."""
     job, tool = captured.job, captured.tool
     assert tool is not None  # noqa: S101 - there is nothing to count without
     say = job.progress
@@ -186,11 +174,7 @@ def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtR
 
 
 def _gpu(asked: int | None) -> LiveGpu:
-    """The GPU to run on: the one asked for, else the first that CUDA shows to a program.
-
-    Raises:
-        MissingError: It is not there, or it is split into slices.
-    """
+    """The GPU to run on: the one asked for, else the first that CUDA shows to a program."""
     if asked is not None:
         return find(asked)
     first = os.environ.get(_SHOWN, "").split(",")[0].strip()
@@ -203,11 +187,7 @@ def _gpu(asked: int | None) -> LiveGpu:
 
 @contextmanager
 def alone(device: int | None) -> Iterator[LiveGpu]:
-    """Children see the GPU of a run alone, until the block ends: the one asked for, or the first.
-
-    Raises:
-        MissingError: It is not there, or it is split into slices.
-    """
+    """Children see the GPU of a run alone, until the block ends: the one asked for, or the first."""
     gpu = _gpu(device)
     with _only(gpu):
         yield gpu
@@ -240,11 +220,7 @@ def _ceilings(job: Job, gpu: LiveGpu, spec: GpuSpec) -> None:
 
 
 def ceilings_here(gpu: LiveGpu, spec: GpuSpec, say: Callable[[str], None], *, again: bool = False) -> Ceilings:
-    """The ceilings of a GPU that is here: those that were measured before, else measured, else its datasheet's.
-
-    Raises:
-        TrtprofError: They are to be measured ``again``, and cannot be.
-    """
+    """The ceilings of a GPU that is here: those that were measured before, else measured, else its datasheet's."""
     shelf = store.of_gpu(gpu)
     found = None if again else shelf.read(say)
     if found is not None:
@@ -262,11 +238,7 @@ def ceilings_here(gpu: LiveGpu, spec: GpuSpec, say: Callable[[str], None], *, ag
 
 
 def _corrects(job: Job, measured: Measured | None, spec: GpuSpec) -> None:
-    """Keep the kernels that were timed on the GPU, which correct what is expected there.
-
-    Raises:
-        UsageError: A row of a person says nothing of the GPU, or cannot be right there.
-    """
+    """Keep the kernels that were timed on the GPU, which correct what is expected there."""
     if measured is None or job.folder.has(run_folder.MEASURED):
         return
     measured.check(spec, job.folder.read(run_folder.CEILINGS, Ceilings), tf32=job.options.gpu.build.tf32)
@@ -358,10 +330,7 @@ def _save_engine(engine: str, path: str, say: Callable[[str], None]) -> None:
 
 
 def _without_streams(built: EngineBuild, job: Job, how: BuildOptions) -> EngineBuild | None:
-    """The same engine without auxiliary streams, to be profiled; None where the first one has none.
-
-    On one stream every kernel is led to its layer, and none overlaps another.
-    """
+    """The same engine without auxiliary streams, to be profiled; None where the first one has none."""
     streams = {matched.layer.stream for matched in built.priced.document.layers} - {None}
     if len(streams) < 2 or how.max_aux_streams is not None:
         return None

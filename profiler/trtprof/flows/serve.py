@@ -85,11 +85,7 @@ class Runs:
         self._lock = threading.Lock()
 
     def listing(self) -> Listing:
-        """All runs that are there now.
-
-        Raises:
-            MissingError: The folder cannot be read.
-        """
+        """All runs that are there now."""
         runs, broken = [], []
         for name in self._names():
             found = self._look(name)
@@ -104,9 +100,6 @@ class Runs:
 
         Returns:
             The page, or None where there is no such run.
-
-        Raises:
-            TrtprofError: The result cannot be read or shown.
         """
         folder = self._folder(name)
         if folder is None:
@@ -355,13 +348,8 @@ def server(reports: Path, host: str = "127.0.0.1", port: int = 0) -> Iterator[Ru
     """Listen for requests about the runs of a folder.
 
     Args:
-        reports: The folder of the run folders.
         host: One of `LOOPBACK`, or ``localhost``.
         port: Where to listen; 0 takes a free one.
-
-    Raises:
-        UsageError: The address is none that only this machine can reach.
-        MissingError: There is no such folder, or the port is taken.
     """
     host = "127.0.0.1" if host == "localhost" else host
     if host not in LOOPBACK:

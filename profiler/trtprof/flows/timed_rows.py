@@ -27,14 +27,8 @@ def timed_on(
 
     Args:
         asked: As ``--measured`` says: a file, or `NONE`; None where nobody said.
-        specs: The GPUs that are asked for.
         live: The GPU of ``specs`` that is here, whose own rows alone count; None takes the newest of any GPU of a
             datasheet.
-        say: Told why rows that are kept are not taken.
-
-    Raises:
-        MissingError: The file cannot be read.
-        UsageError: It is no table of measured rows, or there are several GPUs that it may be of.
     """
     if asked == NONE:
         return {}
@@ -101,16 +95,8 @@ def time_kernels(
 ) -> Kept:
     """Time kernels on a GPU and keep them beside its ceilings, for the runs and predictions to come.
 
-    What is kept from before is replaced by as many rows or more; after an interruption by no fewer.
-
     Args:
-        gpu: The GPU.
-        progress: Told in one line what is going on.
         seconds: For all of them.
-        measure: In place of `kernel_times.time_kernels`.
-
-    Raises:
-        KeyboardInterrupt: Whoever waits for it had enough; what was timed until then is kept.
     """
     from trtprof.hardware.cuda._kernels import ROW_LENGTHS
 

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def times_of(folder: RunFolder) -> InferenceTimes:
-    """The samples of the latency, measured without the profiler.
-
-    On the CPU nothing is copied, and the computation is the whole of it.
-    """
+    """The samples of the latency, measured without the profiler."""
     samples = folder.table(run_folder.LATENCY)
     if "mode" in samples:
         from trtprof.analysis.gpu import times_of as times_on_gpu
@@ -33,10 +30,7 @@ def times_of(folder: RunFolder) -> InferenceTimes:
 
 
 def profile_of(run: Run) -> LayerTimes:
-    """The times of the layers, in the order in which they were captured where a timeline tells, else as ranked.
-
-    The median is that of the report. Sum and mean are those of the kernels of the layer over all profiled inferences.
-    """
+    """The times of the layers, in the order in which they were captured where a timeline tells, else as ranked."""
     iterations = max(run.profiled.n, 1)
     totals = {layer.name: sum(match.total_ns for match in layer.kernels) for layer in run.layers}
     whole = sum(totals.values()) or 1
@@ -78,11 +72,7 @@ _INSPECTOR = "what TensorRT's engine inspector says"
 
 
 def layers_of_run(folder: RunFolder, path: Path) -> LayerFile:
-    """The layers of a run for a file: of TensorRT what it says itself, of ONNX Runtime the same keys.
-
-    Raises:
-        MissingError: They are not known in the form that the suffix says.
-    """
+    """The layers of a run for a file: of TensorRT what it says itself, of ONNX Runtime the same keys."""
     if not folder.has(run_folder.PLAN):
         return LayerFile(_own_keys(folder), "the layers of ONNX Runtime, with the keys of TensorRT's engine inspector")
     built = folder.read(run_folder.PLAN, PlanArtefact)
@@ -94,11 +84,7 @@ def layers_of_run(folder: RunFolder, path: Path) -> LayerFile:
 
 
 def layers_of_build(found: EngineBuild, path: Path) -> LayerFile:
-    """The layers of a build for a file; as JSON our own document where TensorRT's inspector finds no driver.
-
-    Raises:
-        MissingError: They are not known in the form that the suffix says.
-    """
+    """The layers of a build for a file; as JSON our own document where TensorRT's inspector finds no driver."""
     from trtprof import report
 
     as_json = LayerFile(found.built.layer_info, _INSPECTOR)

@@ -60,10 +60,9 @@ def grouped_median_ns(durations_us: Sequence[int]) -> float:
 def resolve_floor(samples: Sequence[tuple[float, Sequence[int]]]) -> float:
     """Reading in ns of an empty node, were it not truncated, from truncated readings of nodes with a known extra cost.
 
-    Each sample is (extra ns over the empty node, measured without a profiler; readings in whole
-    us), the first with extra 0. Where half of the readings reach k us, the median is k us exactly,
-    so the empty node's is k us less the extra at that point. Without such a crossing the floor is
-    the grouped median of the first sample, good to half a microsecond.
+    Each sample is (extra ns over the empty node, measured without a profiler; readings in whole us), the first with
+    extra 0. Where half of the readings reach k us, the median is k us exactly, so the empty node's is k us less the
+    extra at that point.
     """
     empty = list(samples[0][1])
     k = int(statistics.median(empty)) + 1
@@ -127,20 +126,10 @@ def race(
 ) -> dict[str, Reading]:
     """Find the best rate of every ceiling and of every part of one.
 
-    All tasks run once; then, round by round so that repeats lie apart in time, the contenders of
-    every ceiling and part whose two best repeats do not agree yet, until all agree or the time is
-    up. A ceiling is the highest rate; its spread is that of the task that reached it.
-
     Args:
-        tasks: The tasks, cheap ones of a ceiling first; a name is unique within its ceiling.
         measure: Net time in ns of one run, or None when it is too short to be resolved.
-        seconds_left: Time left; in spite of it the first round is finished and every winner
-            measured twice.
-        longest_ns: A task that should take longer than this at the best rate so far is left out,
-            unless its ceiling has no reading yet.
-
-    Returns:
-        Name of a ceiling or part to its reading; one that no task resolved is absent.
+        longest_ns: A task that should take longer than this at the best rate so far is left out, unless its ceiling has
+            no reading yet.
     """
     groups: dict[str, list[Task]] = {}
     for task in tasks:

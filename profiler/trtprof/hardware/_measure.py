@@ -143,10 +143,7 @@ def _known(**clocks: float | None) -> dict[str, float]:
 
 
 def _ladder(request: MeasureRequest) -> tuple[list[int], list[int]]:
-    """Working sets in bytes that fit the last-level cache, and those of four times it and more.
-
-    What lies between is part cached, part not, and says nothing about either.
-    """
+    """Working sets in bytes that fit the last-level cache, and those of four times it and more."""
     cache = request.cache_bytes or UNKNOWN_CACHE
     limit = MAX_WORKING_SET
     if request.memory_bytes:

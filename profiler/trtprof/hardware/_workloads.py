@@ -217,11 +217,7 @@ _VECTOR = (
 
 
 def special_workloads(sizes: Sequence[int]) -> list[Workload]:
-    """Every op of the runtime that evaluates a special function fast, at each size of its input in bytes.
-
-    Arguments are those at which the C library's functions return soonest, so that no other values
-    are faster; vectorised functions take all values alike. In fp64 every function is slower.
-    """
+    """Every op of the runtime that evaluates a special function fast, at each size of its input in bytes."""
     found = []
     for index, size in enumerate(sizes):
         for function, op_type, fill, in_place in _SPECIAL:
@@ -308,10 +304,7 @@ _BYTES = {
 
 
 def numpy_workloads(size: int) -> list[Workload]:
-    """NumPy's copy, read and write of arrays far beyond the cache, a part of them in each thread.
-
-    A cross-check beside the runtime's; no ceiling, because no model runs through NumPy.
-    """
+    """NumPy's copy, read and write of arrays far beyond the cache, a part of them in each thread."""
     found = []
     for pattern, arrays in (("copy", 2), ("read", 1), ("write", 1)):
         elements = size // (4 * arrays)
@@ -328,10 +321,7 @@ def _size_name(size: int) -> str:
 
 
 def empty_chain(length: int, elements: int = 1, inputs: int = 1) -> Graph:
-    """``length`` nodes in a row that do all but nothing: Neg, or Max of ``inputs`` tensors.
-
-    The tensors have four dimensions, as most have in models: the profiler writes each down.
-    """
+    """``length`` nodes in a row that do all but nothing: Neg, or Max of ``inputs`` tensors."""
     task = Task("launch", f"{inputs} inputs of {elements}", 0)
     load = Workload(task, "empty", (elements,))
     op_type = "Neg" if inputs == 1 else "Max"

@@ -72,25 +72,16 @@ def calibrate(
 ) -> Ceilings:
     """Measure the ceilings of this host.
 
-    ``attainable`` is what was reached with ``threads`` threads, ``best`` the highest at one
-    thread, ``threads`` threads and all usable cores. The peaks have a key for every type in which
-    the runtime computes; int8 and uint8 share one measurement, a product of both. ``measurements``
-    holds all that ``threads`` threads reached, and as ``best NAME`` the ceilings that another
-    thread count reached.
+    ``attainable`` is what was reached with ``threads`` threads, ``best`` the highest at one thread, ``threads`` threads
+    and all usable cores. ``measurements`` holds all that ``threads`` threads reached, and as ``best NAME`` the ceilings
+    that another thread count reached.
 
     Args:
         threads: Threads inside an op; 0 takes one a usable core, as the runtime does.
-        progress: Told in one line what is going on.
         seconds: Time for each thread count; more makes the repeats agree better. None takes `SECONDS`, or
             `QUICK_SECONDS`.
         quick: Measure a quick set, for a first result: at ``threads`` threads alone, see `MeasureRequest.quick`.
-        device: The host, when the caller has described it already.
         measure: Measures one thread count; None does it in a child process.
-
-    Raises:
-        UsageError: ``threads`` is negative.
-        MissingError: The runtime is not installed or has no kernel for an op of the calibration.
-        CaptureError: The measuring process failed, or a ceiling could not be resolved.
     """
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
@@ -124,11 +115,7 @@ def calibrate(
 
 
 def resolve_threads(threads: int, device: Device) -> int:
-    """The thread count that 0 stands for: one a usable core.
-
-    Raises:
-        UsageError: ``threads`` is negative.
-    """
+    """The thread count that 0 stands for: one a usable core."""
     if threads < 0:
         raise UsageError(
             f"a thread count of {threads} is not usable", fix="give 0 (one thread a core) or a positive number"
@@ -191,12 +178,7 @@ def _behind(say: Progress, count: int, which: str, later_s: float) -> Progress:
 
 
 def measure_in_child(request: MeasureRequest, progress: Progress = unheard) -> Measured:
-    """Measure one thread count in a fresh Python process; ``progress`` is told what it does.
-
-    Raises:
-        MissingError: The runtime is not installed or lacks a kernel.
-        CaptureError: The process failed, hung or wrote something else than its result.
-    """
+    """Measure one thread count in a fresh Python process; ``progress`` is told what it does."""
     return ask_child(
         "trtprof.hardware._measure",
         request,

@@ -60,22 +60,15 @@ def at_clock(
 ) -> tuple[Ceilings, tuple[str, ...]]:
     """Ceilings of a GPU as attainable at the clocks of a run.
 
-    ``attainable`` is scaled by the median clock, up and down. ``best`` bounds ``ideal`` and is never lowered: a
-    kernel that a low clock slows down has lost that time. It rises where a higher clock was seen than its peaks are
-    for, because a kernel may then be faster than they allow and still be counted right; the highest clock decides, so
-    that no kernel of the run stands above the roof for its clock alone.
+    ``attainable`` is scaled by the median clock, up and down. ``best`` bounds ``ideal`` and is never lowered: a kernel
+    that a low clock slows down has lost that time.
 
     Args:
-        ceilings: Of a datasheet, at its own clocks and with nothing set by hand, or measured on this GPU.
         during: Clocks of the run; None where they were not sampled.
-        spec: The datasheet of the GPU.
-        profiled: Clocks while the kernels were timed, where that is another time than ``during``. Kernels can only
-            be held against the clock that they ran at, so these medians are taken, as far as they are told.
-        max_memory_clock_mhz: `LiveGpu.max_memory_clock_mhz`, which the bandwidth of a datasheet is for; None where
-            it is not known.
-
-    Returns:
-        The ceilings, the same object where no clock says otherwise, and sentences for the report.
+        profiled: Clocks while the kernels were timed, where that is another time than ``during``. Kernels can only be
+            held against the clock that they ran at, so these medians are taken, as far as they are told.
+        max_memory_clock_mhz: `LiveGpu.max_memory_clock_mhz`, which the bandwidth of a datasheet is for; None where it
+            is not known.
     """
     windows = [window for window in (profiled, during) if window is not None]
     if not windows:

@@ -74,8 +74,7 @@ def llc_instance_bytes(device: Device) -> int:
 def busy_seconds(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> float | None:
     """CPU seconds spent since boot on the usable CPUs by everyone, time stolen by a host included.
 
-    None where the system does not tell. Less the process's own CPU time, the difference of two
-    readings is what others took meanwhile.
+    None where the system does not tell.
     """
     names = {f"cpu{cpu}" for cpu in (cpus if cpus is not None else _affinity())}
     ticks = 0
@@ -115,10 +114,7 @@ def clock_mhz(root: Path = Path("/"), *, cpus: Iterable[int] | None = None) -> f
 
 
 def clock_is_stated(device: Device, root: Path = Path("/")) -> bool:
-    """Whether the clock is a number that a hypervisor states once, and no reading of the clock.
-
-    A guest has no cpufreq, and its kernel shows the nominal clock of the time-stamp counter.
-    """
+    """Whether the clock is a number that a hypervisor states once, and no reading of the clock."""
     virtual = device.detail.get("hypervisor", "none seen") != "none seen"
     return virtual and not any((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
 

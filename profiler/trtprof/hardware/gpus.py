@@ -109,24 +109,12 @@ class _Catalogue(NamedTuple):
 
 
 def specs() -> dict[str, GpuSpec]:
-    """All datasheets by slug, those of other distributions included.
-
-    A file that is broken, or has a slug, an alias or an NVML name that another has, is left out
-    (`plugins.LEFT_OUT`).
-    """
+    """All datasheets by slug, those of other distributions included."""
     return dict(_catalogue().specs)
 
 
 def find(name: str) -> GpuSpec:
-    """The datasheet that ``name`` means.
-
-    Args:
-        name: A slug, alias or display name in any spelling of case, spaces and dashes, what NVML calls the
-            device, or the path of a TOML file.
-
-    Raises:
-        UsageError: Nothing is called so, or the file is broken.
-    """
+    """The datasheet that ``name`` means."""
     if name.endswith(".toml"):
         return load(Path(name))[0]
     own = _SPECS / f"{name}.toml"
@@ -148,11 +136,7 @@ def find(name: str) -> GpuSpec:
 
 
 def load(path: Path) -> tuple[GpuSpec, tuple[str, ...]]:
-    """The datasheet in a TOML file, and its aliases. Its slug is the stem of the file.
-
-    Raises:
-        UsageError: The file cannot be read, or says something that is not usable; names the file and the key.
-    """
+    """The datasheet in a TOML file, and its aliases. Its slug is the stem of the file."""
     try:
         raw = read_toml(path, "a GPU datasheet")
     except OSError as error:
@@ -180,18 +164,8 @@ def derive(
     """A datasheet made of what a device says about itself: peak = multiprocessors x rate x clock.
 
     Args:
-        name: What the driver calls it.
         cc: Compute capability, ``8.9``.
-        product_class: Decides the rate of fp32 accumulation.
-        sms: Multiprocessors.
-        boost_mhz: Largest clock of the multiprocessors.
-        memory_bytes: Size of the device memory.
-        dram_bytes_per_s: Bandwidth of the device memory.
-        l2_bytes: Size of the L2.
         tdp_w: Power limit of the board; None where it cannot be read, which is kept as 0 W.
-
-    Raises:
-        UsageError: Nothing is known of the compute capability.
     """
     device = "the device's own properties"
 
@@ -244,22 +218,17 @@ def ceilings(
 ) -> Ceilings:
     """The ceilings of a GPU that is not at hand: its datasheet.
 
-    ``attainable`` accumulates as asked for, ``best`` at the fastest accumulator of each dtype; both
-    multiply a dtype where it is fastest, so that what tensor cores do not take runs on the CUDA cores.
+    ``attainable`` accumulates as asked for, ``best`` at the fastest accumulator of each dtype; both multiply a dtype
+    where it is fastest, so that what tensor cores do not take runs on the CUDA cores.
 
     Args:
-        spec: The datasheet.
         tf32: Whether fp32 may be multiplied as TF32, as TensorRT does unless told otherwise.
         accumulate: Accumulator of what can be accumulated in fp16 and in fp32; ``auto`` leaves it to each work
             (`Work.accumulator`), and is the faster where that does not tell.
-        clock_mhz: Clock to compute at; scales arithmetic, special functions and L2 against the boost
-            clock, not DRAM. None is the boost clock.
-        overrides: Ceilings to use instead, in FLOP/s by dtype (tensor and vector alike), ``dram`` and
-            ``l2`` in B/s, ``launch`` in s. They replace what is attainable, and what is best where
-            they are above it.
-
-    Raises:
-        UsageError: An override has an unknown name or is not positive, or the clock is not.
+        clock_mhz: Clock to compute at; scales arithmetic, special functions and L2 against the boost clock, not DRAM.
+            None is the boost clock.
+        overrides: Ceilings to use instead, in FLOP/s by dtype (tensor and vector alike), ``dram`` and ``l2`` in B/s,
+            ``launch`` in s. They replace what is attainable, and what is best where they are above it.
     """
     if clock_mhz is not None and not clock_mhz > 0:
         raise UsageError(
@@ -311,11 +280,7 @@ def _catalogue() -> _Catalogue:
 
 
 def _add(catalogue: _Catalogue, path: Path) -> None:
-    """Take a datasheet into the catalogue, or nothing of it.
-
-    Raises:
-        UsageError: It is broken, or has a slug or a name that another has.
-    """
+    """Take a datasheet into the catalogue, or nothing of it."""
     spec, aliases = load(path)
     if spec.slug in catalogue.specs:
         raise _broken(path, f"{spec.slug} is described twice: {catalogue.specs[spec.slug].origin} does too")

@@ -25,11 +25,7 @@ class Filters(NamedTuple):
 
 
 def known(filters: Filters) -> GpuListing:
-    """The GPUs at hand, then all datasheets that pass: by class, newest architecture and fastest first.
-
-    Raises:
-        UsageError: A filter names what no datasheet has.
-    """
+    """The GPUs at hand, then all datasheets that pass: by class, newest architecture and fastest first."""
     checked = _checked(filters)
     specs = [spec for spec in gpus.specs().values() if _passes(spec, checked)]
     specs.sort(key=_order)
@@ -43,11 +39,7 @@ def known(filters: Filters) -> GpuListing:
 
 
 def named(names: Sequence[str]) -> GpuListing:
-    """The datasheets of these names or TOML paths, in that order; the first is what the others are compared with.
-
-    Raises:
-        UsageError: A name is not known, or a file is broken.
-    """
+    """The datasheets of these names or TOML paths, in that order; the first is what the others are compared with."""
     specs = list({spec.slug: spec for spec in map(gpus.find, names)}.values())
     return GpuListing(
         schema_version=SCHEMA_VERSION,
@@ -97,11 +89,7 @@ def _passes(spec: GpuSpec, filters: Filters) -> bool:
 
 
 def _checked(filters: Filters) -> Filters:
-    """The filters as datasheets spell it.
-
-    Raises:
-        UsageError: No datasheet has such a value.
-    """
+    """The filters as datasheets spell it."""
     specs = gpus.specs().values()
 
     def one(option: str, asked: str, spelled: str, of: Callable[[GpuSpec], Collection[str]]) -> str:

@@ -106,17 +106,7 @@ def product_class(name: str) -> ProductClass:
 
 
 def spec_of(gpu: LiveGpu) -> tuple[GpuSpec, str]:
-    """The datasheet of a GPU, and in words why this one.
-
-    One that carries the driver's name of the GPU is taken when SMs, compute capability, clock,
-    memory and bandwidth agree as far as they are known; among boards of one name (10 and 12 GB)
-    that decides. Otherwise one is derived from the GPU's own properties; what it does not tell is
-    that of the most similar datasheet.
-
-    Raises:
-        MissingError: Too little is known of it for a datasheet to be derived.
-        UsageError: The throughput of its compute capability is not known.
-    """
+    """The datasheet of a GPU, and in words why this one."""
     from trtprof.hardware import gpus as datasheets
 
     known = tuple(datasheets.specs().values())
@@ -239,11 +229,7 @@ def _derived(gpu: LiveGpu, like: list[GpuSpec], reason: str) -> tuple[GpuSpec, s
 
 
 def _memory_share(gpu: LiveGpu, board: GpuSpec | None) -> float:
-    """How much of the board's memory system a MIG slice has.
-
-    GPU instances get memory, its bandwidth and the L2 together, in eighths of the board's or, on
-    smaller boards, quarters (NVIDIA Multi-Instance GPU User Guide, "GPU Memory Slice").
-    """
+    """How much of the board's memory system a MIG slice has."""
     if gpu.slice is None or board is None or not gpu.memory_bytes:
         return 1.0
     return min(max(round(8 * gpu.memory_bytes / board.memory_bytes.value), 1), 8) / 8

@@ -59,25 +59,11 @@ def load_or_calibrate(
 ) -> Ceilings:
     """The ceilings of this host, from the cache or measured now.
 
-    A file that is corrupt, of an older version or of another host is measured anew, and said. A
-    cache that cannot be written is said and costs the next run a calibration. What is measured
-    without being asked for is a quick set; `calibrate` is for a full one. Ceilings that were
-    measured while others kept the CPUs busy are measured again, in the same extent, as soon as it
-    is quiet; until then they are taken as they are, marked (`Ceilings.disturbed`).
-
     Args:
         threads: Threads inside an op; 0 takes one a usable core.
-        recalibrate: Measure a full set even if there are ceilings, and replace them.
         cache_dir: Folder of the files; None takes `default_cache_dir`.
-        progress: Told in one line what is going on.
-        device: The host, when the caller has described it already.
         runtime: Version of the runtime, None asks the installed one.
         measure: Measures at a thread count; None is `calibrate`, in the extent that is due.
-
-    Raises:
-        UsageError: ``threads`` is negative.
-        MissingError: The runtime is not installed or lacks a kernel.
-        CaptureError: The measurement failed.
     """
     say = progress or unheard
     device = device or host_cpu()
@@ -145,12 +131,7 @@ def of_host(
     Args:
         threads: Threads inside an op; 0 takes one a usable core.
         cache_dir: Folder of the files; None takes `default_cache_dir`.
-        device: The host, when the caller has described it already.
         runtime: Version of the runtime, None asks the installed one.
-
-    Raises:
-        UsageError: ``threads`` is negative.
-        MissingError: The runtime is not installed.
     """
     device = device or host_cpu()
     threads = resolve_threads(threads, device)
@@ -212,11 +193,7 @@ def default_cache_dir() -> Path:
 
 
 def runtime_version() -> str:
-    """Version of the installed ONNX Runtime, without importing it.
-
-    Raises:
-        MissingError: It is not installed under any of its package names.
-    """
+    """Version of the installed ONNX Runtime, without importing it."""
     for package in ("onnxruntime", "onnxruntime-gpu"):
         try:
             return importlib.metadata.version(package)

@@ -173,20 +173,12 @@ def known(compute_capability: str) -> bool:
 
 
 def architecture(compute_capability: str) -> str:
-    """Name of the architecture.
-
-    Raises:
-        UsageError: The compute capability is not known.
-    """
+    """Name of the architecture."""
     return _ARCHITECTURES[_checked(compute_capability)]
 
 
 def cuda_results(compute_capability: str) -> dict[str, int]:
-    """Results per clock and multiprocessor of the CUDA cores by dtype; a multiply-add is one result, 2 FLOP.
-
-    Raises:
-        UsageError: The compute capability is not known.
-    """
+    """Results per clock and multiprocessor of the CUDA cores by dtype; a multiply-add is one result, 2 FLOP."""
     return dict(_CUDA_RESULTS[_checked(compute_capability)])
 
 
@@ -194,9 +186,6 @@ def tensor_flops(compute_capability: str, product_class: ProductClass) -> Rates:
     """Dense FLOP per clock and multiprocessor of the tensor cores, by dtype of the operands, then of the accumulator.
 
     Dtypes are those of `units.DTYPE_BITS`, ``tf32``, and ``fp8`` and ``fp4`` for all their kinds.
-
-    Raises:
-        UsageError: The compute capability is not known.
     """
     rates = {dtype: dict(by) for dtype, by in _TENSOR_FLOPS[_checked(compute_capability)].items()}
     if product_class == "geforce" and compute_capability in _GEFORCE_HALVES:
@@ -207,13 +196,7 @@ def tensor_flops(compute_capability: str, product_class: ProductClass) -> Rates:
 
 
 def special_results(compute_capability: str) -> dict[str, float]:
-    """Evaluations per clock and multiprocessor by special function, a key of `units.SPECIAL_FLOPS`, at most.
-
-    Functions for which the special-function unit has no instruction are left out.
-
-    Raises:
-        UsageError: The compute capability is not known.
-    """
+    """Evaluations per clock and multiprocessor by special function, a key of `units.SPECIAL_FLOPS`, at most."""
     faster = _SPECIAL_FASTER.get(_checked(compute_capability), {})
     steps = dict(_SPECIAL_STEPS)
     if compute_capability in ("7.0", "7.2"):  # PTX ISA: tanh.approx requires sm_75
@@ -225,20 +208,12 @@ def special_results(compute_capability: str) -> dict[str, float]:
 
 
 def l2_bytes(compute_capability: str) -> tuple[float, str]:
-    """Bytes per clock and multiprocessor that the L2 delivers, and where that is from.
-
-    Raises:
-        UsageError: The compute capability is not known.
-    """
+    """Bytes per clock and multiprocessor that the L2 delivers, and where that is from."""
     return _of(_L2_BYTES, _L2_LIKE, compute_capability)
 
 
 def graph_launch_ns(compute_capability: str) -> tuple[float, str]:
-    """Time of an all but empty kernel of a CUDA graph, and where that was measured.
-
-    Raises:
-        UsageError: The compute capability is not known.
-    """
+    """Time of an all but empty kernel of a CUDA graph, and where that was measured."""
     ns, where = _of(_GRAPH_LAUNCH, _GRAPH_LAUNCH_LIKE, compute_capability)
     return ns, f"a kernel of a CUDA graph that moves 64 KiB in the L2, measured on {where}"
 

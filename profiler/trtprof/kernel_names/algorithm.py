@@ -10,11 +10,7 @@ _FAST = re.compile(r"winograd|(?<![a-z])fft|gcgemm|(?<![a-z])cgemm", re.IGNORECA
 
 
 def is_fast_convolution(name: str) -> bool | None:
-    """Whether it is a step of a convolution with fewer products (Winograd, FFT); None where the name does not tell.
-
-    Args:
-        name: Of a kernel or of a tactic of TensorRT's.
-    """
+    """Whether it is a step of a convolution with fewer products (Winograd, FFT); None where the name does not tell."""
     if _FAST.search(name):
         return True
     found = parse(name)

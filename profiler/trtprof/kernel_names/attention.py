@@ -83,7 +83,6 @@ def _trtllm(words: Words, arch: int | None) -> Fields:
     """TensorRT-LLM's generated attention: ``fmhaSm100fKernel_QkvE4m3OBfloat16HQk128HV128PersistentContext``.
 
     The type of Q, K and V (``QE4m3KvE2m1`` where they differ), that of the result, the head's dimensions, the schedule.
-    The generator writes for the tensor cores of Blackwell alone.
     """
     fields: Fields = {"family": "attention", "op": "attention"}
     if arch:

@@ -153,8 +153,7 @@ _CUTE_HELPERS = frozenset(("combine", "preprocess", "postprocess"))
 def parse_cute(words: Words) -> Fields | None:
     """The CuTe DSL's: ``kernel_cutlass_kernel_flash_attncuteflash_fwd_sm100FlashAttentionForwardSm100_object_at__...``.
 
-    The module's path and the class stand together before ``_object_at__``, the types of the arguments behind it. A
-    class is a Python name and may be anything: only its words count, and those of the instruction among the arguments.
+    The module's path and the class stand together before ``_object_at__``, the types of the arguments behind it.
     """
     if words.all[0] in _CUTE_BARE and len(words) == 1:
         return {"family": "cute"} | _cute_class(words.all[0])

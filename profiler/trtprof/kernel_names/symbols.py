@@ -77,10 +77,7 @@ class _Group:
 
 
 def read(name: str) -> tuple[Term, bool]:
-    """The function that a demangled name names, and whether its own identifier is complete.
-
-    An identifier at the very end of a name may be cut short; one that a bracket follows is not.
-    """
+    """The function that a demangled name names, and whether its own identifier is complete."""
     root, whole = _grouped(name)
     term = _term(root.runs[0], 0)
     complete = whole or bool(term.parts and (term.last.args is not None or term.last.params is not None))

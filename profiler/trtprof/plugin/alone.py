@@ -124,12 +124,7 @@ class Alone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure_alone(request: AloneRequest, environment: Mapping[str, str] | None = None) -> Alone:
-    """Measure in a fresh process.
-
-    Raises:
-        MissingError: There is no driver or device, a package is missing, or the driver is too old.
-        CaptureError: The process failed or hung.
-    """
+    """Measure in a fresh process."""
     return ask_child(
         WORKER,
         request,

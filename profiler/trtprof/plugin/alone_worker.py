@@ -138,13 +138,7 @@ def main(argv: list[str]) -> int:
 
 
 def opened(request: AloneRequest) -> Alone:
-    """Measure on the device of the request.
-
-    Raises:
-        MissingError: A package, the driver or the device is missing, or the driver is too old for the PTX.
-        CaptureError: There is too little free memory.
-        CudaError: A function of the driver failed.
-    """
+    """Measure on the device of the request."""
     with cuda_driver.device(request.ordinal, request.uuid) as gpu:
         found = gpu.properties
         architecture = nvrtc.target(found.capability, "sm_{}{}".format(*found.capability))
@@ -156,9 +150,6 @@ def measure(request: AloneRequest, gpu: Device, flush: bytes, library: Library |
     """Measure on a device; see `opened`.
 
     Args:
-        request: What to measure.
-        gpu: The device.
-        flush: `FLUSH`, compiled for it.
         library: Opens the library of products; None where there is none.
     """
     folder = Path(request.folder)
@@ -197,14 +188,7 @@ class RivalRun(NamedTuple):
 
 
 class Bench:
-    """Checks and times kernels of one folder.
-
-    Args:
-        gpu: The device.
-        given: The folder's specification.
-        flush: `FLUSH`, compiled for the device.
-        seed: Of the inputs.
-    """
+    """Checks and times kernels of one folder."""
 
     def __init__(self, gpu: Device, given: PluginFolder, flush: bytes, seed: int) -> None:
         self.gpu, self.given, self.seed = gpu, given, seed
@@ -268,11 +252,7 @@ class Bench:
     # --- kernels ----------------------------------------------------------------------------
 
     def variants(self, folder: Path) -> tuple[list[Variant], dict[int, str]]:
-        """The variants that the device loads, and why it does not load the others.
-
-        Raises:
-            MissingError: It loads none, or the driver is too old for their PTX.
-        """
+        """The variants that the device loads, and why it does not load the others."""
         found, left_out = [], {}
         capability = self.gpu.properties.capability
         version = ".".join(map(str, capability))
@@ -426,12 +406,7 @@ class Bench:
             yield AlonePair(rival=tuple(theirs), kernel=tuple(kernel))
 
     def _once(self, run: Run, *, poisoned: bool = True) -> float:
-        """One run with other inputs than the last one's, none of which are in the L2.
-
-        Args:
-            run: Puts it on the stream.
-            poisoned: Whether it is the kernel's: a rival's must leave alone what the kernel wrote last.
-        """
+        """One run with other inputs than the last one's, none of which are in the L2."""
         place = next(self._places)
         for times in (1, 4, 16):
             found = self.gpu.elapsed_ns(lambda: run(place), before=lambda: self._cold(place, times, poisoned))  # noqa: B023
@@ -494,11 +469,7 @@ class Bench:
         return RivalRun(words, _always(best))
 
     def _fastest(self, runs: Sequence[Callable[[], None]]) -> Callable[[], None]:
-        """Of algorithms, those left out that the library refuses when it runs them.
-
-        Raises:
-            UnsupportedError: It refuses all of them.
-        """
+        """Of algorithms, those left out that the library refuses when it runs them."""
         timed: list[tuple[float, Callable[[], None]]] = []
         refused: cublas.UnsupportedError | None = None
         for run in runs:

@@ -120,16 +120,7 @@ def build(
     """Compile kernels, for each architecture that NVRTC knows, and predict what they draw of the bandwidth.
 
     Args:
-        task: What they compute.
-        kernels: Variants of it.
-        shapes: Of the inputs, for which the prediction is made.
-        gpus: Datasheets, of which the first of an architecture is taken; none is predicted for where there is none.
         architectures: Such as ``sm_89``.
-
-    Raises:
-        MissingError: NVRTC is not installed.
-        CudaError: A kernel does not compile.
-        UsageError: TensorRT would call a kernel with other parameters than it takes.
     """
     known = nvrtc.architectures()
     wanted = [
@@ -158,13 +149,7 @@ def build(
 
 
 def compile_for(task: Task, kernel: Kernel, architecture: str) -> Compiled:
-    """A kernel compiled for one architecture; its parameters are held against its declaration, in text and PTX.
-
-    Raises:
-        MissingError: NVRTC is not installed, or does not know the architecture.
-        CudaError: It does not compile.
-        UsageError: TensorRT would call it with other parameters than it takes.
-    """
+    """A kernel compiled for one architecture; its parameters are held against its declaration, in text and PTX."""
     specification.check_source(task, kernel)
     made = nvrtc.compile_source(kernel.source.encode(), architecture, fast_math=False)
     specification.check_ptx(task, kernel, architecture, made.ptx)
@@ -254,9 +239,8 @@ def predicted(
 ) -> tuple[float | None, str]:
     """The share of a datasheet's bandwidth that a kernel draws, start and end included, and what that rests on.
 
-    All waves of blocks but the last have every slot of every SM at work, the last has what is left. Each moves its
-    share of the bytes at the bandwidth of `drawn`; a launch comes before. None where nothing is moved, where no thread
-    waits for memory (it reads single elements, or only writes), or where nobody knows the latency.
+    Each moves its share of the bytes at the bandwidth of `drawn`; a launch comes before. None where nothing is moved,
+    where no thread waits for memory (it reads single elements, or only writes), or where nobody knows the latency.
     """
     latency = LATENCIES.get(gpu.compute_capability)
     total = dram_bytes(task, kernel, shapes)
@@ -340,10 +324,7 @@ _DIRECTIVES = frozenset([
 
 
 def portable(ptx: str) -> str:
-    """PTX with the lowest version that has all of it, so that drivers older than the compiler take it.
-
-    What holds an instruction or directive that is not known here keeps its version.
-    """
+    """PTX with the lowest version that has all of it, so that drivers older than the compiler take it."""
     version = re.search(r"^\.version (\d+)\.(\d+)", ptx, re.MULTILINE)
     target = re.search(r"^\.target (sm_\d+)\s*$", ptx, re.MULTILINE)
     if version is None or target is None or target[1] not in _TARGET_VERSIONS:

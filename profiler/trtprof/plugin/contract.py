@@ -59,14 +59,7 @@ class TensorRT(NamedTuple):
 
 
 def find_tensorrt(place: Path | None = None) -> TensorRT:
-    """All of TensorRT, or its lean runtime with the bindings.
-
-    Args:
-        place: A folder of packages to look in instead of those that are installed.
-
-    Raises:
-        MissingError: Neither is here.
-    """
+    """All of TensorRT, or its lean runtime with the bindings."""
     folders = [str(place)] if place else None
     if PathFinder.find_spec("tensorrt", folders):
         return TensorRT(None, place)
@@ -85,14 +78,7 @@ def find_tensorrt(place: Path | None = None) -> TensorRT:
 def registry(
     spec: Specification, folder: Path, shapes: Sequence[Shapes] | None = None, place: Path | None = None
 ) -> CheckStep:
-    """The quick deployable plugin, asked all that a build asks, for each architecture and shape.
-
-    Args:
-        spec: What it was written from.
-        folder: Where its files are.
-        shapes: Of the inputs; `cases` where it is left out.
-        place: See `find_tensorrt`.
-    """
+    """The quick deployable plugin, asked all that a build asks, for each architecture and shape."""
     started = time.perf_counter()
     given = tuple(cases(spec.task) if shapes is None else shapes)
     asked = request(spec, folder, given)
@@ -114,14 +100,7 @@ def registry(
 
 
 def native(spec: Specification, folder: Path, *, include: Path | None = None, place: Path | None = None) -> CheckStep:
-    """The plugin in C++: compiled, asked everything by its own test, loaded by TensorRT's registry.
-
-    Args:
-        spec: What it was written from.
-        folder: Where its files are.
-        include: The folder of TensorRT's headers; see `library.find_headers`.
-        place: See `find_tensorrt`.
-    """
+    """The plugin in C++: compiled, asked everything by its own test, loaded by TensorRT's registry."""
     started = time.perf_counter()
     count, wrong = 0, []
     with scratch_folder() as scratch:
@@ -204,11 +183,7 @@ def request(spec: Specification, folder: Path, shapes: Sequence[Shapes]) -> Requ
 
 
 def ask(request: Request, tensorrt: TensorRT) -> Answer:
-    """What a plugin answers in a process of its own.
-
-    Raises:
-        MissingError: TensorRT does not load.
-    """
+    """What a plugin answers in a process of its own."""
     with scratch_folder() as here, loadable(tensorrt) as environment:
         asked, answered, log = here / "request.json", here / "answer.json", here / "log.txt"
         asked.write_bytes(msgspec.json.encode(request))
@@ -228,10 +203,7 @@ def ask(request: Request, tensorrt: TensorRT) -> Answer:
 
 @contextmanager
 def loadable(tensorrt: TensorRT) -> Iterator[dict[str, str]]:
-    """The environment in which a child of ours loads TensorRT.
-
-    Links and stubs make the bindings find the lean runtime where they look for all of TensorRT.
-    """
+    """The environment in which a child of ours loads TensorRT."""
     environment = child.environment()
     if tensorrt.path is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(tensorrt.path), environment["PYTHONPATH"]])

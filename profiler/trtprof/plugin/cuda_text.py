@@ -50,11 +50,7 @@ STORED: dict[str, Stored] = {
 
 
 def c_type(dtype: str) -> str:
-    """The type of CUDA C++ that an element is stored in.
-
-    Raises:
-        NotFitError: No kernel knows the dtype.
-    """
+    """The type of CUDA C++ that an element is stored in."""
     return _stored(dtype).c
 
 
@@ -69,16 +65,7 @@ def narrowed(dtype: str, value: str) -> str:
 
 
 def pieces(*names: str, of: Iterable[str] = ()) -> str:
-    """The text of some pieces and of what they need, each once, in an order that compiles.
-
-    Args:
-        names: Keys of `PIECES`.
-        of: Dtypes whose conversions are used, too.
-
-    Raises:
-        NotFitError: No kernel knows one of the dtypes.
-        KeyError: There is no such piece.
-    """
+    """The text of some pieces and of what they need, each once, in an order that compiles."""
     wanted = set(_needed([*names, *(piece for dtype in of for piece in _stored(dtype).pieces)]))
     return "\n".join(piece.text.strip("\n") + "\n" for name, piece in PIECES.items() if name in wanted)
 

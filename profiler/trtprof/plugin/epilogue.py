@@ -47,11 +47,7 @@ class Members:
 
     @property
     def declared(self) -> list[tuple[str, str, str]]:
-        """Type, name and description of each, in the order of the kernel's parameters.
-
-        Raises:
-            NotFitError: Nothing reads one of the inputs.
-        """
+        """Type, name and description of each, in the order of the kernel's parameters."""
         unread = [one.name for place, one in enumerate(self.task.inputs) if place not in self.given]
         if unread:
             raise NotFitError(f"nothing reads its input {unread[0]}")
@@ -105,17 +101,9 @@ def finish(
     """A function of the kernel from a sum and its place to what is written there.
 
     Args:
-        members: What the kernel is given.
         dims: Of the result.
         made: What ``first`` makes of ``total``.
-        tensor: What the body calls it.
-        after: The nodes that follow.
-        kind: Type of C of places in the result.
-        first: Lines that come before.
         added: A tensor that is added to ``made`` before those, and what it is multiplied by.
-
-    Raises:
-        NotFitError: A node is not element-wise, makes the result larger, or its dtype is not that of the output.
     """
     task = members.task
     output = task.outputs[0]

@@ -105,11 +105,7 @@ class Call:
     attributes: Mapping[str, Attribute]
 
     def value(self, place: int) -> Value:
-        """An input.
-
-        Raises:
-            NotFitError: It has none there.
-        """
+        """An input."""
         found = self.inputs[place] if place < len(self.inputs) else None
         if found is None:
             raise NotFitError(f"{self.op_type} without its input {place}")
@@ -416,11 +412,7 @@ def _cast(call: Call) -> tuple[str, str]:
 
 
 def cast(value: Value, to: str) -> str:
-    """A value as another dtype: C++ truncates, any number but 0 is true, fp16 and bf16 are rounded to.
-
-    Raises:
-        NotFitError: There is no such cast here.
-    """
+    """A value as another dtype: C++ truncates, any number but 0 is true, fp16 and bf16 are rounded to."""
     source, x = value.dtype, value.text
     if source not in C_TYPES or to not in C_TYPES:
         raise NotFitError(f"Cast from {source} to {to}")
@@ -467,15 +459,7 @@ class Chain:
     lines: list[str] = field(default_factory=list)
 
     def add(self, node: NodeProto, name: str = "") -> Value:
-        """Write a node whose inputs have values.
-
-        Args:
-            node: Any element-wise op.
-            name: Of its variable; the op type and a number without it.
-
-        Raises:
-            NotFitError: No such op is written, or not of such dtypes.
-        """
+        """Write a node whose inputs have values."""
         write = _WRITERS.get(node.op_type)
         if write is None:
             raise NotFitError(f"{node.op_type} is no element-wise op that is written")
@@ -511,13 +495,7 @@ def helpers(text: str) -> str:
 
 
 def complete(text: str, *names: str, of: Iterable[str] = ()) -> str:
-    """A kernel with all that stands before it: pieces of `cuda_text`, and the functions that its lines call.
-
-    Args:
-        text: The kernel.
-        names: Of the pieces.
-        of: Dtypes that it converts.
-    """
+    """A kernel with all that stands before it: pieces of `cuda_text`, and the functions that its lines call."""
     called = [dtype for dtype, name in (("fp16", "float_to_half"), ("bf16", "float_to_bf16")) if name in text]
     return "\n".join(one for one in (pieces(*names, of=[*of, *called]), helpers(text), text) if one)
 
@@ -573,11 +551,7 @@ def dtype_of(array: np.ndarray[Any, Any]) -> str:
 
 
 def broadcast(shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
-    """The shape that several are broadcast to.
-
-    Raises:
-        NotFitError: They do not fit, or only numbers that are not known yet would tell.
-    """
+    """The shape that several are broadcast to."""
     rank = max((len(shape) for shape in shapes), default=0)
     found: list[Dim] = []
     for axis in range(-rank, 0):

@@ -130,11 +130,7 @@ class PluginFolder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def task(self) -> Task:
-        """What the kernels compute.
-
-        Raises:
-            ValueError: The body is damaged.
-        """
+        """What the kernels compute."""
         import onnx
         from google.protobuf.message import DecodeError
 
@@ -150,21 +146,13 @@ class PluginFolder(msgspec.Struct, frozen=True, kw_only=True):
         return self.task.shapes(self.dims)
 
     def kernels_in(self, folder: Path) -> tuple[Kernel, ...]:
-        """The kernels with their text.
-
-        Raises:
-            MissingError: A file is not there.
-        """
+        """The kernels with their text."""
         return tuple(
             dataclasses.replace(files.kernel, source=read(folder, files.source).decode()) for files in self.kernels
         )
 
     def ptx_in(self, folder: Path) -> dict[tuple[str, int], str]:
-        """What was compiled, by architecture and tactic.
-
-        Raises:
-            MissingError: A file is not there.
-        """
+        """What was compiled, by architecture and tactic."""
         return {
             (architecture, files.kernel.tactic): read(folder, name).decode()
             for files in self.kernels
@@ -172,11 +160,7 @@ class PluginFolder(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def outdated_in(self, folder: Path) -> tuple[str, ...]:
-        """Files with the text of kernels that was changed, while PTX that was compiled of it was not.
-
-        Raises:
-            MissingError: A file is not there.
-        """
+        """Files with the text of kernels that was changed, while PTX that was compiled of it was not."""
 
         def changed(name: str) -> bool:
             return name in self.digests and hashlib.sha256(read(folder, name)).hexdigest() != self.digests[name]
@@ -202,12 +186,7 @@ def kernel_files(kernel: Kernel, source: str, ptx: Mapping[str, str] = MappingPr
 
 
 def save(folder: Path, given: PluginFolder) -> Path:
-    """Write `FILE`; the files that it names are their writers'.
-
-    Raises:
-        MissingError: The folder cannot be written.
-        ValueError: A file is named that lies outside of the folder.
-    """
+    """Write `FILE`; the files that it names are their writers'."""
     for name in named_files(given):
         if not stays_inside(name):
             raise ValueError(f"{name} is no file of a folder of its own")
@@ -217,12 +196,7 @@ def save(folder: Path, given: PluginFolder) -> Path:
 
 
 def load(folder: Path) -> PluginFolder:
-    """Read a folder back.
-
-    Raises:
-        MissingError: There is no such folder, or it is none of `trtprof plugin`, or a file is not there any more.
-        UsageError: `FILE` is damaged, or of another version.
-    """
+    """Read a folder back."""
     mend(folder)
     found = _document(folder)
     for name in named_files(found):
@@ -232,12 +206,7 @@ def load(folder: Path) -> PluginFolder:
 
 
 def _document(folder: Path) -> PluginFolder:
-    """`FILE`, whether the files that it names are there or not.
-
-    Raises:
-        MissingError: It is not there.
-        UsageError: It is damaged, of another version, or names files outside of the folder.
-    """
+    """`FILE`, whether the files that it names are there or not."""
     data = read(folder, FILE)
     try:
         version = decoded(data, _Version).schema_version
@@ -259,15 +228,7 @@ def _document(folder: Path) -> PluginFolder:
 
 @contextmanager
 def making(folder: Path) -> Iterator[Path]:
-    """An empty folder in that of a plugin for the files of a new one, `FILE` the last of them.
-
-    At the end they are moved to their places, and the files of the plugin that was there are taken out; others stay.
-    What fails before leaves that plugin as it is, and what is killed while they are moved is finished by `mend`.
-
-    Raises:
-        InUseError: Another process makes one there.
-        MissingError: They cannot be written or moved.
-    """
+    """An empty folder in that of a plugin for the files of a new one, `FILE` the last of them."""
     new = folder / _NEW
     try:
         new.mkdir(parents=True, exist_ok=True)
@@ -292,16 +253,7 @@ def making(folder: Path) -> Iterator[Path]:
 
 
 def mend(folder: Path, *, links: bool = False) -> None:
-    """Finish what was killed while a new plugin took the place of another, or remove what was not whole yet.
-
-    Args:
-        folder: Of the plugin.
-        links: Whether files are replaced that links lead to which are outside of the folder; its maker may ask for it.
-
-    Raises:
-        MissingError: It cannot be finished.
-        UsageError: It would be outside of the folder.
-    """
+    """Finish what was killed while a new plugin took the place of another, or remove what was not whole yet."""
     new = folder / _NEW
     if not new.is_dir() or new.is_symlink():
         return
@@ -322,11 +274,7 @@ def mend(folder: Path, *, links: bool = False) -> None:
 
 
 def _move(new: Path, folder: Path) -> None:
-    """Move new files to their places and take out those of the old plugin, whose `FILE` tells them: it goes last.
-
-    Raises:
-        OSError: A file cannot be moved; the same may be asked for again.
-    """
+    """Move new files to their places and take out those of the old plugin, whose `FILE` tells them: it goes last."""
     names = _names(new)
     for name in names[:-1]:
         _replace(new / name, folder / name)
@@ -381,11 +329,7 @@ def _unplaced(error: OSError, folder: Path) -> MissingError:
 
 
 def read(folder: Path, name: str) -> bytes:
-    """A file of the folder.
-
-    Raises:
-        MissingError: It is not there.
-    """
+    """A file of the folder."""
     try:
         return (folder / name).read_bytes()
     except OSError as error:

@@ -69,9 +69,8 @@ def formulas(ops: Sequence[Op], names: Mapping[str, str]) -> tuple[str, ...]:
     """What ops compute, a line each, in their order.
 
     Args:
-        ops: Of one graph, whose tensors have shapes as far as they are known.
-        names: What operands are called, by the names of the tensors; others become ``t0``, ``t1``, ... Of a constant
-            of one element it may be its value.
+        names: What operands are called, by the names of the tensors; others become ``t0``, ``t1``, ... Of a constant of
+            one element it may be its value.
     """
     called = dict(names)
     given = len(names)

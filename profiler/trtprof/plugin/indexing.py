@@ -154,9 +154,6 @@ def along(dims: Sequence[Dim], frame: Sequence[int], operand: Sequence[Dim]) -> 
         dims: Of the iteration.
         frame: The axes that the operand's dims are aligned to, from the right.
         operand: Its dims.
-
-    Raises:
-        NotFitError: It is no operand of such an iteration.
     """
     found = [False] * len(dims)
     lead = len(operand) - len(frame)
@@ -264,11 +261,7 @@ def index_type(whole: Extent) -> str:
 
 
 def nbytes(operand: Operand) -> int:
-    """Bytes of an element.
-
-    Raises:
-        NotFitError: It is less than one, or its dtype has no size.
-    """
+    """Bytes of an element."""
     bits = DTYPE_BITS.get(operand.dtype, 0)
     if not bits or bits % 8:
         raise NotFitError(f"it has elements of {operand.dtype}")
@@ -276,11 +269,7 @@ def nbytes(operand: Operand) -> int:
 
 
 def grid_of(blocks: Size) -> tuple[Size, Size, Size]:
-    """A grid in x.
-
-    Raises:
-        NotFitError: So many blocks are known to be no grid.
-    """
+    """A grid in x."""
     if blocks.known is not None and blocks.known > BLOCKS_LIMIT:
         raise NotFitError(f"{blocks.known} blocks: a grid has at most {BLOCKS_LIMIT}")
     return blocks, sizes.number(1), sizes.number(1)

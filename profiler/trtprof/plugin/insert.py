@@ -47,23 +47,11 @@ def insert(
 ) -> Inserted:
     """Write a model with a plugin at some places.
 
-    All else stays as it is, but for the IR version, which functions need to be 8, and unnamed nodes, which have names.
     Weights beside the model are copied beside the new one, never read.
 
     Args:
-        model: Is left as it is.
-        task: What the plugin computes.
         places: Where; see `select.alike`. None may have a node of another.
-        path: The new file.
-        function: Whether the custom nodes have the original nodes as their function.
-        left: Why other places were left.
         force: Whether a file that is there is written over, which the original never is.
-        held: Where the new file is put until it is moved to its path, on the same disk; weights go to their places.
-
-    Raises:
-        UsageError: The path is that of the original, or is taken; or the model has another plugin of the name.
-        MissingError: The path cannot be written to.
-        ModelError: The result is no valid model, though the original is one.
     """
     _check_path(model, path, force=force)
     changed = model.copy()

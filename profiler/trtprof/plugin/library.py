@@ -69,11 +69,7 @@ class Library(NamedTuple):
 
 
 def find_headers(given: Path | None = None) -> Headers:
-    """Those in ``given``, else those that the variable names, else those in the usual folders.
-
-    Raises:
-        MissingError: There are none there.
-    """
+    """Those in ``given``, else those that the variable names, else those in the usual folders."""
     root = os.environ.get(HEADERS_VARIABLE)
     if given is not None:
         places = [str(given)]
@@ -90,11 +86,7 @@ def find_headers(given: Path | None = None) -> Headers:
 
 
 def find_nvcc() -> Found:
-    """The nvcc to use, that of Python packages included.
-
-    Raises:
-        MissingError: There is none.
-    """
+    """The nvcc to use, that of Python packages included."""
     spec = PathFinder.find_spec("nvidia")
     packages = [f"{place}/*/bin/nvcc" for place in (spec.submodule_search_locations if spec else None) or ()]
     places = ("/usr/local/cuda*/bin/nvcc", "/opt/cuda*/bin/nvcc", *packages)
@@ -104,19 +96,7 @@ def find_nvcc() -> Found:
 def compile_library(
     spec: Specification, folder: Path, into: Path, *, include: Path | None = None, test: bool = True
 ) -> Library:
-    """Compile the project in a folder.
-
-    Args:
-        spec: What it was written from.
-        folder: Where its files are.
-        into: A folder for what is made.
-        include: See `find_headers`.
-        test: Whether the program that asks the plugin is made, too.
-
-    Raises:
-        MissingError: nvcc or the headers are not here.
-        BuildError: It does not compile.
-    """
+    """Compile the project in a folder."""
     headers, nvcc = find_headers(include), find_nvcc()
     usual = [str(nvcc.path), "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
     included = ["-isystem", str(headers.folder.resolve())]
@@ -136,11 +116,7 @@ def compile_library(
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    """Run nvcc.
-
-    Raises:
-        BuildError: It fails; the reason is the first line that says so.
-    """
+    """Run nvcc."""
     try:
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

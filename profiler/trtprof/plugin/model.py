@@ -114,14 +114,7 @@ class Model:
         return self.graphs[at.graph].node[at.place]
 
     def named(self, name: str) -> At:
-        """Where a node stands.
-
-        Args:
-            name: Of a node, as `Model.nodes` has it.
-
-        Raises:
-            UsageError: No node is called so.
-        """
+        """Where a node stands."""
         if name in self.nodes:
             return self.nodes[name]
         near = difflib.get_close_matches(name, self.nodes, n=NAMED)
@@ -205,14 +198,7 @@ class Model:
 
 
 def opened(path: str | Path, proto: onnx.ModelProto | None = None, nodes: Sequence[Node] | None = None) -> Model:
-    """A model to select from.
-
-    Args:
-        path: The ONNX file.
-        proto: What was made of it, with its weights, where that is to be taken; it is changed: nodes get names.
-        nodes: Of a `Source` of it, whose shapes count then; without, those that follow from the inputs as they are
-            declared, and dimensions that callers choose stay open.
-    """
+    """A model to select from."""
     proto = onnx.load(str(path), load_external_data=False) if proto is None else proto
     _, graphs = onnx_graph.name_nodes(proto)
     tensors = _inferred(proto, graphs) if nodes is None else _told(nodes)

@@ -31,11 +31,7 @@ _NAMED = -1000
 
 
 def files(spec: Specification) -> dict[str, bytes]:
-    """The files of the project by their names, in one folder.
-
-    Raises:
-        UsageError: Kernel, PTX and task do not fit one another; see `Specification.check`.
-    """
+    """The files of the project by their names, in one folder."""
     spec.check()
     values = _values(spec)
     found = {name: _rendered(name, values) for name in _FIXED}

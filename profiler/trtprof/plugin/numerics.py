@@ -77,12 +77,7 @@ class Outcome(NamedTuple):
 
 
 def compiled(source: str, architecture: str) -> str:
-    """PTX of a kernel, by NVRTC.
-
-    Raises:
-        MissingError: NVRTC is not installed.
-        CudaError: It does not compile.
-    """
+    """PTX of a kernel, by NVRTC."""
     virtual = architecture.replace("sm_", "compute_")
     return nvrtc.compile_source(source.encode(), virtual, fast_math=False).ptx
 
@@ -123,14 +118,7 @@ def execute(
     """Execute a kernel.
 
     Args:
-        kernel: The kernel.
-        program: It, compiled.
-        trial: What it is tried on.
         inputs: The values, in the order of the task.
-        blocks: Which blocks; all by default.
-
-    Raises:
-        Fault: It does what it must not do.
     """
     task = trial.task
     memory = Memory()
@@ -176,12 +164,7 @@ def tried(
     """Execute a kernel and compare what it leaves.
 
     Args:
-        kernel: The kernel.
-        program: It, compiled.
-        trial: What it is tried on.
         inputs: The values, in the order of the task.
-        expected: What all of the outputs are to be.
-        blocks: Which blocks; all by default, and then each element is to be written.
     """
     wrong = signature(trial.task, kernel, program)
     if wrong:
@@ -242,20 +225,9 @@ def check(
 ) -> tuple[CheckStep, tuple[NumericCase, ...]]:
     """Try kernels on many inputs.
 
-    The trials are the same for the same seed, the most telling come first, and all kernels take turns. What the time
-    decides is how many there are.
-
     Args:
-        task: What is computed.
-        kernels: Variants that compute it.
         ptx: What ships, by tactic and architecture (``sm_89``). What is the same for two architectures is tried once.
         seconds: After how many no further trial begins.
-        seed: Of the values.
-        least: Trials that each kernel has, however long they take.
-        compile_source: Compiles the kernels of the task at other dimensions.
-
-    Returns:
-        The step; and the cases that failed, with the worst that passed of each kernel and architecture.
     """
     began = time.perf_counter()
     bench = _Bench(task, kernels, ptx, compile_source)
@@ -282,11 +254,7 @@ def too_many(task: Task, shapes: Sequence[Sequence[int]]) -> str:
 
 
 def planned(task: Task, seed: int) -> Iterator[tuple[Trial, bool]]:
-    """Trials, and whether only some blocks are executed.
-
-    A task that is too large for all its blocks comes between smaller ones with its own dimensions: of what is at its
-    own place in memory only there an index may overflow.
-    """
+    """Trials, and whether only some blocks are executed."""
     shapes = task.shapes(dict.fromkeys(trials.names(task), 64))
     count = trials.elements(task, shapes)
     own = [Trial(task, shapes, one, shift) for one, shift in (("normal", 0), ("wide exponents", 1))]
@@ -443,11 +411,7 @@ class _Parts(NamedTuple):
         return cls(None)
 
     def evaluate(self, task: Task, inputs: Sequence[Array], found: Execution) -> tuple[Execution, tuple[Expected, ...]]:
-        """What was written, cut to the parts in which something was, and what these are to be.
-
-        Raises:
-            UsageError: That is too much.
-        """
+        """What was written, cut to the parts in which something was, and what these are to be."""
         if self.axis is None:
             if sum(one.size for one in (*inputs, *found.outputs)) > WHOLE:
                 raise UsageError(
@@ -480,8 +444,7 @@ class _Parts(NamedTuple):
 def _settled(trial: Trial, expected: Sequence[Expected]) -> Trial | None:
     """A trial at other dimensions with the outputs that its nodes make of them.
 
-    The last dimension of two that are joined is no other number in place of the old one. None where an output would
-    have a name for what is another number.
+    None where an output would have a name for what is another number.
     """
     outputs = []
     shapes = trial.task.output_shapes(trial.shapes)

@@ -131,11 +131,7 @@ def static(dims: Sequence[Dim]) -> bool:
 
 
 def read(task: Task) -> Product:
-    """The product of a task; the matrix is the larger operand whose partner is thin.
-
-    Raises:
-        NotFitError: There is none, or neither operand is thin.
-    """
+    """The product of a task; the matrix is the larger operand whose partner is thin."""
     reader = _Reader(task)
     nodes = list(computing(task.body))
     found = [node for node in nodes if node.op_type in ("MatMul", "Gemm")]
@@ -219,11 +215,7 @@ class _Reader:
         self._places = {operand.name: place for place, operand in enumerate(task.inputs)}
 
     def factor(self, name: str) -> Factor:
-        """The operand of that name.
-
-        Raises:
-            NotFitError: It is made of something else.
-        """
+        """The operand of that name."""
         place = self._places.get(name)
         if place is not None:
             operand = self._task.inputs[place]

@@ -20,11 +20,7 @@ _HELPERS = {"cdiv": "_cdiv", "min": "_least", "max": "_most"}
 
 
 def files(spec: Specification) -> dict[str, bytes]:
-    """The files of the plugin by their names, in one folder.
-
-    Raises:
-        UsageError: Kernel, PTX and task do not fit one another; see `Specification.check`.
-    """
+    """The files of the plugin by their names, in one folder."""
     spec.check()
     places = tuple(f"_{place}" for place in range(len(spec.task.inputs)))
     text = _module(spec, python_names(spec.task.inputs, _words(_module(spec, places))))

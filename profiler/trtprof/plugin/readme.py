@@ -23,14 +23,7 @@ _PTX_VERSION = re.compile(r"^\s*\.version\s+(\d+)\.(\d+)", re.MULTILINE)
 
 
 def text(spec: Specification, document: Plugin) -> str:
-    """The README in Markdown.
-
-    It names no place of this machine, and says the same of the same plugin, but for how many cases there was time for.
-
-    Args:
-        spec: What the plugin was written from.
-        document: With its brief, and with what was checked.
-    """
+    """The README in Markdown."""
     task = spec.task
     steps: tuple[CheckStep, ...] = document.check.steps if document.check is not None else ()
     version = ptx_version(spec)

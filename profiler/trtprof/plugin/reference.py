@@ -97,11 +97,7 @@ class _Known(NamedTuple):
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """The dtype that holds an operand.
-
-    Raises:
-        UsageError: None does.
-    """
+    """The dtype that holds an operand."""
     if dtype == "bf16":
         brain: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return brain
@@ -116,11 +112,7 @@ def evaluate(task: Task, inputs: Sequence[Array]) -> tuple[Expected, ...]:
     """What the outputs of a task are to be.
 
     Args:
-        task: The task.
         inputs: One array an operand, in its order and its dtype.
-
-    Raises:
-        UsageError: The body has an op that is not known here, or does not take such shapes.
     """
     given = {
         operand.name: _Known(array.astype(np.float64) if is_float(operand.dtype) else array)
@@ -137,7 +129,6 @@ def difference(expected: Expected, got: Array, where: Array | None = None) -> Di
     """How far an output is from what is expected.
 
     Args:
-        expected: It, with its floor.
         got: The output, in its dtype.
         where: Which elements are compared; all of them by default.
     """

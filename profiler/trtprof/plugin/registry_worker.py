@@ -255,11 +255,7 @@ def _described(trt: Any, shape: Sequence[int], kind: Any) -> Any:
 
 
 def _builder(trt: Any, trtp: Any) -> Any:
-    """TensorRT's builder of expressions, for dimensions that are known.
-
-    Its own is there only while an engine is built. The classes of the bindings, which make the expressions, stay as
-    they are; what would hand a dimension over to C++ keeps it here.
-    """
+    """TensorRT's builder of expressions, for dimensions that are known."""
     operations: dict[Any, Callable[[int, int], int]] = {
         trt.DimensionOperation.SUM: lambda a, b: a + b,
         trt.DimensionOperation.SUB: lambda a, b: a - b,
@@ -333,10 +329,7 @@ def _called(module: Any, plugin: Any, tensors: Sequence[Any], inputs: int, which
 
 
 def _native(request: Request, trt: Any, registry: Any, before: set[tuple[str, str, str]]) -> Answer:
-    """A library loaded by the registry, and what it serves.
-
-    The bindings ask plugins of C++ for little more than this; what they compute is asked by the project's own test.
-    """
+    """A library loaded by the registry, and what it serves."""
     handle = registry.load_library(request.file)
     if handle is None:
         return Answer(version=trt.__version__, error="the registry does not load the library")

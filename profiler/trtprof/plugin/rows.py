@@ -156,11 +156,7 @@ class _Reader:
         return axis % rank
 
     def over(self, node: NodeProto, axes: Iterable[int]) -> tuple[int, ...]:
-        """Note that a node reduces its input over some axes; gives them.
-
-        Raises:
-            NotFitError: Another one reduces others.
-        """
+        """Note that a node reduces its input over some axes; gives them."""
         dims, axes = self.shape(node.input[0]), tuple(sorted(axes))
         chosen = tuple(axis for axis in axes if dims[axis] != 1)
         if self.data is None:
@@ -214,11 +210,7 @@ class _Reader:
 
 
 def program(task: Task) -> Program:
-    """The body of a task as a `Program`.
-
-    Raises:
-        NotFitError: It is more than element-wise ops and reductions over the same axes.
-    """
+    """The body of a task as a `Program`."""
     arrays = constants(task.body)
     dims: dict[str, tuple[Dim, ...]] = {one.name: one.dims for one in task.inputs}
     dims.update({name: () for name, array in arrays.items() if array.size == 1})
@@ -361,10 +353,7 @@ def _reduction(reader: _Reader, node: NodeProto) -> None:
 
 
 def _softmax(reader: _Reader, node: NodeProto) -> None:
-    """Softmax and LogSoftmax: the largest of a row is taken off, so that no exponential overflows.
-
-    A row that is -infinity throughout gives NaN, as it does in ONNX.
-    """
+    """Softmax and LogSoftmax: the largest of a row is taken off, so that no exponential overflows."""
     rank = len(reader.shape(node.input[0]))
     if reader.opset < 13:  # all dims from the axis on are one row
         axes: Sequence[int] = range(reader.axis(node, 1), rank)
@@ -382,11 +371,7 @@ def _softmax(reader: _Reader, node: NodeProto) -> None:
 
 
 def _normalisation(reader: _Reader, node: NodeProto) -> None:
-    """LayerNormalization, RMSNormalization and the ops of ONNX Runtime that add a residual before them.
-
-    The variance is the mean of the squares of what is left without the mean: in two passes, because the difference of
-    two means of squares loses all digits where the mean is large.
-    """
+    """LayerNormalization, RMSNormalization and the ops of ONNX Runtime that add a residual before them."""
     skips, simple = (
         node.op_type.startswith("Skip"),
         node.op_type.endswith(("RMSNormalization", "SimplifiedLayerNormalization")),

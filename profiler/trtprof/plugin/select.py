@@ -94,14 +94,7 @@ class Alike(NamedTuple):
 
 
 def choices(model: Model, name: str) -> tuple[Choice, ...]:
-    """What a kernel could compute around a node, most nodes first: at least the node alone.
-
-    A neighbour that is computed element by element is taken in where no intermediate has a reader outside: before the
-    node if all that is read of it stays inside, behind it if nothing else reads what it reads.
-
-    Raises:
-        UsageError: No node is called so, or no kernel can be written for it.
-    """
+    """What a kernel could compute around a node, most nodes first: at least the node alone."""
     at = model.named(name)
     chosen(model, (name,))
     behind = _behind(model, at)
@@ -124,11 +117,7 @@ def choices(model: Model, name: str) -> tuple[Choice, ...]:
 
 
 def chosen(model: Model, names: Sequence[str]) -> Choice:
-    """Exactly these nodes, such as those of a layer of an engine; Constants among them count as what they hold.
-
-    Raises:
-        UsageError: No node is called so, or no kernel can be written for them.
-    """
+    """Exactly these nodes, such as those of a layer of an engine; Constants among them count as what they hold."""
     nodes = sorted({model.named(name) for name in names})
     called = format_names([model.node(at).name for at in nodes])
     try:
@@ -149,12 +138,7 @@ def alike(model: Model, task: Task, only: Collection[str] = ()) -> Alike:
     are constants, and the constants of the body.
 
     Args:
-        model: That the task is from.
-        task: From `choices` or `chosen`.
         only: Names of nodes: places with none of them are left; empty for all.
-
-    Raises:
-        UsageError: At a node of ``only`` no such place is.
     """
     pattern = [model.named(name) for name in task.nodes]
     main = pattern[_main(model, pattern)]
@@ -280,11 +264,7 @@ class _Region:
         )
 
     def task(self) -> Task:
-        """What they compute.
-
-        Raises:
-            _RefusedError: An operand is no tensor of a known rank, or of a dtype that no plugin is given.
-        """
+        """What they compute."""
         body, inputs, outputs = self._body()
         inputs, outputs = _spelled(*_dims_named(body, inputs, outputs))
         op_types = [self._model.node(at).op_type for at in self._nodes]
@@ -612,10 +592,7 @@ def _shape(operand: Operand) -> str:
 def _dims_named(
     body: onnx.FunctionProto, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-    """Operands all of whose dimensions have a number or a name; those of outputs are those of inputs where they can be.
-
-    Two dimensions of which nothing is known are called differently.
-    """
+    """Operands whose every dimension has a number or a name; outputs share those of inputs where they can."""
     named = tuple(
         dataclasses.replace(
             one, dims=tuple(f"{one.name}_{axis}" if dim == "?" else dim for axis, dim in enumerate(one.dims))
@@ -645,10 +622,7 @@ def _dims_named(
 def _spelled(
     inputs: tuple[Operand, ...], outputs: tuple[Operand, ...]
 ) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-    """The same with names of dimensions that may stand in the text of programs and in tables.
-
-    A model is a file by others: a name with a line break would go on behind the comment that it stands in.
-    """
+    """The same with names of dimensions that may stand in the text of programs and in tables."""
     names = dict.fromkeys(dim for one in (*inputs, *outputs) for dim in one.dims if isinstance(dim, str))
     called: dict[Dim, str] = {name: name for name in names if not _UNSPELLED.search(name)}
     for name in names:

@@ -114,11 +114,7 @@ class Specification(NamedTuple):
         return tuple(kernel for kernel in self.kernels if (architecture, kernel.tactic) in self.ptx)
 
     def check(self) -> None:
-        """Look for all that TensorRT would not notice.
-
-        Raises:
-            UsageError: Kernel, PTX and task do not fit one another.
-        """
+        """Look for all that TensorRT would not notice."""
         for name in (self.task.name, *(kernel.entry for kernel in self.kernels)):
             if not _IDENTIFIER.fullmatch(name):
                 raise _refused(self.task, f"{name!r} is no name of a function of C", "TensorRT and CUDA look it up")
@@ -150,13 +146,7 @@ class Specification(NamedTuple):
 
 
 def check_source(task: Task, kernel: Kernel) -> None:
-    """Hold the parameters in the CUDA text of a kernel against its task: their types and their order.
-
-    A kernel may call its parameters what it likes; one that is called as an operand or an extra has to be that.
-
-    Raises:
-        UsageError: TensorRT would call it with others.
-    """
+    """Hold the parameters in the CUDA text of a kernel against its task: their types and their order."""
     inputs, outputs = _names(task.inputs), _names(task.outputs)
     if kernel.inputs != inputs or kernel.outputs != outputs:
         raise _refused(
@@ -183,11 +173,7 @@ def _serves(given: Parameter, wanted: Parameter, known: Collection[str]) -> bool
 
 
 def check_ptx(task: Task, kernel: Kernel, architecture: str, text: str) -> None:
-    """Hold the parameters of a kernel in a PTX against its declaration, and what the PTX is for.
-
-    Raises:
-        UsageError: It is for another architecture, or TensorRT would call it with other parameters.
-    """
+    """Hold the parameters of a kernel in a PTX against its declaration, and what the PTX is for."""
     where = f"the PTX of tactic {kernel.tactic} for {architecture}"
     capability(architecture)
     target = _PTX_TARGET.search(text)
@@ -203,11 +189,7 @@ def check_ptx(task: Task, kernel: Kernel, architecture: str, text: str) -> None:
 
 
 def capability(architecture: str) -> int:
-    """Compute capability of an architecture, times 10: 89 of ``sm_89``.
-
-    Raises:
-        UsageError: It is no architecture whose PTX newer ones can run (``sm_90a`` is none).
-    """
+    """Compute capability of an architecture, times 10: 89 of ``sm_89``."""
     found = _ARCHITECTURE.fullmatch(architecture)
     if not found:
         raise UsageError(
@@ -217,11 +199,7 @@ def capability(architecture: str) -> int:
 
 
 def parameters(kernel: Kernel) -> tuple[Parameter, ...]:
-    """The parameters of a kernel as its CUDA text has them.
-
-    Raises:
-        UsageError: The text has no such kernel.
-    """
+    """The parameters of a kernel as its CUDA text has them."""
     bounds = r"(?:__launch_bounds__\s*\([^()]*\)\s*)?"
     text = _COMMENT.sub(" ", kernel.source)
     found = re.search(rf"__global__\s+{bounds}void\s+{bounds}{kernel.entry}\s*\(([^()]*)\)", text)

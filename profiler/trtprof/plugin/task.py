@@ -66,11 +66,7 @@ class Task:
     main: str
 
     def dims(self, operand: Operand) -> tuple[Size, ...]:
-        """The dimensions of an operand as sizes: named ones are those of the first input that has them.
-
-        Raises:
-            UsageError: No input has a dimension of that name.
-        """
+        """The dimensions of an operand as sizes: named ones are those of the first input that has them."""
         return tuple(self.size(one) for one in operand.dims)
 
     def size(self, dim: Dim) -> Size:

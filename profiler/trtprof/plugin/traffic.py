@@ -48,20 +48,7 @@ def count(
     seed: int = 0,
     most_threads: int = THREADS,
 ) -> Traffic:
-    """Execute a kernel and count what it moves.
-
-    Args:
-        task: What is computed.
-        kernel: What computes it.
-        program: It, compiled.
-        given: Dimensions that have names.
-        seed: Of the values.
-        most_threads: Threads that are executed. Of a larger launch it is a piece of neighbouring blocks from its
-            middle, and what they move is scaled; no operand counts for more than it has.
-
-    Raises:
-        Fault: It does what it must not do.
-    """
+    """Execute a kernel and count what it moves."""
     shapes = task.shapes(given or {}, 64)
     trial = Trial(task, shapes)
     grid, _ = kernel.launch(shapes)

@@ -235,10 +235,7 @@ def sized(task: Task, sizes: Mapping[int, int]) -> Task:
 
 
 def numbers(task: Task) -> list[int]:
-    """Numbers above 1 among its dimensions that may be others, the largest first.
-
-    What its nodes say themselves stays, such as the groups of a convolution or the dimensions of a Reshape.
-    """
+    """Numbers above 1 among its dimensions that may be others, the largest first."""
     found = {dim for operand in (*task.inputs, *task.outputs) for dim in operand.dims if isinstance(dim, int)}
     return sorted((one for one in found - _said(task) if one > 1), reverse=True)
 
@@ -267,10 +264,7 @@ def elements(task: Task, shapes: Sequence[Sequence[int]]) -> int:
 
 
 def shrunk(task: Task, most: int = SMALL) -> Task:
-    """A task that has no more elements: its largest dimensions are made less, one after the other.
-
-    What is left of a dimension is odd, and dimensions that were equal stay so.
-    """
+    """A task that has no more elements: its largest dimensions are made less, one after the other."""
     sizes: dict[int, int] = {}
     for one in numbers(task):
         small = sized(task, sizes)

@@ -45,12 +45,7 @@ class OtherCode(NamedTuple):
 
 
 def code_files(folder: Path) -> tuple[Path, ...]:
-    """All files of the code in a folder of a plugin: those that its document names, and what lies beside them.
-
-    Raises:
-        MissingError: It is no folder of `trtprof plugin`.
-        UsageError: Its document is damaged.
-    """
+    """All files of the code in a folder of a plugin: those that its document names, and what lies beside them."""
     given = folders.load(folder)
     places = {folder / name for name in folders.named_files(given) if name != given.inserted}
     places |= {place.parent for place in places if place.parent != folder}
@@ -71,12 +66,7 @@ def _files(place: Path) -> Iterator[Path]:
 
 
 def other_code(folder: Path, cache_dir: Path) -> OtherCode | None:
-    """What of the code in a folder is not as trtprof wrote it here; None where all is.
-
-    Raises:
-        MissingError: It is no folder of `trtprof plugin`, or a file cannot be read.
-        UsageError: Its document is damaged, or a file of its code is no regular one.
-    """
+    """What of the code in a folder is not as trtprof wrote it here; None where all is."""
     files = code_files(folder)
     lines, nbytes = {}, 0
     for path in files:

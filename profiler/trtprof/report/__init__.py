@@ -104,11 +104,7 @@ CONTENT: Registry[type[Record], Content] = Registry("content", "trtprof.report.c
 def reporter(
     name: str, *, suffix: str, tables: bool = False, of: tuple[type[Record], ...] | None = None
 ) -> Callable[[Render], Render]:
-    """Decorator that files a render function of text under a format name and a file suffix.
-
-    Raises:
-        ValueError: The name is taken.
-    """
+    """Decorator that files a render function of text under a format name and a file suffix."""
 
     def add(render: Render) -> Render:
         def encode(found: Any, options: ReportOptions) -> bytes:
@@ -123,11 +119,7 @@ def reporter(
 def binary_reporter(
     name: str, *, suffix: str, tables: bool = False, of: tuple[type[Record], ...] | None = None
 ) -> Callable[[RenderBytes], RenderBytes]:
-    """The same for a format that is no text.
-
-    Raises:
-        ValueError: The name is taken.
-    """
+    """The same for a format that is no text."""
 
     def add(encode: RenderBytes) -> RenderBytes:
         def render(found: Any, options: ReportOptions) -> str:  # noqa: ARG001 - it has the signature of all
@@ -142,20 +134,12 @@ def binary_reporter(
 
 
 def content_of(record: type[Record]) -> Callable[[Content], Content]:
-    """Decorator that files what is said of records of a type.
-
-    Raises:
-        ValueError: It is said already.
-    """
+    """Decorator that files what is said of records of a type."""
     return CONTENT.register(record)
 
 
 def document_of(found: Record, options: ReportOptions) -> Document:
-    """What is said of a record.
-
-    Raises:
-        TypeError: Nothing is said of records of its type.
-    """
+    """What is said of a record."""
     made = CONTENT.get(type(found))
     if made is None:
         raise TypeError(f"there is no content for a {type(found).__name__}")
@@ -168,11 +152,7 @@ def formats_of(record: type[Record]) -> list[Reporter]:
 
 
 def get(name: str, record: type[Record] | None = None) -> Reporter:
-    """The reporter of a format.
-
-    Raises:
-        UsageError: There is no such format, or it is not for such a record.
-    """
+    """The reporter of a format."""
     found = REPORTERS.get(name)
     if found is None or (record is not None and not found.takes(record)):
         known = REPORTERS.keys() if record is None else [each.name for each in formats_of(record)]
@@ -182,11 +162,7 @@ def get(name: str, record: type[Record] | None = None) -> Reporter:
 
 
 def for_path(path: str, record: type[Record] | None = None) -> Reporter:
-    """The reporter whose suffix ends ``path``; of several, the one with the longest suffix.
-
-    Raises:
-        UsageError: No format that the record can take has such a suffix.
-    """
+    """The reporter whose suffix ends ``path``; of several, the one with the longest suffix."""
     offered = [each for each in REPORTERS.values() if record is None or each.takes(record)]
     fitting = [each for each in offered if path.lower().endswith(each.suffix)]
     if not fitting:
@@ -200,18 +176,10 @@ def for_path(path: str, record: type[Record] | None = None) -> Reporter:
 
 
 def render(found: Record, name: str = "text", **options: Any) -> str:
-    """A record as text in one of the formats; ``options`` are those of `ReportOptions`.
-
-    Raises:
-        UsageError: There is no such format, it is not for such a record, or it is no text.
-    """
+    """A record as text in one of the formats; ``options`` are those of `ReportOptions`."""
     return get(name, type(found)).render(found, ReportOptions(**options))
 
 
 def encode(found: Record, name: str, **options: Any) -> bytes:
-    """The same as the content of a file, in any format.
-
-    Raises:
-        UsageError: There is no such format, or it is not for such a record.
-    """
+    """The same as the content of a file, in any format."""
     return get(name, type(found)).encode(found, ReportOptions(**options))

@@ -50,11 +50,7 @@ def wrapped(text: str, width: int, dots: str, first: int | None = None, *, space
     """``text`` in lines of at most ``width`` columns, broken at spaces; the first line has ``first``.
 
     Args:
-        text: The words.
-        width: Columns.
-        dots: What stands for the middle of a word that is wider.
         first: Columns of the first line; by default ``width``.
-        spaced: Keep several spaces between words, which are one otherwise.
     """
     lines: list[str] = []
     for spaces, long_word in re.findall(r"(\s*)(\S+(?: %\S*)?)", text):

@@ -31,11 +31,7 @@ class Headline(NamedTuple):
 
 
 def headline(run: Run) -> Headline:
-    """Add up the estimates of the layers that do the model's work and set them against the latency.
-
-    Layers that only change a layout are not asked for by the model, so the roof allows them nothing; nor does it
-    allow anything to layers that wait. Of layers whose work is known in part, that part counts, and they are unpriced.
-    """
+    """Add up the estimates of the layers that do the model's work and set them against the latency."""
     working = [layer for layer in run.layers if layer.role in ("compute", "control")]
     priced = [layer for layer in working if layer.attainable_ns is not None]
     unpriced = [layer for layer in working if layer.attainable_ns is None or layer.lost_ns is None]
@@ -252,7 +248,6 @@ def input_text(tensor: InputTensor, unbound: Collection[str] = ()) -> str:
 
     Args:
         tensor: The input; a dimension without a name is called ``input[axis]``.
-        unbound: Dimensions that are not to be said.
     """
     declared = tensor.declared or tensor.shape
     if declared is None:
@@ -319,9 +314,6 @@ def plain(found: Record, *, order: Literal["deterministic"] | None = "determinis
     """The record as dicts, lists and numbers that every JSON reader accepts.
 
     Fields keep their declared order, the keys of dicts are sorted.
-
-    Raises:
-        TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
     """
     data = msgspec.to_builtins(found, order=order)
     try:

@@ -128,7 +128,6 @@ def _peaks(arithmetic: Iterable[tuple[str, bool]], roof: Ceiling) -> dict[str, f
 
     Args:
         arithmetic: Of each layer its dtype, and whether it multiplies and accumulates.
-        roof: The peaks of the device.
     """
     kinds = set(arithmetic)
     peaks = {}
@@ -223,11 +222,7 @@ class _Scale(NamedTuple):
 
 
 def in_characters(plot: Plot, width: int, *, ascii_only: bool = False, rows: int = _ROWS) -> list[str]:
-    """The picture as lines of at most ``width`` columns (or 33), ``rows`` of them with points.
-
-    Points are drawn over roofs, those that take longest over the others. Roofs are drawn with braille patterns, the
-    cache dotted; in ASCII with strokes.
-    """
+    """The picture as lines of at most ``width`` columns (or 33), ``rows`` of them with points."""
     columns = max(width - _MARGIN - 2, 20)
     scale = _Scale(
         math.log10(plot.left), math.log10(plot.right), math.log10(plot.bottom), math.log10(plot.top), columns, rows
@@ -320,7 +315,6 @@ def as_image(plots: Sequence[Plot], suffix: str) -> bytes:
     """One panel a GPU, as SVG or PNG. The same plots give the same bytes with one version of matplotlib.
 
     Args:
-        plots: At least one.
         suffix: ``.svg`` or ``.png``.
     """
     import matplotlib as mpl

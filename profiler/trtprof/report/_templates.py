@@ -52,11 +52,7 @@ def sentence(text: str) -> Markup:
 
 
 def asset(name: str) -> str:
-    """A file of a page as packaged.
-
-    Raises:
-        TrtprofError: The installation lacks it.
-    """
+    """A file of a page as packaged."""
     try:
         return importlib.resources.files("trtprof.report").joinpath("templates", name).read_text("utf-8")
     except OSError as error:

@@ -148,15 +148,7 @@ def summarised(folder: str, brief: Brief, tags: Sequence[str] = ()) -> RunSummar
 
 
 def render(listing: Listing, query: Query = EVERYTHING) -> str:
-    """The page.
-
-    Args:
-        listing: All runs.
-        query: Which of them to show, and how.
-
-    Raises:
-        TrtprofError: The installation lacks a file of the page.
-    """
+    """The page."""
     from markupsafe import Markup
 
     templates = environment()

@@ -154,12 +154,7 @@ def redact(run: Run, private: Iterable[str] = ()) -> Run:
 
 
 def redaction(run: Run, private: Iterable[str] = ()) -> Redaction:
-    """The run without names, and which word stands for which name.
-
-    Args:
-        run: The run; the same run gives the same words.
-        private: Other names to replace wherever they stand: of the host, of its user.
-    """
+    """The run without names, and which word stands for which name."""
     names = _Names(run)
     for word in private:
         names.word("user", word)

@@ -104,11 +104,7 @@ def tables_of(record: type[Record]) -> dict[str, Table]:
 
 
 def table_of(name: str, record: type[Record] = Run) -> Table:
-    """The table of that name; without one the first.
-
-    Raises:
-        UsageError: There is no such table.
-    """
+    """The table of that name; without one the first."""
     known = tables_of(record)
     found = known.get(name) if name else next(iter(known.values()), None)
     if found is None:
@@ -178,13 +174,7 @@ def _table(
     """Add a table.
 
     Args:
-        name: What it is called.
-        meaning: What a row is.
         items: Gives what the rows are of, of a ``plain`` table the rows.
-        fields: Its columns.
-        record: What it is a table of.
-        swept: Gives the columns that depend on the record; they come first.
-        plain: Whether the items are rows already.
     """
 
     def columns(found: Any) -> tuple[Column, ...]:

@@ -334,11 +334,7 @@ def is_term(word: str) -> bool:
 
 
 def term_of(word: str) -> Term:
-    """The definition of a word, by its name, its title or another word for it.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """The definition of a word, by its name, its title or another word for it."""
     known, asked = _known(), _asked(word)
     if asked not in known:
         near = difflib.get_close_matches(asked, known, n=3, cutoff=0.5)

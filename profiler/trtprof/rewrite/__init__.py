@@ -64,12 +64,7 @@ def apply(chosen: Rewrite, model: ir.Model, only: Collection[str] | None = None)
     """Rewrite a model in place wherever the rewrite fits, in its subgraphs too, until it fits nowhere.
 
     Args:
-        chosen: What to do.
-        model: As `trtprof.rewrite.model.opened` gives it, with the shapes that are known.
         only: Names of nodes; a place is left alone if none of its nodes is among them. None for all places.
-
-    Returns:
-        The places that were changed; where there are none, the model is as it was.
     """
     from trtprof.rewrite.edit import Edit
 

@@ -29,10 +29,7 @@ Array = npt.NDArray[Any]
 
 
 def factors(node: ir.Node, edit: Edit) -> tuple[Array, Array] | None:
-    """What a BatchNormalization multiplies each channel by, and what it then adds; None if they are not fixed.
-
-    Both in float64, one number a channel.
-    """
+    """What a BatchNormalization multiplies each channel by, and what it then adds; None if they are not fixed."""
     if not edit.is_op(node, "BatchNormalization") or edit.opset < 7 or edit.number(node, "training_mode", 0):
         return None
     if edit.number(node, "spatial", 1) != 1 or any(one.name and _is_read(one) for one in node.outputs[1:]):

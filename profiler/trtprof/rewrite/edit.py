@@ -157,10 +157,7 @@ class Edit:
         """A new node: its output, or its outputs where there are several.
 
         Args:
-            op_type: A standard op.
-            inputs: Values of this graph or one around it, new or old.
             attributes: By name; those that are None are left out.
-            outputs: How many it has.
         """
         given = {name: value for name, value in (attributes or {}).items() if value is not None}
         made = ir.Node("", op_type, inputs, ir.convenience.convert_attributes(given), num_outputs=outputs)
@@ -194,13 +191,11 @@ class Edit:
         """A new Reshape to these dimensions.
 
         Args:
-            value: What is reshaped.
             dims: Of the result: numbers, or a name or None where there is none.
-            kept: How many of the first are those of the value, whatever they are.
 
         Returns:
             None where a Reshape cannot say it for every input: two dimensions behind the kept ones have no number, or
-            one has none and a kept one may be empty.
+                one has none and a kept one may be empty.
         """
         head, tail = dims[:kept], dims[kept:]
         known = [dim for dim in tail if isinstance(dim, int)]
@@ -213,16 +208,7 @@ class Edit:
     def inlined(
         self, graph: ir.Graph, inputs: Sequence[ir.Value], constants: dict[str, ir.Value] | None = None
     ) -> list[ir.Value]:
-        """Copies of the nodes of a subgraph as new nodes of the graph around it, and what it gives.
-
-        Args:
-            graph: Of an attribute.
-            inputs: What its inputs are.
-            constants: Its constants by name, where it has been copied before; those of this copy are added.
-
-        Returns:
-            What its outputs are.
-        """
+        """Copies of the nodes of a subgraph as new nodes of the graph around it, and what it gives."""
         constants = {} if constants is None else constants
         copy = graph.clone(allow_outer_scope_values=True)
         outputs = list(copy.outputs)
@@ -253,10 +239,7 @@ class Edit:
         return [known.get(value, value) for value in outputs]
 
     def raised_to(self, opset: int) -> bool:
-        """Whether the model has at least an opset, or gets it with what is put in next.
-
-        It is raised where no node of the model would have to be written in another way.
-        """
+        """Whether the model has at least an opset, or gets it with what is put in next."""
         if self.opset >= opset:
             return True
         if self._stays_under.get(opset) == len(self.sites):
@@ -270,15 +253,8 @@ class Edit:
     def replace(self, before: Sequence[ir.Node], values: Mapping[ir.Value, ir.Value]) -> bool:
         """Put the new nodes in the place of old ones.
 
-        Old nodes that something else still reads stay. The new nodes stand before the last of the old ones.
-
         Args:
             before: The old nodes, all of the graph that is looked at, in the order in which they stand.
-            values: New value by old value; the new one takes its name, and its place among the outputs of the graph.
-                Where it cannot, since it was there before or has such a place already, an Identity of it does.
-
-        Returns:
-            Whether it was done: a place that nobody asked for is left as it is, and so is one that lies in two graphs.
         """
         if any(node.graph is not self._graph for node in before):
             return False

@@ -19,14 +19,7 @@ IN_THE_FILE = 2**30
 
 
 def opened(path: str | Path, external_data: str | Path = "") -> ir.Model:
-    """A model with the types and shapes that follow from its inputs as they are declared.
-
-    Dimensions that callers choose stay open. Weights that lie beside the file are read when they are used.
-
-    Args:
-        path: The ONNX file.
-        external_data: Folder of weights beside it when it is not the file's own.
-    """
+    """A model with the types and shapes that follow from its inputs as they are declared."""
     proto = onnx.load(str(path), load_external_data=False)
     model = ir.from_proto(proto)
     ir.external_data.set_base_dir(model.graph, external_data or Path(path).parent)

@@ -12,11 +12,7 @@ MOST_ELEMENTS = 1024
 
 
 def same_nodes(model: ir.Model, opset: int) -> bool:
-    """Whether ONNX's version converter leaves every node of a model as it is on the way to a newer opset.
-
-    Models with functions are left out, for those have opsets of their own, and so are those whose averages count
-    the padding that rounding up adds: that was mended with opset 19, and the converter does not say so.
-    """
+    """Whether ONNX's version converter leaves every node of a model as it is on the way to a newer opset."""
     if model.functions or any(_mended(node) for node in model.graph.all_nodes()):
         return False
     before = _without_weights(model)

@@ -116,10 +116,7 @@ class Region:
     """Ops that are to work on another order of the dimensions.
 
     Args:
-        edit: Of the model.
-        start: A value that it begins with.
         perm: The order in which that is to be had.
-        graph: The graph whose ops may belong to it.
     """
 
     def __init__(self, edit: Edit, start: ir.Value, perm: Perm, graph: ir.Graph) -> None:

@@ -42,20 +42,8 @@ def ask_child(
     """The result of a measuring module in a fresh Python process.
 
     Args:
-        module: It calls `answer`.
-        request: What it is asked.
-        kind: Of its result.
-        what: What was to be measured, for an error.
-        fix: What to do where the process does not say it.
-        install: What to do where it lacks a package.
         seconds: After so long the process is given up.
         hangs: What to do then; as ``fix`` where it is empty.
-        environment: Variables beside those of `child.environment`.
-        say: Told each `progress.Line` that it prints before its result.
-
-    Raises:
-        MissingError: Something that it needs is missing.
-        CaptureError: The process failed, hung or wrote something else than its result.
     """
     command = child.command(module, msgspec.json.encode(request).decode())
     # The folder is the parent's, so that it goes away even when the child is killed.
@@ -134,21 +122,7 @@ def answer(argv: list[str], kind: type[R], measure: Callable[[R], msgspec.Struct
 
 
 def result_of(code: int, stdout: str, stderr: str, kind: type[T], *, what: str, fix: str, install: str) -> T:
-    """The result of a measuring process from its output, or the error that its output tells.
-
-    Args:
-        code: Its exit code.
-        stdout: The last line is its result, or a `child.Failure`.
-        stderr: The last line says why, where it ended in another way.
-        kind: Of the result.
-        what: What was to be measured, for the error.
-        fix: What to do where the process does not say it.
-        install: What to do where it lacks a package.
-
-    Raises:
-        MissingError: The process says that something is missing, or could not import a package.
-        CaptureError: It failed in another way.
-    """
+    """The result of a measuring process from its output, or the error that its output tells."""
     lines = stdout.strip().splitlines()
     result = lines[-1] if lines else ""
     why = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")

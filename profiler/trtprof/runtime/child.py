@@ -55,18 +55,8 @@ def run_telling(
     """Run a command that calls `end_with_parent` to its end, or kill it when this process is interrupted.
 
     Args:
-        command: What to run.
-        log: The file that its stderr goes to.
-        say: Told each line of its stdout; see `base.progress.heard`.
-        environment: All of its environment.
         deadline_s: When to kill it; None for when it sleeps for `ASLEEP_S`, which a library does that waits for a
             thread or for memory that the system does not give. Work on a GPU wakes it.
-
-    Returns:
-        Its exit code; the negative number of a signal that ended it.
-
-    Raises:
-        TimeoutError: It was not done in time, or slept.
     """
     late = threading.Event()
     with log.open("wb") as errors:
@@ -108,10 +98,7 @@ _ENDS_S = 30.0
 
 
 def ended(process: subprocess.Popen[Any], within_s: float = _ENDS_S) -> int:
-    """The exit code of a process that is about to end; one that does not is killed.
-
-    One that hangs in a driver may not die even then: it is left to the system, and taken for killed.
-    """
+    """The exit code of a process that is about to end; one that does not is killed."""
     for _ in range(2):
         try:
             return process.wait(within_s)
@@ -176,9 +163,7 @@ def untold(what: str, said: str, *places: str) -> MissingError:
     """What a parent says of a child that ended with `UNTOLD`.
 
     Args:
-        what: What the child was about.
         said: The last words of its log; empty where there are none.
-        places: Folders that it wrote to.
     """
     return MissingError(
         f"{what} could not write its results",
@@ -199,11 +184,7 @@ def exit_words(code: int) -> str:
 def end_with_parent(told: Callable[[bytes], None] | None = None) -> None:
     """End this process when its parent is gone, however that died: the pipe on stdin closes then.
 
-    The parent must hold the other end of stdin open until it no longer needs the child. A signal
-    between the start of a child and the parent's taking note of it would otherwise orphan it.
-
-    Args:
-        told: Gets what the parent writes there, as it comes, in a thread of its own.
+    The parent must hold the other end of stdin open until it no longer needs the child.
     """
 
     def watch() -> None:

@@ -132,13 +132,7 @@ def values(name: str, raw: bytes) -> npt.NDArray[np.float64]:
 def relative_error(
     rows: npt.NDArray[np.float64], columns: npt.NDArray[np.float64], found: npt.NDArray[np.float64]
 ) -> float:
-    """Root mean square of the error of some entries of a product over that of the right ones.
-
-    Args:
-        rows: Rows of A, one behind the other, (r, k).
-        columns: Columns of B, one behind the other, (c, k).
-        found: The entries at their crossings, (r, c).
-    """
+    """Root mean square of the error of some entries of a product over that of the right ones."""
     right = rows @ columns.T
     return float(np.sqrt(np.mean((found - right) ** 2)) / np.sqrt(np.mean(right**2)))
 
@@ -148,11 +142,6 @@ class Library:
 
     Args:
         workspace: Address of `WORKSPACE` bytes of device memory.
-        stream: The stream to put products on.
-
-    Raises:
-        ImportError: nvmath-python is not installed.
-        UnsupportedError: The library is not found or does not start.
     """
 
     def __init__(self, workspace: int, stream: int) -> None:
@@ -173,17 +162,9 @@ class Library:
     def algorithms(self, product: Product, extent: Extent, address: int) -> list[Callable[[], None]]:
         """What puts a product on the stream, one for each algorithm, the one that should be fastest first.
 
-        A is given transposed, so that both operands lie along the direction of the sum, as products of fp8
-        and int8 need them: an element of row i of A is at ``i * depth + k``, one of column j of B at
-        ``j * depth + k``, and the entry of both in the result at ``j * rows + i``.
-
-        Args:
-            product: What is multiplied.
-            extent: How large it is; products of a batch lie behind each other.
-            address: Where `layout` begins.
-
-        Raises:
-            UnsupportedError: There is none.
+        A is given transposed, so that both operands lie along the direction of the sum, as products of fp8 and int8
+        need them: an element of row i of A is at ``i * depth + k``, one of column j of B at ``j * depth + k``, and the
+        entry of both in the result at ``j * rows + i``.
         """
         lt = self._lt
         with self._failures():

@@ -55,16 +55,7 @@ class Graph:
 
 @contextmanager
 def device(ordinal: int, uuid: str = "") -> Iterator[Gpu]:
-    """A device, given back in the end.
-
-    Args:
-        ordinal: See `Gpu`.
-        uuid: That it has, as NVML writes it; "" for whichever it is.
-
-    Raises:
-        MissingError: It is another one; see `Gpu`.
-        CudaError: See `Gpu`.
-    """
+    """A device, given back in the end."""
     gpu = Gpu(ordinal)
     try:
         if uuid and not uuid.endswith(gpu.properties.uuid):
@@ -91,15 +82,7 @@ def answer_on_gpu(argv: list[str], kind: type[R], measure: Callable[[R], msgspec
 
 
 class Gpu:
-    """A device, its primary context and a stream.
-
-    Args:
-        ordinal: As CUDA counts the devices that it may use.
-
-    Raises:
-        MissingError: A package, the driver or the device is missing, or the driver is too old for NVRTC.
-        CudaError: The driver refuses the device.
-    """
+    """A device, its primary context and a stream."""
 
     def __init__(self, ordinal: int) -> None:
         self.driver = bindings("driver")
@@ -167,11 +150,6 @@ class Gpu:
     ) -> float | None:
         """Time that the device takes for what ``enqueue`` puts on the stream, by a pair of events.
 
-        Args:
-            enqueue: Puts work on the stream.
-            hold_ns: Keeps the device busy beforehand so long, for the host to be done when the work begins.
-            before: Puts work on the stream that is not timed, and keeps the device busy in place of that.
-
         Returns:
             The time in ns, or None when the work began before the host was done putting it there.
         """
@@ -228,11 +206,7 @@ class Gpu:
     # --- the driver -------------------------------------------------------------------------
 
     def check(self, answer: Sequence[Any]) -> Any:
-        """What a function of the driver returned beside its error code.
-
-        Raises:
-            CudaError: The code says that it failed.
-        """
+        """What a function of the driver returned beside its error code."""
         code, *values = answer
         if code != self.driver.CUresult.CUDA_SUCCESS:
             failed, text = self.driver.cuGetErrorString(code)

@@ -61,11 +61,7 @@ class Found(NamedTuple):
 
 
 def find(tool: Tool) -> Found:
-    """The one that the variable names, else the first on the PATH, else the newest in the usual folders.
-
-    Raises:
-        MissingError: There is none, the one that is named does not answer, or none of them does.
-    """
+    """The one that the variable names, else the first on the PATH, else the newest in the usual folders."""
     asked = os.environ.get(tool.variable)
     if asked:
         path = shutil.which(asked)

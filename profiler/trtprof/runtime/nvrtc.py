@@ -32,13 +32,8 @@ def compile_source(source: bytes, architecture: str, *, fast_math: bool = True) 
     """Compile CUDA C++ that includes nothing; no GPU and no driver is needed.
 
     Args:
-        source: The text.
         architecture: ``sm_90``, or ``compute_90`` for PTX that the driver compiles.
         fast_math: Whether divisions, roots and functions may be approximate, and denormals zero.
-
-    Raises:
-        MissingError: NVRTC is not installed.
-        CudaError: It does not compile; the message has the compiler's.
     """
     nvrtc = bindings("nvrtc")
     program = _nvrtc(nvrtc, nvrtc.nvrtcCreateProgram(source, b"trtprof.cu", 0, [], []))
@@ -71,11 +66,7 @@ def _room(size: int) -> bytes:
 
 
 def nvrtc_version() -> tuple[int, int]:
-    """Version of the installed NVRTC.
-
-    Raises:
-        MissingError: It is not installed.
-    """
+    """Version of the installed NVRTC."""
     nvrtc = bindings("nvrtc")
     try:
         code, major, minor = nvrtc.nvrtcVersion()
@@ -86,22 +77,14 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def architectures() -> tuple[int, ...]:
-    """What the installed NVRTC compiles for, such as 89 for ``sm_89``, ascending.
-
-    Raises:
-        MissingError: It is not installed.
-    """
+    """What the installed NVRTC compiles for, such as 89 for ``sm_89``, ascending."""
     nvrtc_version()
     nvrtc = bindings("nvrtc")
     return tuple(sorted(_nvrtc(nvrtc, nvrtc.nvrtcGetSupportedArchs())))
 
 
 def target(capability: tuple[int, int], wanted: str) -> str:
-    """The architecture to compile for: ``wanted``, or PTX for a GPU that is newer than NVRTC.
-
-    Raises:
-        MissingError: NVRTC no longer compiles for a GPU of this compute capability.
-    """
+    """The architecture to compile for: ``wanted``, or PTX for a GPU that is newer than NVRTC."""
     known = architectures()
     number = 10 * capability[0] + capability[1]
     if number in known:
@@ -117,11 +100,7 @@ def target(capability: tuple[int, int], wanted: str) -> str:
 
 
 def bindings(module: str) -> Any:
-    """A module of cuda-bindings.
-
-    Raises:
-        MissingError: The package is not installed.
-    """
+    """A module of cuda-bindings."""
     try:
         if module == "driver":
             from cuda.bindings import driver as found

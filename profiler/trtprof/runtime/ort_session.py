@@ -153,9 +153,6 @@ class ScheduledNode(NamedTuple):
 def name_layers(model: ModelProto) -> tuple[ScheduledNode, ...]:
     """Give the nodes of a saved graph unique names, in place; the same file always gives the same.
 
-    ONNX Runtime leaves the nodes of functions that it inlines without a name, and what it adds to a
-    subgraph gets names that are unique in that subgraph alone.
-
     Returns:
         All nodes, a control node before its body, each graph in the order in which it runs.
     """
@@ -193,15 +190,8 @@ def make_session(request: SessionRequest, *, profile_prefix: str = "", save_to: 
     """An `onnxruntime.InferenceSession`; unless it is tuned, with all graph optimisations, one node at a time.
 
     Args:
-        request: Model, threads, provider and tuning.
-        profile_prefix: Turns the profiler on and names its file.
         save_to: Where to write the optimised graph; its weights go into ``weights.bin`` beside it.
         user_stream: The CUDA stream for the CUDA provider to work on, as an address; 0 for one of its own.
-
-    Raises:
-        MissingError: ONNX Runtime has no kernel for an op; the message names it. Or the CUDA provider was asked for
-            and cannot work here; the message says why.
-        BuildError: ONNX Runtime refuses the model for another reason.
     """
     import onnxruntime as ort
 
@@ -258,22 +248,14 @@ def _cuda_session(request: SessionRequest, model: str | bytes, options: Any, use
 
 
 def require_cuda_provider() -> None:
-    """See that the CUDA provider can be loaded here; see `why_no_cuda_provider`.
-
-    Raises:
-        MissingError: It cannot, and why.
-    """
+    """See that the CUDA provider can be loaded here; see `why_no_cuda_provider`."""
     why = why_no_cuda_provider()
     if why:
         raise no_cuda_provider(why)
 
 
 def no_cuda_provider(why: str) -> MissingError:
-    """The error of a CUDA provider that cannot be used, with what mends it.
-
-    Args:
-        why: Result of `why_no_cuda_provider`, or what ONNX Runtime said.
-    """
+    """The error of a CUDA provider that cannot be used, with what mends it."""
     library = re.search(r"lib(cublas|cudart|curand|cufft|cudnn|nvrtc)\w*\.so", why)
     if library:
         fix = f"pip install {_CUDA_LIBRARIES}, or put CUDA and cuDNN on LD_LIBRARY_PATH"
@@ -294,7 +276,6 @@ def why_no_cuda_provider() -> str:
     """Why the CUDA provider of the installed ONNX Runtime cannot be loaded, in a line; empty where it can.
 
     The libraries of CUDA are loaded from where their Python packages put them, as ``onnxruntime.preload_dlls`` does.
-    That no GPU is there shows only when a session is made.
     """
     import onnxruntime as ort
 
@@ -313,10 +294,7 @@ def why_no_cuda_provider() -> str:
 
 @contextlib.contextmanager
 def _standard_error() -> Iterator[list[str]]:
-    """A list that holds, when the block has ended, what was written to the standard error within, by C++ too.
-
-    ONNX Runtime says nowhere else why it fell back.
-    """
+    """A list that holds, when the block has ended, what was written to the standard error within, by C++ too."""
     log: list[str] = []
     with tempfile.TemporaryFile() as kept:
         before = os.dup(2)
@@ -331,10 +309,7 @@ def _standard_error() -> Iterator[list[str]]:
 
 
 def _provider_failure(log: str) -> str:
-    """The line of ONNX Runtime's log that says why a provider could not be made; empty where none does.
-
-    Errors come before warnings: what comes last is a general advice to install everything.
-    """
+    """The line of ONNX Runtime's log that says why a provider could not be made; empty where none does."""
     found: dict[str, str] = {}
     for line in log.splitlines():
         entry = _LOG_LINE.match(line)
@@ -361,10 +336,7 @@ class Placement(NamedTuple):
 
 
 def placements(session: Any) -> tuple[Placement, ...]:
-    """Which provider takes which node; empty where the session does not tell.
-
-    Copies between the providers come in later and are not among them.
-    """
+    """Which provider takes which node; empty where the session does not tell."""
     try:
         subgraphs = session.get_provider_graph_assignment_info()
     except (AttributeError, RuntimeError):  # Older than 1.24, or not asked to note it.

@@ -114,10 +114,7 @@ _SLIP = 0.94
 
 
 class SessionTuning(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is tuned by; by default what ONNX Runtime does unless told, with all graph optimisations.
-
-    The names and what they mean are those of `KEYS`.
-    """
+    """What a session is tuned by; by default what ONNX Runtime does unless told, with all graph optimisations."""
 
     graph_optimization_level: Literal["disable", "basic", "extended", "all"] = "all"
     execution_mode: Literal["sequential", "parallel"] = "sequential"
@@ -129,11 +126,7 @@ class SessionTuning(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, values: Iterable[str]) -> SessionTuning:
-        """What is chosen by texts such as ``execution_mode=parallel``; their order is of no account.
-
-        Raises:
-            UsageError: A key is not known or given twice, or does not take the value.
-        """
+        """What is chosen by texts such as ``execution_mode=parallel``; their order is of no account."""
         found: dict[str, str] = {}
         for text in values:
             key, equals, value = (part.strip() for part in text.partition("="))

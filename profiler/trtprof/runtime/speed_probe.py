@@ -28,7 +28,6 @@ def probe_ns(threads: int, seconds: float = SECONDS) -> float:
     """Median time in ns of a 512 x 512 x 512 fp32 product through ONNX Runtime's CPU provider.
 
     Args:
-        threads: Threads inside an op.
         seconds: How long to repeat it; at least three times.
     """
     generator = np.random.default_rng(0)
@@ -50,7 +49,6 @@ def stream_bytes_per_s(threads: int, seconds: float = SECONDS) -> float:
     Of the median of its times, each tensor counted once, as the ``add`` of `Roof.dram_out_of_place_bytes_per_s`.
 
     Args:
-        threads: Threads inside an op.
         seconds: How long to repeat it; at least three times.
     """
     shape = [STREAM_ELEMENTS]

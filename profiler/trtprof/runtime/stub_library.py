@@ -28,11 +28,7 @@ _PAGE = 0x10000
 
 
 def stub_library(names: Sequence[str]) -> bytes:
-    """The bytes of a shared library (ELF) for this machine: functions of these names that return 0.
-
-    Raises:
-        MissingError: The instructions of this machine are not known here.
-    """
+    """The bytes of a shared library (ELF) for this machine: functions of these names that return 0."""
     machine = platform.machine()
     if machine not in _RETURN_0:
         raise MissingError(f"no stub library is made for {machine}", why=f"known are {', '.join(_RETURN_0)}")

@@ -49,11 +49,7 @@ PRODUCTS: Mapping[str, Product] = {
 
 
 def product_of(backend: str) -> Product:
-    """The product that a backend is.
-
-    Raises:
-        UsageError: No such backend builds engines with TensorRT.
-    """
+    """The product that a backend is."""
     try:
         return PRODUCTS[backend]
     except KeyError:
@@ -81,11 +77,7 @@ def parse_version(text: str) -> Version:
 
 
 def imported(product: Product) -> Any:
-    """The module of a product.
-
-    Raises:
-        MissingError: It is not installed, or does not load.
-    """
+    """The module of a product."""
     try:
         return importlib.import_module(product.module)
     except (ImportError, OSError) as error:
@@ -118,12 +110,7 @@ def load_plugins(
     trt: Any, title: str, logger: Any, registry: Callable[[], Any], libraries: Sequence[str],
     refused: type[TrtprofError],
 ) -> None:  # fmt: skip
-    """Make TensorRT's own plugins and those of the libraries known; a Python module among them is imported.
-
-    Raises:
-        UsageError: TensorRT-RTX, which has no plugins, is given any.
-        TrtprofError: As ``refused``: a library cannot be loaded or holds no plugin.
-    """
+    """Make TensorRT's own plugins and those of the libraries known; a Python module among them is imported."""
     if trt.__name__.startswith(PRODUCTS["tensorrt-rtx"].module):
         if libraries:
             raise UsageError(

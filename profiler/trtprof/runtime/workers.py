@@ -26,16 +26,7 @@ _KILLED_S = 5.0
 
 
 class Worker:
-    """A child that answers lines: `serve` is its side.
-
-    Args:
-        module: It calls `serve`.
-        log: The file that its stderr goes to.
-        environment: Variables beside those of `child.environment`.
-
-    Raises:
-        OSError: The process could not be started.
-    """
+    """A child that answers lines: `serve` is its side."""
 
     def __init__(self, module: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._log = log
@@ -72,11 +63,7 @@ class Worker:
             self._in.flush()
 
     def heard(self) -> list[bytes]:
-        """The answers that have come meanwhile.
-
-        Raises:
-            EOFError: It has ended, and all that it answered was told before; in words, why.
-        """
+        """The answers that have come meanwhile."""
         found = bytearray(self._partial)
         ended = False
         while True:

@@ -68,11 +68,7 @@ _UNMET = re.compile(
 
 
 def _limits(spec: ModelSpec, message: str, symbols: Iterable[str]) -> list[str]:
-    """What torch.export found about dimensions that are not free, from its message.
-
-    Raises:
-        UsageError: A dimension is none: it has one value, or is the same as another.
-    """
+    """What torch.export found about dimensions that are not free, from its message."""
     known = set(symbols)
     suggested = message.partition("Suggested fixes:")[2].split("\n\n")[0]
     found: dict[str, list[str]] = {}

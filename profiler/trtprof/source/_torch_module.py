@@ -25,13 +25,7 @@ def make_module(spec: ModelSpec, arguments: Mapping[str, Any], precision: str) -
     """The module of a spec, on the CPU and in eval mode, and its example inputs or None.
 
     Args:
-        spec: Result of `spec.parse_spec`.
-        arguments: What a function or a class is called with.
         precision: The dtype to convert to, or ``""``.
-
-    Raises:
-        UsageError: The user's code fails, or gives no module.
-        MissingError: It imports a package that is not installed.
     """
     found = _attribute(spec, _imported(spec))
     if callable(found) and not isinstance(found, torch.nn.Module):

@@ -109,12 +109,7 @@ def stored_tensors(path: Path, proto: ModelProto) -> StoredTensors:
 
 
 def check_external_data(path: Path, tensors: Iterable[TensorProto]) -> None:
-    """Presence, place and size of what lies in files beside the model.
-
-    Raises:
-        ModelError: Where a tensor lies is damaged, or not allowed.
-        MissingError: A file is absent or too short.
-    """
+    """Presence, place and size of what lies in files beside the model."""
     places: dict[str, tuple[str, int]] = {}
     for tensor in tensors:
         if tensor.data_location != EXTERNAL:
@@ -153,10 +148,7 @@ def check_external_data(path: Path, tensors: Iterable[TensorProto]) -> None:
 
 
 def _check_place(path: Path, location: str, name: str, size: int) -> None:
-    """Have onnx refuse places that a model must not point at: outside its folder, links.
-
-    It does so before it reads; asked for what lies behind the end, it reads nothing.
-    """
+    """Have onnx refuse places that a model must not point at: outside its folder, links."""
     probe = TensorProto(name=name, data_type=TensorProto.UINT8, data_location=EXTERNAL)
     for key, value in (("location", location), ("offset", size), ("length", 0)):
         probe.external_data.add(key=key, value=str(value))
@@ -235,14 +227,8 @@ def _check_sparse(path: Path, sparse: SparseTensorProto) -> None:
 def check_model(path: Path, proto: ModelProto, stored: StoredTensors) -> str:
     """The ONNX checker, with one defect mended: a graph output that declares no shape.
 
-    onnx-graphsurgeon writes such outputs and every runtime takes them. The mend is not made where
-    node names repeat too, because runtimes refuse that file as it stands.
-
     Returns:
         What was mended in ``proto``, in words, or nothing.
-
-    Raises:
-        ModelError: The checker rejects the model.
     """
     try:
         onnx.checker.check_model(_checkable(proto, stored))
@@ -283,8 +269,7 @@ _ONE_ELEMENT = {
 def _checkable(proto: ModelProto, stored: StoredTensors) -> bytes:
     """The model for the checker: what was left out and what lies elsewhere has become one element.
 
-    The fields that hold elements stay the same ones, since the checker minds which they are. Ops that
-    ONNX Runtime adds to ai.onnx are put in its own domain, whose ops the checker lets pass.
+    The fields that hold elements stay the same ones, since the checker minds which they are.
     """
     kept: list[tuple[TensorProto | SparseTensorProto, bytes]] = []
 

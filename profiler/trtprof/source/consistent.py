@@ -166,13 +166,7 @@ def _of_window(op: Op, shapes: Sequence[tuple[int, ...] | None]) -> tuple[str, i
 
 
 def settled(guesses: Sequence[Guess], try_: Try, nodes: int) -> tuple[dict[str, Instead], tuple[Clash, ...]]:
-    """Numbers in place of guesses that the graph contradicts, with why; and what still clashes.
-
-    Args:
-        guesses: The dimensions that nobody gave.
-        try_: See `Try`.
-        nodes: Of the model.
-    """
+    """Numbers in place of guesses that the graph contradicts, with why; and what still clashes."""
     clashes = tuple(try_({}))
     chosen: dict[str, Instead] = {}
     if not clashes or not guesses:
@@ -225,11 +219,7 @@ def alternatives(
     """Other numbers to try, by `Guess.name`, the likeliest first.
 
     Args:
-        guesses: The dimensions that nobody gave.
-        chosen: Numbers that were taken in place of a guess already.
         clashes: What clashes; with ``try_``, sizes are solved for.
-        try_: See `Try`.
-        budget: Has an item for each trial that may still be made.
     """
     done: set[tuple[tuple[str, int], ...]] = set()
 

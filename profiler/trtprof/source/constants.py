@@ -72,13 +72,7 @@ def _scopes(graph: GraphProto, path: str, outer: _Scope | None, *, alone: bool) 
 
 
 class Values:
-    """Elements of small tensors that follow from constants and from shapes, computed when asked for.
-
-    Args:
-        graph: The main graph; node names are unique.
-        opset: Of ai.onnx.
-        known: Tensors by graph path and name, for every graph; Shape reads them at the time of asking.
-    """
+    """Elements of small tensors that follow from constants and from shapes, computed when asked for."""
 
     def __init__(self, graph: GraphProto, opset: int, known: Mapping[str, Mapping[str, Tensor]]) -> None:
         self._known = known

@@ -50,20 +50,8 @@ def export_model(
 ) -> Exported:
     """Make the module that a spec names and export it to an ONNX file.
 
-    Runs the user's code in this process, with stdout sent to stderr and torch's random numbers
-    seeded, so that a factory without saved weights gives the same file every time.
-
     Args:
-        spec: Result of `parse_spec`.
-        options: How to export.
         path: The file to write; weights above ``external_above`` bytes go to ``<path>.data``.
-        progress: Told what is being done.
-        external_above: Bytes.
-
-    Raises:
-        MissingError: torch or onnxscript, or a package that the user's code imports, is not there.
-        UsageError: An option does not fit, or the user's code fails when imported or called.
-        BuildError: torch cannot capture the module or translate it to ONNX.
     """
     arguments = parse_factory_args(options.factory_args)
     dtypes = parse_dtypes(options.dtypes)
@@ -114,15 +102,7 @@ def export_model(
 
 @contextmanager
 def staged(target: Path, *, force: bool) -> Iterator[Path]:
-    """A path to write a model to, moved to ``target`` with the weights beside it if all went well.
-
-    However it ends, there is the old model with its weights or the new one with its own: these get a name that the old
-    ones have not, and the old ones go last.
-
-    Raises:
-        UsageError: ``target`` is a folder, or it or its weights exist and ``force`` is not set.
-        MissingError: Its folder cannot be written to.
-    """
+    """A path to write a model to, moved to ``target`` with the weights beside it if all went well."""
     if target.is_dir() or target.name in ("", "-"):
         raise UsageError(
             f"{target} cannot be written as a model",

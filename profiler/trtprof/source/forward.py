@@ -42,15 +42,7 @@ class Faults(NamedTuple):
 
 
 def complete(proto: ModelProto, known: dict[str, dict[str, Tensor]]) -> Faults:
-    """Fill in, in place, the tensors of ``known`` that have no full shape and can be given one.
-
-    Args:
-        proto: Its nodes have unique names.
-        known: Tensors by graph path and name, for every graph; inputs are bound.
-
-    Returns:
-        What does not fit.
-    """
+    """Fill in, in place, the tensors of ``known`` that have no full shape and can be given one."""
     opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in proto.opset_import}
     values = Values(proto.graph, opsets.get("", 1), known)
     walk = _Walk(opsets, known, values)

@@ -49,12 +49,8 @@ class _Range(NamedTuple):
 def parse_load_inputs(specs: Iterable[str]) -> dict[str, Path]:
     r"""Files by input name from ``--loadInputs`` values: ``name:file[,name:file]`` (trtexec's form).
 
-    A name in quotes ends there. Otherwise the last colon parts name and file, as in ``--shapes``,
-    unless it is that of a drive (``x:C:\x.npy``) or only an earlier one leaves a file that exists.
-
-    Raises:
-        UsageError: A value is not of that form or names an input twice.
-        MissingError: A file does not exist.
+    Otherwise the last colon parts name and file, as in ``--shapes``, unless it is that of a drive (``x:C:\x.npy``) or
+    only an earlier one leaves a file that exists.
     """
     files: dict[str, Path] = {}
     for spec in specs:
@@ -97,11 +93,7 @@ def _name_and_file(item: str) -> tuple[str, str]:
 
 
 def check_files(inputs: Sequence[Tensor], files: Mapping[str, Path]) -> dict[str, FileHeader]:
-    """Match ``.npy`` files with the graph inputs by name and dtype, reading headers only.
-
-    Raises:
-        UsageError: An input is unknown, the file is no ``.npy`` array, or its dtype differs.
-    """
+    """Match ``.npy`` files with the graph inputs by name and dtype, reading headers only."""
     known = {tensor.name: tensor for tensor in inputs}
     headers: dict[str, FileHeader] = {}
     for name, path in files.items():
@@ -168,13 +160,7 @@ def plan_inputs(
     """How each input is filled, in the order of the graph inputs.
 
     Args:
-        inputs: Graph inputs to feed.
         shapes: Bound shape of each.
-        nodes: All nodes with inferred shapes; the consumers decide what is valid.
-        files: Result of `check_files`.
-
-    Raises:
-        UsageError: An input has a type that cannot be made up (strings, sequences, sub-byte types).
     """
     readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
     for node in nodes:
@@ -232,10 +218,7 @@ _LENGTHS = re.compile(r"_?(len|length|lens|lengths)$", re.IGNORECASE)
 
 
 def _counted(tensor: Tensor, inputs: Sequence[Tensor], shapes: Mapping[str, tuple[int, ...]]) -> _Range | None:
-    """The full length of the input whose lengths a ``..._lens`` holds: its samples, frames or tokens.
-
-    The lengths belong to the input with the rest of the name, else to the only one that has another dimension.
-    """
+    """The full length of the input whose lengths a ``..._lens`` holds: its samples, frames or tokens."""
     if tensor.dtype not in ("int32", "int64") or len(shapes[tensor.name]) > 1 or not _LENGTHS.search(tensor.name):
         return None
     long = [other for other in inputs if other.name != tensor.name and len(shapes[other.name]) > 1]

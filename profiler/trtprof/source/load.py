@@ -87,23 +87,12 @@ class LoadedModel:
 
     @cached_property
     def sha256(self) -> str:
-        """Digest of the file, which is read in full for it.
-
-        Raises:
-            ModelError: The file cannot be read any more.
-        """
+        """Digest of the file, which is read in full for it."""
         with _readable(self.path), self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def full(self, *, plugins: bool = False) -> ModelProto:
-        """The file with its weights, changed as ``proto`` was; external data stays where it is.
-
-        Args:
-            plugins: Whether custom nodes of plugins stay, for a runtime that may have these.
-
-        Raises:
-            ModelError: The file is not any more what was loaded.
-        """
+        """The file with its weights, changed as ``proto`` was; external data stays where it is."""
         with _readable(self.path):
             proto = ModelProto.FromString(self.path.read_bytes())
         with _damage_shown(self.path):
@@ -124,12 +113,7 @@ class LoadedModel:
 
 @gc_paused()
 def load_model(path: str | Path) -> LoadedModel:
-    """Read and check an ONNX file; give unnamed and duplicate nodes unique names.
-
-    Raises:
-        ModelError: The path is no readable ONNX file, or the ONNX checker rejects it.
-        MissingError: A file with external data is absent or too short.
-    """
+    """Read and check an ONNX file; give unnamed and duplicate nodes unique names."""
     path = Path(path)
     loaded = LoadedModel(path, _read(path))
     with _damage_shown(path):
@@ -157,13 +141,7 @@ def load_model(path: str | Path) -> LoadedModel:
 
 
 def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict[str, str], dict[str, Call]]:
-    """A model without local functions, but for those of plugins where these are to stay, and with unique names.
-
-    Runtimes inline functions under names of their own; done here, provenance is kept.
-
-    Returns:
-        The model, the name in the file by unique name, and the custom nodes of nodes from functions of plugins.
-    """
+    """A model without local functions, but for those of plugins where these are to stay, and with unique names."""
     expansion.check_calls(proto)
     ids = [(function.domain, function.name) for function in proto.functions if function.domain == PLUGINS]
     before: dict[str, str] = {}
@@ -188,10 +166,7 @@ def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict
 
 @contextmanager
 def _damage_shown(path: Path) -> Iterator[None]:
-    """Say which file it is that turns out to expand too far, or to have a name that is no text.
-
-    The latter protobuf finds on reading it.
-    """
+    """Say which file it is that turns out to expand too far, or to have a name that is no text."""
     try:
         yield
     except expansion.ExpansionError as error:
@@ -283,11 +258,7 @@ class Outline(NamedTuple):
 
 
 def outline(path: Path) -> Outline:
-    """The inputs of a model, its size, and the files beside it; nothing else of it is checked.
-
-    Raises:
-        ModelError: The path is no readable ONNX file.
-    """
+    """The inputs of a model, its size, and the files beside it; nothing else of it is checked."""
     with _damage_shown(path):
         proto = _read(path)
         stored = stored_tensors(path, proto)
@@ -323,19 +294,11 @@ def source_of(
     """Bind the dynamic dimensions, infer all shapes and list the nodes with their ops.
 
     Args:
-        loaded: Result of `load_model`.
-        given_shapes: Result of `shapes.parse_shapes`.
         batch: Value of ``--batch``.
         input_files: Input name -> ``.npy`` file of ``--loadInputs``; its shape binds dimensions too.
-        seed: Seed of the random inputs, named in the assumptions.
-        feed: Whether the model will run. If not, inputs that cannot be made up are taken too, no
-            values are planned, and the digest of the file, for which it is read in full, stays empty.
-        symbols: Named dimension -> number.
-        known: Result of `tensors_of` for the same shapes, batch and symbols, where it is at hand.
+        feed: Whether the model will run. If not, inputs that cannot be made up are taken too, no values are planned,
+            and the digest of the file, for which it is read in full, stays empty.
         instead: What to assume of dimensions that nobody gave, by name; None looks for what the graph allows.
-
-    Raises:
-        UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
     """
     with _damage_shown(loaded.path):
         return _source_of(
@@ -368,11 +331,7 @@ def tensors_of(
     batch: int | None = None,
     symbols: Mapping[str, int] | None = None,
 ) -> KnownTensors:
-    """What `source_of` infers, without the nodes.
-
-    Raises:
-        UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
-    """
+    """What `source_of` infers, without the nodes."""
     with _damage_shown(loaded.path):
         binding = bind_shapes(graph_inputs(loaded.proto), given_shapes, batch, symbols=symbols, feed=False)
         return _known_tensors(loaded, binding)
@@ -481,11 +440,7 @@ def bound_as_allowed(
     batch: int | None,
     symbols: Mapping[str, int] | None = None,
 ) -> Binding:
-    """How `source_of` binds a model that will not run.
-
-    Raises:
-        UsageError: The shapes do not fit the model; see `shapes.bind_shapes`.
-    """
+    """How `source_of` binds a model that will not run."""
     return _allowed(loaded, given_shapes, batch, symbols or {}, feed=False)[0]
 
 
@@ -620,11 +575,7 @@ def _bound(tensor: Tensor, path: str, binding: Binding) -> Tensor:
 
 
 def _infer(loaded: LoadedModel, binding: Binding, notes: list[str]) -> ModelProto:
-    """Shapes of all tensors by `onnx.shape_inference`; what fails is said, and leaves what is declared.
-
-    Declared shapes are left away first: with the inputs bound they are either the same as what is
-    inferred, or stale.
-    """
+    """Shapes of all tensors by `onnx.shape_inference`; what fails is said, and leaves what is declared."""
     for declared in (False, True):
         bare, graphs = onnx_graph.for_inference(loaded.proto, list(loaded.graphs.items()), declared=declared)
         _bind_graphs(graphs, binding)

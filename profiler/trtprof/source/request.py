@@ -48,14 +48,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
         """A request from what was written.
 
         Args:
-            model: See above.
             shapes: Values of ``--shapes``; see `shapes.parse_shapes`.
-            batch: See above.
-            symbols: See above.
-            export: The other fields of `ExportOptions`.
-
-        Raises:
-            UsageError: A shape cannot be read.
         """
         given = tuple(shapes)
         how = ExportOptions(shapes=parse_shapes(given), **export)
@@ -77,11 +70,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
     @contextmanager
     def opened(self, progress: Callable[[str], None] = lambda _: None) -> Iterator[LoadedModel]:
-        """The model read from its file, or exported from its spec to a file that lasts as long as the context.
-
-        Raises:
-            TrtprofError: The file is not usable (`source.load`), or the export fails (`source.export`).
-        """
+        """The model read from its file, or exported from its spec to a file that lasts as long as the context."""
         from trtprof.source.load import load_model
 
         spec = self.spec
@@ -113,17 +102,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     def bound(
         self, loaded: LoadedModel, files: Mapping[str, Path] | None = None, seed: int = 0, *, feed: bool = False
     ) -> Source:
-        """The model with its shapes; see `source.load.source_of`.
-
-        Args:
-            loaded: What `opened` gave.
-            files: Result of `inputs.parse_load_inputs`.
-            seed: Of the random inputs.
-            feed: Whether the model will run.
-
-        Raises:
-            UsageError: The shapes do not fit the model, or a named dimension is none of it.
-        """
+        """The model with its shapes; see `source.load.source_of`."""
         from trtprof.source.load import source_of
 
         source = source_of(loaded, self.shapes, self.batch, files, seed, feed=feed, symbols=self.symbols)

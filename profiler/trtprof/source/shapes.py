@@ -45,12 +45,7 @@ _ITEM = re.compile(
 
 
 def parse_shapes(specs: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Shapes by input name (which may hold one ``*``) from one or more ``--shapes`` values.
-
-    Raises:
-        UsageError: A value is not of the grammar, a dimension is not a positive integer, or an
-            input is named twice.
-    """
+    """Shapes by input name (which may hold one ``*``) from one or more ``--shapes`` values."""
     shapes: dict[str, tuple[int, ...]] = {}
     for spec in specs:
         position = 0
@@ -151,25 +146,16 @@ def bind_shapes(
 ) -> Binding:
     """Give every dimension of every graph input a number.
 
-    An input named in full takes that shape, not the one of a ``*`` that fits it too. A dimension is
-    taken from ``given``, else from ``symbols``, else from the same symbol in another input, else from
-    ``batch`` if it is one (`batch_axes`), else from a default that depends on its place: 1 for a
-    batch, 224 for height and width of a 4-D or 5-D tensor, 16000 for the samples of a recording, 512
-    for the length of another float vector, 128 for other lengths.
+    An input named in full takes that shape, not the one of a ``*`` that fits it too. A dimension is taken from
+    ``given``, else from ``symbols``, else from the same symbol in another input, else from ``batch`` if it is one
+    (`batch_axes`), else from a default that depends on its place: 1 for a batch, 224 for height and width of a 4-D or
+    5-D tensor, 16000 for the samples of a recording, 512 for the length of another float vector, 128 for other lengths.
 
     Args:
-        inputs: Graph inputs, initializers left out.
-        given: Result of `parse_shapes`.
         batch: Value of ``--batch``.
         symbols: Numbers of symbolic dimensions; one without a name is called ``input[axis]``.
-        feed: Whether values must be made for the inputs. If not, what has no shape to bind (an unknown
-            rank, a sequence, map or optional) stays unknown, and a dimension may be 0.
-        instead: What is assumed in place of a default, by `Guess.name`.
-
-    Raises:
-        UsageError: An input or a symbol is unknown, a rank or static dimension differs, or one symbol would
-            need two values, from ``given``, ``symbols`` or ``batch``. The message lists the inputs with
-            their dimensions. With ``feed``, an input has no shape to bind, or no elements.
+        feed: Whether values must be made for the inputs. If not, what has no shape to bind (an unknown rank, a
+            sequence, map or optional) stays unknown, and a dimension may be 0.
     """
     if batch is not None and batch <= 0:
         raise UsageError(f"--batch {batch} is not possible", why="a batch holds at least one sample", fix="--batch 1")
@@ -271,11 +257,7 @@ def _bind_symbols(
 
 
 def chosen_shapes(inputs: Sequence[Tensor], given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """The shapes of ``--shapes`` by input, with ``*`` resolved.
-
-    Raises:
-        UsageError: A name fits no input, or two patterns give one input two shapes.
-    """
+    """The shapes of ``--shapes`` by input, with ``*`` resolved."""
     chosen: dict[str, tuple[int, ...]] = {}
     by_pattern: dict[str, str] = {}
     for pattern, dims in given.items():
@@ -337,8 +319,7 @@ def batch_axes(inputs: Sequence[Tensor]) -> dict[str, tuple[int, ...]]:
     """The dynamic dimensions of each input that are a batch: those that are called so, else one that leads.
 
     ``N`` and ``B`` are names of a batch where they lead their tensors, or come second behind a leading dynamic one;
-    elsewhere they count samples, and so they do in a model that calls another dimension a batch. A leading dimension
-    that is called a length, or that is one of another input, is none.
+    elsewhere they count samples, and so they do in a model that calls another dimension a batch.
     """
     shapes = {tensor.name: tensor.shape or () for tensor in inputs}
     places = [(dim, index, shape) for shape in shapes.values() for index, dim in enumerate(shape)]

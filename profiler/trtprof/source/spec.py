@@ -78,11 +78,8 @@ class DynamicDim(NamedTuple):
 def parse_spec(text: str) -> ModelSpec | None:
     r"""The spec that a MODEL argument names, or None where it names a file.
 
-    A file that exists wins. Otherwise what follows the last colon must be an identifier, and what
-    stands before it a dotted name or the path of a ``.py`` file, so that ``C:\model.onnx`` is a file.
-
-    Raises:
-        UsageError: A Python file is named without the factory in it.
+    Otherwise what follows the last colon must be an identifier, and what stands before it a dotted name or the path of
+    a ``.py`` file, so that ``C:\model.onnx`` is a file.
     """
     if text.endswith(".py"):
         raise UsageError(
@@ -100,11 +97,7 @@ def parse_spec(text: str) -> ModelSpec | None:
 
 
 def parse_dtypes(specs: Iterable[str]) -> dict[str, str]:
-    """Dtypes by input name from ``--dtypes`` values, ``ids:int64,mask:bool``, in trtprof's names.
-
-    Raises:
-        UsageError: A value is not of that form, or names an input twice.
-    """
+    """Dtypes by input name from ``--dtypes`` values, ``ids:int64,mask:bool``, in trtprof's names."""
     ours = {theirs: name for name, theirs in TORCH_DTYPES.items()}
     found: dict[str, str] = {}
     for item in _items(specs):
@@ -126,11 +119,7 @@ def parse_dtypes(specs: Iterable[str]) -> dict[str, str]:
 
 
 def parse_dynamic(specs: Iterable[str]) -> list[DynamicDim]:
-    """Dynamic dimensions from ``--dynamic`` values: ``x:0=batch,x:2=height``, or ``0=batch``.
-
-    Raises:
-        UsageError: A value is not of that form, or names a dimension twice.
-    """
+    """Dynamic dimensions from ``--dynamic`` values: ``x:0=batch,x:2=height``, or ``0=batch``."""
     found: dict[tuple[str | None, int], DynamicDim] = {}
     for item in _items(specs):
         match = _DYNAMIC.fullmatch(item)
@@ -152,13 +141,7 @@ def parse_dynamic(specs: Iterable[str]) -> list[DynamicDim]:
 
 
 def parse_factory_args(specs: Iterable[str]) -> dict[str, Any]:
-    """Arguments of the factory from ``--factory-arg`` values, ``name=value``.
-
-    A value is read as a Python literal, or else as the text that it is.
-
-    Raises:
-        UsageError: A value is not of that form, or names an argument twice.
-    """
+    """Arguments of the factory from ``--factory-arg`` values, ``name=value``."""
     found: dict[str, Any] = {}
     for spec in specs:
         name, sign, text = spec.partition("=")

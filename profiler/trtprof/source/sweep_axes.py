@@ -50,12 +50,8 @@ class SweptDim(NamedTuple):
 def parse_sweeps(specs: Iterable[str]) -> list[Axis]:
     """The axes of ``--sweep`` values, one a value.
 
-    ``low..high`` counts by 1, ``low..high:8`` and ``low..high:+8`` by 8, ``low..high:x2`` doubles; the
-    end is included where it is hit. Single values and ranges can be listed with commas.
-
-    Raises:
-        UsageError: A value is not of the grammar, a number is not a dimension, a range is empty, a
-            name comes twice, or there are more than `MAX_POINTS` combinations.
+    ``low..high`` counts by 1, ``low..high:8`` and ``low..high:+8`` by 8, ``low..high:x2`` doubles; the end is included
+    where it is hit.
     """
     axes: dict[str, Axis] = {}
     for spec in specs:
@@ -75,17 +71,7 @@ def parse_sweeps(specs: Iterable[str]) -> list[Axis]:
 
 
 def parse_values(text: str, given: str, grammar: str = _VALUES_GRAMMAR) -> tuple[int, ...]:
-    """The values of ``1..64:x2,128``, each once, in the order asked for; see `parse_sweeps`.
-
-    Args:
-        text: The values.
-        given: What messages call it: the option with its value.
-        grammar: The form that messages ask for.
-
-    Raises:
-        UsageError: It is not of the grammar, a number is not a dimension, a range is empty, or there
-            are more than `MAX_POINTS` values.
-    """
+    """The values of ``1..64:x2,128``, each once, in the order asked for; see `parse_sweeps`."""
     values: dict[int, None] = {}
     for item in text.split(","):
         values.update(dict.fromkeys(_range_values(item.strip(), given, grammar)))
@@ -125,15 +111,7 @@ def _range_values(item: str, given: str, grammar: str) -> Iterable[int]:
 
 
 def check_points(values: Mapping[str, int], option: str) -> None:
-    """Refuse more than `MAX_POINTS` combinations.
-
-    Args:
-        values: Name of a dimension -> the number of its values.
-        option: What messages call the sweep.
-
-    Raises:
-        UsageError: There are more.
-    """
+    """Refuse more than `MAX_POINTS` combinations."""
     words = " ".join(f"{name} ({number} values)" for name, number in values.items())
     _check_number(math.prod(values.values()), f"{option} {words}")
 
@@ -157,14 +135,8 @@ def place_sweeps(
     """Find the dimensions that a sweep goes over.
 
     Args:
-        inputs: Graph inputs, initializers left out.
         axes: Result of `parse_sweeps`.
-        given: Result of `parse_shapes`; it says the rank of an input that declares none.
         batch: Value of ``--batch``.
-
-    Raises:
-        UsageError: A name is no dynamic dimension of an input, or two axes, or an axis and
-            ``batch``, mean the same one.
     """
     chosen = chosen_shapes(inputs, given)
     found: list[SweptDim] = []

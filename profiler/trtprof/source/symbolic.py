@@ -73,11 +73,7 @@ class Grid(NamedTuple):
 
 
 class Track(NamedTuple):
-    """Shape and value of a tensor over a grid.
-
-    A dimension or an element is what it is where it stays the same, else the coefficients of
-    `Grid.basis`, which are integers.
-    """
+    """Shape and value of a tensor over a grid."""
 
     shape: tuple[Dim | Point, ...] | None
     value: tuple[Dim | Point, ...] | None
@@ -139,9 +135,6 @@ def sweep_source(
     """Bind a model to every point of a sweep, with far fewer inferences than points where that is possible.
 
     A shape given for an input with a swept dimension says the other ones.
-
-    Raises:
-        UsageError: A swept dimension is not a dynamic one of the model, or the shapes do not fit it.
     """
     prober = _Prober(loaded, axes, given_shapes or {}, batch)
     points = tuple(itertools.product(*(dim.values for dim in prober.dims)))
@@ -284,12 +277,7 @@ Tracks = Mapping[str, Mapping[str, Track | None]]
 
 
 def _tracks(grid: Grid, known: Sequence[Known]) -> Tracks | None:
-    """How the tensors vary that do, or None where one is no polynomial.
-
-    Args:
-        grid: Its swept dimensions.
-        known: The tensors at 0, 1 and 2 steps along every swept dimension, the last changing fastest.
-    """
+    """How the tensors vary that do, or None where one is no polynomial."""
     first, *rest = known
     if any(not _same_names(first, other) for other in rest):
         return None
@@ -369,13 +357,7 @@ def _columns(rows: Iterable[tuple[Dim, ...] | None]) -> Iterator[tuple[Dim, ...]
 
 
 def _coefficients(grid: Grid, numbers: Sequence[Dim]) -> Dim | Point:
-    """Coefficients of `Grid.basis` from the numbers at 0, 1 and 2 steps along every swept dimension.
-
-    Along one dimension they are the forward differences (Newton).
-
-    Raises:
-        TypeError: Some are symbols, and not all of them the same one.
-    """
+    """Coefficients of `Grid.basis` from the numbers at 0, 1 and 2 steps along every swept dimension."""
     if all(number == numbers[0] for number in numbers):
         return numbers[0]
     found = [number for number in numbers if isinstance(number, int)]

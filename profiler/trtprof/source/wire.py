@@ -60,14 +60,8 @@ def read_model(path: Path, integers: int) -> ModelProto:
     """Read a model without the elements of its large tensors.
 
     Args:
-        path: A file that can be read more than once.
-        integers: int32 and int64 tensors of at most this many elements keep them, for they may
-            decide shapes; other tensors only within `SMALL_BYTES`.
-
-    Raises:
-        WireError: The file is no protobuf message, or is cut short.
-        google.protobuf.message.DecodeError: protobuf finds the same in a part that is kept.
-        OSError: The file cannot be read.
+        integers: int32 and int64 tensors of at most this many elements keep them, for they may decide shapes; other
+            tensors only within `SMALL_BYTES`.
     """
     with path.open("rb", buffering=0) as file:
         scanner = _Scanner(file, 8 * integers)

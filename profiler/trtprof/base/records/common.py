@@ -23,8 +23,7 @@ class Holds(msgspec.Struct, frozen=True):
     """What a field of text holds, and so what becomes of it in a run without names (`trtprof.report.redact`).
 
     ``safe`` text stays. ``text`` is prose: names in it are replaced. ``place`` is a name or prose. ``kernel``, ``op``,
-    ``domain``, ``producer``, ``file`` and ``detail`` are names that stay where a vendor made them. Any other kind is a
-    name, which is replaced by that word and a number.
+    ``domain``, ``producer``, ``file`` and ``detail`` are names that stay where a vendor made them.
     """
 
     kind: str
@@ -72,10 +71,7 @@ the start of the iteration, ``self_ns`` is ``dur_ns`` less the launches nested i
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Base of all records: immutable, compared by value, encoded to JSON by msgspec.
-
-    Records cannot refer to themselves, so that the garbage collector need not look through them.
-    """
+    """Base of all records: immutable, compared by value, encoded to JSON by msgspec."""
 
 
 class Interval(Record, frozen=True, kw_only=True):

@@ -57,10 +57,7 @@ class Side(Record, frozen=True, kw_only=True):
 
 
 class LatencyChange(Record, frozen=True, kw_only=True):
-    """What became of the latency, after less before: of the median, and of the lower decile of the samples.
-
-    On a shared machine the lower decile tells more: neighbours only add time.
-    """
+    """What became of the latency, after less before: of the median, and of the lower decile of the samples."""
 
     difference_ns: Interval
     """Of the medians."""

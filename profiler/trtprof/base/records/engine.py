@@ -270,11 +270,10 @@ nothing (constants, NoOps, views).
 class MatchedLayer(Record, frozen=True, kw_only=True):
     """A layer of a plan, led back to the ONNX nodes that it computes.
 
-    ``nodes`` are unique names of nodes of the model, in graph order; ``shared`` are those of them that other
-    layers compute too (the product and the bias of one Gemm). ``added`` are casts that the conversion to
-    another precision put in, which the model does not have. ``match`` says how sure that is and ``reason``
-    by which evidence, in words. A layer that needs no node (`PlanRole` other than compute) has ``match``
-    exact where it is known what it is made for.
+    ``nodes`` are unique names of nodes of the model, in graph order; ``shared`` are those of them that other layers
+    compute too (the product and the bias of one Gemm). ``added`` are casts that the conversion to another precision put
+    in, which the model does not have. ``match`` says how sure that is and ``reason`` by which evidence, in words. A
+    layer that needs no node (`PlanRole` other than compute) has ``match`` exact where it is known what it is made for.
     """
 
     layer: PlanLayer
@@ -319,9 +318,8 @@ class PlanReformat(Record, frozen=True, kw_only=True):
 class PlanEdge(Record, frozen=True, kw_only=True):
     """A tensor that one layer leaves in memory and others read again: what a fusion would have saved.
 
-    ``kind`` tells what would have to fuse: ``epilogue`` (pointwise work behind a product), ``prologue``
-    (pointwise work before one), ``pointwise`` (two layers without products), ``products`` (two products),
-    ``layout`` (a reformat).
+    ``kind`` tells what would have to fuse: ``epilogue`` (pointwise work behind a product), ``prologue`` (pointwise work
+    before one), ``pointwise`` (two layers without products), ``products`` (two products), ``layout`` (a reformat).
     """
 
     tensor: TensorName

@@ -14,8 +14,7 @@ Accumulate = Literal["auto", "fp32", "fp16"]
 class Roof(Record, frozen=True, kw_only=True):
     """Ceilings of one kind: what each unit of the device and each level of its memory can do.
 
-    What has no ceiling of its own (a dtype, a function) is bounded by another one: `predict.roofline`
-    says by which.
+    What has no ceiling of its own (a dtype, a function) is bounded by another one: `predict.roofline` says by which.
     """
 
     tensor_flops_per_s: dict[Safe, Positive]
@@ -41,8 +40,7 @@ class Roof(Record, frozen=True, kw_only=True):
 class Measurement(Record, frozen=True, kw_only=True):
     """A quantity as measured: a ceiling is the best of its repeats, a floor their median.
 
-    ``what`` names the workload behind it, ``spread`` is (max - min) / median of the repeats and None
-    for a single one.
+    ``what`` names the workload behind it, ``spread`` is (max - min) / median of the repeats and None for a single one.
     """
 
     value: float

@@ -31,10 +31,8 @@ class LayerResult(Expectation, frozen=True, kw_only=True):
     """A layer with its measured and its predicted time: a row of the report.
 
     ``measured_ns`` is the median over iterations, less the profiler's own time inside each event
-    (`Ceilings.profiler_ns`); the kernels' own times are as captured. ``lost_ns`` is measured less
-    attainable; it is negative when the layer ran faster than the ceilings of this device allow. What good
-    library kernels take is an estimate of another kind, with a band (`records.Expectation`). All times are of all
-    the runs of the layer in one inference.
+    (`Ceilings.profiler_ns`); the kernels' own times are as captured. ``lost_ns`` is measured less attainable; it is
+    negative when the layer ran faster than the ceilings of this device allow.
     """
 
     name: LayerName
@@ -112,10 +110,7 @@ class CounterCheck(Record, frozen=True, kw_only=True):
 
 
 class Confirmation(Record, frozen=True, kw_only=True):
-    """What hardware counters of its kernels say of the predictions about a layer, in one inference.
-
-    It is refuted where one of its checks is, confirmed where one is and none is refuted, else nothing is told.
-    """
+    """What hardware counters of its kernels say of the predictions about a layer, in one inference."""
 
     layer: LayerName
     verdict: Literal["confirmed", "refuted", "not told"]
@@ -154,10 +149,7 @@ class LadderStep(Record, frozen=True, kw_only=True):
 
 
 class BarrierPart(Record, frozen=True, kw_only=True):
-    """A part of what a plugin would cost by cutting fusion.
-
-    Tensors that newly cross DRAM, a lost epilogue, a reformat, a launch.
-    """
+    """A part of what a plugin would cost by cutting fusion."""
 
     what: Prose
     ns: NonNegative

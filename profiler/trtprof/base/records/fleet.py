@@ -317,8 +317,7 @@ class FleetGroupChange(Record, frozen=True, kw_only=True):
 class FleetKernelChange(Record, frozen=True, kw_only=True):
     """Kernels of one pattern on one target that take longer, or less long, in many models.
 
-    They are held against each other in cells that both sides answered. ``ratio`` is the geometric mean over models in
-    which they moved that way by more than noise does, ``mean`` over all.
+    ``ratio`` is the geometric mean over models in which they moved that way by more than noise does, ``mean`` over all.
     """
 
     pattern: Prose
@@ -342,10 +341,7 @@ class FleetKernelChange(Record, frozen=True, kw_only=True):
 
 
 class FleetCause(Record, frozen=True, kw_only=True):
-    """Something that both sides do not have the same, and in how many cells.
-
-    Of a measured cell it may be the cause; of an estimate, which is computed, all that changed is the cause.
-    """
+    """Something that both sides do not have the same, and in how many cells."""
 
     what: Literal["model content", "trtprof", "GPU", "datasheet", "options", "device", "resource", "nothing recorded"]
     """``datasheet`` is told by the address of a cell, where all else that is in it stayed. ``nothing recorded``: an
@@ -608,7 +604,6 @@ class Fleet(Record, frozen=True, kw_only=True):
     """What came of a fleet: the document of ``fleet report``.
 
     It holds no more than a page does; the Parquet data set of the folder (``trtprof.fleet``) has every cell whole.
-    Costs are of a million requests, of which an inference of a batch of 8 answers 8.
     """
 
     schema_version: int

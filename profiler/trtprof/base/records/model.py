@@ -28,11 +28,10 @@ from trtprof.base.records.common import (
 class Tensor(Record, frozen=True, kw_only=True):
     """A tensor as a node or an engine layer sees it.
 
-    ``shape`` is None when the rank is unknown; an unknown or symbolic dimension is a string.
-    ``value`` holds the elements of small integer constants (axes, pads, target shapes) only.
-    ``dtype`` is a key of `units.DTYPE_BITS`, or ``string``, or ``unknown``. Of a sequence, dtype and
-    shape are those of its elements, whose number is not known; of an optional, those of what it may
-    hold; a map has neither.
+    ``shape`` is None when the rank is unknown; an unknown or symbolic dimension is a string. ``value`` holds the
+    elements of small integer constants (axes, pads, target shapes) only. ``dtype`` is a key of `units.DTYPE_BITS`, or
+    ``string``, or ``unknown``. Of a sequence, dtype and shape are those of its elements, whose number is not known; of
+    an optional, those of what it may hold; a map has neither.
     """
 
     name: TensorName
@@ -66,8 +65,7 @@ class Tensor(Record, frozen=True, kw_only=True):
 class Op(Record, frozen=True, kw_only=True):
     """One operation with everything that its cost depends on, and no weights.
 
-    An omitted optional input is None. Subgraph and tensor attributes are left out.
-    ``domain`` is ``""`` for ai.onnx.
+    An omitted optional input is None. ``domain`` is ``""`` for ai.onnx.
     """
 
     op_type: str
@@ -79,10 +77,7 @@ class Op(Record, frozen=True, kw_only=True):
 
 
 class Unsure(Record, frozen=True, kw_only=True):
-    """The part of a `Work` that the data of a run may do without: it is counted, but never in what is called ideal.
-
-    Scores that padding leaves out, rows of an embedding that are asked for twice.
-    """
+    """The part of a `Work` that the data of a run may do without: it is counted, but never in what is called ideal."""
 
     tensor_flops: NonNegative = 0
     vector_flops: NonNegative = 0

@@ -44,10 +44,9 @@ class NodeResult(Record, frozen=True, kw_only=True):
 class Timeline(Record, frozen=True, kw_only=True):
     """One inference as captured, kernel by kernel: the one whose time is the median of those that count.
 
-    ``lane``, ``layer``, ``name``, ``start_ns`` and ``dur_ns`` are columns of one table, all of the same length, one
-    row an event, by ``start_ns``: columns, since there may be ten thousands of them. ``lane``, ``layer`` and ``name``
-    are places in ``lanes``, ``layers`` and ``names``; ``layer`` is -1 where the event was led to no layer. Times are
-    as captured, with the profiler's own; those of a layer (`LayerResult.measured_ns`) may be less.
+    ``lane``, ``layer``, ``name``, ``start_ns`` and ``dur_ns`` are columns of one table, all of the same length, one row
+    an event, by ``start_ns``: columns, since there may be ten thousands of them. ``lane``, ``layer`` and ``name`` are
+    places in ``lanes``, ``layers`` and ``names``; ``layer`` is -1 where the event was led to no layer.
     """
 
     iteration: NonNegative
@@ -103,10 +102,9 @@ class RunGraph(Record, frozen=True, kw_only=True):
 class RunMemory(Record, frozen=True, kw_only=True):
     """Which tensors are alive while each layer runs: an estimate from the plan of what activations need at least.
 
-    A runtime may hold more (scratch memory, blocks that it keeps), or less where it writes a tensor over one that is
-    read for the last time. Weights are not in it. ``tensor``, ``nbytes``, ``first`` and ``last`` are columns of one
-    table: a tensor is there from the layer at place ``first`` of `RunGraph.layers` that writes it (0 for an input of
-    the model) to that at ``last`` which reads it for the last time (the last layer for an output of the model).
+    ``tensor``, ``nbytes``, ``first`` and ``last`` are columns of one table: a tensor is there from the layer at place
+    ``first`` of `RunGraph.layers` that writes it (0 for an input of the model) to that at ``last`` which reads it for
+    the last time (the last layer for an output of the model).
     """
 
     live: tuple[NonNegative, ...]

@@ -45,10 +45,7 @@ class RungCheck(Record, frozen=True, kw_only=True):
 
 
 class Rung(Record, frozen=True, kw_only=True):
-    """One thing that was tried.
-
-    Gains are times before over after: 2 is twice as fast.
-    """
+    """One thing that was tried."""
 
     name: Safe
     """What ``--rung`` calls it; of a combination its parts, joined with ``+``."""

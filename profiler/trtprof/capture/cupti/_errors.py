@@ -71,11 +71,6 @@ def explained(module: Any, what: str) -> Iterator[None]:
 
     Args:
         module: The module ``cupti.cupti``.
-        what: What is attempted, as in "CUPTI cannot {what}".
-
-    Raises:
-        MissingError: A driver, a fitting version or a permission is missing.
-        CaptureError: Another tool is at work, or CUPTI failed.
     """
     try:
         yield

@@ -30,7 +30,6 @@ class GraphNodes:
 
         Args:
             module: The module ``cupti.cupti``.
-            thread: The id of the thread that calls it.
         """
         self.refusal = ""
         self.unread = 0

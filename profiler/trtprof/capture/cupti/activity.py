@@ -120,12 +120,7 @@ def injection_environment() -> dict[str, str]:
 
 
 def require() -> None:
-    """See that CUPTI can be used in this process; neither CUDA nor CUPTI is initialised for it.
-
-    Raises:
-        MissingError: cupti-python, CUPTI or the driver is not installed.
-        CaptureError: Another tool traces this process.
-    """
+    """See that CUPTI can be used in this process; neither CUDA nor CUPTI is initialised for it."""
     if importlib.util.find_spec("cupti") is None:
         raise MissingError("CUPTI cannot be used", why="the package cupti-python is not installed", fix=_INSTALL)
     if _library() is None:
@@ -171,19 +166,7 @@ def _library() -> Path | None:
 def collecting(
     *, nvtx: bool = True, external_ids: bool = False, graph_nodes: bool = False, buffer_bytes: int = BUFFER_BYTES
 ) -> Iterator[Collection]:
-    """Become CUPTI's client in this process; nothing is recorded until `Collection.start`.
-
-    Args:
-        nvtx: Record NVTX ranges, too; see `injection_environment`.
-        external_ids: Have CUPTI mark each call with the iteration that it belongs to (one more record a call), where
-            iterations otherwise are told apart by the time and the thread of their calls.
-        graph_nodes: Record when the nodes of CUDA graphs are made, from now on and not only between start and stop.
-        buffer_bytes: Size of CUPTI's buffers.
-
-    Raises:
-        MissingError: cupti-python, the driver, a fitting version of one of them or a permission is missing.
-        CaptureError: Another tool traces this process, or CUPTI failed.
-    """
+    """Become CUPTI's client in this process; nothing is recorded until `Collection.start`."""
     require()
     module = _module()
     if not _busy.acquire(blocking=False):
@@ -217,10 +200,6 @@ class Collection:
 
         Args:
             module: The module ``cupti.cupti``.
-            nvtx: See `collecting`.
-            external_ids: See `collecting`.
-            graph_nodes: See `collecting`.
-            buffer_bytes: See `collecting`.
         """
         self._module = module
         self._records = Records(module)
@@ -247,12 +226,7 @@ class Collection:
         return int(self._module.get_timestamp())
 
     def start(self) -> None:
-        """Begin to record.
-
-        Raises:
-            MissingError: The driver, its version or a permission does not allow it.
-            CaptureError: Another tool traces this process, or CUPTI failed.
-        """
+        """Begin to record."""
         if self._began is not None:
             raise RuntimeError("start() of a collection that records already")
         module = self._module
@@ -271,12 +245,8 @@ class Collection:
     def stop(self) -> None:
         """Wait for the work of this thread's CUDA context, stop, and take over what was recorded.
 
-        CUPTI has no record of a kernel that still runs: where work was launched in another context, that must be
-        waited for first. The wait is one more call in the capture (cuCtxSynchronize).
-
-        Raises:
-            CaptureError: The work, or CUPTI, failed.
-            MissingError: CUPTI lacks something for it.
+        CUPTI has no record of a kernel that still runs: where work was launched in another context, that must be waited
+        for first.
         """
         if self._began is None:
             raise RuntimeError("stop() of a collection that does not record")
@@ -341,11 +311,7 @@ class Collection:
     # --- the columns ------------------------------------------------------------------------
 
     def trace(self) -> GpuTrace:
-        """All that was recorded between `start` and `stop`.
-
-        Raises:
-            CaptureError: Nothing was recorded, or a buffer could not be read.
-        """
+        """All that was recorded between `start` and `stop`."""
         if self._records.failure is not None:
             raise CaptureError(
                 "CUPTI's records cannot be read",

@@ -104,12 +104,7 @@ _AVAILABLE = re.compile(r"^Available Kernels:\s*$((?:\s*^\s*\d+\. .+$)+)", re.MU
 
 
 def explained(said: str, what: str) -> TrtprofError | None:
-    """The error behind what ncu said; None where it reports none.
-
-    Args:
-        said: All that it printed.
-        what: What could not be done, for the first line.
-    """
+    """The error behind what ncu said; None where it reports none."""
     for known in _EXPLAINED:
         found = re.search(rf"^.*(?:{known.pattern}).*$", said, re.MULTILINE)
         if found is not None:

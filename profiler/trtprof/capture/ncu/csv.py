@@ -73,23 +73,12 @@ def is_counters(text: str) -> bool:
 
 
 def read_counters(path: Path) -> tuple[KernelCounters, ...]:
-    """Read the launches of a file, in the order in which they were made.
-
-    Raises:
-        MissingError: There is no such file, or in it ncu says that something is missing.
-        UsageError: It is no CSV of ncu, or a broken one.
-        CaptureError: In it ncu says why it counted nothing.
-    """
+    """Read the launches of a file, in the order in which they were made."""
     return parse_counters(read_text_file(path, what="a CSV of ncu", fix=FIX, binary=_REPORT), str(path))
 
 
 def parse_counters(text: str, where: str) -> tuple[KernelCounters, ...]:
-    """The same of a text.
-
-    Args:
-        text: What ncu printed.
-        where: What to call it in errors.
-    """
+    """The same of a text."""
     tables = list(_tables(text))
     if not tables:
         if re.search(r"^==(?:PROF|ERROR|WARNING)== ", text, re.MULTILINE):
@@ -215,11 +204,7 @@ def _capability(counters: dict[str, Counter]) -> str:
 
 
 def _decimal_point(cells: Iterable[_Cell], where: str) -> str:
-    """The decimal point of the locale that a file was printed in, by what its numbers allow; ``.`` where all fit both.
-
-    Raises:
-        UsageError: Numbers contradict one another.
-    """
+    """The decimal point of the locale that printed a file, from its numbers; ``.`` where both are possible."""
     seen: dict[str, str] = {}
     for cell in cells:
         point = _told(cell)

@@ -53,11 +53,7 @@ _FIX = "run the same without --confirm: all but the counters needs no ncu"
 
 
 def find() -> Ncu:
-    """The ncu to use: that of ``TRTPROF_NCU``, else the one on the PATH, else the newest in the usual folders.
-
-    Raises:
-        MissingError: There is none that answers, or it is too old.
-    """
+    """The ncu to use: that of ``TRTPROF_NCU``, else the one on the PATH, else the newest in the usual folders."""
     tool = installed_tool.Tool("ncu", "Nsight Compute", NCU_VARIABLE, _USUAL_PLACES, _INSTALL, _own_version)
     found = installed_tool.find(tool)
     if found.version < _SINCE:
@@ -75,11 +71,7 @@ def _own_version(told: str) -> Version:
 
 
 def require() -> Ncu:
-    """The ncu to use, where this user may read the counters.
-
-    Raises:
-        MissingError: There is none, or the driver keeps the counters to administrators.
-    """
+    """The ncu to use, where this user may read the counters."""
     found = find()
     if _kept_to_administrators(_PARAMETERS) and not _administrator(_STATUS):
         error = explained("ERR_NVGPUCTRPERM", "--confirm needs hardware counters")
@@ -109,13 +101,7 @@ def _administrator(status: Path) -> bool:
 
 
 def read_report(report: Path) -> tuple[KernelCounters, ...]:
-    """The launches of a report that ncu wrote, by the ncu that is here; no GPU is needed.
-
-    Raises:
-        MissingError: There is no such file, or no ncu to read it with.
-        UsageError: It is no report of ncu, or one of a newer version.
-        CaptureError: It holds no launches.
-    """
+    """The launches of a report that ncu wrote, by the ncu that is here; no GPU is needed."""
     if not report.is_file():
         raise MissingError(f"there is no file {report}", fix="name a report that ncu wrote, or its CSV")
     try:
@@ -139,10 +125,7 @@ def read_report(report: Path) -> tuple[KernelCounters, ...]:
 
 
 def known_metrics(ncu: Ncu) -> tuple[str, ...]:
-    """Those of `METRICS` that this ncu has for the GPUs here; all of them where it does not tell.
-
-    Names change with the architecture: what is not known would be printed as n/a, with a warning for each.
-    """
+    """Those of `METRICS` that this ncu has for the GPUs here; all of them where it does not tell."""
     told, why = answer([str(ncu.path), "--query-metrics"], _QUERY_S)
     names = set(_METRIC.findall(told))
     known = tuple(metric for metric in METRICS if metric.partition(".")[0] in names)
@@ -154,15 +137,7 @@ def profile_command(
 ) -> list[str]:
     """The command that counts launches of some kernels between the program's cudaProfilerStart and Stop.
 
-    Caches are emptied before each launch (ncu's default), which makes counts repeatable; clocks are left as they are,
-    since locking them needs rights and is refused on a slice of a GPU.
-
     Args:
-        ncu: Which.
-        command: The program under test.
-        log: Where all that ncu prints goes, its table too.
-        kernels: Names of functions, without template arguments and parameters.
-        metrics: See `METRICS`.
         launches: How many of them at most.
     """
     # The names stand in a regular expression; those of functions have nothing in them that has a meaning there.
@@ -215,19 +190,7 @@ def profile(
     Leaves in the folder what ncu printed (``ncu.csv``) and the log of both (``ncu.log``).
 
     Args:
-        ncu: Which.
-        command: The program; see `capture.launch.worker_command`.
-        folder: Where the files go.
-        kernels: Names of functions to count.
         launches: How many of their launches at most.
-        timeout_s: Seconds that it may take.
-        progress: Told each line that the program prints.
-        worker_error: The error that the program left, asked for where it failed.
-
-    Raises:
-        MissingError: A permission, a newer ncu, or the counters, which another tool holds, are missing.
-        CaptureError: It failed, was killed or hangs, or no kernel was counted.
-        TrtprofError: The program's own error.
     """
     table, log = folder / "ncu.csv", folder / "ncu.log"
     table.unlink(missing_ok=True)

@@ -102,8 +102,6 @@ class TraceFile:
         """List the tables.
 
         Args:
-            path: The file.
-            connection: To it, with a lock.
             pages: The same, to read pages of; None where they do not hold all.
         """
         self.path = path
@@ -143,14 +141,10 @@ class TraceFile:
 
         Args:
             table: Its name. Where there is no such table all columns are empty.
-            columns: By the name to give them.
             keep: Which rows of some columns to keep; None for all.
 
         Returns:
             Integers ``[rows]`` by name, of the dtype of the column where they fit, else int64.
-
-        Raises:
-            UsageError: A value is no integer, or no text, or a column that is required is not there.
         """
         there = self.tables.get(table)
         if there is None:
@@ -326,15 +320,7 @@ def _texts(rows: _Rows, source: str, texts: Texts) -> tuple[Ints, Bools | None]:
 
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceFile]:
-    """Open an export to read, and see the same state of it throughout.
-
-    Nothing is written, not even a file beside it, so an export in a read-only folder can be read whatever its journal
-    mode. Only where a write-ahead log holds changes that are not yet in the file does SQLite need its index.
-
-    Raises:
-        MissingError: There is no such file, or it may not be read.
-        UsageError: It is no export of nsys to sqlite, is damaged, or is being written.
-    """
+    """Open an export to read, and see the same state of it throughout."""
     # Not closed before the connection is: that would drop the lock, which belongs to the process and not to the handle.
     with _opened(path) as file:
         write_ahead = _check_head(path, file)

@@ -126,11 +126,7 @@ def parse_version(text: str) -> Version:
 
 
 def find() -> Nsys:
-    """The nsys to use: that of ``TRTPROF_NSYS``, else the one on the PATH, else the newest in the usual folders.
-
-    Raises:
-        MissingError: There is none, the one of ``TRTPROF_NSYS`` does not answer, or none of them does.
-    """
+    """The nsys to use: that of ``TRTPROF_NSYS``, else the one on the PATH, else the newest in the usual folders."""
     tool = installed_tool.Tool("nsys", "Nsight Systems", NSYS_VARIABLE, _USUAL_PLACES, _INSTALL, _own_version)
     found = installed_tool.find(tool)
     told, _ = answer([str(found.path), "profile", "--help"])

@@ -102,7 +102,6 @@ class _Records:
         """Copy the begin of each record.
 
         Args:
-            data: Pages, and `_SLACK`.
             starts: ``[records]``; at least one.
             lengths: ``[records]``.
         """
@@ -116,7 +115,6 @@ class _Records:
         """8 bytes of records; any bytes where these lie beyond the end of one.
 
         Args:
-            offset: From the begin of all records, or of each of the rows.
             rows: Which records; None for all.
         """
         if isinstance(offset, int) and rows is None and offset + 8 <= self._width:
@@ -146,23 +144,16 @@ class PageRows:
         """Take rows over.
 
         Args:
-            share: How much of the table has been read with them.
-            records: The rows.
             header: ``[rows]``: numbers of headers.
             types: ``[columns, headers]``: see `_Headers`.
             offsets: ``[columns, headers]``: see `_Headers`.
-            names: Of the columns, in the order of the table.
         """
         self.count, self.share = len(header), share
         self._records, self._header, self._types, self._offsets = records, header, types, offsets
         self._names = {name: at for at, name in enumerate(names)}
 
     def integers(self, name: str) -> tuple[Ints, Bools | None]:
-        """The integers of a column, and where it is NULL; None where it never is. Reals lose their fraction.
-
-        Raises:
-            OddValueError: A value is a text or a blob.
-        """
+        """The integers of a column, and where it is NULL; None where it never is. Reals lose their fraction."""
         types = self._types[self._names[name]]
         if (types >= _FIRST_BLOB).any():
             raise OddValueError
@@ -182,11 +173,7 @@ class PageRows:
         return found, null[self._header] if null.any() else None
 
     def texts(self, name: str) -> tuple[Places, list[bytes]]:
-        """A number for the text of each row, -1 for NULL, and the text of each number.
-
-        Raises:
-            OddValueError: A value is a number.
-        """
+        """A number for the text of each row, -1 for NULL, and the text of each number."""
         types = self._types[self._names[name]]
         filled = types >= _FIRST_BLOB
         if not (filled | (types == _NULL)).all():
@@ -211,14 +198,7 @@ class PageFile:
     """A file of SQLite that does not change while it is read."""
 
     def __init__(self, file: io.FileIO) -> None:
-        """Read the header of the file (https://sqlite.org/fileformat2.html#the_database_header).
-
-        Args:
-            file: Open to read, without a buffer: what was read before the file was locked may have changed.
-
-        Raises:
-            UnusualError: Its texts are not UTF-8, or the header makes no sense.
-        """
+        """Read the header of the file (https://sqlite.org/fileformat2.html#the_database_header)."""
         file.seek(0)
         head = file.read(100)
         if len(head) < 100:
@@ -235,11 +215,7 @@ class PageFile:
         """The rows of a table in the order of their ids, some at a time.
 
         Args:
-            root: The page at the root of its tree.
             names: Of its columns, in their order.
-
-        Raises:
-            UnusualError: The table is none of rows with ids, or is damaged.
         """
         headers = _Headers(len(names))
         leaves = self._leaves(root)
@@ -425,18 +401,8 @@ def _varint_lengths(data: Bytes, at: Places) -> Places:
 def _numbered(records: _Records, offset: int | Ints, lengths: Ints) -> tuple[Places, Places]:
     """Number a part of each record, the same number for the same bytes.
 
-    They are told apart by a hash of their words, and each is then compared with the first of its number.
-
     Args:
-        records: The records.
-        offset: Where the part begins, of all records or of each.
         lengths: ``[records]``: how many bytes it has.
-
-    Returns:
-        The number of each part, from 0 in the order in which they first come, and the first record of each number.
-
-    Raises:
-        UnusualError: Two parts have the same hash.
     """
     import pandas as pd
 

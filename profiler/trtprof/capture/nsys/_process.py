@@ -86,18 +86,7 @@ def run(
 ) -> Ended:
     """Run a command of nsys to its end, or end it and all that it started.
 
-    Its stdin is a pipe that the program under test inherits, for `child.end_with_parent`. An
-    exception of ``on_line``, Ctrl-C and a full disk end it, too: on one, 2022.4 crashes and 2023.4 hangs.
-
-    Args:
-        command: What to run.
-        log: File to which the command line, stdout and stderr are appended.
-        environment: All of its environment.
-        timeout_s: Seconds that it may take.
-        on_line: Told each line of stdout.
-
-    Raises:
-        OSError: The program cannot be started, or the log not be written.
+    An exception of ``on_line``, Ctrl-C and a full disk end it, too: on one, 2022.4 crashes and 2023.4 hangs.
     """
     mark = uuid.uuid4().hex
     said: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -168,10 +157,7 @@ def _follow(
     on_line: Callable[[str], None],
     folder: Path,
 ) -> bool:
-    """Hand on lines until the process has ended or the disk is full; returns whether its time was up before.
-
-    Not until its pipes are closed: what survives nsys may hold them open for ever.
-    """
+    """Hand on lines until the process has ended or the disk is full; returns whether its time was up before."""
     gone_at = None
     check_at = 0.0
     while any(stream.is_alive() for stream in streams) or gone_at is None:

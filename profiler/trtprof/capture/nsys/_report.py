@@ -31,21 +31,8 @@ def repair(
 ) -> Path:
     """Make the report of a ``.qdstrm`` file, which nsys leaves behind where it does not find its importer.
 
-    Debian's packages are such: the importer lies in another folder than the one nsys looks in.
-
     Args:
-        stream: The file, which is kept as it is.
-        nsys: Whose importer to use.
         report: The ``.nsys-rep`` file to make; by default beside the stream.
-        log: File to append what the importer says to; by default beside the report.
-        timeout_s: Seconds that it may take.
-
-    Returns:
-        The report.
-
-    Raises:
-        MissingError: The importer, a library that it needs or the file is not here; another version recorded it.
-        CaptureError: It fails, is killed or does not end; the disk is full.
     """
     made_by = _recorder(stream)
     if made_by and made_by != nsys.version:
@@ -126,16 +113,6 @@ def export_sqlite(
 
     Args:
         report: A ``.nsys-rep``, ``.qdrep`` or ``.qdstrm`` file.
-        nsys: Which nsys.
-        output: The SQLite file, which is replaced if it exists; by default the report with that suffix.
-        lazy: Leave out tables that have no rows.
-        timeout_s: Seconds that it may take.
-        progress: Told in one line what is going on.
-
-    Raises:
-        UsageError: The file is no report of nsys, or is cut off.
-        MissingError: The file is not there, a newer nsys made it, or the folder cannot be written.
-        CaptureError: nsys fails, is killed or does not end; the disk is full.
     """
     say = progress or unheard
     if not report.is_file():

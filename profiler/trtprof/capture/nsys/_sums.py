@@ -49,11 +49,7 @@ def kernel_summary(trace: GpuTrace) -> pd.DataFrame:
 def nvtx_kernel_summary(trace: GpuTrace) -> pd.DataFrame:
     """Kernels by each range around their launch, as ``nsys stats --report nvtx_kern_sum`` sums them.
 
-    A kernel counts for every range of the launching thread that holds the launching call from its start to its end:
-    for the innermost and for those around it. So the sums of all ranges are more than the time of all kernels.
-
-    Returns:
-        Columns `RANGE_SUMS`; by range, style, process, thread, then most time first.
+    So the sums of all ranges are more than the time of all kernels.
     """
     import pandas as pd
 

@@ -60,10 +60,6 @@ def read_stats(path: Path) -> KernelSums:
     """Read a CSV that ``nsys stats`` wrote of kernels, or what it printed with ``--format csv``.
 
     Lines before the table and after its first empty line are passed over. Times of any ``--timeunit`` become ns.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It holds no such table, or a broken one; the line is named.
     """
     import pandas as pd
 

@@ -58,11 +58,7 @@ _REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 
 
 def refuse_second_profiler() -> None:
-    """Refuse to trace CUDA where another tool does already.
-
-    Raises:
-        CaptureError: This process runs under nsys, or loads the library of another tool into CUDA programs.
-    """
+    """Refuse to trace CUDA where another tool does already."""
     if os.environ.get(SESSION_VARIABLE):
         raise CaptureError(
             "trtprof itself runs under nsys",
@@ -108,18 +104,8 @@ def profile_command(
 ) -> list[str]:
     """The command line that profiles a worker between its cudaProfilerStart and cudaProfilerStop.
 
-    CPU samples and context switches are left out: they need rights that tracing does not, and slow the run down.
-
     Args:
-        nsys: Whose options to use.
-        worker_command: The program and its arguments.
-        output: The report without its suffix.
-        trace: What to record.
-        whole_run: Record all of the run, not only what lies between start and stop.
         extra: Further options of ``nsys profile``.
-
-    Raises:
-        MissingError: This version lacks an option that is needed.
     """
     traced = ["cuda-sw" if what == "cuda" and nsys.knows(SOFTWARE_TRACE) else what for what in trace]
     command = [
@@ -157,27 +143,7 @@ def run_profile(
 ) -> Profile:
     """Run a worker under nsys.
 
-    Both end when this process does, if the worker calls `child.end_with_parent`. What they say is kept in a file
-    with the suffix ``.log`` beside the report. Variables whose names are those of secrets are kept from both, since
-    reports are passed on.
-
-    Args:
-        nsys: Which nsys.
-        worker_command: The program and its arguments.
-        output: The report without its suffix; older files of that name are removed.
-        progress: Told each line that the worker prints.
-        timeout_s: Seconds that all of it may take, the writing of the report included.
-        worker_error: The error that the worker left behind, if it did.
-        trace: See `profile_command`.
-        whole_run: See `profile_command`.
-        extra: See `profile_command`.
-        environment: Of the worker; by default `child.environment`.
-
-    Raises:
-        CaptureError: Something else profiles already; nsys or the worker fails, is killed or does not end; nothing
-            was recorded.
-        MissingError: nsys is too old or cannot be started; the folder cannot be written; the importer is missing.
-        TrtprofError: The worker's own error.
+    What they say is kept in a file with the suffix ``.log`` beside the report.
     """
     refuse_second_profiler()
     output = output.absolute()

@@ -61,11 +61,7 @@ def read_report(path: Path) -> KernelSums | GpuTrace:
     """Read a CSV that ``nsys stats`` wrote: sums of kernels, or a trace of them.
 
     The report ``cuda_gpu_trace`` (gputrace before 2023), of kernels, copies and memsets one by one, is a capture
-    without launches and NVTX ranges, whose work has no process. Sizes are as exact as they are printed.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It holds neither, or a broken one.
+    without launches and NVTX ranges, whose work has no process.
     """
     text = read_text(path)
     found = _trace_at(text)

@@ -160,12 +160,7 @@ class _Kept(NamedTuple):
 
 
 def read_gpus(path: Path) -> tuple[TraceGpu, ...]:
-    """The GPUs that an sqlite export of nsys describes, by their CUDA numbers; none where it describes none.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It is no export of nsys, is damaged or being written.
-    """
+    """The GPUs that an sqlite export of nsys describes, by their CUDA numbers; none where it describes none."""
     with open_trace(path) as trace:
         return described_gpus(trace, np.empty(0, np.int64), [])
 
@@ -176,21 +171,13 @@ def read_trace(
     """Read an sqlite export of nsys.
 
     Args:
-        path: The file, which is opened to read alone.
         window: Keep the GPU work that starts within it: from the first ns to before the second, on the clock of the
             capture. Launches of that work are kept whenever they were, other calls and ranges where they overlap it.
-        device: Keep the work of this CUDA device.
-        pid: Keep what belongs to this process.
 
     Returns:
-        The capture. ``correlation`` is 0 where the file tells none, ``pid`` -1 where it does not tell the process.
-        Rows that end before they start are left out; the notes count them. A range that was still open ends with the
-        last event of the file. Where no range, call or copy was recorded the table is empty and a note says so.
-
-    Raises:
-        MissingError: There is no such file.
-        UsageError: It is no export of nsys, is damaged or being written, or holds nothing of what was asked for.
-        CaptureError: It holds neither GPU work nor calls nor ranges.
+        The capture. ``correlation`` is 0 where the file tells none, ``pid`` -1 where it does not tell the process. Rows
+            that end before they start are left out; the notes count them. A range that was still open ends with the
+            last event of the file. Where no range, call or copy was recorded the table is empty and a note says so.
     """
     if window is not None and window[0] >= window[1]:
         raise UsageError(

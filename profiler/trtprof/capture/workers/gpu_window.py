@@ -33,11 +33,7 @@ class Watch:
     notes: tuple[str, ...] = (NO_COLLECTOR,)
 
     def start(self) -> None:
-        """See what happens from now on.
-
-        Raises:
-            TrtprofError: It cannot.
-        """
+        """See what happens from now on."""
 
     def stop(self) -> None:
         """See no more; the work must be done."""
@@ -78,19 +74,12 @@ class InProcess(Watch):
 
 
 class ProfiledRange(Watch):
-    """A profiler around this process, which records between the driver's cuProfilerStart and cuProfilerStop.
-
-    They are what cudaProfilerStart and cudaProfilerStop are in the driver's API, and need no library besides it.
-    """
+    """A profiler around this process, which records between the driver's cuProfilerStart and cuProfilerStop."""
 
     notes = ()
 
     def __init__(self) -> None:
-        """Load the driver.
-
-        Raises:
-            MissingError: There is none.
-        """
+        """Load the driver."""
         try:
             self._driver = ctypes.CDLL(_DRIVER)
         except OSError as error:
@@ -121,14 +110,6 @@ def watching(collector: CollectorName, *, nvtx: bool) -> Iterator[Watch]:
     """What a request asks for to watch the profiled inferences.
 
     It must be entered before the first NVTX call of any library in this process.
-
-    Args:
-        collector: Which.
-        nvtx: Whether a collector in this process is to record NVTX ranges.
-
-    Raises:
-        MissingError: The collector, or what it needs, is missing.
-        CaptureError: It cannot work here.
     """
     if collector == "cupti":
         from trtprof.capture.cupti import activity as cupti
@@ -163,16 +144,7 @@ class Seen(NamedTuple):
 
 
 def profile_window(watch: Watch, infer: Callable[[], Any], runs: int) -> Seen:
-    """Run so many inferences while the watch sees them, each within an NVTX range `ITERATION_RANGE`.
-
-    Args:
-        watch: What sees them.
-        infer: One inference, done when it returns.
-        runs: How many.
-
-    Raises:
-        TrtprofError: The watch cannot start, or the model does not run.
-    """
+    """Run so many inferences while the watch sees them, each within an NVTX range `ITERATION_RANGE`."""
     begin_range, end_range, notes = _ranges()
     bounds = np.zeros((runs, 2), dtype=np.int64)
     watch.start()
@@ -189,11 +161,7 @@ def profile_window(watch: Watch, infer: Callable[[], Any], runs: int) -> Seen:
 
 
 def _ranges() -> tuple[Callable[[], Any], Callable[[Any], Any], tuple[str, ...]]:
-    """How to begin and to end the range of an inference, and what is to be said of it.
-
-    The range is one of start and end: those of push and pop were seen to vanish once TensorRT has a context
-    (github.com/NVIDIA/NVTX/issues/111).
-    """
+    """How to begin and to end the range of an inference, and what is to be said of it."""
     try:
         import nvtx
     except ImportError:

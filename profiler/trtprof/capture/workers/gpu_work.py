@@ -70,11 +70,7 @@ class Copies(NamedTuple):
 
 
 def copies_for(request: GpuWorkerRequest, feeds: Arrays) -> Copies:
-    """One copy of the inputs; with ``cold_l2`` as many as `copies_beyond` says.
-
-    Raises:
-        CaptureError: See `copies_beyond`.
-    """
+    """One copy of the inputs; with ``cold_l2`` as many as `copies_beyond` says."""
     size = sum(array.nbytes for array in feeds.values())
     if not request.cold_l2:
         return Copies(1, size)
@@ -83,20 +79,7 @@ def copies_for(request: GpuWorkerRequest, feeds: Arrays) -> Copies:
 
 
 def copies_beyond(size: int, l2_bytes: int) -> tuple[int, list[str]]:
-    """How many copies of the inputs must take turns for the L2 cache to have lost each when it is its turn again.
-
-    Twice the size of the cache in all, since caches do not drop the oldest line first.
-
-    Args:
-        size: Bytes of the inputs.
-        l2_bytes: Of the cache.
-
-    Returns:
-        The number, and what is to be said of it.
-
-    Raises:
-        CaptureError: The size of the cache is not known.
-    """
+    """How many copies of the inputs must take turns for the L2 cache to have lost each when it is its turn again."""
     if l2_bytes <= 0:
         raise CaptureError(
             "inputs cannot be kept out of the L2 cache",
@@ -159,12 +142,7 @@ class Cuda:
     """
 
     def __init__(self, device: int) -> None:
-        """Choose the GPU.
-
-        Raises:
-            ImportError: cuda-bindings is not installed.
-            MissingError: The driver or the GPU is missing.
-        """
+        """Choose the GPU."""
         from cuda.bindings import runtime
 
         self.runtime = runtime
@@ -179,11 +157,6 @@ class Cuda:
 
         Args:
             what: What the GPU was to do, in words: ``copy the inputs``.
-            result: What the function of cuda-bindings returned.
-            fix: What to do where it failed.
-
-        Raises:
-            CaptureError: The code is that of an error.
         """
         error, *values = result
         if int(error) != 0:
@@ -202,11 +175,7 @@ class EventTimer:
     clock: Literal["cuda events", "host clock"] = "cuda events"
 
     def __init__(self, cuda: Cuda) -> None:
-        """Make stream and events.
-
-        Raises:
-            CaptureError: CUDA refuses.
-        """
+        """Make stream and events."""
         self._cuda, self._runtime = cuda, cuda.runtime
         flags = self._runtime.cudaStreamNonBlocking
         self._stream = self._call(self._runtime.cudaStreamCreateWithFlags(flags))
@@ -284,9 +253,6 @@ class Runner(ABC, Generic[Slot]):
     def infer(self) -> Times:
         """Copy inputs to the device, run with those of the next slot, copy its outputs back.
 
-        Where several slots take turns, the inputs go to the one whose turn is furthest away: what was just written
-        would be in the L2 cache.
-
         Returns:
             Latency, copies to the device, compute, copies back and enqueuing, in ns; see `TIME_COLUMNS`.
         """
@@ -344,29 +310,14 @@ class Modes(Protocol):
         """A runner that enqueues every inference on a stream."""
 
     def graph(self) -> Runner[Any]:
-        """A runner that replays a CUDA graph; that of `stream` is no longer used.
-
-        Raises:
-            TrtprofError: There is none, and why.
-        """
+        """A runner that replays a CUDA graph; that of `stream` is no longer used."""
 
     def checks(self, runner: Runner[Any]) -> tuple[TensorCheck, ...]:
         """The outputs held against those of another provider."""
 
 
 def measure_clean(request: GpuWorkerRequest, modes: Modes, notes: Callable[[], tuple[str, ...]] = tuple) -> None:
-    """Time inferences with no profiler; leave the raw samples and a `CleanTimes`.
-
-    Args:
-        request: What to measure, and where to leave it.
-        modes: How to run inferences.
-        notes: What more is to be said when all is done.
-
-    Raises:
-        MissingError: The GPU, or what drives it, is missing.
-        BuildError: The model is refused.
-        CaptureError: The model does not run with its inputs.
-    """
+    """Time inferences with no profiler; leave the raw samples and a `CleanTimes`."""
     import pandas as pd
 
     say("clean latency")

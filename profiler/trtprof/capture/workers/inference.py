@@ -66,11 +66,7 @@ def say(text: str) -> None:
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """What an array of a type has, by our name of it.
-
-    Raises:
-        KeyError: Arrays have no such type: several values share a byte.
-    """
+    """What an array of a type has, by our name of it."""
     found: np.dtype[Any] = np.dtype(
         getattr(ml_dtypes, NARROW_DTYPES[dtype]) if dtype in NARROW_DTYPES else NUMPY_DTYPES[dtype]
     )
@@ -78,11 +74,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def make_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDArray[Any]]:
-    """The input arrays of a plan; the same seed gives the same values on every machine.
-
-    Raises:
-        CaptureError: There is not enough memory for them.
-    """
+    """The input arrays of a plan; the same seed gives the same values on every machine."""
     try:
         return _made_inputs(plans, seed)
     except MemoryError:
@@ -112,12 +104,7 @@ def _made_inputs(plans: tuple[InputTensor, ...], seed: int) -> dict[str, npt.NDA
 
 
 def first_run(run: Runnable) -> None:
-    """Run once, and say what ONNX Runtime has against the inputs; one that lasts `LONGEST_S` ends this process.
-
-    Raises:
-        MissingError: There is too little memory for it.
-        CaptureError: The model does not run.
-    """
+    """Run once, and say what ONNX Runtime has against the inputs; one that lasts `LONGEST_S` ends this process."""
     watch = threading.Timer(LONGEST_S, _give_up)
     watch.daemon = True
     watch.start()

@@ -62,13 +62,7 @@ def main(argv: list[str]) -> int:
 
 
 def clean(request: OrtCudaRequest) -> None:
-    """Measure latency; leave the raw samples and a `CleanTimes`.
-
-    Raises:
-        MissingError: The CUDA provider, the driver or the GPU is missing.
-        BuildError: ONNX Runtime refuses the model.
-        CaptureError: The model does not run with its inputs.
-    """
+    """Measure latency; leave the raw samples and a `CleanTimes`."""
     feeds = make_inputs(request.inputs, request.seed)
     copies = copies_for(request, feeds)
     with timer_for(request.session) as timer:
@@ -103,11 +97,7 @@ def with_graph(session: SessionRequest, *, on: bool) -> SessionRequest:
 
 @contextlib.contextmanager
 def timer_for(session: SessionRequest) -> Iterator[Timer]:
-    """CUDA events where cuda-bindings are there to record them with, else the host's clock.
-
-    Raises:
-        MissingError: The CUDA provider, the driver or the GPU is missing.
-    """
+    """CUDA events where cuda-bindings are there to record them with, else the host's clock."""
     if session.provider != "cuda":
         yield HostTimer()
         return
@@ -141,19 +131,7 @@ class OrtRunner(Runner[_Slot]):
     """A session and as many copies of its inputs and outputs as take turns."""
 
     def __init__(self, request: SessionRequest, feeds: Arrays, copies: int, timer: Timer, **session: str) -> None:
-        """Make the session, bind everything and run once with each copy.
-
-        Args:
-            request: The session.
-            feeds: The inputs.
-            copies: How many.
-            timer: Times the work of the GPU.
-            session: See `ort_session.make_session`.
-
-        Raises:
-            CaptureError: The model does not run with these inputs.
-            TrtprofError: See `ort_session.make_session`.
-        """
+        """Make the session, bind everything and run once with each copy."""
         super().__init__(timer)
         self.session = make_session(request, user_stream=timer.stream, **session)
         self.names = [output.name for output in self.session.get_outputs()]
@@ -250,19 +228,7 @@ class OrtRunner(Runner[_Slot]):
 
 
 def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> None:
-    """Run inferences with the profile and the collector on, without a CUDA graph, which has no nodes.
-
-    Leaves the node events, the optimised graph, what the collector in this process saw, and a `ProfiledTimes`.
-
-    Args:
-        request: What to run.
-        watched: What watches it; by default the collector of the request.
-
-    Raises:
-        MissingError: The CUDA provider or the collector cannot work here.
-        BuildError: ONNX Runtime refuses the model.
-        CaptureError: The model does not run with its inputs, or the collector failed.
-    """
+    """Run inferences with the profile and the collector on, without a CUDA graph, which has no nodes."""
     import pandas as pd
 
     folder, scratch = Path(request.folder), Path(request.scratch)

@@ -48,12 +48,7 @@ def main(argv: list[str]) -> int:
 
 
 def keep(request: OutputsRequest) -> None:
-    """Keep what the original makes.
-
-    Raises:
-        CaptureError: It runs with none of the inputs.
-        TrtprofError: See `make_session`.
-    """
+    """Keep what the original makes."""
     variant = request.variant
     outputs: dict[str, list[Any]] = {}
     left_out: dict[str, str] = {}
@@ -123,11 +118,7 @@ def _rounded_differently(variant: Variant) -> Variant | None:
 
 
 def check(request: OutputsRequest) -> None:
-    """Hold a variant against the original; write a `KindCheck` for each kind of inputs.
-
-    Raises:
-        TrtprofError: See `make_session`.
-    """
+    """Hold a variant against the original; write a `KindCheck` for each kind of inputs."""
     kept = Kept(*pickle.loads(Path(request.kept).read_bytes()))  # noqa: S301 - `keep` wrote it
     variant = request.variant
     checks = []
@@ -164,11 +155,7 @@ def _checked(kind: str, found: Outputs, kept: Kept, request: OutputsRequest) -> 
 
 @contextmanager
 def outputs_of(variant: Variant) -> Iterator[Callable[[Arrays], Outputs]]:
-    """What makes outputs of inputs. With an engine no GPU has seen it yet.
-
-    Raises:
-        TrtprofError: See `make_session`.
-    """
+    """What makes outputs of inputs. With an engine no GPU has seen it yet."""
     if variant.engine is not None:
         engine = variant.engine
 

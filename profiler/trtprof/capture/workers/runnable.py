@@ -20,13 +20,7 @@ Timed = Callable[[], int]
 
 @contextlib.contextmanager
 def runnable_of(variant: Variant, feeds: Arrays) -> Iterator[Timed]:
-    """A variant with everything bound, run once; on a GPU a latency is with the copies there and back, as in a run.
-
-    Raises:
-        CaptureError: It does not run with these inputs.
-        MissingError: What drives it is missing.
-        TrtprofError: See `make_session` and `trt_runner.opened`.
-    """
+    """A variant with everything bound, run once; on a GPU a latency is with the copies there and back, as in a run."""
     if variant.engine is not None:
         from trtprof.capture.workers.trt_runner import opened
 

@@ -38,13 +38,7 @@ def main(argv: list[str]) -> int:
 
 
 def clean(request: TensorrtRequest) -> None:
-    """Measure latency; leave the raw samples and a `CleanTimes`.
-
-    Raises:
-        MissingError: The library, cuda-bindings, the driver or the GPU is missing.
-        UsageError: TensorRT-RTX is given plugins.
-        CaptureError: The engine cannot be loaded, or does not run with its inputs.
-    """
+    """Measure latency; leave the raw samples and a `CleanTimes`."""
     feeds = make_inputs(request.inputs, request.seed)
     copies = copies_for(request, feeds)
     with opened(request, feeds, copies.number) as runner:
@@ -52,17 +46,7 @@ def clean(request: TensorrtRequest) -> None:
 
 
 def profiled(request: TensorrtRequest, watched: Watching | None = None) -> None:
-    """Run inferences on a stream within the window that the collector sees; leave its trace and a `ProfiledTimes`.
-
-    Args:
-        request: What to run.
-        watched: What watches it; by default the collector of the request.
-
-    Raises:
-        MissingError: See `clean`; or the collector cannot work here.
-        UsageError: See `clean`.
-        CaptureError: See `clean`; or the collector failed.
-    """
+    """Run inferences on a stream within the window that the collector sees; leave its trace and a `ProfiledTimes`."""
     feeds = make_inputs(request.inputs, request.seed)
     copies = copies_for(request, feeds)
     runs = runs_to_profile(request.profile_iterations, request.layers)

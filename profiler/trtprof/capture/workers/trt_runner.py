@@ -24,13 +24,7 @@ from trtprof.capture.workers.trt_runtime import DTYPES, Library, allocator_class
 
 @contextlib.contextmanager
 def opened(request: TensorrtRequest, feeds: Arrays, copies: int) -> Iterator[TrtRunner]:
-    """The engine of a request, ready to run; all of it is given back at the end, what was made last first.
-
-    Raises:
-        MissingError: The library, cuda-bindings, the driver or the GPU is missing.
-        UsageError: TensorRT-RTX is given plugins.
-        CaptureError: The engine cannot be loaded, or does not run with its inputs.
-    """
+    """The engine of a request, ready to run; all of it is given back at the end, what was made last first."""
     library = Library.of(request.backend)
     try:
         cuda = Cuda(request.device)
@@ -74,11 +68,7 @@ class Memory:
             self._cuda.runtime.cudaFreeHost(address)
 
     def on_device(self, size: int) -> int:
-        """So many bytes of the device; one at least, since TensorRT takes no null pointer for an empty tensor.
-
-        Raises:
-            CaptureError: There are not so many.
-        """
+        """So many bytes of the device; one at least, since TensorRT takes no null pointer for an empty tensor."""
         held = len(self._device)
         address = self._cuda.call(
             f"hold {format_bytes(size)} more for inputs and outputs, besides {held} of them",
@@ -89,11 +79,7 @@ class Memory:
         return int(address)
 
     def pinned(self, size: int) -> npt.NDArray[np.uint8]:
-        """So many bytes of the host that the device can copy from and to.
-
-        Raises:
-            CaptureError: There are not so many.
-        """
+        """So many bytes of the host that the device can copy from and to."""
         address = int(
             self._cuda.call(
                 f"have {format_bytes(size)} of the host's memory pinned",
@@ -174,11 +160,7 @@ class TrtRunner(Runner[_Slot]):
         self._bound: _Slot | None = None
 
     def set_up(self, request: TensorrtRequest, feeds: Arrays, copies: int) -> None:
-        """Make the context, set its shapes, allocate, and run once with each copy.
-
-        Raises:
-            CaptureError: The engine does not run with these inputs, or there is no memory for them.
-        """
+        """Make the context, set its shapes, allocate, and run once with each copy."""
         began = time.perf_counter_ns()
         self._context = self._made_context()
         self._choose_profile(request.profile)
@@ -205,11 +187,7 @@ class TrtRunner(Runner[_Slot]):
             self.notes.append(f"the engine works on {streams} streams besides the main one")
 
     def capture_graphs(self) -> None:
-        """Have every further inference replay a CUDA graph: one a copy, since a graph is of fixed addresses.
-
-        Raises:
-            CaptureError: The engine cannot be captured, and why.
-        """
+        """Have every further inference replay a CUDA graph: one a copy, since a graph is of fixed addresses."""
         graphs = []
         try:
             for slot in self._slots:
@@ -346,11 +324,7 @@ class TrtRunner(Runner[_Slot]):
             self._context.nvtx_verbosity = levels.LAYER_NAMES_ONLY
 
     def _given(self, feeds: Arrays) -> dict[str, npt.NDArray[Any]]:
-        """The inputs of the engine, in its types.
-
-        Raises:
-            CaptureError: One is missing, or its values do not fit the type.
-        """
+        """The inputs of the engine, in its types."""
         wanted = {tensor.name: tensor for tensor in self._tensors if tensor.is_input}
         missing = [name for name in wanted if name not in feeds]
         if missing:
@@ -384,11 +358,7 @@ class TrtRunner(Runner[_Slot]):
         return given
 
     def _set_shapes(self, inputs: dict[str, npt.NDArray[Any]], profile: int) -> None:
-        """Set all shapes and the values that shapes depend on, and keep what follows.
-
-        Raises:
-            CaptureError: A shape does not fit, or something is not known.
-        """
+        """Set all shapes and the values that shapes depend on, and keep what follows."""
         self._library.log.forget()
         for tensor in self._tensors:
             if not tensor.is_input:

@@ -73,32 +73,18 @@ class Library(NamedTuple):
 
     @classmethod
     def of(cls, backend: str) -> Library:
-        """The library of a backend.
-
-        Raises:
-            MissingError: It is not installed, or does not load.
-        """
+        """The library of a backend."""
         product = product_of(backend)
         trt = imported(product)
         log = Log()
         return cls(trt, f"{product.title} {trt.__version__}", logger(trt, log.take), log, backend == "tensorrt-rtx")
 
     def load_plugins(self, libraries: Sequence[str]) -> None:
-        """Make TensorRT's own plugins and those of the libraries known.
-
-        Raises:
-            UsageError: TensorRT-RTX is given any.
-            CaptureError: A library cannot be loaded.
-        """
+        """Make TensorRT's own plugins and those of the libraries known."""
         load_plugins(self.trt, self.title, self.logger, self.trt.get_plugin_registry, libraries, CaptureError)
 
     def deserialised(self, path: Path) -> tuple[Any, Any]:
-        """The runtime and the engine of a file; the runtime must outlive the engine.
-
-        Raises:
-            MissingError: There is no driver or GPU.
-            CaptureError: The file cannot be read, or is of another version or for another GPU.
-        """
+        """The runtime and the engine of a file; the runtime must outlive the engine."""
         try:
             plan = path.read_bytes()
         except OSError as error:

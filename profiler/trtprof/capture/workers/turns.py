@@ -39,7 +39,6 @@ def main(argv: list[str], answer: Callable[[bytes], None], turns: Iterator[float
 
     Args:
         argv: The request is its second.
-        answer: Told each answer, a line of JSON.
         turns: The length of each turn, in ms, when it is time.
     """
     request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=TurnsRequest)
@@ -47,11 +46,7 @@ def main(argv: list[str], answer: Callable[[bytes], None], turns: Iterator[float
 
 
 def take_turns(request: TurnsRequest, answer: Callable[[bytes], None], turns: Iterator[float]) -> None:
-    """Make it ready, then run when told.
-
-    Raises:
-        TrtprofError: See `runnable_of`.
-    """
+    """Make it ready, then run when told."""
     feeds = make_inputs(request.variant.inputs, request.variant.seed)
     began = time.perf_counter_ns()
     with runnable_of(request.variant, feeds) as timed:
@@ -78,10 +73,7 @@ def run_for(timed: Timed, ms: float) -> list[int]:
 
 
 def asleep(patience_s: float = _PATIENCE_S) -> bool:
-    """Wait until no other thread of this process is busy, or would be if there were a core; returns whether it is so.
-
-    CPU time alone does not tell: on a machine that is full, a thread that spins may not get a core for a while.
-    """
+    """Wait until no other thread of this process is busy or waits for a core; returns whether it is so."""
     end = time.monotonic() + patience_s
     while time.monotonic() < end:
         busy = time.process_time()

@@ -44,12 +44,7 @@ _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 
 def place_and_files(names: Sequence[str] | None, record: type[Record], *, force: bool) -> tuple[str, list[Path]]:
-    """The folder of the fleet, empty where none is named, and the files for what is printed.
-
-    Raises:
-        UsageError: Several folders are named, or a file is there and not to be replaced.
-        MissingError: A file cannot be written.
-    """
+    """The folder of the fleet, empty where none is named, and the files for what is printed."""
     from trtprof import report
 
     suffixes = tuple(each.suffix for each in report.formats_of(record))
@@ -72,11 +67,7 @@ def place_and_files(names: Sequence[str] | None, record: type[Record], *, force:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """The value of ``--shard``; empty is all.
-
-    Raises:
-        UsageError: It is no part.
-    """
+    """The value of ``--shard``; empty is all."""
     found = _SHARD.fullmatch(text.strip()) if text else None
     part, parts = (int(found[1]), int(found[2])) if found else (1, 1)
     if (text and not found) or not 1 <= part <= parts:

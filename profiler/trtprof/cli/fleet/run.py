@@ -134,11 +134,7 @@ def run(
 
 
 def _end(found: FleetPlan, manifest: str, how: Sequence[str], *, quiet: bool) -> None:
-    """What was written, what failed, what is left, and what comes next: the same command, ``how`` it was given.
-
-    Raises:
-        MissingError: Cells are left, which nothing here can execute.
-    """
+    """What was written, what failed, what is left, and what comes next: the same command, ``how`` it was given."""
     failed, left = (sum(getattr(each, name) for each in found.targets) for name in ("failed", "left"))
     again = shlex.join(["trtprof", "fleet", "run", manifest, "-o", found.folder, *how])
     if not quiet:

@@ -48,12 +48,7 @@ def plan(manifest: Path, place: str = "", shard: tuple[int, int] = (1, 1)) -> tu
     Before any cell is done a few predictions are tried, which takes a second, to tell about how long all will take.
 
     Args:
-        manifest: The file.
         place: Folder or URI of the fleet, which need not be there yet; empty: nothing is done.
-        shard: Which part of the cells, from 1, of how many.
-
-    Raises:
-        UsageError: See `manifest.read` and `cells.expand`.
     """
     from trtprof.flows.fleet import progress, trial
     from trtprof.flows.fleet.cells import expand, in_shard
@@ -95,17 +90,7 @@ def run(
     """Answer every cell of a manifest that has no row yet; what is done stays done, whatever interrupts it.
 
     Args:
-        manifest: The file.
-        place: Folder or URI of the fleet; it is made where it is not there.
-        how: By what the cells are executed.
-        progress: Told what is to be known.
         watch: Told how far it is, some times a second.
-
-    Returns:
-        How far the fleet is; cells are left only where nothing here can execute them, which its notes say.
-
-    Raises:
-        TrtprofError: The manifest is not usable, the folder cannot be written, the cluster is not there.
     """
     from trtprof.flows.fleet import running
 
@@ -113,15 +98,7 @@ def run(
 
 
 def status(place: str, failures: int = 5) -> FleetPlan:
-    """How far the fleet of a folder is, whoever works on it.
-
-    Args:
-        place: Folder or URI of the fleet.
-        failures: So many failed cells are in it.
-
-    Raises:
-        MissingError: It is no folder of a fleet.
-    """
+    """How far the fleet of a folder is, whoever works on it."""
     from trtprof.flows.fleet.progress import looked_at
     from trtprof.flows.fleet.store import Store
     from trtprof.hardware.device import host_cpu

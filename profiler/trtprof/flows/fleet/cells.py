@@ -74,16 +74,9 @@ class Expanded(msgspec.Struct, frozen=True, kw_only=True):
 def expand(manifest: Manifest, known: Path | None = None) -> Expanded:
     """Every cell of a manifest.
 
-    A file that is no model has cells, too: they fail when they are done.
-
     Args:
-        manifest: As read.
         known: A file that keeps digests and inputs of models by path, size and time of change; it is read and written
             anew. None: every file is read.
-
-    Raises:
-        UsageError: An entry means no file, a size names a dimension that a model has not, two models would have one
-            name; see `manifest.read` for how it is told.
     """
     mistakes = Mistakes(manifest.path.name, manifest.lines)
     meant = [_files_of(manifest, entry, mistakes) for entry in manifest.models]
@@ -208,10 +201,7 @@ def _matches(folder: Path, pattern: str) -> list[Path]:
 
 
 def _globbed(folder: Path, pattern: Path) -> Iterator[str]:
-    """What a pattern means in a folder as `glob.glob` has it, but each folder is entered once, whatever leads there.
-
-    Of folders with links to what they are in, `glob` lists all ways through them.
-    """
+    """What a pattern means in a folder as `glob.glob` has it, but each folder is entered once, whatever leads there."""
     parts = [*pattern.relative_to(pattern.anchor).parts]
     parts += ["*"] if parts[-1] == "**" else []
     asked = [(pattern.anchor or str(folder), 0)]
@@ -454,15 +444,7 @@ def _digest(*parts: bytes) -> str:
 
 
 def request_of(cell: FleetCell, path: Path | None = None) -> ModelRequest:
-    """The model of a cell at its size, as the verbs take it.
-
-    Args:
-        cell: Whose.
-        path: The file, where it is elsewhere than the cell says.
-
-    Raises:
-        UsageError: Its shapes cannot be read.
-    """
+    """The model of a cell at its size, as the verbs take it."""
     shapes = (cell.shapes,) if cell.shapes else ()
     return ModelRequest.of(path or cell.path, shapes, cell.batch, cell.sizes)
 

@@ -62,13 +62,7 @@ class _Seen(NamedTuple):
 
 
 class Claims:
-    """The claims of one owner, and what it sees of others.
-
-    Args:
-        files: The folder of the fleet.
-        owner: Who makes them; unique. Empty: nobody, who looks on.
-        lease_s: Seconds after which an owner that was not heard of is dead.
-    """
+    """The claims of one owner, and what it sees of others."""
 
     def __init__(self, files: Files, owner: str, lease_s: float) -> None:
         self._files = files
@@ -89,11 +83,7 @@ class Claims:
 
     @_one_at_a_time
     def alive(self) -> None:
-        """Say that the owner lives; where it did not for long, look which claims are left to it.
-
-        Raises:
-            MissingError: The place cannot be written.
-        """
+        """Say that the owner lives; where it did not for long, look which claims are left to it."""
         began, doubtful = _now(), self._doubtful
         self._files.mark(self._path(_ALIVE, self._owner), b"alive\n")
         if doubtful and self._held:
@@ -162,22 +152,14 @@ class Claims:
 
     @_one_at_a_time
     def time_ns(self) -> int:
-        """Now, by the clock of the file system.
-
-        Raises:
-            MissingError: The place cannot be written.
-        """
+        """Now, by the clock of the file system."""
         self.alive()
         (entry,) = self._files.look([self._path(_ALIVE, self._owner)])
         return entry.mtime_ns if entry else time.time_ns()  # deleted by hand just then
 
     @_one_at_a_time
     def sweep(self) -> None:
-        """Delete what owners left that are dead for long.
-
-        Raises:
-            MissingError: The place cannot be written.
-        """
+        """Delete what owners left that are dead for long."""
         self._breathe()
         seen = self._seen()
         limit = seen.mine - int(self._lease_s * _OLD * 1e9)

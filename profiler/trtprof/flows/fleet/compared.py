@@ -29,13 +29,7 @@ def compare(
 
     Args:
         before: A folder or a URI; ``FOLDER@0.1.0``: what that version of trtprof answered of what it asks now.
-        after: The other.
         gates: ``--gate`` values; see `compare.fleet_gates`.
-        say: Told what could not be read.
-
-    Raises:
-        MissingError: One is no folder of a fleet.
-        UsageError: A gate is none, a file is damaged, or nothing is of that version.
     """
     from trtprof.compare import fleet_gates, fleets
 

@@ -14,10 +14,7 @@ INSTALL_RAY = "pip install 'trtprof[fleet]'"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Cells that one call answers: of one group, and so of one model; of a build or a run it is one cell.
-
-    It travels as JSON: nothing is pickled, and nothing of it is code.
-    """
+    """Cells that one call answers: of one group, and so of one model; of a build or a run it is one cell."""
 
     group: str
     cells: tuple[FleetCell, ...]

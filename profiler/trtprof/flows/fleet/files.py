@@ -87,13 +87,7 @@ class Files:
         return f"{self.shown.rstrip('/')}/{name}" if name else self.shown
 
     def listing(self, folder: str) -> list[Entry]:
-        """What stands in a folder, in no order; nothing where it is not there.
-
-        What was there before the call and stays is in it: file systems and object stores promise no less.
-
-        Raises:
-            MissingError: It cannot be listed.
-        """
+        """What stands in a folder, in no order; nothing where it is not there."""
         import pyarrow.fs as pafs
 
         selector = pafs.FileSelector(self._full(folder), allow_not_found=True)
@@ -114,13 +108,7 @@ class Files:
         return [_entry(info) for info in infos]
 
     def read(self, name: str) -> bytes:
-        """The content of a file.
-
-        Raises:
-            FileNotFoundError: It is not there.
-            MissingError: It cannot be read.
-            UsageError: On this machine it is no regular file, or larger than `input_file.MAX_BYTES`.
-        """
+        """The content of a file."""
         if self.local is not None:
             with self._told(name, "read", absent=True):
                 return read_file(
@@ -131,16 +119,7 @@ class Files:
         return content
 
     def write(self, name: str, content: bytes, durable: bool = False) -> None:
-        """Write a file, whole or not at all; what was there is replaced.
-
-        Args:
-            name: Which.
-            content: All of it.
-            durable: It shall outlast a power cut, too, as soon as this returns.
-
-        Raises:
-            MissingError: It cannot be written; what was there is there.
-        """
+        """Write a file, whole or not at all; what was there is replaced."""
         if self._whole:
             with self._told(name, "written"):
                 self._put(name, content)
@@ -166,11 +145,7 @@ class Files:
             self._put(name, content)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files; those that are not there are well.
-
-        Raises:
-            MissingError: One cannot be deleted.
-        """
+        """Delete files; those that are not there are well."""
 
         def one(name: str) -> None:
             with self._told(name, "deleted"), contextlib.suppress(FileNotFoundError):
@@ -179,22 +154,13 @@ class Files:
         self.each(one, list(names))
 
     def move(self, name: str, to: str) -> None:
-        """Move a file or a folder; on an object store it is copied.
-
-        Raises:
-            FileNotFoundError: It is not there.
-            MissingError: It cannot be moved.
-        """
+        """Move a file or a folder; on an object store it is copied."""
         with self._told(name, "moved", absent=True):
             self._system.create_dir(self._full(to.rpartition("/")[0]), recursive=True)
             self._system.move(self._full(name), self._full(to))
 
     def take_in(self, folder: Path, to: str, last: str) -> None:
-        """Copy a folder of this machine here; ``last`` is the file in it that is copied behind all others.
-
-        Raises:
-            MissingError: It cannot be written.
-        """
+        """Copy a folder of this machine here; ``last`` is the file in it that is copied behind all others."""
         import pyarrow.fs as pafs
 
         with self._told(to, "written"):
@@ -208,11 +174,7 @@ class Files:
                 )
 
     def delete_folder(self, name: str) -> None:
-        """Delete a folder with all in it; one that is not there is well.
-
-        Raises:
-            MissingError: It cannot be deleted.
-        """
+        """Delete a folder with all in it; one that is not there is well."""
         with self._told(name, "deleted"), contextlib.suppress(FileNotFoundError):
             self._system.delete_dir(self._full(name))
 

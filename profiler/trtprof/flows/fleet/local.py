@@ -59,14 +59,7 @@ class LocalExecutor:
     """See `execute.Executor`.
 
     Args:
-        cells: All that it may be asked, for the size of the largest model.
         workers: Processes that predict; 0: as many as cores and memory carry.
-        timeout_s: A task that takes longer is ended and has failed.
-        module: What its processes run.
-        say: Told how many there are, and why.
-
-    Raises:
-        MissingError: There is no place for temporary files.
     """
 
     def __init__(
@@ -107,11 +100,7 @@ class LocalExecutor:
         return len(self._busy) < self.workers if _predicts(task) else not self._busy
 
     def start(self, task: Task) -> None:
-        """Hand it to a process.
-
-        Raises:
-            MissingError: None can be started, or has no place to work in.
-        """
+        """Hand it to a process."""
         predicts = _predicts(task)
         if not predicts:
             # Nothing of ours holds memory, or wakes up, beside a measurement.

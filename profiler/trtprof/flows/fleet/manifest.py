@@ -177,12 +177,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mistakes:
-    """What is wrong in a manifest, all of it told at once.
-
-    Args:
-        file: Name of the manifest.
-        lines: See `Manifest`.
-    """
+    """What is wrong in a manifest, all of it told at once."""
 
     def __init__(self, file: str, lines: Mapping[str, int]) -> None:
         self._file = file
@@ -207,11 +202,7 @@ class Mistakes:
         self.add(place, ": ".join(filter(None, (error.what, error.why))))
 
     def tell(self) -> None:
-        """Raise what was found, if anything was.
-
-        Raises:
-            UsageError: There are some.
-        """
+        """Raise what was found, if anything was."""
         if not self._told:
             return
         first, *more = (
@@ -242,13 +233,7 @@ def _where(file: str, lines: Mapping[str, int], place: str) -> str:
 
 
 def read(path: Path) -> Manifest:
-    """Read and check a manifest.
-
-    Raises:
-        UsageError: It cannot be read, or something in it is not possible: one line that names the place, what is
-            wrong, what is possible; of several mistakes all are told, a line each.
-        MissingError: There is no such file.
-    """
+    """Read and check a manifest."""
     text = _text_of(path)
     try:
         document = parse_toml(text)

@@ -60,11 +60,7 @@ _LINE = 300
 
 
 def require() -> Any:
-    """Ray.
-
-    Raises:
-        MissingError: It is not installed.
-    """
+    """Ray."""
     try:
         import ray
     except ImportError as error:
@@ -153,19 +149,7 @@ class UnderWay(NamedTuple):
 
 
 class RayExecutor:
-    """See `execute.Executor`; `connect` makes one.
-
-    Args:
-        ray: The module, connected.
-        timeout_s: A task that takes longer is ended and has failed.
-        runs: A folder for run folders on their way; where nodes share it, they are written there.
-        disconnect: Whether `close` ends the connection.
-        streams: Whether it carries streams.
-        say: Told what is to be known, in a sentence.
-
-    Raises:
-        MissingError: A node lacks trtprof, or has another version; no node offers anything.
-    """
+    """See `execute.Executor`; `connect` makes one."""
 
     def __init__(
         self,
@@ -423,12 +407,7 @@ class RayExecutor:
         return in_use + _size(Path(cell.path)) <= _STORE_SHARE * min(stores, default=math.inf)
 
     def _put(self, cell: FleetCell) -> None:
-        """Put a model, unless it is there; those that nothing under way needs go.
-
-        Raises:
-            OSError: It cannot be read.
-            ValueError: It is not the model of the cell any more.
-        """
+        """Put a model, unless it is there; those that nothing under way needs go."""
         if cell.sha256 in self._models:
             self._models.move_to_end(cell.sha256)
             return
@@ -647,13 +626,6 @@ def connect(
 
     Args:
         address: ``auto`` for the one that Ray finds, ``HOST:PORT``, or ``ray://HOST:PORT`` of a Ray client.
-        timeout_s: See `RayExecutor`.
-        runs: Likewise.
-        say: Likewise.
-
-    Raises:
-        UsageError: It is no address.
-        MissingError: Ray is not installed, there is no such cluster, or its nodes lack trtprof.
     """
     ray = require()
     client = address.startswith("ray://")

@@ -135,11 +135,7 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def read(name: str, value: Any) -> str:
-    """The text of an option as cells have it.
-
-    Raises:
-        UsageError: There is no such option, or it does not take the value.
-    """
+    """The text of an option as cells have it."""
     known = OPTIONS.get(name)
     if known is None:
         near = difflib.get_close_matches(name.lower().replace("_", "-"), OPTIONS, n=1)
@@ -169,16 +165,7 @@ def taken(verb: FleetVerb, *given: Mapping[str, str]) -> dict[str, str]:
 
 
 def check(verb: FleetVerb, precision: str, options: Mapping[str, str]) -> None:
-    """Refuse options that are possible each, but not together.
-
-    Args:
-        verb: What is done.
-        precision: At which precision.
-        options: What `taken` gave.
-
-    Raises:
-        UsageError: One is of no use with the backend that is named, or another.
-    """
+    """Refuse options that are possible each, but not together."""
     from trtprof.source.request import ModelRequest
 
     if verb == "predict":

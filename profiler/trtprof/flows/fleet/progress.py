@@ -81,19 +81,7 @@ def counted(
 ) -> FleetPlan:
     """What of some cells is done, has failed and is left.
 
-    Predictions share ``workers`` processes. Runs and builds are done one after the other: those of one resource wait
-    for each other, and so do those of none.
-
-    Args:
-        asked: What the fleet asks.
-        cells: Of it; those of a shard are all that counts then.
-        state: What became of cells.
-        claimed: Groups that somebody works on.
-        pace: What a cell takes.
-        workers: Processes that predict.
-        folder: Where the answers are.
-        failures: A few failed cells.
-        notes: What is to be said beside it.
+    Predictions share ``workers`` processes.
     """
     count: dict[str, Counter[str]] = defaultdict(Counter)
     seconds: dict[str, float] = defaultdict(float)
@@ -170,19 +158,7 @@ def looked_at(
     pace: Pace = Pace(),  # noqa: B008 - it is frozen
     notes: Sequence[str] = (),
 ) -> FleetPlan:
-    """How far some cells are, by what their store holds now.
-
-    Args:
-        store: Of the fleet.
-        asked: What it asks.
-        cells: Those that count.
-        folder: What to call the store.
-        state: What `Store.state` gave, where it is at hand.
-        workers: Processes that predict.
-        failures: So many failed cells are told, those that failed in different ways first.
-        pace: What a cell takes where none is done.
-        notes: What is to be said beside it.
-    """
+    """How far some cells are, by what their store holds now."""
     state = store.state() if state is None else state
     if state.done:
         keys = {cell.key for cell in cells} & state.done

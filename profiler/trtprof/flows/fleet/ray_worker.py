@@ -90,15 +90,7 @@ def whole(ask: bytes, models: Sent) -> list[bytes]:
 
 
 def stream(ask: bytes, models: Sent) -> Iterator[bytes]:
-    """Answer tasks.
-
-    Args:
-        ask: An `Ask`.
-        models: What may be lacking here.
-
-    Yields:
-        A `Reply` that it begins, then one a task, each followed by the pieces of its run folder.
-    """
+    """Answer tasks."""
     import ray
 
     asked = msgspec.json.decode(ask, type=Ask)
@@ -152,11 +144,7 @@ def _answered(task: Task, asked: Ask, models: Sent) -> Iterator[bytes]:
 
 
 def _model(cell: FleetCell, models: Sent, folder: travel.NodeFolder, stack: ExitStack) -> Path | None:
-    """Where the model is; None where it is as the cell says.
-
-    Raises:
-        KeyError: It is not here, and did not travel.
-    """
+    """Where the model is; None where it is as the cell says."""
     if _is_here(cell):
         return None
     files = [(name, _pieces(references)) for name, references in models[cell.sha256]]

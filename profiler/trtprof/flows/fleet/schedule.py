@@ -76,20 +76,9 @@ def schedule(
     """Give every cell a row.
 
     Args:
-        cells: All that are this scheduler's concern, done or not.
-        store: Of the owner that claims.
-        executor: It is closed when this returns, however it does, and so is the store.
         how: ``retry``, ``attempts`` and ``lease_s``, that of the claims of the store, are read.
-        gpus: By target, GPUs that Ray keeps for a cell.
         watch: Told how far it is, some times a second.
-        say: Told what is to be known, in a sentence.
         poll_s: About how many seconds are between two looks at what others work on.
-
-    Returns:
-        How far it came: all of the cells have a row but those that were refused.
-
-    Raises:
-        TrtprofError: The store cannot be written; what is done is done.
     """
     scheduler = _Scheduler(store, executor, how, gpus or {}, say, poll_s)
     try:

@@ -111,11 +111,7 @@ class Store:
         return self._files.local
 
     def keep(self, asked: Asked, cells: Sequence[FleetCell]) -> None:
-        """Write what is asked, whole or not at all.
-
-        Raises:
-            MissingError: The place cannot be written.
-        """
+        """Write what is asked, whole or not at all."""
         content = _parquet(fleet_table.table_of(cells, FleetCell), compression="zstd")
         name = f"cells-{_digest(content)}{_SUFFIX}"
         # It counts when fleet.json names it; until then the old one does.
@@ -133,12 +129,7 @@ class Store:
         self._files.delete([each for each, mtime in found.items() if each != name and mtime < limit])
 
     def asked(self) -> tuple[Asked, list[FleetCell]]:
-        """What is asked.
-
-        Raises:
-            MissingError: It is no folder of a fleet.
-            UsageError: A file of it is damaged or of another version.
-        """
+        """What is asked."""
         kept = self._kept()
         try:
             try:
@@ -192,10 +183,7 @@ class Store:
         """Those of the groups that are the owner's now; no other scheduler works on them until it lets them go.
 
         Who sees another living claim on a group beside its own withdraws, so that never two have it; after both
-        withdrew each tries again later. What was done between is for the caller to look at again (`finished`).
-
-        Raises:
-            MissingError: The place cannot be written.
+        withdrew each tries again later.
         """
         return self._claims.claim(groups)
 
@@ -212,11 +200,7 @@ class Store:
         self._claims.alive()
 
     def time_ns(self) -> int:
-        """Now, by the clock of the file system.
-
-        Raises:
-            MissingError: The place cannot be written.
-        """
+        """Now, by the clock of the file system."""
         return self._claims.time_ns()
 
     def claimed(self) -> set[str]:
@@ -262,17 +246,7 @@ class Store:
             self._folded.update(dict.fromkeys(found.done, "done"))
 
     def put(self, rows: Sequence[FleetRow]) -> frozenset[str]:
-        """Write a part for each row, each whole or not at all.
-
-        A row whose group was this owner's and is not any more is another's to write, and is left out. So is one that
-        failed where another is there that is done.
-
-        Returns:
-            The keys that were left out.
-
-        Raises:
-            MissingError: The place cannot be written (a full disk); parts that were written stay.
-        """
+        """Write a part for each row, each whole or not at all."""
         lost = self._claims.lost({row.group for row in rows})
         out = {row.key for row in rows if row.group in lost}
         failed = [row.key for row in rows if row.status == "failed" and row.key not in out]
@@ -288,11 +262,7 @@ class Store:
         return frozenset(out)
 
     def put_run(self, key: str, folder: Path) -> str:
-        """Take the run folder of a cell in, which is moved where it can be; its place from the folder on.
-
-        Raises:
-            MissingError: The place cannot be written; an older run folder of the cell is there as it was.
-        """
+        """Take the run folder of a cell in, which is moved where it can be; its place from the folder on."""
         if self._files.local is None:
             return self._put_far_run(key, folder)
         runs = self._files.local / RUNS
@@ -358,11 +328,7 @@ class Store:
             os.replace(old, target)
 
     def fold(self, least: int = 1000) -> None:
-        """Fold parts into the table where there are so many; one scheduler at a time does it.
-
-        Raises:
-            MissingError: The place cannot be written; every row that was there is there.
-        """
+        """Fold parts into the table where there are so many; one scheduler at a time does it."""
         if sum(_is_part(entry) for entry in self._files.listing(PARTS)) < max(least, 1):
             return
         if not self.claim([_FOLDING]):
@@ -376,11 +342,7 @@ class Store:
             self.release([_FOLDING])
 
     def _fold(self, parts: list[Entry]) -> None:
-        """Fold some parts.
-
-        A part that goes must be the one that was read. Rows that are done are not replaced; of one that failed the
-        group is claimed, so that nobody answers it again meanwhile.
-        """
+        """Fold some parts."""
         import pyarrow as pa
 
         read = {part.name: table for part, table in zip(parts, self._parts(parts), strict=True) if table is not None}
@@ -401,11 +363,7 @@ class Store:
             self.release(claimed - held)
 
     def tidy(self) -> None:
-        """Delete what the dead left: claims, and what was being written; that of the last hour may be of the living.
-
-        Raises:
-            MissingError: The place cannot be written.
-        """
+        """Delete what the dead left: claims, and what was being written; that of the last hour may be of the living."""
         self._claims.sweep()
         limit = self._claims.time_ns() - _OLD_NS
         for folder in ("", PARTS, TABLE, RUNS):
@@ -423,7 +381,6 @@ class Store:
         """The rows of cells (None: of all), one a key, sorted by `fleet_table.ORDER`.
 
         Args:
-            keys: Of the cells that are meant.
             columns: Those that are wanted, in this order; None: all. Columns of records (``ledger``, ``kernels``) are
                 most of the table, and are read only when they are asked for.
         """

@@ -91,17 +91,7 @@ ALL = Narrowed()
 
 
 def report(place: str, narrowed: Narrowed = ALL, say: Callable[[str], None] = lambda _: None) -> Fleet:
-    """What came of the fleet of a folder.
-
-    Args:
-        place: The folder, or a URI.
-        narrowed: What of it is reported.
-        say: Told which files cannot be read and were set aside, in a sentence each.
-
-    Raises:
-        MissingError: It is no folder of a fleet.
-        UsageError: A file of it is damaged, or nothing in it is of the models, targets or tags that are asked for.
-    """
+    """What came of the fleet of a folder."""
     store = Store(place, say=say)
     asked, cells = store.asked()
     wanted = chosen(asked, cells, narrowed)
@@ -111,11 +101,7 @@ def report(place: str, narrowed: Narrowed = ALL, say: Callable[[str], None] = la
 
 
 def chosen(asked: Asked, cells: Sequence[FleetCell], narrowed: Narrowed) -> Sequence[FleetCell]:
-    """The cells that are reported.
-
-    Raises:
-        UsageError: There are none.
-    """
+    """The cells that are reported."""
     known = [target.name for target in asked.targets]
     for name in narrowed.targets:
         if name not in known:
@@ -155,12 +141,7 @@ def summarised(
     """The same of rows that were read.
 
     Args:
-        asked: What the fleet asks.
-        cells: Those that are reported.
-        table: Rows, one a cell; such as are of no cell are passed over.
         pieces: The same with what they hold of records, in any order and any number; those of no row are passed over.
-        place: The folder of the fleet.
-        narrowed: What was chosen of it, and the limit.
         pages: Where it is on this machine, to see which runs have a page; None: nobody looks.
     """
     rows = _Rows(asked, cells, table)

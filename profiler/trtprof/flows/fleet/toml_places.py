@@ -22,11 +22,7 @@ _PLAIN = re.compile(r"[^\s,\]}#]+(?: [0-9:.+-]+Z?)?")
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line, from 1 on, of every key and of everything in a list.
-
-    Args:
-        text: That `tomllib` takes.
-    """
+    """The line, from 1 on, of every key and of everything in a list."""
     return _Scanner(text).found
 
 

@@ -43,11 +43,7 @@ class Part(NamedTuple):
 
 
 def parts_of(model: Path) -> list[Part]:
-    """The files of a model, its own first; of those beside it only what lies in its folder, as it has to.
-
-    Raises:
-        OSError: One cannot be looked at.
-    """
+    """The files of a model, its own first; of those beside it only what lies in its folder, as it has to."""
     from trtprof.source.load import outline
 
     found = [Part(model.name, model)]
@@ -88,11 +84,8 @@ def content_at(path: Path) -> str:
 class NodeFolder:
     """Where the workers of a node keep models that travelled, and work; workers that died leave nothing for long.
 
-    Each entry has a file that is locked as long as a process uses it, however that process ends.
-
     Args:
         root: The folder; None: one of this user among the temporary ones.
-        most_bytes: See `MOST_KEPT_BYTES`.
     """
 
     def __init__(self, root: Path | None = None, most_bytes: int = MOST_KEPT_BYTES) -> None:
@@ -109,13 +102,6 @@ class NodeFolder:
 
         Args:
             sha256: Of its content.
-            name: Of its file.
-            files: Names from its folder on, and what is in them; asked for only where it is not kept.
-
-        Raises:
-            ValueError: What came is not the model.
-            MissingError: There is no room for it.
-            OSError: It cannot be written.
         """
         entry = "model-" + hashlib.sha256(f"{sha256}\n{name}".encode()).hexdigest()[:32]
         folder = self._root / entry
@@ -205,11 +191,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """The files of a folder as an archive; links and what is no file stay behind.
-
-    Raises:
-        OSError: One cannot be read, or the archive not be written.
-    """
+    """The files of a folder as an archive; links and what is no file stay behind."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
@@ -217,12 +199,7 @@ def pack(folder: Path, archive: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path, most_bytes: int = MOST_RUN_BYTES) -> None:
-    """Write the files of an archive into a folder that is made for it.
-
-    Raises:
-        ValueError: It is damaged, or holds what no run folder does: a place outside, a link, too much.
-        OSError: A file cannot be written.
-    """
+    """Write the files of an archive into a folder that is made for it."""
     try:
         with zipfile.ZipFile(archive) as packed:
             entries = packed.infolist()

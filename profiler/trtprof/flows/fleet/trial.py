@@ -19,12 +19,7 @@ _MOST = 3
 
 
 def tried(cells: Iterable[FleetCell], nodes: Mapping[str, int]) -> Pace:
-    """The pace of predictions: a few are done, and their times taken to grow with the nodes of a model.
-
-    Args:
-        cells: Those that are left.
-        nodes: Of each model, by its name; of one that cannot be read there are none.
-    """
+    """The pace of predictions: a few are done, and their times taken to grow with the nodes of a model."""
     groups: dict[str, list[FleetCell]] = {}
     for cell in cells:
         if cell.verb == "predict" and nodes.get(cell.model) and cell.options.get("level") != "layers":

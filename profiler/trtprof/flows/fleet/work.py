@@ -34,10 +34,8 @@ def answer(
     """A row for each cell of a task; what fails is in its rows, faults of our own with their traceback.
 
     Args:
-        task: What is asked.
         scratch: An empty folder; a run leaves its run folder in ``scratch/RUN``.
         model: The file, where it is elsewhere than ``task`` says; its content is the same.
-        say: Told the stages.
     """
     return _Answer(task, scratch, model, _Told(say)).rows()
 
@@ -150,11 +148,7 @@ class _Answer:
         return rows
 
     def _datasheet(self, cell: FleetCell) -> GpuSpec:
-        """That of a cell.
-
-        Raises:
-            UsageError: There is none, or it is not that by which the cell is addressed.
-        """
+        """That of a cell."""
         from trtprof.hardware import gpus
 
         spec = self.task.datasheets.get(cell.gpu) or gpus.find(cell.gpu)

@@ -38,19 +38,7 @@ class NotCompiledError(MissingError):
 
 
 def make(options: PluginOptions, progress: Progress = SILENT) -> Plugin:
-    """A kernel by hand for a layer, as far as it is asked for.
-
-    Where no kernel can be written there is a brief all the same, and a note says why.
-
-    Args:
-        options: What is asked for.
-        progress: Told about each stage.
-
-    Raises:
-        NotCompiledError: No kernel can be compiled here; the brief is made and written all the same.
-        TrtprofError: The run or the model is not usable, no layer has that name, the folder is taken, or a package is
-            missing without which nothing of what was asked for can be done.
-    """
+    """A kernel by hand for a layer, as far as it is asked for."""
     if options.steps == ("check",):
         return again(Path(options.folder or options.what), options, progress)
     target = Target.of(options)

@@ -149,13 +149,7 @@ class Whole(NamedTuple):
 
 
 def bench(folder: Path, progress: Progress = SILENT, options: BenchOptions = BenchOptions()) -> PluginBench:  # noqa: B008
-    """Measure a plugin, and keep the record in its folder and beside the run that its brief is of.
-
-    Raises:
-        MissingError: There is no GPU, driver or package; or the folder is none of `trtprof plugin`.
-        UsageError: The folder is of another version.
-        CaptureError: The process that measures the kernel failed.
-    """
+    """Measure a plugin, and keep the record in its folder and beside the run that its brief is of."""
     given = plugin_folder.load(folder)
     _gpu_is_here(given)
     with alone(options.device) as gpu, scratch_folder() as scratch:
@@ -265,10 +259,7 @@ class Needed(NamedTuple):
         return self.read + self.written
 
     def light_ns(self, ceilings: Ceilings) -> float:
-        """The speed of light: no correct kernel takes less on a device of these ceilings with its inputs in no cache.
-
-        What it reads comes from DRAM. What it writes may stay in the L2, as far as that is large enough.
-        """
+        """The bound: no correct kernel takes less on a device of these ceilings with its inputs in no cache."""
         best = ceilings.best
         memory = Fraction(max(self.read, self.nbytes - ceilings.cache_bytes) * 10**9) / Fraction(best.dram_bytes_per_s)
         units = unit_terms(certain(self.arithmetic), best).values() if self.arithmetic is not None else ()
@@ -276,10 +267,7 @@ class Needed(NamedTuple):
 
 
 def needed(given: PluginFolder, tactic: int) -> Needed:
-    """What a variant must do at the sizes of the brief: each of its operands once, or what it says it reads of one.
-
-    What data may spare (rows of a table that nobody asks for) is not counted.
-    """
+    """What a variant must do at the sizes of the brief: each of its operands once, or what it says it reads of one."""
     task, shapes = given.task, given.operand_shapes
     reads = next(files.kernel.reads for files in given.kernels if files.kernel.tactic == tactic)
     read = 0
@@ -362,11 +350,7 @@ def _built(model: Path, given: PluginFolder, build: BuildOptions, progress: Prog
 
 @contextmanager
 def _original(folder: Path, given: PluginFolder) -> Iterator[Path]:
-    """The model with the nodes of the task in place of the plugin, beside the other one: weights may lie there.
-
-    Raises:
-        MissingError: The folder may not be written to.
-    """
+    """The model with the nodes of the task in place of the plugin, beside the other one: weights may lie there."""
     import onnx
     import onnx.inliner
 
@@ -420,16 +404,7 @@ def has_plugin(before: EngineBuild, after: EngineBuild, name: str) -> bool:
 def document(
     given: PluginFolder, gpu: LiveGpu, ceilings: Ceilings, single: Single, whole: Whole, others: int = 0
 ) -> PluginBench:
-    """What was measured, judged.
-
-    Args:
-        given: The plugin.
-        gpu: What it was measured on.
-        ceilings: Of that.
-        single: The kernel alone.
-        whole: The engine.
-        others: Processes that compute on the GPU besides.
-    """
+    """What was measured, judged."""
     first = single.first
     alone_change = single.change() if single.right else None
     kernel = _side("the kernel alone", single.times("kernel")) if single.right else None

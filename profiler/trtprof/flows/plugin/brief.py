@@ -105,15 +105,8 @@ def subject_of(
     """A layer of whatever is named.
 
     Args:
-        what: A run folder, the JSON document of a run, of an analysis or of a prediction, or a model.
-        name: Of the layer, or of a node; see `find_layer`.
         gpu: A GPU that need not be here. None is needed of a run on a GPU, of a prediction, or where one is here.
         request: How the model is opened, where ``what`` is one.
-        how: What is asked of predictions.
-        say: Told which GPU is here, where none is asked for.
-
-    Raises:
-        TrtprofError: It is not usable, or nothing tells the GPU.
     """
     spec = gpus.find(gpu) if gpu else None
     path = Path(what)
@@ -133,11 +126,7 @@ _DOCUMENTS = "name a run folder, an ONNX model, or what `--format json` of run, 
 
 
 def _of_document(path: Path, name: str, spec: GpuSpec | None, how: Settings) -> Subject:
-    """A layer of the document of a run, an analysis or a prediction.
-
-    Raises:
-        UsageError: It is none of them.
-    """
+    """A layer of the document of a run, an analysis or a prediction."""
     data = read_file(path, most=record_file.MAX_BYTES, what="a document of trtprof", fix=_DOCUMENTS)
     with contextlib.suppress(ValueError):
         run = record_file.decoded(data, Run)
@@ -170,11 +159,7 @@ def _is_of(run: Run, spec: GpuSpec) -> bool:
 
 
 def _of_its_model(path: Path, model: ModelInfo, name: str, spec: GpuSpec, how: Settings) -> Subject:
-    """A layer of the model of a document.
-
-    Raises:
-        TrtprofError: It was made of a plan alone, or the model is not usable; see `of_model`.
-    """
+    """A layer of the model of a document."""
     if not model.opsets:
         raise UsageError(
             f"{path} says nothing of an ONNX model",
@@ -190,12 +175,7 @@ def _request_of(model: ModelInfo) -> ModelRequest:
 
 
 def of_run(folder: RunFolder, name: str, spec: GpuSpec | None = None, how: Settings = Settings()) -> Subject:  # noqa: B008
-    """A layer of a finished run; of its model, predicted, where another GPU is asked for than it ran on.
-
-    Raises:
-        MissingError: The run did not finish.
-        UsageError: No layer, or several, have that name.
-    """
+    """A layer of a finished run; of its model, predicted, where another GPU is asked for than it ran on."""
     from trtprof.flows.report import analysed
 
     cases: list[Case] = []
@@ -215,11 +195,7 @@ def of_case(
     spec: GpuSpec | None = None,
     how: Settings = Settings(),  # noqa: B008
 ) -> Subject:
-    """The same of a run that is in memory, as of files that were made elsewhere (`flows.analyze`).
-
-    Raises:
-        UsageError: No layer, or several, have that name.
-    """
+    """The same of a run that is in memory, as of files that were made elsewhere (`flows.analyze`)."""
     layer = layer_of(case, name)
     if spec is not None and source is not None and (case.spec is None or case.spec.slug != spec.slug):
         # Another engine has other layers, of the same nodes.
@@ -235,11 +211,7 @@ def of_case(
 
 
 def of_model(request: ModelRequest, name: str, spec: GpuSpec, how: Settings = Settings()) -> Subject:  # noqa: B008
-    """A layer of a model that did not run, as an engine may fuse it.
-
-    Raises:
-        TrtprofError: The model or the shapes are not usable; see `source.load`.
-    """
+    """A layer of a model that did not run, as an engine may fuse it."""
     with request.opened() as loaded:
         return Subject(name, request.bound(loaded), request, spec, how)
 
@@ -253,17 +225,7 @@ def brief_of(
     operands: Mapping[str, str] | None = None,
     build: KernelBuild | None = None,
 ) -> PluginBrief:
-    """The brief of a layer.
-
-    Args:
-        subject: The layer.
-        nodes: Those of its nodes that the kernel computes; none: those of its main op, or all of a chain.
-        operands: What the kernel calls its operands, by the names of the tensors; see `operand_names`.
-        build: The kernel for the GPU in question, once it is written: what it is predicted to draw prices it.
-
-    Raises:
-        UsageError: No layer, or several, have that name.
-    """
+    """The brief of a layer."""
     chosen = frozenset(nodes)
     if subject.case is not None and subject.run is not None:
         return _of_run(subject, subject.run, subject.case, chosen, operands, build)
@@ -281,14 +243,9 @@ def brief_of(
 def kernel_ns(estimate: Estimate | None, bandwidth: float | None, dram_bytes_per_s: float, runs: int = 1) -> int | None:
     """What a kernel that was written is predicted to take in one inference.
 
-    What bounds it beside DRAM stays, and it is not predicted to beat its bound.
-
     Args:
-        estimate: The bound of one of its runs.
         bandwidth: Share of the datasheet's bandwidth that it draws (`KernelBuild.bandwidth`), its launch included; None
             where it is not known.
-        dram_bytes_per_s: That bandwidth.
-        runs: In one inference.
     """
     if estimate is None or not bandwidth:
         return None
@@ -326,15 +283,7 @@ class _Kernel(NamedTuple):
 def _kernel(
     case: Case, layer: LayerResult, asked: Collection[str], whole: tuple[Work | None, Estimate | None], precision: str
 ) -> _Kernel:
-    """The nodes that a kernel computes, which may be fewer than those of a layer, or more, and their work.
-
-    Args:
-        case: The run.
-        layer: That it is for.
-        asked: Its nodes; none: those of the main op.
-        whole: Work and bound of one run of the layer.
-        precision: What the engine computes in; see `cost.recast`.
-    """
+    """The nodes that a kernel computes, which may be fewer than those of a layer, or more, and their work."""
     work, bound = whole
     nodes = tuple(name for name in case.ops if name in asked) or fused_in(case, layer).nodes or layer.nodes
     ops = {name: case.ops[name] for name in nodes if name in case.ops}
@@ -630,11 +579,7 @@ def _predicted(subject: Subject, source: Source, spec: GpuSpec, how: Settings) -
 
 
 def nodes_of(subject: Subject) -> tuple[str, ...]:
-    """Nodes of the model that the name stands for: the one that is called so, or those of the layer.
-
-    Raises:
-        UsageError: No layer, or several, have that name; or the node launches nothing.
-    """
+    """Nodes of the model that the name stands for: the one that is called so, or those of the layer."""
     known = subject.ops
     if subject.run is not None:
         if subject.name in known:

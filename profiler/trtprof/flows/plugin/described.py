@@ -58,13 +58,7 @@ def described(
     """What a kernel for some nodes computes, over which tensors, and what stands beside it.
 
     Args:
-        ops: Of the model, by node.
         inside: Nodes that it computes, in their order.
-        layer: Nodes of the layer that holds them.
-        operands: What it calls its tensors; see `operand_names`.
-        planned: Tensors as the engine has them.
-        outputs: Of the model.
-        homes: The layer of a node.
     """
     own = [ops[name] for name in inside if name in ops]
     in_engine = {tensor.name: tensor for tensor in planned}

@@ -60,12 +60,7 @@ class Target(NamedTuple):
 
     @classmethod
     def of(cls, options: PluginOptions) -> Target:
-        """The folder that is asked for.
-
-        Raises:
-            UsageError: None is named for a model that is asked for by name; or it is not empty, and it was not said
-                that files are to be replaced.
-        """
+        """The folder that is asked for."""
         if not options.folder:
             if "insert" in options.steps and options.steps != STEPS:
                 raise UsageError(
@@ -84,11 +79,7 @@ class Target(NamedTuple):
         return cls(path)
 
     def write(self, files: Mapping[str, bytes]) -> tuple[str, ...]:
-        """Write files by their names in the folder, each whole or not at all.
-
-        Raises:
-            MissingError: It cannot be written.
-        """
+        """Write files by their names in the folder, each whole or not at all."""
         if self.path is None:
             return ()
         for name, content in files.items():
@@ -161,12 +152,7 @@ def _texts(document: Plugin, spec: Specification | None) -> dict[str, bytes]:
 
 
 def again(path: Path, options: PluginOptions, progress: Progress) -> Plugin:
-    """Check a plugin that lies in a folder, as its files are now, and write the brief anew.
-
-    Raises:
-        MissingError: It is no folder of a plugin.
-        UsageError: Its files are damaged.
-    """
+    """Check a plugin that lies in a folder, as its files are now, and write the brief anew."""
     held = folders.load(path)
     with _undamaged(path / f"{BRIEF}.json"):
         document = msgspec.json.decode(folders.read(path, f"{BRIEF}.json"), type=Plugin)
@@ -211,11 +197,7 @@ def _kept(reason: str) -> str:
 
 @contextlib.contextmanager
 def _undamaged(path: Path) -> Iterator[None]:
-    """What cannot be read is one sentence.
-
-    Raises:
-        UsageError: A file that is there is damaged.
-    """
+    """What cannot be read is one sentence."""
     try:
         yield
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Fault) as error:
@@ -235,11 +217,7 @@ def _plugin_files(spec: Specification) -> dict[str, bytes]:
 
 
 def _places(found: Made, options: PluginOptions) -> Alike:
-    """Where the plugin goes, of the places that could take it.
-
-    Raises:
-        UsageError: A node that is named stands at none of them.
-    """
+    """Where the plugin goes, of the places that could take it."""
     return alike(found.model, found.task, options.places)
 
 

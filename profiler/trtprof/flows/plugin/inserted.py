@@ -34,15 +34,7 @@ _NO_FUNCTION = "the file has no functions, and {} knows no plugin"
 
 
 def model_of(loaded: LoadedModel, names: Collection[str], source: Source | None = None) -> Model:
-    """The model that a plugin is put into: as the file has it where that has these nodes.
-
-    Nodes that only local functions of the file hold are in none of its graphs: then the functions stand in their place.
-
-    Args:
-        loaded: The model.
-        names: Of nodes, as a `Source` has them.
-        source: Whose shapes are to hold; without, dimensions that callers choose stay open.
-    """
+    """The model that a plugin is put into: as the file has it where that has these nodes."""
     nodes = None if source is None else source.nodes
     model = opened(loaded.path, nodes=nodes)
     made = {node.name: list(node.output) for graph in loaded.graphs.values() for node in graph.node}
@@ -54,18 +46,7 @@ def model_of(loaded: LoadedModel, names: Collection[str], source: Source | None 
 def check_inserted(
     loaded: LoadedModel, source: Source, inserted: Path, *, function: bool = True, progress: Progress = SILENT
 ) -> tuple[CheckStep, CheckStep]:
-    """Hold a model with a plugin against the original, where no plugin is: the functions must stand for it.
-
-    Args:
-        loaded: The original.
-        source: The same with its shapes and inputs, to be fed.
-        inserted: The file with the plugin.
-        function: Whether its custom nodes have functions.
-        progress: Told what is being done.
-
-    Returns:
-        What ONNX Runtime makes of it, and whether TensorRT-RTX builds it.
-    """
+    """Hold a model with a plugin against the original, where no plugin is: the functions must stand for it."""
     if not function:
         return (
             CheckStep(name="onnxruntime", verdict="not here", reason=_NO_FUNCTION.format("ONNX Runtime")),

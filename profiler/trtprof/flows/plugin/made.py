@@ -82,21 +82,7 @@ class NotMade(NamedTuple):
 
 
 def kernel_for(subject: Subject, loaded: LoadedModel, source: Source, *, alone: bool) -> Made | NotMade:
-    """A kernel for a layer, of the largest region around it that a template knows.
-
-    Dimensions that callers choose stay open where templates can leave them so; else the kernel is for the shapes that
-    were asked for.
-
-    Args:
-        subject: The layer.
-        loaded: The model that holds it.
-        source: The same with its shapes.
-        alone: Whether only the node that was named is computed.
-
-    Raises:
-        MissingError: NVRTC is not installed.
-        UsageError: No layer, or several, have that name; or it launches nothing.
-    """
+    """A kernel for a layer, of the largest region around it that a template knows."""
     names = nodes_of(subject)
     last = NotMade("no template knows it")
     for bound in (None, source):
@@ -136,11 +122,7 @@ def _why(task: Task) -> str:
 
 
 def _choices(model: Model, names: Sequence[str], *, alone: bool) -> Iterator[Choice]:
-    """What a kernel could compute, most nodes first.
-
-    Raises:
-        UsageError: It could compute none of them.
-    """
+    """What a kernel could compute, most nodes first."""
     if len(names) > 1:
         try:
             whole = chosen(model, names)

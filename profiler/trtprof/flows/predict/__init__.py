@@ -26,11 +26,6 @@ def predict(
 
     An engine is built with TensorRT-RTX where it is asked for, by the level ``layers`` or by itself
     (`on_gpus.Settings.engine`); else the graph alone is looked at, which takes no time to speak of.
-
-    Raises:
-        UsageError: The settings are not possible; see `groups.predict_source`.
-        TrtprofError: The model or the shapes are not usable; see `source.load`. Where an engine is asked for, none
-            can be built; see `engine.tensorrt.build`.
     """
     from trtprof.flows.predict import on_gpus
 
@@ -69,12 +64,7 @@ def _with_other_precisions(
 
 
 def _plan_at(loaded: LoadedModel, source: Source, precision: str, progress: Progress) -> PricedPlan:
-    """The plan of the engine that TensorRT-RTX builds at a precision.
-
-    Raises:
-        UsageError: It computes at another one, because the file does.
-        TrtprofError: See `engine.tensorrt.build`.
-    """
+    """The plan of the engine that TensorRT-RTX builds at a precision."""
     from trtprof.flows.build import engine_at
     from trtprof.flows.predict.layers import computes_otherwise
 

@@ -46,17 +46,7 @@ Key = tuple[str, str]
 
 
 def predict_source(source: Source, specs: Sequence[GpuSpec], how: Settings) -> Prediction:
-    """Predict a model on each GPU.
-
-    Args:
-        source: The model with its shapes; no weights are needed.
-        specs: At least one GPU.
-        how: What is asked.
-
-    Raises:
-        UsageError: The precision or the level is not known, the level needs an engine, or a ceiling is
-            not possible.
-    """
+    """Predict a model on each GPU."""
     on_gpus.check(how)
     if how.level not in ("groups", "nodes"):
         raise UsageError(
@@ -77,13 +67,7 @@ def predict_source(source: Source, specs: Sequence[GpuSpec], how: Settings) -> P
 
 
 def times_by_precision(source: Source, specs: Sequence[GpuSpec], how: Settings) -> list[dict[str, int | None]]:
-    """The time of the groups of a model at every precision, on each GPU; None where it has no unit for one.
-
-    Args:
-        source: The model with its shapes.
-        specs: The GPUs.
-        how: What is asked; its level and precision are not read.
-    """
+    """The time of the groups of a model at every precision, on each GPU; None where it has no unit for one."""
     plan = _Plan(source, "groups")
     return [_by_precision(plan, spec, how) for spec in specs]
 

@@ -43,13 +43,7 @@ def predict_plan(priced: PricedPlan, source: Source, specs: Sequence[GpuSpec], h
     """Predict the layers of an engine on each GPU.
 
     Args:
-        priced: The plan of the engine and its work.
-        source: The model that it was built from, with its shapes.
-        specs: At least one GPU.
         how: What is asked; the level is ``layers``, whatever it says, and the precision that of the engine.
-
-    Raises:
-        UsageError: The precision is not known, or a ceiling is not possible.
     """
     on_gpus.check(how)
     op_types = {node.name: node.op.op_type for node in source.nodes}

@@ -73,11 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(how: Settings) -> None:
-    """Refuse a precision or a level that there is not, and an engine that the level has no use for.
-
-    Raises:
-        UsageError: See above.
-    """
+    """Refuse a precision or a level that there is not, and an engine that the level has no use for."""
     for option, value, known in (("--dtype", how.precision, PRECISIONS), ("--level", how.level, LEVELS)):
         if value not in known:
             raise UsageError(
@@ -92,11 +88,7 @@ def check(how: Settings) -> None:
 
 
 def ceilings_of(spec: GpuSpec, how: Settings, precision: str) -> Ceilings:
-    """The ceilings of a GPU as asked for, at a precision.
-
-    Raises:
-        UsageError: A ceiling or the clock is not possible.
-    """
+    """The ceilings of a GPU as asked for, at a precision."""
     found = gpus.ceilings(
         spec,
         tf32=precision != "fp32",
@@ -115,11 +107,7 @@ def expectations(
 
 
 def correction(spec: GpuSpec, how: Settings, ceilings: Ceilings) -> tuple[Correction | None, Corrected | None]:
-    """What corrects the expectations on a GPU, and in a record what that is.
-
-    Raises:
-        UsageError: A row of a person corrects nothing, or cannot be right on this GPU; see `expected.learn`.
-    """
+    """What corrects the expectations on a GPU, and in a record what that is."""
     measured = how.measured.get(spec.slug)
     if measured is None:
         return None, None
@@ -141,8 +129,6 @@ def live_bytes(accesses: Sequence[Access], weights: Collection[str], kept: Colle
 
     Args:
         accesses: What each layer touches, in the order in which they run.
-        weights: Tensors that are no activations.
-        kept: Tensors that live from the first layer to the last: inputs and outputs of the model.
     """
     last: dict[str, int] = {}
     sizes: dict[str, int] = {}
@@ -178,10 +164,9 @@ FORECAST_SHARE = 0.5
 def forecast(layers: Sequence[tuple[Expectation, int, int]]) -> Expectation:
     """The sum of the expectations of layers, as far as there are any.
 
-    Each is given as its expectation, the bound of all its runs in ns, and how many runs the expectation is not of.
-
-    All erring the same way, the sum of the tenth percentiles is the tenth percentile of the sum; the errors of one
-    model on one GPU have much in common, so that a narrower band would promise too much.
+    Each is given as its expectation, the bound of all its runs in ns, and how many runs the expectation is not of. All
+    erring the same way, the sum of the tenth percentiles is the tenth percentile of the sum; the errors of one model on
+    one GPU have much in common, so that a narrower band would promise too much.
     """
     bound_ns = sum(bound for _, bound, _ in layers)
     known = [each for each in layers if each[0].expected_ns is not None]

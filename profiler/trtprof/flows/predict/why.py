@@ -25,13 +25,7 @@ def why(found: Prediction, specs: Sequence[GpuSpec], how: Settings, name: str) -
     """Why a layer of a prediction is predicted so.
 
     Args:
-        found: The prediction.
         specs: Its GPUs, in the order asked for.
-        how: What was asked.
-        name: Of the layer; see `find_layer`.
-
-    Raises:
-        UsageError: No layer, or several, have that name.
     """
     layers = found.gpus[0].layers
     layer = find_layer(layers, name)

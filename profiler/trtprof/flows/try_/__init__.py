@@ -43,16 +43,7 @@ BEST_MODEL = "best.onnx"
 
 
 def try_model(options: TryOptions, progress: Progress = SILENT, reports: Path = Path("reports")) -> Tried:
-    """Try what would help a model, and say what does.
-
-    Args:
-        options: What to try, and how the original is run.
-        progress: Told about each stage.
-        reports: Parent of the default folder of runs.
-
-    Raises:
-        TrtprofError: The model is not usable or does not run; or a name of a rung or a rule is not known.
-    """
+    """Try what would help a model, and say what does."""
     from trtprof.source.inputs import parse_load_inputs
 
     if options.gpu is not None:

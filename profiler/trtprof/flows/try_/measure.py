@@ -25,12 +25,7 @@ def measured(before: Variant, after: Variant, deadline: float) -> TurnsChange:
     """Take turns until it is clear which of two is faster, or that none is.
 
     Args:
-        before: The original.
-        after: The variant.
         deadline: ``time.monotonic()`` from which on no further round is begun but those that are needed.
-
-    Raises:
-        TrtprofError: One of them crashed, hung, or cannot be run.
     """
     rounds: list[Sequence[Pair]] = []
     while True:

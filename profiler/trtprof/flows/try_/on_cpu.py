@@ -25,14 +25,7 @@ from trtprof.source.request import ModelRequest
 
 
 class OnCpu:
-    """ONNX Runtime's CPU provider; see `target.Target`.
-
-    Args:
-        run: How the original is run.
-        folder: Of that run.
-        loaded: The model.
-        scratch: Where files go.
-    """
+    """ONNX Runtime's CPU provider; see `target.Target`."""
 
     build = staticmethod(build_ort_cpu)
     """What builds a session and leaves its graph in a folder."""
@@ -66,10 +59,7 @@ class OnCpu:
         return Built(digest)
 
     def priced(self, variant: Variant, folder: Path) -> Price:
-        """By its layers, which one short run shows with the shapes that they have.
-
-        A session that is set up otherwise runs the same work with other kernels, whose speed no work tells.
-        """
+        """By its layers, which one short run shows with the shapes that they have."""
         if not variant.steps:
             return NOT_TOLD
         given = self.run_options(variant)

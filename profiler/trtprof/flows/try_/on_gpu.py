@@ -25,14 +25,7 @@ CHANGES = 0.01
 
 
 def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Progress = SILENT) -> Tried:
-    """What each rewrite should bring on a GPU, by what good kernels take there, or by the bound.
-
-    Which nodes become one kernel is estimated from the graph (`predict.groups`).
-
-    Raises:
-        UsageError: A name is that of no rewrite.
-        TrtprofError: The model is not usable.
-    """
+    """What each rewrite should bring on a GPU, by what good kernels take there, or by the bound."""
     began = time.monotonic()
     chosen = asked_for(list(of_rewrites()), options)
     settings = Settings(level="groups", precision=_precision(options.run.gpu.build))

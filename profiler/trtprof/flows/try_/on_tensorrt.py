@@ -44,15 +44,7 @@ LEAST_BUILD_S, BUILD_TIMES = 300.0, 20.0
 
 
 class OnTensorrt:
-    """TensorRT or TensorRT-RTX; see `target.Target`.
-
-    Args:
-        run: How the original is run.
-        folder: Of that run.
-        loaded: The model.
-        scratch: Where files go.
-        progress: Told what is built.
-    """
+    """TensorRT or TensorRT-RTX; see `target.Target`."""
 
     def __init__(
         self, run: RunOptions, folder: RunFolder, loaded: LoadedModel, scratch: Path, progress: Progress
@@ -291,11 +283,7 @@ def tensorrt_rungs(facts: Facts) -> Iterator[OptionRung]:
 
 
 def plan_digest(layers: list[PlanLayer]) -> str:
-    """A digest of the layers of a plan, whatever they and their tensors are called.
-
-    Two plans with the same run the same kernels on the same tensors, as far as a plan tells: of a layer that holds what
-    several kernels do, the nodes count by name, too.
-    """
+    """A digest of the layers of a plan, whatever they and their tensors are called."""
 
     def tensor(one: PlanTensor) -> tuple[object, ...]:
         return one.dims, one.dtype, one.format, one.vector_axis, one.vector, one.strides, one.location

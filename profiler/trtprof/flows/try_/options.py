@@ -116,13 +116,7 @@ _SESSION: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], bool, _Here | 
 
 
 def option_rungs(run: Run, device: Device, threads: int) -> Iterator[OptionRung]:
-    """The rungs of ONNX Runtime on the CPU.
-
-    Args:
-        run: Of the original.
-        device: That ran it.
-        threads: With which it ran.
-    """
+    """The rungs of ONNX Runtime on the CPU."""
     logical = int(device.detail.get("logical_cpus", device.cores) or device.cores)
     for count, title in ((1, "one thread"), (device.cores, "a thread a core"), (logical, "a thread a logical CPU")):
         if count != threads and count > 0:
@@ -165,13 +159,7 @@ def no_fp32(run: Run) -> str:
 
 
 def tf32_rung(run: Run, capability: Sequence[int], *, on: bool) -> OptionRung:
-    """The other way to multiply fp32.
-
-    Args:
-        run: Of the original.
-        capability: Of the GPU: (8, 9).
-        on: Whether the original may multiply fp32 as TF32.
-    """
+    """The other way to multiply fp32."""
     why_not = "" if tuple(capability) >= (8,) else "the GPU has no TF32 (compute capability 8.0 and later have)"
     name, title, answers = (
         ("no-tf32", "fp32 is multiplied as fp32", ())

@@ -30,18 +30,7 @@ SAME = Price(1.0, "the runtime makes the same graph of both")
 
 
 def predicted(base: Run, layers: Sequence[LayerResult]) -> Price:
-    """The latency of the original beside what the layers of a variant should take.
-
-    A layer that both have, by op, shapes and type, takes what was measured of it. One that the variant alone has takes
-    what good kernels take where that is known, else its roofline time over the efficiency that layers of its kind have
-    in the original; a kind of which the original has none besides those that go is taken for healthy
-    (`diagnose.Thresholds.healthy`). Where the layers of the original take longer in the profile than the latency holds,
-    all shrink in proportion.
-
-    Args:
-        base: The original, measured.
-        layers: Those of the variant, which were seen once; none of their times is used.
-    """
+    """The latency of the original beside what the layers of a variant should take."""
     gone, came = _apart(base.layers, layers)
     unknown = [layer for layer in came if layer.attainable_ns is None and layer.expected_ns is None]
     if unknown:

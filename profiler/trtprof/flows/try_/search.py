@@ -170,11 +170,7 @@ class Search:
     # --- candidates ------------------------------------------------------------------------------
 
     def _chosen(self) -> list[Candidate]:
-        """The candidates that are asked for and can be made; those that answer a finding come first.
-
-        Raises:
-            UsageError: A name is that of no rung.
-        """
+        """The candidates that are asked for and can be made; those that answer a finding come first."""
         options = self._options
         every = asked_for(list(self._all()), options)
         answered = {finding.code for finding in self._base.findings}
@@ -200,10 +196,7 @@ class Search:
         yield from map(_of_option, self._target.rungs())
 
     def _only(self) -> frozenset[str] | None:
-        """Nodes that rewrites may touch: those of the layers of the findings that are asked for; None for all.
-
-        One of the whole run, as of gaps between its layers, is about all of them.
-        """
+        """Nodes that rewrites may touch: those of the layers of the findings that are asked for; None for all."""
         if not self._options.only:
             return None
         findings = [finding for finding in self._base.findings if finding.code in self._options.only]
@@ -276,13 +269,7 @@ class Search:
         return "there was no time left" if time.monotonic() > until else ""
 
     def _measure(self, one: Ready, until: float, beside: Ready | None = None) -> TurnsChange | None:
-        """Check the outputs of a variant, measure it, and write its row; None where it is wrong or does not run.
-
-        Args:
-            one: The variant.
-            until: When to stop.
-            beside: What it takes turns with in place of the original.
-        """
+        """Check the outputs of a variant, measure it, and write its row; None where it is wrong or does not run."""
         candidate, began = one.candidate, time.monotonic()
         mine = self._side(one.variant, candidate.name)
         other = self._side(beside.variant, beside.candidate.name) if beside else self._side(self._original, _ORIGINAL)
@@ -479,11 +466,7 @@ def of_rewrites() -> Iterator[Candidate]:
 
 
 def asked_for(every: Sequence[Candidate], options: TryOptions) -> list[Candidate]:
-    """Those of all candidates that are asked for.
-
-    Raises:
-        UsageError: A name is that of no rung.
-    """
+    """Those of all candidates that are asked for."""
     known = {one.name for one in every}
     for flag, names in (("--rung", options.rungs), ("--skip", options.skip)):
         unknown = [name for name in names if name not in known]

@@ -69,25 +69,13 @@ class Target(Protocol):
         """The rungs of options, those that cannot be had here too."""
 
     def setup(self, settings: Mapping[str, str], threads: int, /) -> Setup:
-        """The original with settings; ``threads`` of 0 leaves those of the original.
-
-        Raises:
-            UsageError: They contradict each other.
-        """
+        """The original with settings; ``threads`` of 0 leaves those of the original."""
 
     def built(self, setup: Setup, folder: Path) -> Built:
-        """Build it once, so that it is known to be taken; ``folder`` is for what comes and goes.
-
-        Raises:
-            TrtprofError: The runtime refuses it.
-        """
+        """Build it once, so that it is known to be taken; ``folder`` is for what comes and goes."""
 
     def priced(self, variant: Variant, folder: Path) -> Price:
-        """What a variant should take, by its layers; ``folder`` is for what comes and goes.
-
-        Raises:
-            TrtprofError: Its layers cannot be seen.
-        """
+        """What a variant should take, by its layers; ``folder`` is for what comes and goes."""
 
     def side(self, variant: Variant, name: str, inputs: tuple[InputTensor, ...], seed: int) -> Side:
         """What takes turns."""

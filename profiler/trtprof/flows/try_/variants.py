@@ -87,14 +87,7 @@ class Workshop:
         """A variant, built by the runtime once so that it is known to take it.
 
         Args:
-            target: What builds it.
-            steps: Names of rewrites and passes.
-            setup: How it is to be set up; its file is that of the steps.
             only: Nodes of the original that the steps are for; None for all.
-
-        Raises:
-            UnfitError: The last step changes nothing.
-            TrtprofError: The result is no valid model, or the runtime refuses it.
         """
         file, sites = self.file(tuple(steps), only)
         session = msgspec.structs.replace(

@@ -87,13 +87,7 @@ def main(argv: list[str]) -> int:
 
 
 def measure(request: GpuRequest) -> GpuMeasured:
-    """Measure every ceiling and floor of a GPU in this process.
-
-    Raises:
-        MissingError: A package, the driver or the device is missing.
-        CaptureError: There is too little free memory.
-        CudaError: A function of the driver failed.
-    """
+    """Measure every ceiling and floor of a GPU in this process."""
     began = time.monotonic()
     with opened(request) as (bench, setting):
         with clock_of(request.nvml_index) as clock, watch(clock) as watched:
@@ -111,13 +105,7 @@ def measure(request: GpuRequest) -> GpuMeasured:
 
 @contextmanager
 def opened(request: GpuRequest) -> Iterator[tuple[Bench, GpuSetting]]:
-    """A device with the kernels loaded and memory taken, and what it is measured with.
-
-    Raises:
-        MissingError: A package, the driver or the device is missing.
-        CaptureError: There is too little free memory.
-        CudaError: A function of the driver failed.
-    """
+    """A device with the kernels loaded and memory taken, and what it is measured with."""
     with cuda_driver.device(request.ordinal, request.uuid) as gpu:
         found = gpu.properties
         architecture = nvrtc.target(found.capability, _kernels.architecture(found.capability))
@@ -145,11 +133,7 @@ def opened(request: GpuRequest) -> Iterator[tuple[Bench, GpuSetting]]:
 
 
 def take_memory(gpu: Device) -> Memory:
-    """Take the device memory that all workloads share, filled with random bits.
-
-    Raises:
-        CaptureError: Too little of it is free.
-    """
+    """Take the device memory that all workloads share, filled with random bits."""
     size = _workloads.pool_bytes(gpu.properties)
     if size < _workloads.LEAST_POOL:
         raise CaptureError(
@@ -173,8 +157,6 @@ class Bench:
     """Times workloads on a device.
 
     Args:
-        gpu: The device, with the kernels loaded.
-        memory: What `take_memory` took.
         products: The library of matrix products, None where there is none.
     """
 
@@ -344,11 +326,7 @@ class Bench:
             fill(self.gpu, product.fill, self.memory.pool + at, extent.batch * lines * extent.depth, seed)
 
     def _checked(self, library: Products, task: Task, product: cublas.Product, extent: Extent) -> Run | None:
-        """The fastest algorithm, or None where its result is wrong.
-
-        Raises:
-            UnsupportedError: No algorithm runs here.
-        """
+        """The fastest algorithm, or None where its result is wrong."""
         times: dict[Run, float] = {}
         refused = ""
         for run in library.algorithms(product, extent, self.memory.pool)[:ALGORITHMS_TRIED]:
@@ -404,10 +382,7 @@ class Watched(NamedTuple):
     readings: list[ClockReading]
 
     def clocks_mhz(self) -> dict[str, float]:
-        """Those of the SMs: the first, the median of those between, the last; and that ``memory`` had in between.
-
-        As far as they are told.
-        """
+        """Those of the SMs: the first, the median of those between, the last; and that ``memory`` had in between."""
         first, *between, last = self.readings
         during = [reading.sm_mhz for reading in between if reading.sm_mhz is not None]
         memory = [reading.memory_mhz for reading in between if reading.memory_mhz is not None]

@@ -46,13 +46,7 @@ def main(argv: list[str]) -> int:
 
 
 def timed(request: KernelsRequest) -> KernelsMeasured:
-    """Time kernels in this process; each goes to the file of the request at once.
-
-    Raises:
-        MissingError: A package, the driver or the device is missing.
-        CaptureError: There is too little free memory.
-        CudaError: A function of the driver failed.
-    """
+    """Time kernels in this process; each goes to the file of the request at once."""
     with (
         opened(request) as (bench, setting),
         clock_of(request.nvml_index) as clock,
@@ -96,11 +90,7 @@ def _words(shape: KernelShape) -> str:
 
 
 def workload(bench: Bench, shape: KernelShape) -> Workload:
-    """How a kernel is run.
-
-    Raises:
-        UnsupportedError: There is nothing that does it here.
-    """
+    """How a kernel is run."""
     if shape.kind == "product":
         return _product(bench, shape)
     if shape.kind == "pointwise":
@@ -112,10 +102,7 @@ def workload(bench: Bench, shape: KernelShape) -> Workload:
 
 
 def _product(bench: Bench, shape: KernelShape) -> Workload:
-    """A product of (m, k) and (k, n), with the weights as layers keep them: n rows of k values.
-
-    The result lies row by row: of the library, which has columns, it is that of the weights and the transposed input.
-    """
+    """A product of (m, k) and (k, n), with the weights as layers keep them: n rows of k values."""
     product = _kind(bench, shape.dtype)
     if bench.products is None or product is None:
         raise cublas.UnsupportedError("there is no library for it here")

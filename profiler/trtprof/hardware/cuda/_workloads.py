@@ -121,10 +121,7 @@ def down(count: int, step: int) -> int:
 
 
 def dram_sizes(l2: int, region: int) -> list[int]:
-    """Bytes of one run from DRAM: several times the L2, where they fit into ``region`` at least twice.
-
-    A region that is too small for it is halved, so that two runs still take turns.
-    """
+    """Bytes of one run from DRAM: several times the L2, where they fit into ``region`` at least twice."""
     sizes = sorted({down(times * l2, TILE) for times in BEYOND if 2 * times * l2 <= region})
     return sizes or [down(region // 2, TILE)]
 
@@ -192,14 +189,7 @@ def _cache(gpu: Device, memory: Memory, pattern: str, size: int) -> Workload:
 def transfer_workloads(
     gpu: Device, memory: Memory, pinned: tuple[int, int], pageable: tuple[int, int]
 ) -> Iterator[Workload]:
-    """Copies between host and device, from pinned memory and from memory that the driver has to stage.
-
-    Args:
-        gpu: The device.
-        memory: Its memory.
-        pinned: Address and size of pinned memory of the host.
-        pageable: The same of ordinary memory.
-    """
+    """Copies between host and device, from pinned memory and from memory that the driver has to stage."""
     for kind, (host, room), sizes in (("", pinned, PINNED), (" pageable", pageable, PAGEABLE)):
         for size in (size for size in sizes if size <= min(room, memory.pool_bytes)):
             words = f"{format_bytes(size)} of {kind.strip() or 'pinned'} memory"

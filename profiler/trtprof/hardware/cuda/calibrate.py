@@ -57,20 +57,14 @@ def calibrate_gpu(
 ) -> Ceilings:
     """Measure the ceilings of a GPU.
 
-    ``best`` is its datasheet's, or what was measured where that is higher; ``attainable`` is what was
-    measured. ``tensor_flops_per_s`` has the best of the accumulators of a dtype, and for fp32 that of TF32,
-    as in `gpus.ceilings`; what each of them reached is in ``measurements`` (``tensor fp16 acc fp32``).
-    ``launch_ns`` is that of a kernel in a CUDA graph.
+    ``best`` is its datasheet's, or what was measured where that is higher; ``attainable`` is what was measured.
+    ``tensor_flops_per_s`` has the best of the accumulators of a dtype, and for fp32 that of TF32, as in
+    `gpus.ceilings`; what each of them reached is in ``measurements`` (``tensor fp16 acc fp32``). ``launch_ns`` is that
+    of a kernel in a CUDA graph.
 
     Args:
-        index: Of the GPU, as NVML and nvidia-smi count.
-        progress: Told in one line what is going on.
         seconds: Time for the ceilings; more makes the repeats agree better.
         measure: Measures a device; None does it in a child process.
-
-    Raises:
-        MissingError: There is no driver, no such GPU, or a package is not installed.
-        CaptureError: The measuring process failed, hung, or a ceiling could not be resolved.
     """
     say = progress or unheard
     gpu = find(index)
@@ -82,11 +76,7 @@ def calibrate_gpu(
 
 
 def find(index: int) -> LiveGpu:
-    """The GPU that NVML counts as ``index``.
-
-    Raises:
-        MissingError: There is none, or it is split into slices.
-    """
+    """The GPU that NVML counts as ``index``."""
     live, why = nvml.gpus()
     gpu = next((gpu for gpu in live if gpu.index == index and gpu.slice is None), None)
     if gpu is None:
@@ -116,12 +106,7 @@ def environment(wanted: GpuRequest) -> dict[str, str]:
 
 
 def measure_in_child(wanted: GpuRequest) -> GpuMeasured:
-    """Measure a GPU in a fresh Python process.
-
-    Raises:
-        MissingError: A package, the driver or the device is missing.
-        CaptureError: The process failed, hung or wrote something else than its result.
-    """
+    """Measure a GPU in a fresh Python process."""
     return ask_child(
         "trtprof.hardware.cuda._measure",
         wanted,
@@ -142,11 +127,7 @@ FIX = "try again with nothing else on the GPU, or report this with the output of
 
 
 def ceilings_of(gpu: LiveGpu, measured: GpuMeasured, *, now: dt.datetime) -> Ceilings:
-    """The ceilings of a GPU from its readings.
-
-    Raises:
-        CaptureError: A ceiling is not among them.
-    """
+    """The ceilings of a GPU from its readings."""
     lacking = [key for key in _NEEDED if key not in measured.readings]
     if lacking:
         raise CaptureError(

@@ -44,12 +44,8 @@ def time_kernels(
 ) -> KernelTimes:
     """Time kernels on a GPU, one after the other, until the time is up.
 
-    What was timed before something went wrong is there all the same, also after Ctrl-C.
-
     Args:
-        gpu: The GPU.
         shapes: In the order in which they are timed.
-        progress: Told in one line what is going on.
         seconds: For all of them.
         measure: Times them; None does it in a child process.
     """
@@ -80,12 +76,7 @@ def _read(file: Path, count: int) -> dict[int, float]:
 
 
 def measure_in_child(wanted: KernelsRequest) -> KernelsMeasured:
-    """Time kernels in a fresh Python process.
-
-    Raises:
-        MissingError: A package, the driver or the device is missing.
-        CaptureError: The process failed, hung or wrote something else than its result.
-    """
+    """Time kernels in a fresh Python process."""
     return ask_child(
         "trtprof.hardware.cuda._timed",
         wanted,

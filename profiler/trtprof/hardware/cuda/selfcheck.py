@@ -21,11 +21,7 @@ from trtprof.runtime import nvrtc
 
 
 def selfcheck(index: int = 0, *, seconds: float = calibrate.SECONDS) -> int:
-    """Measure in this very process and print all that was found; returns the exit code.
-
-    It is for whoever has a GPU and wants to see at once whether everything works there, in under two
-    minutes: what each ceiling is beside the datasheet's, how far off the products were, what failed.
-    """
+    """Measure in this very process and print all that was found; returns the exit code."""
     began = time.monotonic()
     try:
         gpu = calibrate.find(index)

@@ -72,11 +72,7 @@ def by_space(active: Active, address: Array, space: str) -> Iterator[tuple[str, 
 
 
 def buffer_of(chunk: Chunk, active: Active, address: Array, size: int, instruction: Instruction) -> Buffer | None:
-    """The buffer that all addresses are in; none where they are in several.
-
-    Raises:
-        Fault: ``out of bounds``, ``misaligned``.
-    """
+    """The buffer that all addresses are in; none where they are in several."""
     if (address & (size - 1)).any():
         bad = int(np.argmax((address & (size - 1)) != 0))
         place = chunk.launch.memory.find(int(address[bad]))[1]

@@ -110,9 +110,6 @@ def _float(maker: Maker, apply: Apply, count: int, plain: Apply | None = None) -
     """Float arithmetic.
 
     Args:
-        maker: The instruction.
-        apply: In float64: exact, or rounded to odd.
-        count: Operands.
         plain: What numpy rounds once in the type itself, to nearest; ``apply`` where there is none.
     """
     kind = maker.type

@@ -142,14 +142,7 @@ def _in_order(
     """What lanes find, and what is left.
 
     Args:
-        operation: What they do.
-        bits: What is there at first, place by place.
-        first: The first lane of each place.
-        values: What each lane gives, by place and order.
         swaps: Of ``cas``, what it puts there where it finds its value.
-
-    Returns:
-        What each lane finds, in the same order, and what is there at last.
     """
     dtype, unsigned = DTYPES[operation.kind], bits.dtype
     state = bits.view(dtype)

@@ -201,11 +201,7 @@ class Waiting:
         self.steps: dict[int, Step] = {}
 
     def arrive(self, active: Active, step: Step, pc: int) -> None:
-        """Lanes wait from now on.
-
-        Raises:
-            Fault: The barrier does not exist, or wants part of a warp.
-        """
+        """Lanes wait from now on."""
         chunk, index = self.chunk, active.index
         first = 1 if "red" in step.instruction.modifiers else 0
         operands = step.instruction.operands[first:]
@@ -282,11 +278,7 @@ class Waiting:
             chunk.put(active, target.slot, np.repeat(one, chunk.padded))
 
     def stuck(self, program: Program) -> None:
-        """Nobody can go on: whoever still waits, waits for ever.
-
-        Raises:
-            Fault: Somebody does.
-        """
+        """Nobody can go on: whoever still waits, waits for ever."""
         if not self.any:
             return
         chunk = self.chunk
@@ -310,10 +302,7 @@ def _value(chunk: Chunk, operand: Operand) -> Array:
 
 # Instructions of warps.
 def ready(chunk: Chunk, active: Active, step: Step, held: Sequence[Array | None]) -> Array | None:
-    """Lanes whose whole warp has come to an instruction; none where that is all of those that are active.
-
-    Lanes take part that the instruction names and that have not ended.
-    """
+    """Lanes whose whole warp has come to an instruction; none where that is all of those that are active."""
     members = step.members(chunk) if step.members is not None else np.array([0xFFFFFFFF], np.uint32)
     if active.mask is None and members.size == 1 and int(members[0]) == 0xFFFFFFFF:
         return None

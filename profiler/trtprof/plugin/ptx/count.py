@@ -52,11 +52,7 @@ class Counter:
         """Count one instruction.
 
         Args:
-            buffer: What is touched.
             offsets: Of each lane, from ``buffer.origin``: int64.
-            warps: The warp of each lane, rising.
-            size: Bytes a lane.
-            written: Whether it writes.
         """
         if buffer.nbytes == 0:
             return

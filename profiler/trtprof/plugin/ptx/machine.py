@@ -54,23 +54,9 @@ def launch(
     """Execute a kernel.
 
     Args:
-        program: Where it is.
-        entry: Its name.
-        grid: Blocks in x, y and z.
-        block: Threads of a block in x, y and z.
         arguments: One for each parameter: numbers, addresses that `memory` gave, bytes of structs.
-        memory: What it reads and writes.
-        blocks: Only blocks of these numbers (x first); all where it is left out.
         order: 0 executes warps side by side; each other number shuffles blocks, and has some warps of each block run
             ahead of others as far as barriers let them.
-        shared: Bytes of dynamic shared memory.
-        budget: How many instructions a group of blocks may take before it counts as endless.
-
-    Returns:
-        What it moved.
-
-    Raises:
-        Fault: It does what a kernel must not do, or what is not known here.
     """
     state = _prepare(program, entry, grid, block, arguments, memory, shared)
     total = grid[0] * grid[1] * grid[2]
@@ -220,11 +206,7 @@ class _Scheduler:
             self._advance(key)
 
     def _wake(self) -> bool:
-        """Where nobody can go on: try those again that wait for others of their warp.
-
-        Raises:
-            Fault: They wait for ever.
-        """
+        """Where nobody can go on: try those again that wait for others of their warp."""
         if self.held and self.progress:
             self.progress = False
             held, self.held = self.held, {}

@@ -71,14 +71,7 @@ class Memory:
         """Put bytes into memory.
 
         Args:
-            name: What messages call it; each buffer has another.
-            array: The content, copied where the kernel may write it.
-            writable: Whether it may.
-            align: A power of two that its place is a multiple of.
             shift: How many bytes behind that place it begins.
-
-        Returns:
-            Its address.
         """
         content = np.frombuffer(array, np.uint8) if isinstance(array, bytes | bytearray) else _flat(array)
         origin = self._place(align)

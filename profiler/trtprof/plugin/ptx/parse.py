@@ -219,11 +219,7 @@ class Program:
 
     @classmethod
     def parse(cls, text: str) -> Program:
-        """Read PTX.
-
-        Raises:
-            Fault: It is not PTX, or not as it is known here (``unknown instruction``).
-        """
+        """Read PTX."""
         program = cls()
         _Parser(program, text.rstrip("\0")).module()
         program._link()

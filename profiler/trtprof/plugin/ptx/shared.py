@@ -73,11 +73,7 @@ class Shared:
         return self.bytes.view(VIEWS[size])
 
     def place(self, lanes: Array, offsets: Array, size: int, instruction: Instruction) -> Array:
-        """Where accesses are in `cells`.
-
-        Raises:
-            Fault: ``out of bounds``, ``misaligned``.
-        """
+        """Where accesses are in `cells`."""
         if (offsets & (size - 1)).any():
             bad = int(np.argmax((offsets & (size - 1)) != 0))
             raise self.chunk.fault(
@@ -112,11 +108,7 @@ class Shared:
         return best
 
     def read(self, lanes: Array, offsets: Array, size: int, instruction: Instruction, *, atomic: bool = False) -> Array:
-        """Read ``size`` bytes for each of some lanes.
-
-        Raises:
-            Fault: ``out of bounds``, ``misaligned``, ``uninitialised``, ``race``.
-        """
+        """Read ``size`` bytes for each of some lanes."""
         place = self.place(lanes, offsets, size, instruction)
         now = self.now[lanes][:, None]
         self._may_read(place, size // self.cell, now, lanes, offsets, instruction, atomic=atomic)
@@ -142,11 +134,7 @@ class Shared:
     def write(
         self, lanes: Array, offsets: Array, size: int, values: Array, instruction: Instruction, *, atomic: bool = False
     ) -> None:
-        """Write ``size`` bytes for each of some lanes: ``values`` in the type of `cells`.
-
-        Raises:
-            Fault: ``out of bounds``, ``misaligned``, ``race``.
-        """
+        """Write ``size`` bytes for each of some lanes: ``values`` in the type of `cells`."""
         place = self.place(lanes, offsets, size, instruction)
         parts = size // self.cell
         content = self.cells(size)
@@ -169,11 +157,7 @@ class Shared:
         self.writes.reshape(-1, parts)[place] = now
 
     def update(self, lanes: Array, offsets: Array, size: int, instruction: Instruction) -> Array:
-        """Where atomics of some lanes are in `cells`; who calls does what they do.
-
-        Raises:
-            Fault: ``out of bounds``, ``misaligned``, ``uninitialised``, ``race``.
-        """
+        """Where atomics of some lanes are in `cells`; who calls does what they do."""
         place = self.place(lanes, offsets, size, instruction)
         parts = size // self.cell
         now = self.now[lanes][:, None] | _ATOMIC
@@ -183,11 +167,7 @@ class Shared:
         return place
 
     def copy_begins(self, lanes: Array, offsets: Array, size: int, instruction: Instruction) -> None:
-        """An asynchronous copy will write ``size`` bytes for each of some lanes: from now on nobody may touch them.
-
-        Raises:
-            Fault: ``out of bounds``, ``misaligned``, ``race``.
-        """
+        """An asynchronous copy will write ``size`` bytes for each of some lanes: from now on nobody may touch them."""
         place = self.place(lanes, offsets, size, instruction)
         parts = size // self.cell
         self._may_write(place, parts, self.now[lanes][:, None], None, lanes, offsets, instruction)
@@ -197,11 +177,7 @@ class Shared:
         self, place: Array, parts: int, now: Array, lanes: Array, offsets: Array, instruction: Instruction, *,
         atomic: bool,
     ) -> None:  # fmt: skip
-        """Whether what is read now was written, and by nobody at the same time; see `_may_write`.
-
-        Raises:
-            Fault: ``uninitialised``, ``race``.
-        """
+        """Whether what is read now was written, and by nobody at the same time; see `_may_write`."""
         last = self.writes.reshape(-1, parts)[place]
         if (last < 0).any():
             bad = int(np.argmax((last < 0).any(1)))
@@ -225,15 +201,6 @@ class Shared:
 
         Args:
             place: Cells of ``parts`` of those that are kept track of.
-            parts: How many.
-            now: Who writes.
-            same: Where that changes nothing; of atomics and copies nothing is known.
-            lanes: For messages.
-            offsets: Likewise.
-            instruction: Likewise.
-
-        Raises:
-            Fault: ``race``.
         """
         last = self.writes.reshape(-1, parts)[place]
         wrong = (last >= 0) & _unordered(last, now)

@@ -226,11 +226,7 @@ class Chunk:
             self.undefined.pop(slot, None)
 
     def must_be_defined(self, active: Active, looks: Iterable[Look], instruction: Instruction) -> None:
-        """Before an instruction whose effects are seen: no undefined bit goes into it.
-
-        Raises:
-            Fault: ``uninitialised``.
-        """
+        """Before an instruction whose effects are seen: no undefined bit goes into it."""
         bad = self.undefined_in(looks)
         if bad.any():
             bad = bad & active.mask_array

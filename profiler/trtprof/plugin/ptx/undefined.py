@@ -48,8 +48,6 @@ def logic(maker: Maker, gets: list[Get], table: int) -> None:
     """An instruction computes each bit of its result of the same bit of its one to three operands.
 
     Args:
-        maker: The instruction.
-        gets: What reads the operands.
         table: What becomes of all values of three operands, as ``lop3`` has it: of 0xF0, 0xCC and 0xAA.
     """
     inside = _Masks(maker, ())

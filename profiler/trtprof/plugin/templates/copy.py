@@ -456,14 +456,8 @@ def _plain(
     """A thread moves packs of neighbouring elements, several at once.
 
     Args:
-        task: What is computed.
-        output: Its output.
         names: Of the dims in the source.
         source: Lines that return where the element is that the output has at the index ``at``.
-        width: Elements of a pack.
-        steps: Packs of a thread.
-        why: What is fast about it.
-        numbers: The input that is not moved, but says from where.
     """
     size = nbytes(output)
     c, total = c_type(output.dtype), extent(output.dims)

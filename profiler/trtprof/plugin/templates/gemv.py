@@ -518,8 +518,6 @@ def _quantised(members: Members, found: Product, row: str) -> _Quantised:
     """How the numbers of a quantised matrix become what they stand for.
 
     Args:
-        members: What the kernel is given.
-        found: The product.
         row: The expression of a row's number in the matrix, for kernels by rows; it is ``r`` for those by columns.
     """
     by_rows = found.by_rows

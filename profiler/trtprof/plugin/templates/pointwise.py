@@ -35,11 +35,7 @@ _HELD = ("pack", "row")
 
 
 def chain_of(task: Task) -> Chain:
-    """Lines for the whole body of a task, over operands of their own names.
-
-    Raises:
-        NotFitError: A node is no element-wise op that is written.
-    """
+    """Lines for the whole body of a task, over operands of their own names."""
     chain = Chain(opset_of(task.body))
     for name, array in constants(task.body).items():
         if (value := constant_value(array)) is not None:

@@ -47,10 +47,7 @@ def signed(number: float, width: float | None = None) -> str:
 
 
 def pair_ns(before: float, after: float) -> tuple[str, str]:
-    """Two durations in one unit, with as many digits as their difference needs: ``10.00 ms``, ``10.02 ms``.
-
-    Each in its own unit where one is ten times the other.
-    """
+    """Two durations in one unit, with as many digits as their difference needs: ``10.00 ms``, ``10.02 ms``."""
     largest = max(abs(before), abs(after))
     if largest >= 10 * min(abs(before), abs(after)):
         return format_ns(before), format_ns(after)

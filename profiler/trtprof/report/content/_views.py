@@ -134,8 +134,6 @@ def folded(view: View, shown: int, sharing: int | None = None) -> tuple[tuple[Ro
     """The first ``shown`` rows, and one that sums up the others; None where there is no other.
 
     Args:
-        view: The list.
-        shown: Most rows.
         sharing: Most rows of nodes that share the layer of another one, below that; None for all.
     """
     rows: list[Row] = []
@@ -277,10 +275,7 @@ MODULES = 30
 
 
 def _by_module(run: Run) -> View:
-    """A row a scope of node names (``/layer1/attention`` of ``/layer1/attention/MatMul``).
-
-    As deep as makes `MODULES` rows at most, but as deep as it takes to part any.
-    """
+    """A row a scope of node names (``/layer1/attention`` of ``/layer1/attention/MatMul``)."""
     home_of = _home_in(run)
     scopes = {layer.name: tuple(filter(None, (home_of(layer) or "").split("/")))[:-1] for layer in run.layers}
     deepest = max(map(len, scopes.values()), default=0)

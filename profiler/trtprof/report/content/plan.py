@@ -79,10 +79,7 @@ def parts(plan: EnginePlan, options: ReportOptions, layers: int, bindings: Seque
     """The plan as a part of another document.
 
     Args:
-        plan: The plan.
         options: ``top`` is how many layers to show, largest by bytes, and of fusions that did not happen.
-        layers: How many layers without that.
-        bindings: What is said of its inputs and outputs.
     """
     names = layer_names(plan)
     top = options.top
@@ -202,12 +199,7 @@ def _bindings(bindings: Sequence[PlanBinding], mode: str) -> Iterator[Pair]:
 
 
 def worth_a_look(summary: PlanSummary, names: Mapping[str, str] | None = None) -> list[str]:
-    """What stands out in a plan, a line each, most telling first.
-
-    Args:
-        summary: Of the plan.
-        names: What to call layers; see `layer_names`.
-    """
+    """What stands out in a plan, a line each, most telling first."""
     lines = []
     expected = [edge for edge in summary.edges if edge.expected]
     if expected:
@@ -384,16 +376,7 @@ def _bytes(total: int | None) -> str:
 def summary_of(
     summary: PlanSummary, top: int | None = None, *, measured: bool = False, names: Mapping[str, str] | None = None
 ) -> Iterator[list[Block]]:
-    """What is to be learnt of a plan as a whole.
-
-    Fusions that did not happen, reformats by origin, lints by code, then shares by kind, precision and match.
-
-    Args:
-        summary: Of the plan.
-        top: Fusions to show, and groups of reformats and of lints; by default as many as fit a page.
-        measured: Whether the times of the summary are measured ones, and not those attainable on a GPU.
-        names: What to call layers, by their names in the plan; see `layer_names`.
-    """
+    """What is to be learnt of a plan as a whole."""
     most = EDGES if top is None else top
     if summary.edges:
         yield [_edges(summary.edges, most, names)]

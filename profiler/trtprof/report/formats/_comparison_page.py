@@ -25,11 +25,7 @@ _MARGIN = 0.06
 
 
 def render(found: Comparisons) -> str:
-    """The page.
-
-    Raises:
-        TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
-    """
+    """The page."""
     from markupsafe import Markup
 
     plain(found)  # what no JSON can hold is told before anything is written

@@ -29,11 +29,7 @@ _PLACE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def render(found: Fleet, options: ReportOptions) -> str:
-    """The page; ``options.file`` is the folder of the fleet as seen from where the page is, to link runs.
-
-    Raises:
-        TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
-    """
+    """The page; ``options.file`` is the folder of the fleet as seen from where the page is, to link runs."""
     from markupsafe import Markup
 
     plain(found)  # what no JSON can hold is told before anything is written
@@ -85,12 +81,7 @@ def _cell(one: FleetAnswer, folder: str) -> list[Any]:
 
 
 def link(place: str, folder: str) -> str:
-    """Where a page finds a file of the fleet, as a relative reference; empty where it cannot.
-
-    Args:
-        place: From the folder of the fleet on.
-        folder: That folder, as seen from the page.
-    """
+    """Where a page finds a file of the fleet, as a relative reference; empty where it cannot."""
     if not place or not folder or _PLACE.match(folder) or place.startswith(("/", "\\")) or ".." in place.split("/"):
         return ""
     # A first part with a colon in it would read as a scheme.

@@ -30,11 +30,7 @@ _MARKERS = {"tensor": "s", "vector": "D", "sfu": "P", "dram": "o", "l2": "v", "l
 def render_image(found: OpSweep, suffix: str) -> bytes:
     """The intensity with the ridge, and the time, against the first swept parameter, as ``.svg`` or ``.png``.
 
-    Lines are the other swept parameters; the shape of a point says what bounds it. The same sweep
-    gives the same SVG.
-
-    Raises:
-        UsageError: Nothing is swept.
+    Lines are the other swept parameters; the shape of a point says what bounds it.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

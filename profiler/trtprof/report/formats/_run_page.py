@@ -41,11 +41,7 @@ FINDINGS_SHOWN = 12
 
 
 def render(run: Run) -> str:
-    """The page.
-
-    Raises:
-        TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
-    """
+    """The page."""
     from markupsafe import Markup
 
     templates = environment()

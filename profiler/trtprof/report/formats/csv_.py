@@ -20,11 +20,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\u
 
 @reporter("csv", suffix=".csv", tables=True)
 def render(found: Record, options: ReportOptions) -> str:
-    """The table that ``options.table`` names, with a header row and exact numbers.
-
-    Raises:
-        UsageError: There is no such table.
-    """
+    """The table that ``options.table`` names, with a header row and exact numbers."""
     table = tables.table_of(options.table, type(found))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

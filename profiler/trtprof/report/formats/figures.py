@@ -82,12 +82,7 @@ def render_svg(found: Run | Prediction | OpSweep, options: ReportOptions) -> str
 
 
 def _picture(found: Run | Prediction | OpSweep, options: ReportOptions, kind: Format) -> bytes:
-    """The picture of a record.
-
-    Raises:
-        MissingError: matplotlib is not installed.
-        UsageError: There is nothing to draw.
-    """
+    """The picture of a record."""
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingError(
             f"{kind} pictures need matplotlib",
@@ -463,10 +458,7 @@ class _Page:
             put(y + at * 9.6)
 
     def _names(self, axes: Axes, frame: _Frame, dots: Sequence[_Dot]) -> None:
-        """Number the layers that lose most time, and name them below the axes.
-
-        Layers whose dots lie on each other share a label.
-        """
+        """Number the layers that lose most time, and name them below the axes."""
         wanted = [dot for dot in sorted(dots, key=lambda dot: dot.point.layer) if self._loses(dot.point.layer)]
         groups: list[tuple[_Dot, list[str]]] = []
         for at, dot in enumerate(wanted[:LABELLED], 1):

@@ -21,11 +21,7 @@ _PICTURE = 100
 
 @reporter("html", suffix=".html")
 def render(found: Record, options: ReportOptions) -> str:
-    """The page.
-
-    Raises:
-        TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
-    """
+    """The page."""
     if isinstance(found, Run):
         from trtprof.report.formats import _run_page
 

@@ -23,11 +23,7 @@ from trtprof.report._format import plain
 
 @reporter("json", suffix=".json")
 def render(found: Record, options: ReportOptions) -> str:  # noqa: ARG001 - a document has nothing to choose
-    """The record as indented JSON with a trailing newline.
-
-    Raises:
-        TrtprofError: A number is NaN or infinite, or a string is not valid Unicode.
-    """
+    """The record as indented JSON with a trailing newline."""
     # The precisions of a device are told from the widest to the narrowest.
     data = plain(found, order=None if isinstance(found, CeilingsDocument) else "deterministic")
     if isinstance(found, EnginePlan):

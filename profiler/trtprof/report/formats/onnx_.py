@@ -26,11 +26,7 @@ _KERNELS = 8
 
 @binary_reporter("onnx", suffix=".onnx", of=(Run,))
 def encode(run: Run, options: ReportOptions) -> bytes:
-    """The model with metadata; without its large weights where ``options.weights`` is False.
-
-    Raises:
-        MissingError: The options hold no model.
-    """
+    """The model with metadata; without its large weights where ``options.weights`` is False."""
     if not options.model:
         raise MissingError(
             "the run has no model to write into",

@@ -16,12 +16,7 @@ from trtprof.report import ReportOptions, binary_reporter, tables
 
 @binary_reporter("parquet", suffix=".parquet", tables=True)
 def render(found: Record, options: ReportOptions) -> bytes:
-    """The table that ``options.table`` names. One version of pyarrow writes the same bytes for the same record.
-
-    Raises:
-        UsageError: There is no such table.
-        TrtprofError: A number does not fit 64 bits.
-    """
+    """The table that ``options.table`` names. One version of pyarrow writes the same bytes for the same record."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -23,11 +23,7 @@ def given(op: Op, index: int) -> Tensor | None:
 
 
 def need(op: Op, index: int) -> Tensor:
-    """Input ``index``.
-
-    Raises:
-        LookupError: It is omitted.
-    """
+    """Input ``index``."""
     tensor = given(op, index)
     if tensor is None:
         raise LookupError(f"{op.op_type} has no input {index}")
@@ -35,21 +31,12 @@ def need(op: Op, index: int) -> Tensor:
 
 
 def shape(op: Op, index: int = 0) -> Shape | None:
-    """The shape of an input, None when its rank is not known.
-
-    Raises:
-        LookupError: It is omitted.
-    """
+    """The shape of an input, None when its rank is not known."""
     return need(op, index).shape
 
 
 def dims(op: Op, index: int, rank: int) -> Shape:
-    """The dimensions of an input that has this rank by definition, all of them open when nothing is known.
-
-    Raises:
-        LookupError: It is omitted.
-        ValueError: It has another rank.
-    """
+    """The dimensions of an input that has this rank by definition, all of them open when nothing is known."""
     found = shape(op, index)
     if found is None:
         return ("?",) * rank
@@ -59,11 +46,7 @@ def dims(op: Op, index: int, rank: int) -> Shape:
 
 
 def dtype(op: Op, index: int = 0) -> str:
-    """The dtype of an input.
-
-    Raises:
-        LookupError: It is omitted.
-    """
+    """The dtype of an input."""
     return need(op, index).dtype
 
 
@@ -88,11 +71,7 @@ def integer(op: Op, name: str, default: int) -> int:
 
 
 def required(op: Op, name: str) -> int:
-    """An integer attribute that has no default.
-
-    Raises:
-        LookupError: It is missing.
-    """
+    """An integer attribute that has no default."""
     value = op.attributes[name]
     if not isinstance(value, int):
         raise TypeError(f"{name} of {op.op_type} is no integer")
@@ -178,11 +157,7 @@ def most(*dims_: Dim) -> Dim:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis as a position from the front.
-
-    Raises:
-        IndexError: There is no such axis.
-    """
+    """An axis as a position from the front."""
     if not -rank <= axis < rank:
         raise IndexError(f"axis {axis} of rank {rank}")
     return axis % rank
@@ -200,11 +175,7 @@ def with_last(shape_: Shape | None, *dims_: Dim) -> Shape | None:
 
 
 def broadcast(*shapes: Shape | None) -> Shape | None:
-    """The shape that all are broadcast to as numpy does it.
-
-    Raises:
-        ValueError: They do not fit.
-    """
+    """The shape that all are broadcast to as numpy does it."""
     if any(shape_ is None for shape_ in shapes):
         return None
     known = [shape_ for shape_ in shapes if shape_ is not None]
@@ -226,11 +197,7 @@ def _together(column: Sequence[Dim]) -> Dim:
 
 
 def matmul(a: Shape | None, b: Shape | None) -> Shape | None:
-    """The shape of a product as numpy.matmul has it.
-
-    Raises:
-        ValueError: An operand is a scalar, or they do not fit.
-    """
+    """The shape of a product as numpy.matmul has it."""
     if a is None or b is None:
         return None
     if not a or not b:

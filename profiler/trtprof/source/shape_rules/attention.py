@@ -36,10 +36,7 @@ def _optional(op: Op, index: int) -> Shape | None:
 
 @rule("Attention", "QAttention", "DecoderMaskedSelfAttention", domain=MS)
 def attention(op: Op) -> Sequence[Tensor | None]:
-    """Input [batch, length, channels], weights [channels, q + k + v] in one; ``past`` at 4, or 8 when quantised.
-
-    The cache is [2, batch, heads, keys, depth].
-    """
+    """Input [batch, length, channels], weights [channels, q + k + v] in one; ``past`` at 4, or 8 when quantised."""
     quantized = op.op_type == "QAttention"
     past_at, kind = (8, dtype(op, 3)) if quantized else (4, dtype(op))
     batch, length, _ = dims(op, 0, 3)
@@ -67,8 +64,6 @@ def qordered_attention(op: Op) -> Sequence[Tensor | None]:
 def multi_head_attention(op: Op) -> Sequence[Tensor | None]:
     """Queries, keys and values [batch, length, hidden], or packed, or kept from an encoder.
 
-    All three may be packed as [batch, length, heads, 3, depth], or for a decoder as [batch, 1, 3 * hidden]; keys and
-    values as [batch, length, heads, 2, depth]. [batch, heads, length, depth] are keys and values of an encoder.
     The cache is [batch, heads, keys, depth]; scores are [batch, heads, queries, keys], in a dtype of their own.
     """
     decoder = op.op_type == "DecoderMaskedMultiHeadAttention"
@@ -113,13 +108,7 @@ def multi_head_attention(op: Op) -> Sequence[Tensor | None]:
 
 
 def _queries(op: Op, batched: int, *, width: Dim | None = None) -> tuple[Shape, Dim]:
-    """The outputs of grouped-query attention and the depth of a head.
-
-    Args:
-        op: Query [..., heads * depth], or packed with keys and values, [..., (heads + 2 * kv_heads) * depth].
-        batched: Dimensions before the last.
-        width: Of a value, where it is not that of a query.
-    """
+    """The outputs of grouped-query attention and the depth of a head."""
     query = dims(op, 0, batched + 1)
     heads = required(op, "num_heads")
     packed = given(op, 1) is None
@@ -194,10 +183,7 @@ def packed_multi_head_attention(op: Op) -> Sequence[Tensor | None]:
 
 @rule("DecoderAttention", domain=MS)
 def decoder_attention(op: Op) -> Sequence[Tensor | None]:
-    """Query [length, batch, hidden], key [total, batch, hidden], ..., caches (6, 7), static_kv, use_past (8, 9).
-
-    Self-attention appends to the cache; attention to an encoder projects its keys once and keeps them.
-    """
+    """Query [length, batch, hidden], key [total, batch, hidden], ..., caches (6, 7), static_kv, use_past (8, 9)."""
     length, batch, hidden = dims(op, 0, 3)
     static, use_past = single(op, 8), single(op, 9)
     keys: Dim = "?"
@@ -316,10 +302,7 @@ def linear_attention(op: Op) -> Sequence[Tensor | None]:
 
 @rule("GatedDeltaNet", domain=MS)
 def gated_delta_net(op: Op) -> Sequence[Tensor | None]:
-    """query, key, value [tokens, heads, depth] or query alone with all, cu_seqlens, decay, beta, initial_state.
-
-    The state is [batch, value_heads, value_depth, depth]; tokens may be written as batch and length.
-    """
+    """query, key, value [tokens, heads, depth] or query alone with all, cu_seqlens, decay, beta, initial_state."""
     query = shape(op)
     if given(op, 2) is None:
         batch, value_heads, value_depth, depth = dims(op, 6, 4)
