@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 
 # Before numpy is loaded, here and in all children: threads of BLAS that spin take the cores from the other tests.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import shutil
 import signal
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,76 @@ from tests.fakes.support import NO_CAPTURES
 from trtprof.base.records import Run
 
 # A busy machine is no defect: no example has a deadline.
-settings.register_profile("trtprof", deadline=None)
-settings.load_profile("trtprof")
+settings.register_profile("default-suite", deadline=None, max_examples=25)
+settings.register_profile("nightly", deadline=None, max_examples=500)
 
 # A shell starts jobs in the background deaf to Ctrl-C, and so would be what tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+MOST_CPU_S = 5.0
+"""What a test of the default suite may use, its own and that of its children, in seconds of CPU."""
+MOST_PROCESS_TESTS = 60
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--all``: the nightly tests too."""
+    parser.addoption("--all", action="store_true", help="run the nightly tests too, and 500 examples of each property")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """How many examples a property is tried with."""
+    settings.load_profile("nightly" if config.getoption("--all") else "default-suite")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file that is nightly as a whole is not even imported, unless it is named."""
+    if config.getoption("--all") or collection_path.suffix != ".py" or collection_path.name in " ".join(config.args):
+        return None
+    return (
+        True if re.search(r"^pytestmark = .*mark\.nightly", collection_path.read_text("utf-8"), re.MULTILINE) else None
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves nightly tests to ``--all``; a file or test that is named on the command line runs as it is."""
+    named = [argument for argument in config.args if ".py" in argument]
+    if config.getoption("--all") or named:
+        return
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    if nightly:
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if item not in set(nightly)]
+    processes = sum(item.get_closest_marker("process") is not None for item in items)
+    if processes > MOST_PROCESS_TESTS:
+        raise pytest.UsageError(
+            f"{processes} tests marked `process`: the default suite has at most {MOST_PROCESS_TESTS}"
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, Any]:
+    """A test of the default suite that uses much CPU fails: it is to be made smaller, or marked."""
+    report = yield
+    now = sum(os.times()[:4])
+    spent, item.stash[_CPU] = now - item.stash.get(_CPU, now), now
+    exempt = item.get_closest_marker("process") or item.get_closest_marker("nightly")
+    if report.when == "call" and report.passed and spent > MOST_CPU_S and not exempt:
+        report.outcome = "failed"
+        report.longrepr = f"{spent:.1f} s of CPU, its own and its children's: at most {MOST_CPU_S:.0f} s, or mark it"
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fixtures of a module are nobody's alone: a test is measured from its call on."""
+    item.stash[_CPU] = sum(os.times()[:4])
+
+
+_CPU = pytest.StashKey[float]()
 
 
 DESK = {"width": 1360, "height": 900}

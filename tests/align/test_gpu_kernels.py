@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import trace_factory
@@ -753,7 +753,6 @@ def outcome(aligned: TraceAlignment) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-@settings(max_examples=60)
 @given(any_work, any_launches, any_ranges, any_nodes, plans, st.integers(0, 1000))
 def test_the_order_of_rows_changes_nothing(
     work: list[dict[str, Any]],
@@ -780,7 +779,6 @@ def test_the_order_of_rows_changes_nothing(
     assert first == second
 
 
-@settings(max_examples=60)
 @given(any_work, any_launches, any_ranges, any_nodes)
 def test_the_names_of_other_processes_change_nothing(
     work: list[dict[str, Any]], launches: list[Sequence[Any]], ranges: list[Range], nodes: list[Sequence[Any]]
@@ -806,7 +804,6 @@ def test_the_names_of_other_processes_change_nothing(
     assert outcome(align_trace(table(False), LAW_PLAN)) == outcome(align_trace(table(True), LAW_PLAN))
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_engines_of_all_sorts_are_led_back_in_full(data: st.DataObject) -> None:
     """Random engines with layers of several kernels, without any, on streams of their own: all is right."""

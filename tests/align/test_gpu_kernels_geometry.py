@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trtprof.align.gpu_kernels import TraceAlignment, align_trace
@@ -97,7 +97,6 @@ def test_kernels_of_another_gpu_are_left_out() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
 def test_medians_are_those_of_the_rows_whatever_their_order(data: st.DataObject) -> None:
     draw = data.draw
     same = draw(st.booleans())

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trtprof.align.kernels import align_kernels, interpolated_median
@@ -168,7 +168,6 @@ def test_the_median_of_nothing_is_an_error() -> None:
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=80), st.sampled_from([2, 10, 1000]))
-@settings(max_examples=200)
 def test_interpolation_stays_within_the_step_of_the_plain_median(steps: list[int], resolution: int) -> None:
     values = [step * resolution for step in steps]
     found = interpolated_median(values, resolution)

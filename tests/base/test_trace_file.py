@@ -77,7 +77,6 @@ def written(tmp_path: Path) -> Path:
 
 
 @given(trace=traces())
-@settings(max_examples=40, deadline=None)
 def test_whatever_is_written_comes_back(trace: GpuTrace, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("trace")
     save_trace(trace, folder)
@@ -85,7 +84,7 @@ def test_whatever_is_written_comes_back(trace: GpuTrace, tmp_path_factory: pytes
 
 
 @given(first=traces(), second=traces())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_a_second_trace_replaces_the_first(
     first: GpuTrace, second: GpuTrace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

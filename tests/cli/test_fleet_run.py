@@ -29,6 +29,8 @@ from trtprof.flows.fleet.manifest import read
 from trtprof.flows.fleet.store import Store
 from trtprof.flows.progress import SILENT
 
+pytestmark = pytest.mark.nightly
+
 MANIFEST = f"""
 [[models]]
 files = ["{SAMPLES}/resnet_tiny.onnx", "{SAMPLES}/mobilenet_tiny.onnx"]

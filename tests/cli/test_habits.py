@@ -20,6 +20,8 @@ from trtprof.cli.output import StageLines, fitted
 from trtprof.hardware import gpus
 from trtprof.runtime import child
 
+pytestmark = pytest.mark.nightly
+
 GEMV, RESNET = str(SAMPLES / "gemv.onnx"), str(SAMPLES / "resnet_tiny.onnx")
 TRTPROF = (sys.executable, "-m", "trtprof")
 

@@ -18,7 +18,7 @@ from tests.fakes.every_verb import QUICK, command, environment, fill
 from trtprof.cli import main
 from trtprof.cli.output import StageLines
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors, limits and signals of POSIX")
+pytestmark = [pytest.mark.nightly, pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")]
 
 
 @pytest.fixture(scope="module")

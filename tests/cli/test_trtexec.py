@@ -19,6 +19,8 @@ from trtprof.cli.trtexec import FLAGS, FLAGS_BY_NAME, Flag, Verb
 from trtprof.engine.inspector import read_layer_info
 from trtprof.engine.profile_files import read_profile, read_times
 
+pytestmark = pytest.mark.nightly
+
 RESNET = str(SAMPLES / "resnet_tiny.onnx")
 QUICK = ("--duration", "0", "--iterations", "20", "--warmUp", "0", "--profile-iterations", "3")
 VERBS: tuple[Verb, ...] = get_args(Verb)

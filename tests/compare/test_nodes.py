@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.compare_factory import chain, make_run
@@ -107,7 +107,6 @@ def networks(draw: st.DrawFn) -> tuple[list[tuple[str, str]], Edges]:
 
 
 @given(networks())
-@settings(max_examples=60)
 def test_a_network_whose_nodes_are_all_renamed_is_the_same_network(found: tuple[list[tuple[str, str]], Edges]) -> None:
     nodes, edges = found
     one, other = graph(nodes, edges), graph([(f"x{name}", op) for name, op in nodes], edges)
@@ -117,7 +116,6 @@ def test_a_network_whose_nodes_are_all_renamed_is_the_same_network(found: tuple[
 
 
 @given(networks(), networks())
-@settings(max_examples=60)
 def test_a_match_is_one_to_one_and_of_equal_ops(
     first: tuple[list[tuple[str, str]], Edges], second: tuple[list[tuple[str, str]], Edges]
 ) -> None:

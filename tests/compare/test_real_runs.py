@@ -14,6 +14,8 @@ from trtprof.flows.options import RunOptions
 from trtprof.flows.run import execute
 from trtprof.source.request import ModelRequest
 
+pytestmark = pytest.mark.nightly
+
 CAUSES = {"replaced": "work changed", "qdq": "precision changed", "batch": "work changed"}
 
 

@@ -461,7 +461,7 @@ attributes = (
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_a_model_holds_only_a_cost_error_comes_out(data: st.DataObject) -> None:
     real = data.draw(st.sampled_from(one_of_each()))
     schema = defs.get_schema(real.op_type, domain=real.domain)

@@ -25,7 +25,7 @@ from trtprof.cost import work_of
 from trtprof.cost.fused import total, work_of_group
 from trtprof.cost.precision import compute_dtypes
 
-MANY = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 ROWS, COLUMNS = 3, 3
 INPUTS = ("a", "b", "c")

@@ -26,7 +26,7 @@ from trtprof.cost.ops.ml_svm import COUPLING_STEPS
 from trtprof.cost.ops.ml_tree import Forest, walks
 
 ML = "ai.onnx.ml"
-FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 INT64, FLOAT, STRING = onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, onnx.TensorProto.STRING
 MAP = helper.make_map_type_proto

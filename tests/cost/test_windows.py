@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trtprof.cost._windows import touched
@@ -11,7 +11,6 @@ from trtprof.cost._windows import touched
 FEW = st.integers(1, 8)
 
 
-@settings(max_examples=2000, deadline=None)
 @given(st.integers(0, 40), FEW, FEW, FEW, st.integers(-3, 8), st.integers(0, 12))
 def test_touched_places_are_those_of_all_windows(
     size: int, window: int, stride: int, dilation: int, before: int, outputs: int

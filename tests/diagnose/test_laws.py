@@ -147,7 +147,6 @@ LAWS = (
 
 
 @given(any_case)
-@settings(max_examples=300, deadline=None)
 def test_what_is_claimed_and_found_of_any_case_keeps_the_laws(case: Case) -> None:
     claimed, findings = claims(case), diagnose(case)
     for law in LAWS:
@@ -162,7 +161,6 @@ def test_what_is_claimed_and_found_of_any_case_keeps_the_laws(case: Case) -> Non
         healthy=True,
     )
 )
-@settings(max_examples=300, deadline=None)
 def test_healthy_layers_are_left_alone_whatever_their_kernels_are_called(case: Case) -> None:
     """Hot is not slow, and a kernel that reaches what its class reaches is not the wrong one."""
     findings = [finding for finding in diagnose(case) if finding.kind != "trust"]
@@ -187,7 +185,7 @@ def test_the_generated_cases_make_most_rules_speak() -> None:
     spoken: set[str] = set()
 
     @given(any_case)
-    @settings(max_examples=50, deadline=None, database=None)
+    @settings(database=None)
     def collect(case: Case) -> None:
         spoken.update(code for code, _ in claims(case))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fakes.cases import CEILINGS, RTX_4090, Timed, engine_case, gemv, layer, make_case, relu, tensor, with_match
@@ -244,7 +244,6 @@ def greedy(case: Case) -> Iterator[Claim]:
         yield claim(everything, where=where, other_ns=10**12)._replace(kind="trust")
 
 
-@settings(max_examples=150, deadline=None)
 @given(cases(), st.none() | st.integers(0, 100))
 @example(two_layers(gap_ns=-3_000_000), 5)
 @example(two_layers(gap_ns=-8_000_000), 100)
@@ -272,7 +271,6 @@ def test_no_nanosecond_is_claimed_twice(case: Case, greedy_order: int | None) ->
     assert diagnose(case, reversed(rules)) == findings
 
 
-@settings(max_examples=150, deadline=None)
 @given(cases(plain=True))
 def test_claims_are_at_most_latency_less_ideal_where_nothing_beats_its_roof(case: Case) -> None:
     found = hypotheses(diagnose(case))

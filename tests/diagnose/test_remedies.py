@@ -82,7 +82,6 @@ some_case = cases(
 
 
 @given(some_case)
-@settings(max_examples=200, deadline=None)
 def test_no_remedy_proposes_what_the_layer_has(case: Case) -> None:
     results = {result.name: result for result in case.layers}
     for rule in RULES.values():
@@ -124,7 +123,7 @@ def test_the_generated_cases_make_remedies_speak() -> None:
     spoken: set[str] = set()
 
     @given(some_case)
-    @settings(max_examples=50, deadline=None, database=None)
+    @settings(database=None)
     def collect(case: Case) -> None:
         remedies = [claim.remedy for rule in RULES.values() for claim in rule.check(case)]
         spoken.update(word for word in words if any(word in remedy for remedy in remedies))

@@ -12,6 +12,8 @@ import pytest
 from tests.fakes.support import ROOT, fixed_ceilings, load_script
 from trtprof.hardware import store
 
+pytestmark = pytest.mark.nightly
+
 NOTEBOOK = ROOT / "profiler" / "trtprof" / "docs" / "notebook.ipynb"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.support import SAMPLES, real_models
@@ -287,7 +287,6 @@ def check(nodes: Sequence[Node], outputs: Sequence[str], groups: Sequence[Group]
     assert {rule for group in groups for rule in [group.rule] if rule} <= RULES.keys()
 
 
-@settings(max_examples=300)
 @given(graphs())
 def test_groups_part_the_nodes_and_can_run_in_their_order(made: tuple[list[Node], list[str]]) -> None:
     nodes, outputs = made

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trtprof.base.records import Core, Expectation, Work
@@ -120,7 +120,6 @@ def test_a_gpu_that_was_not_measured_has_a_wider_band() -> None:
     assert wide("rtx-4090") > 1.2 * wide("l40s")
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(("product", "pointwise", "normalisation", "softmax")),
     st.sampled_from(("fp32", "fp16", "bf16", "int8")),

@@ -266,7 +266,7 @@ def plain(values: Any) -> Array:
     return np.asarray(np.vectorize(lambda item: item.value, otypes=[float])(values))
 
 
-FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def values(*shape: int, seed: int = 0) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import onnx
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, shape_inference
 
@@ -223,7 +223,6 @@ RISES: dict[str, tuple[str, ...]] = {
 }
 
 
-@settings(max_examples=200)
 @given(data=st.data())
 def test_intensity_rises_with_what_more_work_reuses(data: st.DataObject) -> None:
     """Stride 1, padding that keeps the size, one group: then it holds. See the next test for where it does not."""
@@ -362,7 +361,6 @@ def test_the_crossing_is_found_between_the_points() -> None:
     assert swept("fc", batch="1024,256,64,16", in_=1024, out=1024).crossings[0].value == 95
 
 
-@settings(max_examples=50)
 @given(data=st.data())
 def test_crossings_are_where_they_are_said_to_be(data: st.DataObject) -> None:
     name, grown = data.draw(

@@ -15,7 +15,7 @@ from tests.fakes import report_factory as factory
 from trtprof.base.run_folder import RunFolder
 from trtprof.flows.serve import server
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.nightly, pytest.mark.browser]
 
 SHOTS = os.environ.get("TRTPROF_SCREENSHOTS", "")
 """A folder for pictures of the page; none is kept where it is not set."""

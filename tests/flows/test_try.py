@@ -240,6 +240,7 @@ def test_a_folder_with_something_in_it_is_not_overwritten(tmp_path: Path, try_it
         try_it(model_of(GEMV, tmp_path), {})
 
 
+@pytest.mark.nightly
 def test_real_turns_tell_two_processes_of_one_model_apart_by_their_times_alone(tmp_path: Path) -> None:
     """All parts are real: the session, the processes, the outputs. What comes out is not asked for."""
     run = RunOptions(

@@ -27,6 +27,8 @@ from trtprof.plugin.kernel import write
 from trtprof.plugin.numerics import compiled
 from trtprof.plugin.task import Task
 
+pytestmark = pytest.mark.nightly
+
 ARCHITECTURE = "sm_89"
 
 

@@ -25,6 +25,8 @@ from trtprof.plugin.specification import Specification
 from trtprof.runtime import child
 from trtprof.runtime.stub_library import stub_library
 
+pytestmark = pytest.mark.nightly
+
 HEADERS = Path(__file__).parent.parent / "fakes" / "tensorrt_headers"
 VERSIONS = ("10.0.1", "11.1.0")
 

@@ -18,6 +18,8 @@ from trtprof.plugin.ptx.parse import Program
 from trtprof.plugin.reference import Expected
 from trtprof.plugin.task import Task
 
+pytestmark = pytest.mark.nightly
+
 
 def ptx_of(kernels: tuple[Kernel, ...], *architectures: str) -> dict[tuple[int, str], str]:
     return {(one.tactic, name): compiled(one.source, name) for one in kernels for name in architectures}

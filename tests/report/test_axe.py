@@ -14,7 +14,7 @@ from tests.fakes.estimates import SWEEPS, predicted
 from tests.fakes.support import ROOT
 from trtprof.report import render
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.nightly, pytest.mark.browser]
 
 COMPARED = comparison_factory.document(comparison_factory.typical(), comparison_factory.faster())
 PAGES: dict[str, Callable[[], str]] = {

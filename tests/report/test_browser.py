@@ -19,7 +19,7 @@ from trtprof.base import units
 from trtprof.base.records import bound_name
 from trtprof.report import ReportOptions, get
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.nightly, pytest.mark.browser]
 
 Open = Callable[..., Any]
 SHOTS = os.environ.get("TRTPROF_SCREENSHOTS", "")

@@ -14,6 +14,8 @@ from trtprof.report import ReportOptions, render
 from trtprof.report.content import fleet as words
 from trtprof.report.formats._fleet_page import link
 
+pytestmark = pytest.mark.nightly
+
 browser = pytest.mark.browser
 Open = Callable[..., Any]
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 REPORT = Path(__file__).parents[2] / "profiler" / "trtprof" / "report"
 WEB, TEMPLATES = REPORT / "web", REPORT / "templates"
 PRODUCT = ("app.js", "fleet.js", "theme.js", "app.js.LICENSES.txt", "fleet.js.LICENSES.txt")

@@ -16,6 +16,8 @@ from trtprof.base import units
 from trtprof.base.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
 from trtprof.report._format import visible
 
+pytestmark = pytest.mark.nightly
+
 PANELS = ("ledger", "roofline", "timeline", "graph")
 ZOOMED = {"roofline": "roof", "timeline": "time", "graph": "graph"}
 """What the address calls the view of each chart that zooms."""

@@ -13,6 +13,8 @@ from trtprof.base import units
 from trtprof.base.records import LayerResult, Run
 from trtprof.report.formats._page import page_data
 
+pytestmark = pytest.mark.nightly
+
 Open = Callable[..., Any]
 
 

@@ -14,7 +14,7 @@ from tests.fakes.report_factory import on_gpu, typical
 from trtprof.base import units
 from trtprof.base.records import Run
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.nightly, pytest.mark.browser]
 
 Open = Callable[..., Any]
 WIDTHS = (1400, 1180, 800, 390)

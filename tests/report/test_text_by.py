@@ -9,7 +9,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.report_factory import CASES, HOSTILE_NAMES, hostile, layer, make_run, many, of_engine, on_gpu, typical
@@ -75,7 +75,6 @@ names = st.sampled_from("abcdefgh")
     ),
     st.dictionaries(names, st.none() | st.integers(0, 10**9)),
 )
-@settings(max_examples=100)
 def test_a_time_stands_in_one_row_whoever_shares_it(
     asked: list[tuple[list[str], int, bool, str]], flops: dict[str, int | None]
 ) -> None:

@@ -20,6 +20,8 @@ from trtprof.base.records import BOUND_WORDS, Bound, CeilingsDocument, Measureme
 from trtprof.diagnose import RULES
 from trtprof.report import encode, render
 
+pytestmark = pytest.mark.nightly
+
 KEYS = re.compile(
     r"\b(?:llc|sfu|dram|l2|launch floor|first suspect|(?<!gap-to-)roofs?)\b"
     r"|(?<!\ba )(?<!\bthe )(?<!\bits )(?<!each )\btensor(?=\s*$|\s\s|\s[\d~]|[,:;])"

@@ -13,6 +13,8 @@ import pytest
 from tests.fakes.every_verb import EVERY_VERB, command, fill
 from tests.fakes.support import ROOT, load_script
 
+pytestmark = pytest.mark.nightly
+
 TALKS = """
 import os, pathlib, socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

@@ -14,6 +14,8 @@ from tests.fakes.support import load_script
 from trtprof.flows.inspect import inspect
 from trtprof.source.request import ModelRequest
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "decoder_stack.py"
 
 

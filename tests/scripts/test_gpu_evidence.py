@@ -35,6 +35,8 @@ from trtprof.hardware.cuda import kernel_times
 from trtprof.hardware.cuda._kernels import ROW_LENGTHS
 from trtprof.hardware.cuda.kernel_times import KernelTimes
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 evidence = load_script(SCRIPT, "gpu_evidence")
 

@@ -11,6 +11,8 @@ import pytest
 from tests.fakes import hostile
 from tests.fakes.hostile.running import Case, Outcome, wrong_with
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).resolve().parents[2]
 CAMPAIGNS = sorted(
     {path.stem for path in Path(hostile.__file__).parent.glob("*.py")} - {"__init__", "running", "mutate"}

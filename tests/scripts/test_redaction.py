@@ -8,6 +8,8 @@ import pytest
 
 from tests.fakes import planted_names
 
+pytestmark = pytest.mark.nightly
+
 
 def test_no_planted_name_is_in_any_document(tmp_path: Path) -> None:
     found = planted_names.search(tmp_path, seed=3, models=1, engines=2)

@@ -18,6 +18,8 @@ import yaml
 import trtprof
 from tests.fakes.support import ROOT, load_script
 
+pytestmark = pytest.mark.nightly
+
 HIDDEN = """
 import sys
 

@@ -31,6 +31,8 @@ from trtprof.base.records import (
 from trtprof.compare.turns import change_of_turns
 from trtprof.runtime.ort_session import SessionRequest
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "try_rivals.py"
 rivals = load_script(SCRIPT, "try_rivals")
 

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -272,7 +272,6 @@ class Writer:
         return self.random.choice((inner, group, field(number, 5, bytes(4)), field(number, 1, bytes(8))))
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), count=st.sampled_from([SMALL, 300]))
 def test_whatever_way_a_model_is_written_it_is_read_as_protobuf_reads_it(
     seed: int, count: int, tmp_path_factory: pytest.TempPathFactory
@@ -299,7 +298,6 @@ def test_of_raw_data_written_twice_the_last_one_counts(tmp_path: Path) -> None:
 _DAMAGED = everywhere(300).SerializeToString()
 
 
-@settings(max_examples=150)
 @given(data=st.data())
 def test_damaged_bytes_are_refused_where_protobuf_refuses_them(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -161,7 +161,7 @@ def test_a_table_that_is_printed_for_people_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, len(TRACE) + len(ROWS)), st.characters(codec="utf-8")), max_size=8))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_damage_is_read_over_or_refused(tmp_path: Path, changes: list[tuple[int, str]]) -> None:
     text = list(f"{TRACE}\n{ROWS}")
     for at, letter in changes:

@@ -244,7 +244,7 @@ LAYERS = st.lists(st.builds(Layer, st.sampled_from("abcd"), st.lists(WORKS, max_
     shuffle=st.one_of(st.none(), st.integers(0, 9)),
     inline=st.booleans(),
 )
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_nanosecond_is_lost(
     tmp_path: Path, engines: list[tuple[list[Layer], int, bool]], era: str, shuffle: int | None, inline: bool
 ) -> None:
@@ -595,7 +595,7 @@ def test_bad_files(sound: Path, spoil: Callable[[Path], object], kind: type[Trtp
 
 
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=40))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_damage_is_read_over_or_refused(tmp_path: Path, changes: list[tuple[float, int]]) -> None:
     path = tmp_path / "trace.sqlite"
     write_trace(path, [Process(111, ENGINE, iterations=2), Process(113, ENGINE, iterations=2, graph=True)])

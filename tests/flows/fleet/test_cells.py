@@ -399,7 +399,7 @@ def questions(cells: list[FleetCell]) -> dict[str, tuple[object, ...]]:
     }
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=ASKED, other=ASKED, around=AROUND, elsewhere=AROUND)
 def test_keys_tell_what_is_asked_and_nothing_else(
     tmp_path: Path, one: dict[str, Any], other: dict[str, Any], around: dict[str, Any], elsewhere: dict[str, Any]

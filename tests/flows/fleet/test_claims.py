@@ -19,6 +19,8 @@ from tests.fakes.support import ROOT
 from trtprof.flows.fleet import claims
 from trtprof.flows.fleet.store import Store
 
+pytestmark = pytest.mark.nightly
+
 Start = Callable[..., subprocess.Popen[str]]
 
 

@@ -28,6 +28,8 @@ from trtprof.flows.fleet.schedule import schedule
 from trtprof.flows.fleet.store import Store
 from trtprof.flows.fleet.travel import content_at
 
+pytestmark = pytest.mark.nightly
+
 FAKE = "tests.fakes.fleet_worker"
 
 

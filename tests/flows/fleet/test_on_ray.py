@@ -40,6 +40,8 @@ from trtprof.flows.fleet.work import answer
 from trtprof.hardware.device import host_cpu
 from trtprof.hardware.store import of_host
 
+pytestmark = pytest.mark.nightly
+
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'trtprof[fleet]'")
 
 LONG_S = 90.0

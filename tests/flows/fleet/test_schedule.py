@@ -23,6 +23,8 @@ from trtprof.flows.fleet.schedule import Standing
 from trtprof.flows.fleet.store import Store
 from trtprof.hardware import gpus
 
+pytestmark = pytest.mark.nightly
+
 RETRY = HowToRun(retry="failed")
 
 

@@ -27,6 +27,8 @@ from trtprof.base.scratch import PREFIX
 from trtprof.flows.fleet.cells import Asked
 from trtprof.flows.fleet.store import State, Store
 
+pytestmark = pytest.mark.nightly
+
 ROWS = fleets.rows(models=2, sizes=2)
 CELLS = list(fleets.cells(models=2, sizes=2))
 ASKED = Asked(schema_version=SCHEMA_VERSION, name="ours", models=(), targets=())

@@ -5,10 +5,13 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trtprof.flows.fleet.toml_places import Path, lines_of
+
+pytestmark = pytest.mark.nightly
 
 TEXT = '''# a comment
 name = "x # [[no]]" # another

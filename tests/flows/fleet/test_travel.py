@@ -17,6 +17,8 @@ from trtprof.flows.fleet.contents import Contents
 from trtprof.flows.fleet.travel import NodeFolder, content_at, pack, unpack
 from trtprof.source import load
 
+pytestmark = pytest.mark.nightly
+
 
 def model(path: Path, content: bytes) -> str:
     path.write_bytes(content)

@@ -13,6 +13,8 @@ from tests.fakes.compiler import needs_nvrtc
 from tests.fakes.in_process import fixed_calibration
 from tests.fakes.support import ROOT, SAMPLES
 
+pytestmark = pytest.mark.nightly
+
 
 def commands() -> list[list[str]]:
     """What the page has its reader type, each once."""

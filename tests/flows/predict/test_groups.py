@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
@@ -258,7 +258,6 @@ def test_no_layer_is_above_its_roof(path: Path, precision: str) -> None:
         assert layer.estimate.attainable_ns == max(layer.estimate.terms.values())
 
 
-@settings(max_examples=30)
 @given(st.sampled_from(sorted(gpus.specs())), st.sampled_from(PRECISIONS[1:]), st.booleans())
 def test_a_cold_cache_never_helps(slug: str, precision: str, by_nodes: bool) -> None:
     model, spec = source(SAMPLES / "transformer_block.onnx"), gpus.find(slug)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trtprof.plugin import ptx
@@ -57,7 +57,6 @@ def test_what_one_warp_asks_for_twice_is_read_once() -> None:
     assert counted.instructions == 4 * 5 * 8
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 64))
 def test_sectors_of_any_addresses(seed: int, size: int, block: int) -> None:
     random = np.random.default_rng(seed)

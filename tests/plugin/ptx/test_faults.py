@@ -12,6 +12,8 @@ import pytest
 from tests.fakes.ptx_text import execute, module
 from trtprof.plugin import ptx
 
+pytestmark = pytest.mark.nightly
+
 Array = npt.NDArray[Any]
 
 

@@ -27,6 +27,8 @@ from trtprof.report.content import _fleet_comparison as words
 from trtprof.report.formats.sarif import FLEET_RULES
 from trtprof.report.tables import tables_of
 
+pytestmark = pytest.mark.nightly
+
 GOLDEN = ROOT / "tests/report/golden" / "fleet_comparison"
 SCHEMA_FILE = Path(trtprof.report.__file__).with_name("fleet_comparison.schema.json")
 SARIF = json.loads((ROOT / "tests/report/schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))

@@ -34,6 +34,8 @@ from trtprof.base.records import LedgerRow, Run, bound_name
 from trtprof.report import ReportOptions, for_path, get
 from trtprof.report.formats import _style
 
+pytestmark = pytest.mark.nightly
+
 Figure = Literal["roofline", "ledger", "timeline"]
 FIGURES: tuple[Figure, ...] = ("roofline", "ledger", "timeline")
 

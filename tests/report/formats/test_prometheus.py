@@ -12,6 +12,8 @@ from trtprof.base.records import Run
 from trtprof.report import for_path, get, render
 from trtprof.report._format import visible
 
+pytestmark = pytest.mark.nightly
+
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 HELP = re.compile(rf"# HELP ({NAME}) ((?:[^\\\n]|\\\\|\\n)*)")
 TYPE = re.compile(rf"# TYPE ({NAME}) (counter|gauge|histogram|summary|untyped)")

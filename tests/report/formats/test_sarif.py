@@ -14,6 +14,8 @@ from trtprof.base.records import Finding, Run
 from trtprof.report import ReportOptions, for_path, get
 from trtprof.report.formats.sarif import model_uri
 
+pytestmark = pytest.mark.nightly
+
 GOLDEN = ROOT / "tests/report/golden"
 SCHEMA = json.loads((ROOT / "tests/report/schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA, format_checker=jsonschema.FormatChecker())

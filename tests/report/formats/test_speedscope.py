@@ -13,6 +13,8 @@ from trtprof.base.records import Run
 from trtprof.report import ReportOptions, for_path, get
 from trtprof.report.formats.speedscope import ALLOWED, LOST, NO_LAYER
 
+pytestmark = pytest.mark.nightly
+
 GOLDEN = ROOT / "tests/report/golden"
 SCHEMA = json.loads((ROOT / "tests/report/schemas" / "speedscope.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)

@@ -6,7 +6,7 @@ from types import FrameType
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.report_factory import (
@@ -188,7 +188,6 @@ def test_hostile_names_put_no_control_character_on_the_terminal() -> None:
 
 
 @given(name=st.text(max_size=60), op=st.text(max_size=20), width=st.integers(40, 120), ascii_only=st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_any_name_keeps_the_layout(name: str, op: str, width: int, ascii_only: bool) -> None:
     run = make_run((layer(name, op, flops=1000, nbytes=1000, slow=2.0),), verdict=name)
     shown = text(run, width=width, ascii=ascii_only)
