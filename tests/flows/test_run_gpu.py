@@ -192,14 +192,9 @@ def test_a_run_with_tensorrt_is_of_its_plan(tmp_path: Path, engine: list[BuildOp
     assert json.loads(folder.file(run_folder.REQUEST).read_bytes())["options"]["fp16"] == "True"
 
 
-def test_an_engine_of_several_streams_is_profiled_as_one_of_one_stream(
-    tmp_path: Path, engine: list[BuildOptions]
-) -> None:
-    folder = execute(options(tmp_path / "run", "tensorrt"))
-    assert [how.max_aux_streams for how in engine] == [None, 0], "the recorded plan has two streams"
-    kept = folder.read(run_folder.PLAN, PlanArtefact)
-    assert kept.engine != kept.profiled_engine != ""
-    assert any("without auxiliary streams" in note for note in folder.report().assumptions)
+def test_an_engine_of_several_streams_is_built_once(tmp_path: Path, engine: list[BuildOptions]) -> None:
+    execute(options(tmp_path / "run", "tensorrt"))
+    assert [how.max_aux_streams for how in engine] == [None], "the recorded plan has two streams"
 
 
 def test_a_range_of_shapes_is_built_and_run_at_its_optimum_and_the_engine_is_saved(
@@ -219,12 +214,6 @@ def test_a_range_of_shapes_is_built_and_run_at_its_optimum_and_the_engine_is_sav
     assert engine[0].shapes == {}
     kept = folder.read(run_folder.PLAN, PlanArtefact).engine
     assert (tmp_path / "saved.engine").read_bytes() == Path(kept).read_bytes()
-
-
-def test_streams_that_are_asked_for_are_profiled(tmp_path: Path, engine: list[BuildOptions]) -> None:
-    folder = execute(options(tmp_path / "run", "tensorrt", build=BuildOptions(max_aux_streams=1)))
-    assert [how.max_aux_streams for how in engine] == [1]
-    assert not folder.read(run_folder.PLAN, PlanArtefact).profiled_engine
 
 
 def test_a_capture_that_failed_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ PRINTED = "Layer(kgen): product"
 def folder(tmp_path: Path, said: str) -> Any:
     """A run folder of TensorRT whose engine said this of its layers."""
     (tmp_path / "layers").write_text(said)
-    plan = SimpleNamespace(layers_file="layers", profiled_engine="", engine="e.plan")
+    plan = SimpleNamespace(layers_file="layers", engine="e.plan")
     return SimpleNamespace(has=lambda _: True, read=lambda *_: plan, file=lambda name: tmp_path / name)
 
 

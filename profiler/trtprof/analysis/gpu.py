@@ -106,12 +106,7 @@ def _tensorrt(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCa
     built = folder.read(run_folder.PLAN, PlanArtefact)
     priced = price_plan(read_layer_info(folder.file(built.layers_file)), source, built.facts, built.added_nodes)
     alignment = align_trace(trace, priced.document.layers, iteration_range=capture.iteration_range)
-    apart = (
-        f"kernels are those of an engine of {built.layers} layers built without auxiliary streams, so that each is led "
-        f"to its layer for sure; the latency is that of the engine as asked for, of {built.layers_asked} layers "
-        "(--maxAuxStreams N profiles an engine of N streams itself)"
-    )
-    return _Aligned(priced, alignment, built.backend, (apart,) if built.profiled_engine else ())
+    return _Aligned(priced, alignment, built.backend)
 
 
 def _ort_cuda(folder: RunFolder, source: Source, trace: GpuTrace, capture: GpuCapture) -> _Aligned:

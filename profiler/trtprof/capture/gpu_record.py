@@ -91,9 +91,6 @@ class TensorrtRequest(GpuWorkerRequest, frozen=True, kw_only=True):
     backend: Literal["tensorrt", "tensorrt-rtx"]
     engine: str
     """The serialised engine."""
-    profiled_engine: str = ""
-    """That of the phase ``profiled`` where it is another one: built without auxiliary streams, so that every kernel
-    is led to its layer for sure."""
     plugins: tuple[str, ...] = ()
     """Libraries to load before the engine."""
     profile: int = 0
@@ -183,8 +180,6 @@ class PlanArtefact(msgspec.Struct, frozen=True, kw_only=True):
         layers: How many there are in it.
         added_nodes: Nodes that a conversion put into the model before the build.
         engine: The engine file that ran.
-        profiled_engine: That of the profile, where it is another one.
-        layers_asked: How many layers ``engine`` has then.
     """
 
     backend: Backend
@@ -193,8 +188,6 @@ class PlanArtefact(msgspec.Struct, frozen=True, kw_only=True):
     layers: int
     added_nodes: tuple[str, ...] = ()
     engine: str
-    profiled_engine: str = ""
-    layers_asked: int = 0
 
 
 class GpuArtefact(msgspec.Struct, frozen=True, kw_only=True):

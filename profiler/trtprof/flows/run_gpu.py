@@ -23,9 +23,8 @@ from trtprof.capture.gpu_record import GpuArtefact, GpuWorkerRequest, OrtCudaReq
 from trtprof.capture.launch import worker_command, worker_error
 from trtprof.capture.ncu import record as ncu
 from trtprof.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
-from trtprof.engine.tensorrt import BuildOptions
 from trtprof.expected import Measured
-from trtprof.flows.build import EngineBuild, copy_engine, engine_from, engine_of, static_shapes
+from trtprof.flows.build import copy_engine, engine_from, engine_of, static_shapes
 from trtprof.flows.job import Job
 from trtprof.flows.options import GpuOptions
 from trtprof.flows.timed_rows import timed_on
@@ -162,7 +161,6 @@ def _request(job: Job, layers: int, l2_bytes: int) -> OrtCudaRequest | TensorrtR
         **fields,
         backend=cast("Literal['tensorrt', 'tensorrt-rtx']", job.backend.name),
         engine=built.engine,
-        profiled_engine=built.profiled_engine,
         plugins=options.build.static_plugins,
         reference=job.session if options.verify else None,
         tf32=options.build.tf32,
@@ -290,11 +288,10 @@ def _tensorrt(job: Job) -> int:
     folder, options, say = job.folder, job.options.gpu, job.progress.detail
     if folder.has(run_folder.PLAN):
         kept = folder.read(run_folder.PLAN, PlanArtefact)
-        if all(Path(path).is_file() for path in (kept.engine, kept.profiled_engine) if path):
+        if Path(kept.engine).is_file():
             say("kept from before")
             _save_engine(kept.engine, options.save_engine, say)
             return kept.layers
-    apart = None
     if options.load_engine:
         plugins = options.build.static_plugins
         built = engine_from(Path(options.load_engine), job.backend.name, job.source, say, static_plugins=plugins)
@@ -302,20 +299,16 @@ def _tensorrt(job: Job) -> int:
         shapes = {} if options.build.profiles else static_shapes(job.source)
         how = msgspec.structs.replace(options.build, backend=job.backend.name, shapes=shapes)
         built = engine_of(job.loaded, job.source, how, say, rebuild=options.rebuild)
-        apart = _without_streams(built, job, how)
-    shown = apart or built
-    layers = len(shown.priced.document.layers)
+    layers = len(built.priced.document.layers)
     say(f"{job.backend.name}: {layers} layers" + (", kept from an earlier build" if built.built.cached else ""))
-    folder.write_bytes(shown.layers_file, shown.text.encode())
+    folder.write_bytes(built.layers_file, built.text.encode())
     artefact = PlanArtefact(
         backend=job.backend,
-        facts=shown.facts,
-        layers_file=shown.layers_file,
+        facts=built.facts,
+        layers_file=built.layers_file,
         layers=layers,
-        added_nodes=shown.added_nodes,
+        added_nodes=built.added_nodes,
         engine=str(built.built.plan.resolve()),
-        profiled_engine="" if apart is None else str(apart.built.plan.resolve()),
-        layers_asked=len(built.priced.document.layers),
     )
     folder.write(run_folder.PLAN, artefact)
     _save_engine(artefact.engine, options.save_engine, say)
@@ -327,13 +320,3 @@ def _save_engine(engine: str, path: str, say: Callable[[str], None]) -> None:
     if path:
         copy_engine(Path(engine), Path(path))
         say(f"wrote {path}")
-
-
-def _without_streams(built: EngineBuild, job: Job, how: BuildOptions) -> EngineBuild | None:
-    """The same engine without auxiliary streams, to be profiled; None where the first one has none."""
-    streams = {matched.layer.stream for matched in built.priced.document.layers} - {None}
-    if len(streams) < 2 or how.max_aux_streams is not None:
-        return None
-    job.progress.detail(f"its layers lie on {len(streams)} streams: the profile is of one built with --maxAuxStreams 0")
-    alone = msgspec.structs.replace(how, max_aux_streams=0)
-    return engine_of(job.loaded, job.source, alone, job.progress.detail, rebuild=job.options.gpu.rebuild)

@@ -79,7 +79,7 @@ def layers_of_run(folder: RunFolder, path: Path) -> LayerFile:
     text = folder.file(built.layers_file).read_text(encoding="utf-8")
     if text.lstrip().startswith(("{", "[")):
         return _in_form(path, "", LayerFile(text, _INSPECTOR))
-    kept = kept_layer_info(Path(built.profiled_engine or built.engine))
+    kept = kept_layer_info(Path(built.engine))
     return _in_form(path, text, LayerFile(kept, _INSPECTOR))
 
 

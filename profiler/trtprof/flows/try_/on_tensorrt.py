@@ -53,9 +53,9 @@ class OnTensorrt:
         self._base, self._source = folder.report(), folder.read(run_folder.SOURCE, Source)
         self._plan, self._gpu = folder.read(run_folder.PLAN, PlanArtefact), folder.read(run_folder.GPU, GpuArtefact)
         self._backend = self._plan.backend.name
-        # What is profiled may be an engine of its own: kernels were led to the layers of its plan.
-        profiled = read_layer_info(folder.file(self._plan.layers_file))
-        priced = price_plan(profiled, self._source, self._plan.facts, self._plan.added_nodes)
+        plan = read_layer_info(folder.file(self._plan.layers_file))
+        self._streams = len({layer.stream for layer in plan.layers} - {None}) > 1
+        priced = price_plan(plan, self._source, self._plan.facts, self._plan.added_nodes)
         timed = {layer.name: layer for layer in self._base.layers}
         self._layers = [timed.get(layer.name, layer) for layer in untimed(priced, self._subject(self._source))]
         self.original = Setup(session=session_of(loaded, scratch), gpu=run.gpu)
@@ -76,7 +76,7 @@ class OnTensorrt:
             capability=parse_version(self._gpu.live.compute_capability),
             tf32=self.original.gpu.build.tf32,
             quantised=bool(ops & {"QuantizeLinear", "DequantizeLinear"}),
-            streams=bool(self._plan.profiled_engine),
+            streams=self._streams,
         )
 
     def setup(self, settings: Mapping[str, str], _threads: int, /) -> Setup:
