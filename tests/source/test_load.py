@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -37,9 +36,9 @@ from onnx.helper import (
 
 from tests.fakes.support import LIGHT, SAMPLES, captured, real_models, save_with_hole
 from trtprof.base import onnx_graph, units
-from trtprof.base.errors import MissingError, ModelError, TrtprofError, UsageError
+from trtprof.base.errors import MissingError, ModelError, UsageError
 from trtprof.base.records import Node, Source, Tensor
-from trtprof.source import wire
+from trtprof.source import skim
 from trtprof.source.load import LoadedModel, load_model, source_of
 
 Entries = Mapping[str, str | int]
@@ -129,11 +128,6 @@ def test_unnamed_and_duplicate_nodes_get_unique_names(tmp_path: Path) -> None:
     assert [node.name for node in loaded.proto.graph.node] == ["a", "Relu_1", "a_2", "a_1", "If_4"]
 
 
-def test_a_generated_name_does_not_take_one_from_the_file(tmp_path: Path) -> None:
-    loaded = load(model_of(chain(["", "Relu_0", ""]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
-    assert loaded.original_names == {"Relu_0_1": "", "Relu_0": "Relu_0", "Relu_2": ""}
-
-
 def test_unique_names_are_left_alone(tmp_path: Path) -> None:
     model = with_branches(["a", "b"], ["c"], ["d"])
     model.graph.node[2].name = "if"
@@ -165,11 +159,6 @@ def test_names_are_unique_stable_and_given_once(
     once_more = load(first.proto, folder)
     assert not once_more.changed
     assert once_more.proto == first.proto
-
-
-def test_many_nodes_of_one_name_are_named_in_one_pass(tmp_path: Path) -> None:
-    loaded = load(model_of(chain(["n"] * 30_000), [floats("x", 2)], [floats("y", 2)]), tmp_path)
-    assert list(loaded.original_names) == ["n", *(f"n_{index}" for index in range(1, 30_000))]
 
 
 # --- weights in files of their own ------------------------------------------------------------
@@ -214,31 +203,23 @@ print(found.model.parameter_bytes, (after[0] - before[0]) * unit, after[1] - bef
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no getrusage")
-def test_external_weights_over_2_gb_are_not_read(tmp_path: Path) -> None:
-    (tmp_path / "small").mkdir()
-    size = 3 << 30
-    large = external(tmp_path, shape=(1 << 14, size >> 16), size=size)
-    assert (tmp_path / "weights.bin").stat().st_blocks * 512 < 1 << 20, "the file is meant to be sparse"
-    command = [sys.executable, "-c", _MEASURED, str(external(tmp_path / "small")), str(large)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    parameter_bytes, memory, read = map(int, done.stdout.split())
-    assert parameter_bytes == size
-    assert memory < 100 << 20
-    assert read < 10 << 20
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no getrusage")
-def test_weights_in_the_file_are_not_read(tmp_path: Path) -> None:
-    """A file of 1.5 GB, nearly all of it a hole, of which next to nothing reaches the process."""
-    rows, columns = 1 << 14, 3 << 13
-    nodes = [make_node("MatMul", ["x", "w"], ["y"])]
-    small, large = tmp_path / "small.onnx", tmp_path / "large.onnx"
-    model = model_of(nodes, [floats("x", "N", rows)], [floats("y", "N", columns)])
+@pytest.mark.parametrize("outside", [True, False])
+def test_weights_are_not_read(tmp_path: Path, outside: bool) -> None:
+    """Files of 3 and 1.5 GB, nearly all of them a hole, of which next to nothing reaches the process."""
+    rows, columns = 1 << 14, (3 << 14 if outside else 3 << 13)
     size = 4 * rows * columns
-    save_with_hole(model, large, [TensorProto(name="w", data_type=FLOAT, dims=[rows, columns])], size)
-    save_with_hole(model, small, [TensorProto(name="w", data_type=FLOAT, dims=[rows, 1])], 4 * rows)
-    assert large.stat().st_blocks * 512 < 1 << 20, "the file is meant to be sparse"
+    if outside:
+        (tmp_path / "small").mkdir()
+        small, large = external(tmp_path / "small"), external(tmp_path, shape=(rows, columns), size=size)
+    else:
+        small, large = tmp_path / "small.onnx", tmp_path / "large.onnx"
+        model = model_of(
+            [make_node("MatMul", ["x", "w"], ["y"])], [floats("x", "N", rows)], [floats("y", "N", columns)]
+        )
+        save_with_hole(model, large, [TensorProto(name="w", data_type=FLOAT, dims=[rows, columns])], size)
+        save_with_hole(model, small, [TensorProto(name="w", data_type=FLOAT, dims=[rows, 1])], 4 * rows)
     command = [sys.executable, "-c", _MEASURED, str(small), str(large)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     parameter_bytes, memory, read = map(int, done.stdout.split())
@@ -327,57 +308,27 @@ def _typed(data_type: int, count: int, dims: Sequence[int]) -> TensorProto:
     return tensor
 
 
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        _raw(4 * MANY, [MANY]),
+def test_large_tensors_of_any_type_are_accepted_unread(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for tensor in (
         _raw(4 * MANY, [2, MANY // 2, 1]),
         _raw(16 * MANY, [MANY], TensorProto.COMPLEX128),
         _raw(2 * MANY, [4 * MANY - 1], TensorProto.INT4),
         _raw(8 * 5000, [5000], INT64),
-        _typed(FLOAT, MANY, [MANY]),
-        _typed(TensorProto.COMPLEX64, MANY, [MANY]),
-        _typed(TensorProto.DOUBLE, MANY, [MANY]),
+        *(
+            _typed(kind, MANY, [MANY])
+            for kind in (FLOAT, TensorProto.COMPLEX64, TensorProto.DOUBLE, TensorProto.STRING)
+        ),
         _typed(TensorProto.FLOAT16, 2 * MANY, [2 * MANY]),
-        _typed(TensorProto.INT8, 2 * MANY, [2 * MANY]),
         _typed(TensorProto.INT4, 8 * MANY, [8 * MANY]),
         _typed(TensorProto.UINT64, 2 * MANY, [2 * MANY]),
-        _typed(TensorProto.STRING, MANY, [MANY]),
-    ],
-    ids=lambda tensor: f"{TensorProto.DataType.Name(tensor.data_type)}-{len(tensor.raw_data)}",
-)
-def test_large_tensors_of_any_type_are_accepted_unread(tensor: TensorProto, tmp_path: Path) -> None:
-    onnx.checker.check_model(_stored(tensor))
-    loaded = load(_stored(tensor), tmp_path)
-    assert wire.left_out(loaded.proto.graph.initializer[0])
-    assert not loaded.changed
-    assert source_of(loaded).model.parameters == int(np.prod(tensor.dims))
-    assert loaded.full() == _stored(tensor)
-
-
-@pytest.mark.parametrize(
-    ("tensor", "says"),
-    [
-        (_raw(4 * MANY - 1, [MANY]), "raw_data has 2399 bytes, fp32 [600] takes 2400"),
-        (_raw(4 * MANY + 4, [MANY]), "raw_data has 2404 bytes, fp32 [600] takes 2400"),
-        (_raw(4 * MANY, [MANY], TensorProto.DOUBLE), "takes 4800"),
-        (_raw(4 * MANY, [-MANY]), "is no shape"),
-        (_raw(4 * MANY, [-1, -MANY]), "is no shape"),
-        (_raw(4 * MANY, [0]), "takes 0"),
-        (_raw(2 * MANY, [4 * MANY + 1], TensorProto.INT4), "takes 1201"),
-        (_typed(FLOAT, MANY, [MANY + 1]), "float_data has 2400 bytes, fp32 [601] takes 2404"),
-        (_typed(TensorProto.DOUBLE, MANY, [MANY - 1]), "takes 4792"),
-        (_typed(TensorProto.COMPLEX64, MANY, [2 * MANY]), "takes 9600"),
-        (_typed(TensorProto.UINT64, 2 * MANY, [2 * MANY + 1]), "takes 1201 to 12010"),
-        (_typed(TensorProto.UINT64, 2 * MANY, [MANY // 10]), "takes 60 to 600"),
-        (_typed(TensorProto.STRING, MANY, [MANY + 1]), "string_data has 600 strings, string [601] takes 601"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_large_tensors_that_do_not_fit_their_shape_are_refused(tensor: TensorProto, says: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="elements of 'w' do not fit its shape") as caught:
-        load(_stored(tensor), tmp_path)
-    assert says in caught.value.why
+    ):
+        with subtests.test(TensorProto.DataType.Name(tensor.data_type)):
+            onnx.checker.check_model(_stored(tensor))
+            loaded = load(_stored(tensor), tmp_path)
+            assert skim.left_out(loaded.proto.graph.initializer[0])
+            assert not loaded.changed
+            assert source_of(loaded).model.parameters == int(np.prod(tensor.dims))
+            assert loaded.full() == _stored(tensor)
 
 
 def _two_fields(tensor: TensorProto) -> None:
@@ -391,20 +342,11 @@ def _wrong_field(tensor: TensorProto) -> None:
     tensor.dims[:] = [MANY]
 
 
-def _no_type(tensor: TensorProto) -> None:
-    tensor.ClearField("data_type")
-
-
 def _text_in_raw_data(tensor: TensorProto) -> None:
     tensor.data_type = TensorProto.STRING
 
 
-def _inside_and_outside(tensor: TensorProto) -> None:
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="weights.bin")
-
-
-@pytest.mark.parametrize("damage", [_two_fields, _wrong_field, _no_type, _text_in_raw_data, _inside_and_outside])
+@pytest.mark.parametrize("damage", [_two_fields, _wrong_field, _text_in_raw_data])
 def test_what_the_checker_says_of_tensors_it_says_of_large_ones_too(
     damage: Callable[[TensorProto], None], tmp_path: Path
 ) -> None:
@@ -494,6 +436,7 @@ def test_shapes_behind_large_weights_in_branches_are_known(tmp_path: Path) -> No
     assert source.model.parameters == 2 * 30 * 40
 
 
+@pytest.mark.process
 def test_inspecting_imports_no_runtime_and_no_tables(tmp_path: Path) -> None:
     path = save(model_of(chain(["a"]), [floats("x", 2)], [floats("y", 2)]), tmp_path)
     code = (
@@ -542,63 +485,6 @@ def test_a_sparse_constant_is_dense_to_its_readers_and_counts_what_it_stores(
         stored = count if indices is None else 2 * count
         assert source.model.parameters == count + stored
         assert source.model.parameter_bytes == 4 * count + 8 * stored
-
-
-def _too_few(sparse: onnx.SparseTensorProto) -> None:
-    sparse.indices.CopyFrom(numpy_helper.from_array(np.arange(4999), ""))
-
-
-def _of_other_rank(sparse: onnx.SparseTensorProto) -> None:
-    sparse.indices.CopyFrom(numpy_helper.from_array(np.zeros((5000, 3), np.int64), ""))
-
-
-def _int32_indices(sparse: onnx.SparseTensorProto) -> None:
-    sparse.indices.CopyFrom(numpy_helper.from_array(np.arange(5000, dtype=np.int32), ""))
-
-
-def _matrix_of_values(sparse: onnx.SparseTensorProto) -> None:
-    sparse.values.CopyFrom(numpy_helper.from_array(np.ones((5000, 1), np.float32), "s"))
-
-
-def _no_indices(sparse: onnx.SparseTensorProto) -> None:
-    sparse.ClearField("indices")
-
-
-def _empty_dim(sparse: onnx.SparseTensorProto) -> None:
-    sparse.dims[:] = [100, 0]
-
-
-@pytest.mark.parametrize(
-    "damage", [_too_few, _of_other_rank, _int32_indices, _matrix_of_values, _no_indices, _empty_dim]
-)
-@pytest.mark.parametrize("constant", [False, True])
-def test_large_sparse_tensors_that_are_none_are_refused(
-    damage: Callable[[onnx.SparseTensorProto], None], constant: bool, tmp_path: Path
-) -> None:
-    model = _with_sparse(_sparse(5000, [100, 6000]), constant=constant)
-    damage(model.graph.node[0].attribute[0].sparse_tensor if constant else model.graph.sparse_initializer[0])
-    with pytest.raises(onnx.checker.ValidationError):
-        onnx.checker.check_model(model)
-    with pytest.raises(ModelError, match="fails the ONNX checker") as caught:
-        load(model, tmp_path)
-    assert "sparse tensor 's'" in caught.value.why
-
-
-def test_sparse_weights_in_a_branch_are_known(tmp_path: Path) -> None:
-    then = make_graph(
-        [make_node("MatMul", ["x", "s"], ["t"], name="sparse")], "then", [], [make_tensor_value_info("t", FLOAT, None)],
-        sparse_initializer=[_sparse(5000, [100, 6000])],
-    )  # fmt: skip
-    other = make_graph(
-        [make_node("MatMul", ["x", "w"], ["e"])], "else", [], [make_tensor_value_info("e", FLOAT, None)],
-        [weight("w", 100, 6000)],
-    )  # fmt: skip
-    node = make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
-    model = model_of([node], [floats("x", 7, 100), make_tensor_value_info("c", BOOL, [])], [floats("y", 7, 6000)])
-    source = source_of(load(model, tmp_path))
-    op = named(source)["sparse"].op
-    assert [tensor.shape for tensor in (*op.inputs, *op.outputs) if tensor] == [(7, 100), (100, 6000), (7, 6000)]
-    assert source.model.parameters == 5000 + 5000 + 600_000
 
 
 @pytest.mark.parametrize(
@@ -740,14 +626,6 @@ def test_an_output_without_a_shape_is_not_repaired_where_names_repeat(tmp_path: 
     assert "two nodes are called 'a'" in caught.value.why
 
 
-def test_an_output_whose_shape_cannot_be_found_is_refused(tmp_path: Path) -> None:
-    graph = make_graph([make_node("Odd", ["x"], ["y"], domain="own")], "g", [floats("x", 2)], [floats("y", 2)])
-    model = make_model(graph, opset_imports=[*OPSETS, make_opsetid("own", 1)], ir_version=8)
-    model.graph.output[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(ModelError, match="fails the ONNX checker"):
-        load(model, tmp_path)
-
-
 def _no_graph_name(model: ModelProto) -> None:
     model.graph.name = ""
 
@@ -797,67 +675,39 @@ def test_the_quantised_convolution_of_polygraphy_is_accepted() -> None:
 # --- files that are no models -------------------------------------------------------------------
 
 
-def _nothing(path: Path) -> None:
-    del path
+def test_what_is_no_model_is_refused(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    def huge(path: Path) -> None:
+        with path.open("wb") as file:
+            file.truncate(3 << 30)
 
+    def folder(path: Path) -> None:
+        path.mkdir()
+        (path / "inner.onnx").touch()
 
-def _directory(path: Path) -> None:
-    path.mkdir()
+    def content(data: bytes) -> Callable[[Path], object]:
+        return lambda path: path.write_bytes(data)
 
-
-def _directory_with_model(path: Path) -> None:
-    path.mkdir()
-    (path / "inner.onnx").touch()
-
-
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _huge(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(3 << 30)
-
-
-def _bytes(content: bytes) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        path.write_bytes(content)
-
-    return write
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (_nothing, "no such file"),
-        (_directory, "is a directory"),
-        (_directory_with_model, "inner.onnx"),
-        pytest.param(_pipe, "a pipe", marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")),
-        (_huge, "a protobuf has at most"),
-        (_bytes(b""), "is empty"),
-        (_bytes(b"hello, this is text\n" * 10), "it holds text"),
-        (_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"), "git lfs pull"),
-        (_bytes(np.random.default_rng(0).bytes(4096)), "not an ONNX"),
-        (_bytes((SAMPLES / "gemv.onnx").read_bytes()[:-100]), "cut short"),
-        (_bytes(ModelProto(ir_version=8, producer_name="x").SerializeToString()), "it holds no graph"),
-    ],
-)
-def test_what_is_no_model_is_refused(tmp_path: Path, make: Callable[[Path], None], says: str) -> None:
-    path = tmp_path / "model.onnx"
-    make(path)
-    with pytest.raises(ModelError) as caught:
-        load_model(path)
-    assert says in str(caught.value)
-    assert str(path) in caught.value.what
-    assert caught.value.why
-    assert caught.value.fix
-
-
-@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte.onnx", "below/a/file/model.onnx"])
-def test_impossible_paths_are_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / "below").touch()
-    with pytest.raises(ModelError):
-        load_model(tmp_path / name)
+    cases: list[tuple[Callable[[Path], object], str]] = [
+        (lambda _: None, "no such file"),
+        (Path.mkdir, "is a directory"),
+        (folder, "inner.onnx"),
+        (os.mkfifo, "a pipe"),
+        (huge, "a protobuf has at most"),
+        (content(b""), "is empty"),
+        (content(b"hello, this is text\n" * 10), "it holds text"),
+        (content(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"), "git lfs pull"),
+        (content(np.random.default_rng(0).bytes(4096)), "not an ONNX"),
+        (content((SAMPLES / "gemv.onnx").read_bytes()[:-100]), "cut short"),
+        (content(ModelProto(ir_version=8, producer_name="x").SerializeToString()), "it holds no graph"),
+    ]
+    for index, (make, says) in enumerate(cases):
+        with subtests.test(says):
+            path = tmp_path / f"{index}.onnx"
+            make(path)
+            with pytest.raises(ModelError) as caught:
+                load_model(path)
+            assert says in str(caught.value)
+            assert str(path) in caught.value.what
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
@@ -866,33 +716,6 @@ def test_a_path_that_is_not_utf8_is_refused_with_a_name_that_can_be_printed(tmp_
     with pytest.raises(ModelError, match="not UTF-8") as caught:
         load_model(path)
     str(caught.value).encode("ascii")
-
-
-@pytest.mark.parametrize("old", [b"node_name", b"in_tensor", b"symbolic", b"output_name", b"alpha", b"graph_name"])
-def test_names_that_are_no_text_are_refused(tmp_path: Path, old: bytes) -> None:
-    node = make_node("LeakyRelu", ["in_tensor"], ["output_name"], name="node_name", alpha=0.5)
-    inputs, outputs = [floats("in_tensor", "symbolic")], [floats("output_name", "symbolic")]
-    model = make_model(make_graph([node], "graph_name", inputs, outputs), opset_imports=OPSETS, ir_version=8)
-    data = model.SerializeToString()
-    assert old in data
-    path = tmp_path / "model.onnx"
-    path.write_bytes(data.replace(old, b"\xff" * len(old)))
-    with pytest.raises(ModelError) as caught:
-        source_of(load_model(path))
-    assert caught.value.why
-
-
-@given(data=st.data())
-def test_damaged_bytes_are_read_or_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    content = bytearray(_SMALL)
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.getbasetemp() / "damaged.onnx"
-    path.write_bytes(content[: data.draw(st.integers(1, len(content)))])
-    # Anything but one of our own errors fails the test.
-    with contextlib.suppress(TrtprofError):
-        source = source_of(load_model(path))
-        assert len(named(source)) == source.model.nodes
 
 
 # --- shapes, constants, parameters ----------------------------------------------------------------
@@ -953,12 +776,6 @@ def test_a_failure_of_shape_inference_is_said(tmp_path: Path, monkeypatch: pytes
     model = source_of(loaded).model
     assert "shape inference stopped: first line" in model.assumptions
     assert model.outputs[0].shape == (2,)  # as declared
-
-
-def test_outputs_keep_the_order_of_the_model(tmp_path: Path) -> None:
-    nodes = [make_node("Relu", ["x"], ["first"]), make_node("Neg", ["x"], ["second"])]
-    model = model_of(nodes, [floats("x", 2)], [floats("second", 2), floats("first", 2)])
-    assert [tensor.name for tensor in source_of(load(model, tmp_path)).model.outputs] == ["second", "first"]
 
 
 def test_constants_are_flagged(tmp_path: Path) -> None:
@@ -1057,9 +874,8 @@ TENSOR = make_tensor_type_proto(FLOAT, ["N", 3])
 MAP = TypeProto(map_type=TypeProto.Map(key_type=INT64, value_type=make_tensor_type_proto(FLOAT, [])))
 
 
-@pytest.mark.parametrize(
-    ("declared", "expected"),
-    [
+def test_every_type_is_read() -> None:
+    for declared, expected in (
         (TENSOR, ("fp32", ("N", 3), "tensor")),
         (make_tensor_type_proto(FLOAT, None), ("fp32", None, "tensor")),
         (make_sparse_tensor_type_proto(TensorProto.DOUBLE, ["N", 3]), ("fp64", ("N", 3), "sparse")),
@@ -1070,14 +886,10 @@ MAP = TypeProto(map_type=TypeProto.Map(key_type=INT64, value_type=make_tensor_ty
         (make_optional_type_proto(make_sequence_type_proto(TENSOR)), ("fp32", ("N", 3), "sequence")),
         (MAP, ("unknown", None, "map")),
         (TypeProto(), ("unknown", None, "tensor")),
-    ],
-    ids=str,
-)
-def test_every_type_is_read(declared: TypeProto, expected: tuple[str, object, str]) -> None:
-    found = onnx_graph.tensor_from_value_info(ValueInfoProto(name="v", type=declared))
-    assert (found.name, found.dtype, found.shape, found.kind) == ("v", *expected)
-    if found.kind in ("sequence", "map"):
-        assert found.elements is None
+    ):
+        found = onnx_graph.tensor_from_value_info(ValueInfoProto(name="v", type=declared))
+        assert (found.name, found.dtype, found.shape, found.kind) == ("v", *expected), declared
+        assert found.elements is None or found.kind not in ("sequence", "map")
 
 
 def test_every_dtype_of_onnx_has_a_name_and_a_width() -> None:
@@ -1208,27 +1020,6 @@ def test_a_body_knows_what_its_scan_hands_it(tmp_path: Path) -> None:
     assert [(t.dtype, t.shape) for t in (*add.inputs, *add.outputs) if t] == [("fp32", (2,))] * 3
 
 
-def test_a_body_knows_the_counters_and_the_dtypes_of_its_loop(tmp_path: Path) -> None:
-    nodes = [
-        make_node("Identity", ["go"], ["still"], name="keep"),
-        make_node("Concat", ["s", "s"], ["longer"], name="grow", axis=0),
-        make_node("Cast", ["i"], ["f"], name="count", to=FLOAT),
-    ]
-    step = _bare_body(nodes, ["i", "go", "s"], ["still", "longer", "f"])
-    model = model_of(
-        [make_node("Loop", ["n", "", "x"], ["y", "counts"], name="loop", body=step)],
-        [floats("x", 2), make_tensor_value_info("n", INT64, [])],
-        [floats("y", "L"), floats("counts", "T")],
-    )
-    nodes_by_name = named(source_of(load(model, tmp_path)))
-    inputs = {name: nodes_by_name[name].op.inputs[0] for name in ("keep", "grow", "count")}
-    assert [(t.dtype, t.shape) for t in inputs.values() if t][::2] == [("bool", ()), ("int64", ())]
-    grown = inputs["grow"]
-    assert grown is not None
-    # The state becomes longer with each trip: only its type is known.
-    assert (grown.dtype, grown.elements) == ("fp32", None)
-
-
 def test_the_elements_of_a_sequence_are_known_in_the_body_of_a_map(tmp_path: Path) -> None:
     each = _bare_body([make_node("Relu", ["e"], ["r"], name="relu")], ["e"], ["r"])
     node = make_node("SequenceMap", ["x"], ["y"], name="map", body=each)
@@ -1236,20 +1027,6 @@ def test_the_elements_of_a_sequence_are_known_in_the_body_of_a_map(tmp_path: Pat
     model = model_of([node], [sequence], [make_tensor_sequence_value_info("y", FLOAT, [2, 3])])
     relu = named(source_of(load(model, tmp_path), feed=False))["relu"].op
     assert [(t.shape, t.kind) for t in (*relu.inputs, *relu.outputs) if t] == [((2, 3), "tensor")] * 2
-
-
-def test_many_bodies_are_listed_in_one_pass(tmp_path: Path) -> None:
-    """What a body sees of the graph around it is looked up, not copied for each."""
-    node = branches([""], [""])
-    nodes = [*chain([""] * 3000)]
-    for index in range(300):
-        nodes.append(copied := NodeProto())
-        copied.CopyFrom(node)
-        copied.output[0] = f"z{index}"
-    model = model_of(nodes, [floats("x", 2), make_tensor_value_info("c", BOOL, [])], [floats("y", 2)])
-    source = source_of(load(model, tmp_path))
-    assert len(source.nodes) == 3000 + 3 * 300
-    assert source.model.shape_coverage == 1.0
 
 
 def test_branches_in_branches_are_listed_with_their_paths(tmp_path: Path) -> None:
@@ -1299,6 +1076,3 @@ def test_parameters_are_those_that_onnx_counts(sources: dict[str, Source]) -> No
         everything = sum(int(np.prod(t.dims)) for t in stored)
         assert floating <= sources[path.name].model.parameters <= everything, path.name
     assert sources["resnet_tiny.onnx"].model.parameters > 0
-
-
-_SMALL = with_branches(["a", ""], ["b", "b"], [""]).SerializeToString()

@@ -16,7 +16,7 @@ from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 from trtprof.base import evaluate, onnx_graph
 from trtprof.base.evaluate import MAX_ELEMENTS, Array
 from trtprof.base.records import Tensor
-from trtprof.source import wire
+from trtprof.source import skim
 
 
 class _Scope:
@@ -172,7 +172,7 @@ def _of_dims(node: NodeProto, dims: list[int]) -> Array:
 
 
 def _elements(tensor: TensorProto) -> Array | None:
-    if tensor.data_location == TensorProto.EXTERNAL or wire.left_out(tensor):
+    if tensor.data_location == TensorProto.EXTERNAL or skim.left_out(tensor):
         return None
     if not 0 <= math.prod(tensor.dims) <= MAX_ELEMENTS:
         return None

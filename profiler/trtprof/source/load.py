@@ -1,6 +1,6 @@
 """An ONNX file read, checked, given unique node names, bound to shapes and turned into records.
 
-Weights stay where they are: those in the file are passed over (`source.wire`), and of those in files
+Weights stay where they are: those in the file are passed over (`source.skim`), and of those in files
 beside it only presence, place and size are checked.
 """
 
@@ -27,7 +27,7 @@ from onnx import (
     SparseTensorProto,
 )
 
-from trtprof.base import expansion, onnx_graph, shape_inference
+from trtprof.base import onnx_graph, shape_inference
 from trtprof.base.calls import PLUGINS, folded
 from trtprof.base.errors import ModelError
 from trtprof.base.evaluate import MAX_ELEMENTS
@@ -35,16 +35,8 @@ from trtprof.base.records import Call, Dim, InputTensor, ModelInfo, Node, Source
 from trtprof.base.units import format_shape
 from trtprof.runtime.gc_paused import gc_paused
 from trtprof.source import inputs as input_values
-from trtprof.source import wire
-from trtprof.source.check import (
-    EXPORT_HINT,
-    EXTERNAL,
-    check_elements,
-    check_external_data,
-    check_model,
-    first_line,
-    stored_tensors,
-)
+from trtprof.source import skim
+from trtprof.source.check import EXPORT_HINT, EXTERNAL, check_external_data, check_model, first_line, stored_of
 from trtprof.source.consistent import Clash, clash_of, settled
 from trtprof.source.forward import complete, one_sided
 from trtprof.source.shapes import Binding, Instead, bind_shapes
@@ -58,7 +50,7 @@ class LoadedModel:
 
     Attributes:
         path: The file it came from.
-        proto: The model without the elements of its large tensors; see `wire.left_out`.
+        proto: The model without the elements of its large tensors; see `skim.left_out`.
         graphs: Its main graph and its bodies by path, outer before inner; see `onnx_graph.subgraph_path`.
         original_names: Unique node name -> the name in the file.
         calls: Node of a function of a plugin -> the custom node that has it; see `records.Call`.
@@ -96,7 +88,7 @@ class LoadedModel:
         with _readable(self.path):
             proto = ModelProto.FromString(self.path.read_bytes())
         with _damage_shown(self.path):
-            proto, names, _ = _flat(proto, plugins=plugins)
+            proto, names, _ = _flat(self.path, proto, plugins=plugins)
             proto.graph.ClearField("output")
             proto.graph.output.extend(self.proto.graph.output)
         callers = {call.name for call in self.calls.values()} if plugins else set()
@@ -117,17 +109,16 @@ def load_model(path: str | Path) -> LoadedModel:
     path = Path(path)
     loaded = LoadedModel(path, _read(path))
     with _damage_shown(path):
-        stored = stored_tensors(path, loaded.proto)
-        loaded.external_data = any(tensor.data_location == EXTERNAL for tensor in stored.tensors)
-        check_external_data(path, stored.tensors)
-        check_elements(path, stored)
-        mended = check_model(path, loaded.proto, stored)
+        tensors = stored_of(loaded.proto).tensors
+        loaded.external_data = any(tensor.data_location == EXTERNAL for tensor in tensors)
+        check_external_data(path, tensors)
+        mended = check_model(path, loaded.proto)
         if mended:
             loaded.assumptions.append(mended)
             loaded.changed = True
         functions = sum(function.domain != PLUGINS for function in loaded.proto.functions)
         loaded.changed = loaded.changed or bool(loaded.proto.functions)
-        loaded.proto, loaded.original_names, loaded.calls = _flat(loaded.proto)
+        loaded.proto, loaded.original_names, loaded.calls = _flat(path, loaded.proto)
         loaded.graphs = dict(onnx_graph.all_graphs(loaded.proto.graph))
         if functions:
             loaded.assumptions.append(f"{functions} local functions were inlined before the build")
@@ -140,9 +131,10 @@ def load_model(path: str | Path) -> LoadedModel:
     return loaded
 
 
-def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict[str, str], dict[str, Call]]:
+def _flat(
+    path: Path, proto: ModelProto, *, plugins: bool = False
+) -> tuple[ModelProto, dict[str, str], dict[str, Call]]:
     """A model without local functions, but for those of plugins where these are to stay, and with unique names."""
-    expansion.check_calls(proto)
     ids = [(function.domain, function.name) for function in proto.functions if function.domain == PLUGINS]
     before: dict[str, str] = {}
     calls: dict[str, Call] = {}
@@ -158,7 +150,7 @@ def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict
                 proto = onnx.inliner.inline_local_functions(proto)
     except RuntimeError as error:  # of more inputs than the function has, which the checker lets through
         why = first_line(error).rpartition("failed: ")[2]
-        raise expansion.ExpansionError(f"its functions cannot be put in the place of their calls: {why}") from None
+        raise ModelError(f"{path}: its functions cannot be inlined", why=why, fix=EXPORT_HINT) from None
     names, _ = onnx_graph.name_nodes(proto)
     calls = {name: calls[old] for name, old in names.items() if old in calls}
     return proto, {name: before.get(old, old) for name, old in names.items()}, calls
@@ -166,11 +158,9 @@ def _flat(proto: ModelProto, *, plugins: bool = False) -> tuple[ModelProto, dict
 
 @contextmanager
 def _damage_shown(path: Path) -> Iterator[None]:
-    """Say which file it is that turns out to expand too far, or to have a name that is no text."""
+    """Say which file it is that turns out to have a name that is no text."""
     try:
         yield
-    except expansion.ExpansionError as error:
-        raise ModelError(f"{path} cannot be used", why=str(error), fix=EXPORT_HINT) from None
     except UnicodeDecodeError as error:
         raise ModelError(
             f"{path} is damaged", why=f"a name in it is not text: {error}", fix="copy it again, or " + EXPORT_HINT
@@ -186,7 +176,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise ModelError(
             f"{path} cannot be read", why=error.strerror or str(error), fix="check the path and its permissions"
         ) from None
-    except (wire.WireError, DecodeError) as error:
+    except (skim.SkimError, DecodeError) as error:
         with path.open("rb") as file:
             head = file.read(64)
         if head.startswith(b"version https://git-lfs"):
@@ -241,7 +231,7 @@ def _read(path: Path) -> ModelProto:
             )
         if not size:
             raise ModelError(f"{path} is empty", why="the file has 0 bytes", fix="copy it again, or " + EXPORT_HINT)
-        proto = wire.read_model(path, MAX_ELEMENTS)
+        proto = skim.read_model(path, MAX_ELEMENTS)
     if not proto.HasField("graph") or (not proto.graph.node and not proto.graph.output):
         raise ModelError(f"{path} is not an ONNX model", why="it holds no graph", fix=EXPORT_HINT)
     return proto
@@ -261,10 +251,9 @@ def outline(path: Path) -> Outline:
     """The inputs of a model, its size, and the files beside it; nothing else of it is checked."""
     with _damage_shown(path):
         proto = _read(path)
-        stored = stored_tensors(path, proto)
         places = {
             entry.value
-            for tensor in stored.tensors
+            for tensor in stored_of(proto).tensors
             if tensor.data_location == EXTERNAL
             for entry in tensor.external_data
             if entry.key == "location"
