@@ -125,7 +125,7 @@ def test_an_option_that_is_none_is_refused() -> None:
 
 def test_importing_the_package_loads_nothing() -> None:
     heavy = ("pandas", "numpy", "onnx", "msgspec", "trtprof.flows")
-    code = f"import sys, profiler; print(*(name in sys.modules for name in {heavy}), len(dir(profiler)) > 0)"
+    code = f"import sys, trtprof; print(*(name in sys.modules for name in {heavy}), len(dir(trtprof)) > 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"] * len(heavy) + ["True"]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

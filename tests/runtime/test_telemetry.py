@@ -29,14 +29,14 @@ def test_our_package_turns_it_off_whatever_the_user_has_set(before: str | None) 
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     if before is not None:
         environment["ORT_DISABLE_TELEMETRY"] = before
-    code = "import os, sys, profiler; print(os.environ['ORT_DISABLE_TELEMETRY'], 'onnxruntime' in sys.modules)"
+    code = "import os, sys, trtprof; print(os.environ['ORT_DISABLE_TELEMETRY'], 'onnxruntime' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "False"]
 
 
 def test_ray_is_told_not_to_report_what_it_is_used_for() -> None:
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "1"}
-    code = "import os, sys, profiler; print(os.environ['RAY_USAGE_STATS_ENABLED'], 'ray' in sys.modules)"
+    code = "import os, sys, trtprof; print(os.environ['RAY_USAGE_STATS_ENABLED'], 'ray' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "False"]
 
