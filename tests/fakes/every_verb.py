@@ -85,7 +85,7 @@ def environment(home: Path, temporary: Path, **more: str) -> dict[str, str]:
     """Of such a command: what people have set is not in it, nor is anything of theirs used."""
     return {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "profiler"), str(ROOT))),
         "HOME": str(home),
         "TMPDIR": str(temporary),
         "LANG": "C.UTF-8",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ from trtprof.base import run_folder
 from trtprof.base.errors import UsageError
 from trtprof.base.run_folder import RunFolder
 from trtprof.flows.options import RunOptions
-from trtprof.flows.resume import BROKEN
 from trtprof.flows.run import execute
 from trtprof.source.request import ModelRequest
 
@@ -59,11 +57,6 @@ def _half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def _pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
 def _empty(path: Path) -> None:
     path.write_bytes(b"")
 
@@ -72,37 +65,36 @@ def _other(path: Path) -> None:
     path.write_bytes(b"[1, 2]")
 
 
-@pytest.mark.parametrize(
-    ("name", "damage", "made_again"),
-    [
-        (run_folder.REQUEST, _half, {run_folder.REQUEST, run_folder.ENGINE, run_folder.CAPTURE, run_folder.CEILINGS}),
-        (run_folder.SOURCE, _half, {run_folder.SOURCE}),
-        (run_folder.ENGINE, _half, {run_folder.ENGINE, run_folder.CAPTURE}),
-        ("engine.onnx", _empty, {"engine.onnx", run_folder.ENGINE, run_folder.CAPTURE}),
-        (run_folder.CEILINGS, _other, {run_folder.CEILINGS}),
-        (run_folder.CAPTURE, _half, {run_folder.CAPTURE, run_folder.KERNELS}),
-        (run_folder.KERNELS, _half, {run_folder.CAPTURE, run_folder.KERNELS}),
-        (run_folder.KERNELS, Path.unlink, {run_folder.CAPTURE}),
-        (run_folder.LATENCY, _empty, {run_folder.LATENCY, run_folder.CAPTURE}),
-        pytest.param(
-            run_folder.DEVICE, _pipe, {run_folder.DEVICE},
-            marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes"),
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
-def test_what_cannot_be_read_is_set_aside_and_made_again(
-    name: str, damage: Callable[[Path], None], made_again: set[str], done: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(done, folder)
-    damage(folder / name)
-    heard = _go_on(folder)
-    assert [line for line in heard.told if "cannot be read" in line and name in line]
-    aside = {path.name.removeprefix(BROKEN) for path in folder.iterdir() if path.name.startswith(BROKEN)}
-    assert made_again <= aside
-    run = RunFolder(folder).report()
-    assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+DAMAGED: tuple[tuple[str, Callable[[Path], object]], ...] = (
+    (run_folder.SOURCE, _half),
+    (run_folder.ENGINE, _half),
+    ("engine.onnx", _half),
+    (run_folder.CEILINGS, _other),
+    (run_folder.DEVICE, _half),
+    (run_folder.CAPTURE, _half),
+    (run_folder.KERNELS, _half),
+    (run_folder.KERNELS, Path.unlink),
+    (run_folder.LATENCY, _empty),
+)
+
+
+def test_what_cannot_be_read_is_made_again(done: Path, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (name, damage) in enumerate(DAMAGED):
+        with subtests.test(f"{name} {damage.__name__}"):
+            folder = tmp_path / str(number)
+            shutil.copytree(done, folder)
+            damage(folder / name)
+            heard = _go_on(folder)
+            assert name == run_folder.SOURCE or [line for line in heard.told if "cannot be read" in line]
+            run = RunFolder(folder).report()
+            assert sum(row.ns for row in run.ledger) == run.latency.median_ns
+
+
+def test_a_request_that_cannot_be_read_is_not_resumed(done: Path, tmp_path: Path) -> None:
+    shutil.copytree(done, tmp_path / "run")
+    _half(tmp_path / "run" / run_folder.REQUEST)
+    with pytest.raises(UsageError, match="cannot be read"):
+        _go_on(tmp_path / "run")
 
 
 def test_what_can_be_read_is_kept(done: Path, tmp_path: Path) -> None:

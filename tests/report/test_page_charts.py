@@ -14,7 +14,7 @@ from tests.fakes.page_factory import with_panels
 from tests.fakes.report_factory import CASES, hostile, make_run, many, on_gpu, one_layer, typical
 from trtprof.base import units
 from trtprof.base.records import LayerResult, NodeResult, Run, RunGraph, Timeline, TimelineLane
-from trtprof.report._format import visible
+from trtprof.base.text_file import visible
 
 pytestmark = pytest.mark.nightly
 

@@ -1,7 +1,4 @@
-"""Errors of the machine, not of the model or of ours: no memory, no room on a disk, limits of a process.
-
-They come from the system, from Python and from libraries, each in its own words; here they get those of trtprof.
-"""
+"""Errors of the machine, not of the model: no memory, a full disk, limits of a process."""
 
 from __future__ import annotations
 
@@ -25,47 +22,42 @@ _OTHERS = {
     errno.EMFILE: "allow more open files: ulimit -n 1024",
     errno.ENFILE: "close other programs: the system has no more open files",
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.ELOOP: "name the file itself: its links lead in a circle",
     errno.EACCES: "ask for the permission, or name another place (-o, TMPDIR)",
     errno.EIO: "look at that disk: it fails",
     errno.EAGAIN: "end other programs: the system starts no more processes or threads",
 }
-"""What an error of the system is mended by, where no code of ours can."""
 
 
 def as_error(error: BaseException) -> TrtprofError | None:
-    """An error as a person is told it: one of ours, or one of the machine; None for a bug."""
+    """The error to show: one of ours, or one of the machine; None for a bug."""
     if isinstance(error, TrtprofError):
-        if os.strerror(errno.EFBIG) in error.why:  # no other folder would help
-            error.fix = _NO_ROOM[errno.EFBIG]
         return error
     if isinstance(error, MemoryError):
-        return no_memory(error)
-    if isinstance(error, (ImportError, OSError)) and _is_memory(error):
-        return no_memory(str(error))
+        return no_memory(str(error) or "the system gives no more to this process")
+    said = str(error)
+    if getattr(error, "errno", None) == errno.ENOMEM or "Cannot allocate memory" in said:
+        return no_memory(said)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
         return MissingError("the working folder is gone", why="somebody removed it", fix="cd to another one")
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
-        return UsageError(
-            f"a name is no UTF-8: {ascii(error.object)[:200]}", why="what is written of it is", fix="rename the folder"
-        )
+        return UsageError(f"a name is no UTF-8: {ascii(error.object)[:200]}", why="reports are", fix="rename it")
     if isinstance(error, OSError) and error.errno in _OTHERS:
         what = f"{error.filename} cannot be used" if error.filename else "the system refuses"
-        return MissingError(what, why=error.strerror or str(error), fix=_OTHERS[error.errno])
+        return MissingError(what, why=error.strerror or said, fix=_OTHERS[error.errno])
     return without_room(error)
 
 
-def no_memory(error: MemoryError | str) -> MissingError:
-    """What is said where there is too little memory: why, or what a library said."""
+def no_memory(why: str) -> MissingError:
+    """The error where there is too little memory."""
     return MissingError(
         "not enough memory",
-        why=error if isinstance(error, str) else _asked_for(error),
+        why=why,
         fix="close other programs, allow more (ulimit -v, the container), or take a smaller batch (--batch, --shapes)",
     )
 
 
 def without_room(error: BaseException) -> MissingError | None:
-    """What is said where a disk is full or may not be written, whoever wrote to it; None for any other error."""
+    """The error where a disk is full or may not be written, whoever wrote to it; None for any other error."""
     number = error.errno if isinstance(error, OSError) else None
     said = str(error)
     # Libraries in C++ tell it in words alone.
@@ -81,33 +73,9 @@ def without_room(error: BaseException) -> MissingError | None:
 
 
 def cut_off(name: str) -> MissingError:
-    """What is said of a file of ours that a library could not make, or not write to its end, and did not tell."""
+    """The error for a file that a library could not write to its end, without saying so."""
     return MissingError(
         f"{name} cannot be written",
         why="it is missing, or ends too early: the disk is full, or files may not be so large",
         fix=_EITHER,
-    )
-
-
-def _asked_for(error: MemoryError) -> str:
-    """How much was asked for in vain, as far as whoever asked tells."""
-    from trtprof.base.units import format_bytes  # which is seldom needed
-
-    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
-    if isinstance(shape, tuple) and dtype is not None:  # numpy
-        nbytes = int(dtype.itemsize)
-        for each in shape:
-            nbytes *= int(each)
-        return f"an array of {'x'.join(map(str, shape)) or 'one'} {dtype} takes {format_bytes(nbytes)}"
-    found = re.search(r"(?:^(\w+ '[^']*'): )?.*\bsize (\d{1,20})\b", str(error))  # Arrow; ONNX Runtime, with its node
-    if found:
-        return f"{found[1] or 'a library'} asked for {format_bytes(int(found[2]))} at once"
-    return "the system gives no more to this process"
-
-
-def _is_memory(error: ImportError | OSError) -> bool:
-    return (
-        getattr(error, "errno", None) == errno.ENOMEM
-        or "Cannot allocate memory" in str(error)
-        or "failed to map segment" in str(error)
     )

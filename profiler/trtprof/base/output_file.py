@@ -11,11 +11,11 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from trtprof.base import scratch
 from trtprof.base.errors import MissingError
+from trtprof.base.scratch import PART
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -49,14 +49,17 @@ def replaced(path: Path, to: Path | None = None) -> Iterator[Path]:
     place = path.resolve() if path.is_symlink() else path
     if place.exists() and not place.is_file():  # who may write to /dev could move a file there
         raise OSError(errno.EINVAL, "what is there is no file", str(place))
-    with scratch.scratch_file(place.parent, place.suffix) as (beside, file):
-        with suppress(FileNotFoundError):
+    beside = place.with_name(f"{PART}{os.urandom(8).hex()}{place.suffix}")
+    try:
+        beside.touch(exist_ok=False)
+        if place.exists():
             beside.chmod(stat.S_IMODE(place.stat().st_mode))
         yield beside
-        os.fsync(file.fileno())
-        if os.name == "nt":  # which moves no open file
-            file.close()
-        beside.replace(place if to is None else to)
+        with beside.open("rb+") as file:
+            os.fsync(file.fileno())
+        beside.replace(to or place)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def check_place(path: Path) -> None:

@@ -29,10 +29,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -41,7 +42,7 @@ from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.input_file import read_file, stays_inside
 from trtprof.base.output_file import replace_file
 from trtprof.base.parquet_file import read_parquet
-from trtprof.base.records import SCHEMA_VERSION, ExpectedBasis, Run
+from trtprof.base.records import SCHEMA_VERSION, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,10 +52,6 @@ SOURCE = "source.json"
 ENGINE = "engine.json"
 CEILINGS = "ceilings.json"
 DEVICE = "device.json"
-_KERNEL_NAMES = 5
-"""The first schema version that calls a kernel by its ``name``."""
-_BASES = 8
-"""The first schema version in which an expectation tells its basis."""
 GPU = "gpu.json"
 MEASURED = "measured.json"
 PLAN = "plan.json"
@@ -110,20 +107,6 @@ class RunFolder:
             raise UsageError(f"{name!r} is no file of {self.path}", why="all of a run lies in one folder", fix=_AGAIN)
         return self.path / name
 
-    def exists(self, name: str) -> bool:
-        """Whether anything is there under the name of an artefact, whatever it is."""
-        return os.path.lexists(self.file(name))
-
-    def rename(self, name: str, to: str) -> None:
-        """Give an artefact another name."""
-        place = self.file(to)
-        try:
-            if place.is_dir() and not place.is_symlink():
-                scratch.remove(place)
-            self.file(name).replace(place)
-        except OSError as error:
-            raise _unwritable(place, error) from None
-
     def has(self, name: str) -> bool:
         """Whether an artefact is there."""
         return self.file(name).is_file()
@@ -147,8 +130,6 @@ class RunFolder:
         try:
             data = read_file(path, most=record_file.MAX_BYTES, what="an artefact of a run", fix=_AGAIN)
         except FileNotFoundError:
-            if mend(self.path):
-                return self.read(name, kind)
             raise MissingError(
                 f"{self.path} has no {name}",
                 why="the run ended before that stage" if self.has(REQUEST) else "it is not a run folder of trtprof",
@@ -168,8 +149,6 @@ class RunFolder:
             ) from None
         found = _schema_version(data)
         try:
-            if kind is Run and found is not None and found < _BASES:
-                data = _renewed(data, found)
             return record_file.decoded(data, kind)
         except ValueError as error:
             if found is not None and found != SCHEMA_VERSION:
@@ -197,7 +176,7 @@ class RunFolder:
             return None
 
     def report(self) -> Run:
-        """The finished run with its tags; one of an older schema that today's records hold is brought up to date."""
+        """The finished run with its tags."""
         run = self.read(REPORT, Run)
         if run.schema_version > SCHEMA_VERSION:
             raise UsageError(
@@ -205,7 +184,6 @@ class RunFolder:
                 why=f"it has schema version {run.schema_version}, this trtprof reads {SCHEMA_VERSION}",
                 fix="read it with the trtprof that wrote it, or run the model again",
             )
-        refuse_disagreement(run, self.file(REPORT))
         return msgspec.structs.replace(run, schema_version=SCHEMA_VERSION, tags=self.tags())
 
     def tags(self) -> tuple[str, ...]:
@@ -260,84 +238,6 @@ def newest(reports: Path) -> RunFolder:
     return RunFolder(max(found)[2])
 
 
-def _renewed(data: bytes, written: int) -> bytes:
-    """A report of an older schema with what today's records call otherwise, or tell in a field of its own."""
-    document = record_file.decoded(data, dict[str, Any])
-    layers = _objects(document.get("layers"))
-    if written < _KERNEL_NAMES:
-        for holder, key in (*((layer, "kernels") for layer in layers), (document, "kernels_unattributed")):
-            for kernel in _objects(holder.get(key)):
-                if "kernel" in kernel:
-                    kernel["name"] = kernel.pop("kernel")
-    for layer in layers:
-        if layer.get("expected_ns") is not None:
-            layer.setdefault("expected_basis", _basis(str(layer.get("expected_reason", ""))))
-    return msgspec.json.encode(document)
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def refuse_disagreement(run: Run, path: Path) -> None:
-    """Refuse a result that says two things of itself that cannot both be: somebody changed it, and it tells nothing."""
-    wrong = next(_disagreements(run), None)
-    if wrong is not None:
-        raise UsageError(f"the numbers of {path} do not fit each other", why=wrong, fix=_AGAIN)
-
-
-def _disagreements(run: Run) -> Iterator[str]:
-    told, latency = sum(row.ns for row in run.ledger), run.latency
-    if run.ledger and told != latency.median_ns:
-        yield f"the rows of its ledger sum to {told} ns, and its latency is {latency.median_ns} ns"
-    if not latency.min_ns <= latency.median_ns <= (latency.max_ns or latency.median_ns):
-        yield f"its median {latency.median_ns} ns is not from {latency.min_ns} to {latency.max_ns} ns"
-    shares = run.coverage.exact + run.coverage.inferred + run.coverage.unattributed
-    if shares > 1.001:
-        yield f"it led {shares:.0%} of the time back to nodes, or not"
-    for layer in run.layers:
-        if layer.lost_ns is not None and layer.lost_ns > layer.measured_ns:
-            yield f"layer {layer.name!r} took {layer.measured_ns} ns, and lost {layer.lost_ns} ns of them"
-    if run.timeline is not None:
-        line = run.timeline
-        columns = (line.lane, line.layer, line.name, line.start_ns, line.dur_ns)
-        places = ((line.lane, line.lanes, 0), (line.layer, line.layers, -1), (line.name, line.names, 0))
-        yield from _misplaced("timeline", columns, places)
-    if run.graph is not None:
-        graph, memory = run.graph, run.memory
-        edges = (graph.layer_from, graph.layer_to, graph.tensor, graph.nbytes, *filter(None, (graph.dtype,)))
-        yield from _misplaced("graph", edges, ((each, graph.layers, 0) for each in (graph.layer_from, graph.layer_to)))
-        ends = (graph.node_from, graph.node_to)
-        yield from _misplaced("graph of nodes", ends, ((each, run.nodes, 0) for each in ends))
-        if memory is not None:
-            spans = (memory.first, memory.last)
-            yield from _misplaced(
-                "memory", (memory.tensor, memory.nbytes, *spans), ((each, graph.layers, 0) for each in spans)
-            )
-            if len(memory.live) != len(graph.layers) or (memory.live and memory.peak_at >= len(memory.live)):
-                yield "its memory is not that of the layers of its graph"
-
-
-def _misplaced(
-    what: str, columns: Iterable[Sequence[object]], places: Iterable[tuple[Sequence[int], Sequence[object], int]]
-) -> Iterator[str]:
-    if len({len(column) for column in columns}) > 1:
-        yield f"the columns of its {what} are not of one length"
-    if any(column and not least <= min(column) <= max(column) < len(there) for column, there, least in places):
-        yield f"its {what} names a place that is not there"
-
-
-def _basis(reason: str) -> ExpectedBasis:
-    """What an expectation rests on, by the sentence that alone told it before there was a field for it."""
-    told: dict[str, ExpectedBasis] = {
-        "as the product that it is": "product",
-        "extrapolated": "extrapolated",
-        "corrected by": "corrected",
-        "not measured": "architecture",
-    }
-    return next((basis for words, basis in told.items() if words in reason), "measured")
-
-
 def _schema_version(data: bytes) -> int | None:
     class Probe(msgspec.Struct):
         schema_version: int | None = None
@@ -389,11 +289,14 @@ def create(path: Path) -> RunFolder:
 
 @contextmanager
 def claimed(target: Path) -> Iterator[None]:
-    """Have a run folder for this process alone, that is there or will be, until the block ends."""
-    _sweep(target.parent)
+    """Have a run folder for this process alone until the block ends; what killed ones left in it is removed."""
     with ExitStack() as stack:
         try:
             stack.enter_context(scratch.in_use(create(target).path))
+            for path in target.glob(f"{scratch.PREFIX}*"):
+                shutil.rmtree(path, ignore_errors=True)
+            for path in target.glob(f"{scratch.PART}*"):
+                path.unlink(missing_ok=True)
         except OSError as error:
             raise _unwritable(target / "x", error) from None
         yield
@@ -402,52 +305,19 @@ def claimed(target: Path) -> Iterator[None]:
 @contextmanager
 def replacing(target: Path) -> Iterator[RunFolder]:
     """An empty folder for a run that will take the place of another, which is `claimed` and stays until then."""
-    new = _new(target)
-    if new.is_dir():
-        with suppress(OSError), scratch.in_use(new):
-            scratch.remove(new)
-    with claimed(new):
-        yield RunFolder(new)
+    new = target.with_name(f".{target.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        yield create(new)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def replace(finished: RunFolder, target: Path) -> RunFolder:
-    """Put a finished run, in the place of an older one, which is removed only then."""
-    old = _old(target)
-    scratch.remove(old)
-    if target.exists():
-        os.replace(target, old)
+    """Put a finished run in the place of an older one."""
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    os.replace(target, old)
     os.replace(finished.path, target)
-    (target / scratch.IN_USE).unlink(missing_ok=True)
-    scratch.remove(old)
+    shutil.rmtree(old, ignore_errors=True)
     return RunFolder(target)
-
-
-def mend(target: Path) -> bool:
-    """Bring a run back whose replacement was killed when the old one was away and the new one not yet in its place."""
-    if target.exists():
-        return False
-    for old in scratch.left([_old(target)]):
-        new = RunFolder(_new(target))
-        os.replace(new.path if new.has(REPORT) else old, target)
-        (target / scratch.IN_USE).unlink(missing_ok=True)
-        scratch.remove(old)
-        return True
-    return False
-
-
-def _new(target: Path) -> Path:
-    return target.with_name(f".{target.name}.new")
-
-
-def _old(target: Path) -> Path:
-    return target.with_name(f".{target.name}.old")
-
-
-def _sweep(reports: Path) -> None:
-    """Remove what killed runs left in a folder beside its runs, and put back what they took away."""
-    with suppress(OSError):
-        hidden = [path for path in reports.iterdir() if path.name.startswith(".") and path.suffix in (".new", ".old")]
-        for path in hidden:
-            mend(path.with_name(path.stem[1:]))
-        for path in scratch.left(hidden):
-            scratch.remove(path)

@@ -39,3 +39,14 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def visible(text: str, *, ascii_only: bool = False, keep: str = "") -> str:
+    r"""``text`` with every character that could steer a terminal or hide on a page escaped, except those of ``keep``.
+
+    Names come from files by others. Control characters, bidirectional overrides, line breaks and
+    lone surrogates are shown as ``\x1b``, ``\u202e`` and so on; spaces stay.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+    return text.encode("ascii", "backslashreplace").decode() if ascii_only else text

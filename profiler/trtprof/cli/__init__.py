@@ -146,32 +146,32 @@ def load_commands(wanted: str = "") -> None:
 
 
 def main() -> None:
-    """What the ``trtprof`` command does."""
+    """Run the ``trtprof`` command."""
+    from trtprof.base.errors import UsageError
     from trtprof.cli import process
     from trtprof.cli.output import errors_shown
 
     gc.set_threshold(300_000)  # what is imported stays: at 700 it is searched for cycles a hundred times, in 0.1 s
+    process.open_streams()
     try:
-        with process.of_a_command():
+        with process.signals_heard(), errors_shown():
+            if sys.flags.optimize > 1:
+                raise UsageError(
+                    "Python was started without docstrings (-OO)",
+                    why="what rules, thresholds and commands mean is in them",
+                    fix="remove -OO and PYTHONOPTIMIZE, or use -O",
+                )
+            typed[:] = sys.argv[1:]
+            if typed and typed[0] in _COMPLETION and not os.getenv(_SHELL_IS_NAMED):
+                _check_shell()
+            load_commands(typed[0] if typed else "")
             try:
-                with errors_shown(), process.all_written():
-                    typed[:] = sys.argv[1:]
-                    process.check_words(typed)
-                    process.check_texts()
-                    process.check_files()
-                    process.check_stack()
-                    process.check_memory()
-                    if typed and typed[0] in _COMPLETION and not os.getenv(_SHELL_IS_NAMED):
-                        _check_shell()
-                    load_commands(typed[0] if typed else "")
-                    app()
-            except SystemExit as left:
-                # Click says nothing of a signal. Inside of `errors_shown` what was kept is said; this is before that.
-                why = left.__context__
-                if isinstance(why, typer.Exit) and isinstance(why.__cause__, KeyboardInterrupt):
-                    raise why.__cause__ from None
-                raise
+                app()
+            finally:
+                process.put(sys.stdout)
     except typer.Exit as left:
         sys.exit(left.exit_code)
+    except SystemExit as left:  # Click leaves with 130 whatever the signal
+        sys.exit(process.ended_code() if left.code == 130 else left.code)
     finally:
         gc.freeze()  # the process ends: a last search for cycles among all that was imported takes 0.1 s, for nothing

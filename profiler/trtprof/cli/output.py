@@ -20,6 +20,7 @@ from trtprof.base import plugins
 from trtprof.base.errors import CaptureError, UsageError
 from trtprof.base.machine_errors import as_error
 from trtprof.base.progress import Line
+from trtprof.base.text_file import visible
 from trtprof.cli import process
 
 if TYPE_CHECKING:
@@ -34,22 +35,12 @@ def say(text: str) -> None:
 
 
 def _talk(stream: TextIO, text: str, indent: int = 2) -> None:
-    _put(stream, fitted(_harmless(text, but="\n\t"), stream, indent) + "\n")
-
-
-def _harmless(text: str, but: str = "") -> str:
-    """Text without what steers a terminal, ``but`` for these characters: names come from files by others."""
-    return "".join(each if each.isprintable() or each in but else ascii(each)[1:-1] for each in text)
+    process.put(stream, fitted(visible(text, keep="\n\t"), stream, indent) + "\n")
 
 
 def result(text: str) -> None:
     """The result, on stdout."""
-    _put(sys.stdout, text if text.endswith("\n") else text + "\n")
-
-
-def _put(stream: TextIO, text: str) -> None:
-    stream.write(text)
-    stream.flush()
+    process.put(sys.stdout, text if text.endswith("\n") else text + "\n")
 
 
 def fitted(text: str, stream: TextIO, indent: int = 2) -> str:
@@ -82,7 +73,7 @@ def terminal_width(stream: TextIO, most: int = 120) -> int:
 def whole(text: str, stream: TextIO) -> str:
     """A sentence in lines for a stream; a word that is longer than a line stays in one piece."""
     width = terminal_width(stream)
-    return textwrap.fill(_harmless(text), width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(visible(text), width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def wants_color(stream: TextIO) -> bool:
@@ -212,7 +203,7 @@ class StageLines:
         if self._quiet:
             return
         self._end_line()
-        _put(self._stream, whole(text, self._stream) + "\n")
+        process.put(self._stream, whole(text, self._stream) + "\n")
         self._show()
 
     def __rich__(self) -> Text:
@@ -227,7 +218,7 @@ class StageLines:
         now = time.monotonic()
         head, left = f"{self._stage:<9} {now - self._began:6.1f} s  ", left_words(self._detail, now - self._told)
         room = max(width - len(head) - len(left), 1) if width else len(self._detail)
-        detail = _harmless(self._detail)
+        detail = visible(self._detail)
         if len(detail) > room:
             detail = detail[: max(room - 3, 0)] + "..."
         return f"{head}{detail}{left}"
@@ -253,7 +244,7 @@ class StageLines:
         """A plain line of a stage that is not done yet."""
         if self._clock is None or stage != self._stage:
             return
-        _put(self._stream, f"{self._now()} ...\n")
+        process.put(self._stream, f"{self._now()} ...\n")
         self._wait()
 
     def _show(self) -> None:
@@ -338,16 +329,9 @@ def send(found: Record, name: str, **options: Any) -> None:
         if name == "text":
             result(text)
         elif sys.stdout.isatty():
-            result(_harmless(text, but="\n\t"))
+            result(visible(text, keep="\n\t"))
         else:
-            _send((text if text.endswith("\n") else text + "\n").encode())  # whatever the locale says
+            process.put(sys.stdout, (text if text.endswith("\n") else text + "\n").encode())  # whatever the locale says
         return
     refuse_binary(name)
-    content = report.encode(found, name, **options)
-    _send(content)
-
-
-def _send(content: bytes) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
+    process.put(sys.stdout, report.encode(found, name, **options))

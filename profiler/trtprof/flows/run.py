@@ -26,7 +26,7 @@ from trtprof.flows.job import Job
 from trtprof.flows.options import RunOptions, changed_options, check_gpu_options, check_ranges, check_tuning
 from trtprof.flows.progress import SILENT, Progress, tell_assumptions
 from trtprof.flows.report import analysed, save_report
-from trtprof.flows.resume import set_broken_aside
+from trtprof.flows.resume import remove_unreadable
 from trtprof.runtime.ort_session import SessionRequest
 from trtprof.runtime.session_tuning import FLAG, SessionTuning
 from trtprof.source.load import LoadedModel
@@ -95,7 +95,8 @@ def _in_folder(
     progress: Progress,
 ) -> RunFolder:
     folder = place.folder
-    progress.opened(folder.path)
+    if place.target == folder.path:  # a replacement that fails is not kept
+        progress.opened(folder.path)
     folder.write(run_folder.REQUEST, request)
     source = _with_work(source)
     folder.write(run_folder.SOURCE, source)
@@ -209,7 +210,6 @@ def _open(
         held.enter_context(run_folder.claimed(target))
         return _Place(RunFolder(target), target)
     target = Path(options.output)
-    run_folder.mend(target)
     existing = RunFolder(target)
     if not run_folder.occupied(target):
         held.enter_context(run_folder.claimed(target))
@@ -223,11 +223,8 @@ def _open(
         )
     held.enter_context(run_folder.claimed(target))
     if options.resume:
-        if existing.exists(run_folder.REQUEST):
-            set_broken_aside(existing, progress.detail)
-            if not existing.exists(run_folder.REQUEST):
-                return _Place(existing, target)
         _check_same(existing, request)
+        remove_unreadable(existing, progress.detail)
         return _Place(existing, target)
     if not options.force:
         raise UsageError(

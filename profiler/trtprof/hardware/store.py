@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
-import platform
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import platformdirs
 
 from trtprof.base.errors import MissingError, TrtprofError, UsageError
 from trtprof.base.input_file import read_file
@@ -181,15 +180,7 @@ def default_cache_dir() -> Path:
     given = os.environ.get("TRTPROF_CACHE_DIR")
     if given:
         return Path(given).expanduser()
-    system = platform.system()
-    local = os.environ.get("LOCALAPPDATA")
-    if system == "Windows" and local:
-        return Path(local) / "trtprof" / "Cache"
-    if system == "Darwin":
-        return _home() / "Library" / "Caches" / "trtprof"
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification has relative paths ignored.
-    return (Path(xdg) if Path(xdg).is_absolute() else _home() / ".cache") / "trtprof"
+    return platformdirs.user_cache_path("trtprof", appauthor=False)
 
 
 def runtime_version() -> str:
@@ -205,13 +196,6 @@ def runtime_version() -> str:
     except ImportError as error:
         raise MissingError("ONNX Runtime is not installed", why=str(error), fix="pip install onnxruntime") from None
     return str(onnxruntime.__version__)
-
-
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:  # no HOME and no entry in the password file, as in bare containers
-        return Path(tempfile.gettempdir())
 
 
 def _host_key(device: Device, threads: int, runtime: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -245,7 +246,7 @@ def making(folder: Path) -> Iterator[Path]:
                     _move(new, folder)  # which may find room now that others are in their places
             finally:
                 if not (new / FILE).is_file():
-                    scratch.remove(new)
+                    shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         with suppress(OSError):
             new.rmdir()  # where it takes no file
@@ -261,7 +262,7 @@ def mend(folder: Path, *, links: bool = False) -> None:
         try:
             with scratch.in_use(new):
                 if not (new / FILE).is_file():
-                    scratch.remove(new)
+                    shutil.rmtree(new, ignore_errors=True)
                     return
                 here = folder.resolve()
                 if not links and not all((folder / name).resolve().is_relative_to(here) for name in _names(new)):
@@ -287,7 +288,7 @@ def _move(new: Path, folder: Path) -> None:
         if (folder / name).parent.resolve().is_relative_to(here):  # by no link
             (folder / name).unlink(missing_ok=True)
     _replace(new / names[-1], folder / names[-1])
-    scratch.remove(new)
+    shutil.rmtree(new, ignore_errors=True)
 
 
 def _names(new: Path) -> list[str]:

@@ -292,24 +292,6 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def visible(text: str, *, ascii_only: bool = False) -> str:
-    r"""``text`` with every character that could steer a terminal or hide on a page escaped.
-
-    Names come from files by others. Control characters, bidirectional overrides, line breaks and
-    lone surrogates are shown as ``\x1b``, ``\u202e`` and so on; spaces stay.
-    """
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else _escape(c) for c in text)
-    return text.encode("ascii", "backslashreplace").decode() if ascii_only else text
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    if code < 0x100:
-        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char, f"\\x{code:02x}")
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def plain(found: Record, *, order: Literal["deterministic"] | None = "deterministic") -> Any:
     """The record as dicts, lists and numbers that every JSON reader accepts.
 

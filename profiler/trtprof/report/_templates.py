@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trtprof.base.errors import TrtprofError
-from trtprof.report._format import visible
+from trtprof.base.text_file import visible
 
 if TYPE_CHECKING:
     import jinja2

@@ -9,8 +9,8 @@ import pytest
 from tests.fakes.fleet_reports import cell, done, hostile, made_up, report_of
 from trtprof.base.errors import UsageError
 from trtprof.base.records import Run
+from trtprof.base.text_file import visible
 from trtprof.report import for_path, get, render
-from trtprof.report._format import visible
 
 pytestmark = pytest.mark.nightly
 

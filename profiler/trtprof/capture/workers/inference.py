@@ -113,7 +113,7 @@ def first_run(run: Runnable) -> None:
     except Exception as error:
         said = clean_message(error)
         if "Failed to allocate memory" in said:
-            raise no_memory(MemoryError(said)) from None
+            raise no_memory(said) from None
         raise CaptureError(
             DOES_NOT_RUN,
             why=said,

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -38,7 +39,7 @@ from trtprof.base.records import (
     Work,
 )
 from trtprof.base.run_folder import Request, RunFolder
-from trtprof.base.scratch import scratch_file, scratch_folder
+from trtprof.base.scratch import PART, scratch_folder
 from trtprof.base.units import dtype_bytes, format_ns, format_percent
 from trtprof.capture import clocks
 from trtprof.capture.same_outputs import check_variant, keep_original
@@ -365,9 +366,9 @@ def _original(folder: Path, given: PluginFolder) -> Iterator[Path]:
             if (node.domain, node.op_type) == (DOMAIN, given.name):
                 del node.attribute[:]
     inlined = onnx.inliner.inline_selected_functions(model, [(DOMAIN, given.name)])
-    with ExitStack() as stack:
+    path = folder / f"{PART}{os.urandom(8).hex()}.onnx"
+    try:
         try:
-            path, _ = stack.enter_context(scratch_file(folder, ".onnx"))
             path.write_bytes(inlined.SerializeToString())
         except OSError as error:
             raise MissingError(
@@ -375,6 +376,8 @@ def _original(folder: Path, given: PluginFolder) -> Iterator[Path]:
                 fix="copy the folder to where it can be: the model without the plugin is written beside the other",
             ) from None  # fmt: skip
         yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _has_function(folder: Path, given: PluginFolder) -> bool:

@@ -40,7 +40,7 @@ from trtprof.base.records import (
     Source,
     Work,
 )
-from trtprof.base.run_folder import RunFolder, refuse_disagreement
+from trtprof.base.run_folder import RunFolder
 from trtprof.base.units import format_band, format_ns, format_percent, format_rate
 from trtprof.cost import CostError, as_work
 from trtprof.cost.fused import group_cost
@@ -130,7 +130,6 @@ def _of_document(path: Path, name: str, spec: GpuSpec | None, how: Settings) -> 
     data = read_file(path, most=record_file.MAX_BYTES, what="a document of trtprof", fix=_DOCUMENTS)
     with contextlib.suppress(ValueError):
         run = record_file.decoded(data, Run)
-        refuse_disagreement(run, path)
         if spec is not None and not _is_of(run, spec):
             return _of_its_model(path, run.model, name, spec, how)
         find_layer(run.layers, name, fix=_LISTED)

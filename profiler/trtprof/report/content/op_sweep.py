@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trtprof.base.records import OpSweep, OpSweepDevice, OpSweepPoint, OpSweepTime, bound_name
+from trtprof.base.text_file import visible
 from trtprof.base.units import format_bytes, format_ns, format_percent, format_rate
 from trtprof.report import ReportOptions, content_of
 from trtprof.report._estimates import at_least
-from trtprof.report._format import count, visible, without_unit
+from trtprof.report._format import count, without_unit
 from trtprof.report.document import Column, Document, Notes, Picture, Row, Table, sections
 
 DRAWN = 10

@@ -9,7 +9,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from trtprof.base.records import Fleet, FleetAnswer
-from trtprof.report._format import count, visible
+from trtprof.base.text_file import visible
+from trtprof.report._format import count
 from trtprof.report.content.fleet import time
 from trtprof.report.formats.junit import document
 

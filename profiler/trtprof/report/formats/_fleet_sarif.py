@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from trtprof.base.records import Fleet, FleetFailure
+from trtprof.base.text_file import visible
 from trtprof.base.units import format_names
-from trtprof.report._format import count, visible
+from trtprof.report._format import count
 from trtprof.report.formats.sarif import literal, log_of, model_uri
 
 

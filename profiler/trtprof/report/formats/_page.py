@@ -26,7 +26,7 @@ from trtprof.base.records import (
     Work,
     bound_name,
 )
-from trtprof.report._format import visible
+from trtprof.base.text_file import visible
 from trtprof.report.content._views import alike
 
 _WORK = ("tensor_flops", "vector_flops", "bytes_read", "bytes_written", "bytes_parameters")

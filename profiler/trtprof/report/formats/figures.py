@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from trtprof.base import units
 from trtprof.base.errors import MissingError, UsageError
 from trtprof.base.records import LayerResult, LedgerRow, OpSweep, Prediction, Run, bound_name
+from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, _roofline, binary_reporter, reporter
 from trtprof.report._cells import elide
-from trtprof.report._format import KIND_WORDS, clock_text, count, largest, ledger_gap_ns, tensor_text, time_of, visible
+from trtprof.report._format import KIND_WORDS, clock_text, count, largest, ledger_gap_ns, tensor_text, time_of
 from trtprof.report.formats import _op_pictures
 from trtprof.report.formats import _style as style
 

@@ -25,8 +25,9 @@ from collections.abc import Iterable, Sequence
 
 from trtprof.base import units
 from trtprof.base.records import Finding, Fleet, FleetCellChange, FleetComparison, Run
+from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
-from trtprof.report._format import headline, time_of, visible
+from trtprof.report._format import headline, time_of
 from trtprof.report.content import _fleet_comparison as words
 from trtprof.report.formats._lanes import latency_name
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trtprof.base.records import Record
+from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, document_of, reporter
 from trtprof.report._cells import elide
-from trtprof.report._format import visible
 from trtprof.report.document import (
     Bar,
     Block,

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from trtprof.base.records import LayerResult, Match, Run, Timeline, bound_name
+from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
-from trtprof.report._format import headline, visible
+from trtprof.report._format import headline
 from trtprof.report.formats._lanes import Track, in_order, last_node, latency_name, tracks_of
 
 DEVICE, LAYERS, NODES = 1, 2, 3

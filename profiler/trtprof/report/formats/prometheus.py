@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from trtprof.base.records import Fleet, FleetAnswer
+from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
-from trtprof.report._format import visible
 
 Labels = tuple[tuple[str, str], ...]
 

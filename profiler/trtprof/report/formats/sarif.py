@@ -30,8 +30,9 @@ from urllib.parse import quote
 
 from trtprof.base import units
 from trtprof.base.records import Finding, Fleet, FleetCellChange, FleetComparison, Run
+from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
-from trtprof.report._format import headline, visible
+from trtprof.report._format import headline
 from trtprof.report.content import _fleet_comparison as words
 from trtprof.report.formats._lanes import latency_name
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from trtprof.base.records import Run, Timeline
+from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
-from trtprof.report._format import visible
 from trtprof.report.formats._lanes import Track, tracks_of
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

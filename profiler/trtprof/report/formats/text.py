@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from trtprof.base.records import Record
+from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, document_of, reporter
 from trtprof.report._cells import cells, elide, head, pad, wrapped
-from trtprof.report._format import visible
 from trtprof.report.document import (
     Bar,
     Block,
