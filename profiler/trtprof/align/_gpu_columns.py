@@ -28,28 +28,17 @@ _KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
 
 
 class Work(NamedTuple):
-    """Rows of `GpuTrace.work`, sorted by start and, where rows start together, by all else that tells them apart.
+    """Rows of `GpuTrace.work`, sorted by start and, where rows start together, by all else that tells them apart."""
 
-    Attributes:
-        row: int32; the place of each in `GpuTrace.work`.
-        start: int64, ns.
-        duration: int64, ns; 0 where the capture has an end before the start.
-        kind: int8; `KERNEL`, `MEMCPY` or `MEMSET`.
-        name: Places in ``names``, which are sorted.
-        short: For each of ``names`` the shortest of its short names.
-        queue: int32; a stream of a context of a device of a process, numbered in the order of these ids.
-        device: Its id.
-    """
-
-    row: Codes
-    start: Ints
-    duration: Ints
-    kind: Small
-    name: Codes
+    row: Codes  # int32; the place of each in `GpuTrace.work`
+    start: Ints  # int64, ns
+    duration: Ints  # int64, ns; 0 where the capture has an end before the start
+    kind: Small  # int8; `KERNEL`, `MEMCPY` or `MEMSET`
+    name: Codes  # Places in ``names``, which are sorted
     names: Sequence[str]
-    short: Sequence[str]
-    queue: Codes
-    device: Codes
+    short: Sequence[str]  # For each of ``names`` the shortest of its short names
+    queue: Codes  # int32; a stream of a context of a device of a process, numbered in the order of these ids
+    device: Codes  # Its id
 
 
 def integers(column: pd.Series[Any]) -> Ints:

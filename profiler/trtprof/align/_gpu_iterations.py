@@ -22,43 +22,25 @@ _FEW, _MOST_TIMES = 4, 64
 
 
 class Iterations(NamedTuple):
-    """Inferences, in the order in which they began.
+    """Inferences, in the order in which they began."""
 
-    Attributes:
-        of_work: int32 ``[work]``: the iteration that a row of work belongs to; -1 for none.
-        host_start: int64 ``[iterations]``: when the host began to enqueue it; -1 where that is not known.
-        host_end: int64 ``[iterations]``: when the host was done.
-        source: In words, what tells them apart; empty where nothing does.
-        sure: Whether it is certain that nothing of an iteration lies outside of it.
-        marks: Distinct names of the NVTX ranges that mark them, where these are the user's.
-    """
-
-    of_work: Codes
-    host_start: Ints
-    host_end: Ints
-    source: str
-    sure: bool
-    marks: frozenset[str] = frozenset()
+    of_work: Codes  # int32 ``[work]``: the iteration that a row of work belongs to; -1 for none
+    host_start: Ints  # int64 ``[iterations]``: when the host began to enqueue it; -1 where that is not known
+    host_end: Ints  # int64 ``[iterations]``: when the host was done
+    source: str  # In words, what tells them apart; empty where nothing does
+    sure: bool  # Whether it is certain that nothing of an iteration lies outside of it
+    marks: frozenset[str] = frozenset()  # Distinct names of the NVTX ranges that mark them, where these are the user's
 
 
 class Host(NamedTuple):
-    """How each row of work was launched.
+    """How each row of work was launched."""
 
-    Attributes:
-        row: int32 ``[work]``; row of the launch, below 0 where it is not known.
-        pid: ``[work]``; the process.
-        graph: bool ``[work]``; as a node of a CUDA graph.
-        starts: int64 ``[launches]``; begin of each call.
-        ends: int64 ``[launches]``; end of each call.
-        tids: ``[launches]``; thread of each call.
-    """
-
-    row: Codes
-    pid: Codes
-    graph: Bools
-    starts: Ints
-    ends: Ints
-    tids: Ints
+    row: Codes  # int32 ``[work]``; row of the launch, below 0 where it is not known
+    pid: Codes  # ``[work]``; the process
+    graph: Bools  # bool ``[work]``; as a node of a CUDA graph
+    starts: Ints  # int64 ``[launches]``; begin of each call
+    ends: Ints  # int64 ``[launches]``; end of each call
+    tids: Ints  # ``[launches]``; thread of each call
 
     def places(self, nested: NestedRanges) -> Codes:
         """The innermost of some ranges, told by thread, around the launch of each row of work; -1 for none."""

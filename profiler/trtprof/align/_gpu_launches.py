@@ -20,15 +20,10 @@ _CORRELATION_BITS = 40
 
 
 class Launches(NamedTuple):
-    """How each row of work was launched.
+    """How each row of work was launched."""
 
-    Attributes:
-        row: int32 ``[work]``: row of `GpuTrace.launches`, or `MISSING`, or `AMBIGUOUS`.
-        early: bool ``[work]``: the work starts before the call does.
-    """
-
-    row: Codes
-    early: Bools
+    row: Codes  # int32 ``[work]``: row of `GpuTrace.launches`, or `MISSING`, or `AMBIGUOUS`
+    early: Bools  # bool ``[work]``: the work starts before the call does
 
 
 def find_launches(work: pd.DataFrame, launches: pd.DataFrame) -> Launches:
@@ -96,19 +91,12 @@ def _factorize(*columns: npt.NDArray[Any]) -> tuple[int, list[Ints]]:
 
 
 class Origins(NamedTuple):
-    """Where the CUDA graph nodes of the work were captured.
+    """Where the CUDA graph nodes of the work were captured."""
 
-    Attributes:
-        node: int32 ``[work]``: a place in the columns below; -1 where there is no graph node.
-        state: int8 ``[nodes]``: 0 where it was found, else `MISSING` or `AMBIGUOUS`.
-        tid: int64 ``[nodes]``: the thread.
-        start: int64 ``[nodes]``: the time.
-    """
-
-    node: Codes
-    state: Small
-    tid: Ints
-    start: Ints
+    node: Codes  # int32 ``[work]``: a place in the columns below; -1 where there is no graph node
+    state: Small  # int8 ``[nodes]``: 0 where it was found, else `MISSING` or `AMBIGUOUS`
+    tid: Ints  # int64 ``[nodes]``: the thread
+    start: Ints  # int64 ``[nodes]``: the time
 
 
 def find_origins(work: pd.DataFrame, graph_nodes: pd.DataFrame) -> Origins:

@@ -34,17 +34,11 @@ Launched = Callable[[npt.NDArray[np.intp]], Ints]
 
 
 class Placed(NamedTuple):
-    """What the order of kernels tells, one entry for each row of work.
+    """What the order of kernels tells, one entry for each row of work."""
 
-    Attributes:
-        layer: int32; -1 where it tells nothing.
-        how: int8; 0 where it tells nothing.
-        why_not: int8; then the reason.
-    """
-
-    layer: Codes
-    how: Small
-    why_not: Small
+    layer: Codes  # int32; -1 where it tells nothing
+    how: Small  # int8; 0 where it tells nothing
+    why_not: Small  # int8; then the reason
 
 
 class _Row(NamedTuple):

@@ -20,31 +20,19 @@ _FIRST_SHARED = -2
 
 
 class Ranges(NamedTuple):
-    """`GpuTrace.ranges` as arrays.
+    """`GpuTrace.ranges` as arrays."""
 
-    Attributes:
-        start: int64, ns.
-        end: int64, ns, not before ``start``.
-        tid: The thread.
-        pid: The process.
-        kind: int8; `domain_kind` of the domain.
-        nests: bool; it is on the stack of its thread: style ``push_pop``.
-        domain: Places in ``domains``.
-        name: Places in ``names``.
-        runs: bool by name; it holds one inference of TensorRT.
-    """
-
-    start: Ints
-    end: Ints
-    tid: Ints
-    pid: Codes
-    kind: Small
-    nests: Bools
-    domain: Codes
+    start: Ints  # int64, ns
+    end: Ints  # int64, ns, not before ``start``
+    tid: Ints  # The thread
+    pid: Codes  # The process
+    kind: Small  # int8; `domain_kind` of the domain
+    nests: Bools  # bool; it is on the stack of its thread: style ``push_pop``
+    domain: Codes  # Places in ``domains``
     domains: Sequence[str]
-    name: Codes
+    name: Codes  # Places in ``names``
     names: Sequence[str]
-    runs: Bools
+    runs: Bools  # bool by name; it holds one inference of TensorRT
 
     def is_run(self) -> Bools:
         """Of each range, whether it is TensorRT's own around one inference."""
@@ -90,17 +78,11 @@ def nest(ranges: Ranges, chosen: Codes) -> tuple[NestedRanges, Codes]:
 
 
 class Located(NamedTuple):
-    """Moments on the host, and the innermost range of a layer around each.
+    """Moments on the host, and the innermost range of a layer around each."""
 
-    Attributes:
-        layer: int32; the layer, `NO_LAYER`, or below that the group of layers that share the name.
-        turn: int32; of a group, the layer that the order of its ranges within one inference points to.
-        place: int32; the row of the range, -1 for none.
-    """
-
-    layer: Codes
-    turn: Codes
-    place: Codes
+    layer: Codes  # int32; the layer, `NO_LAYER`, or below that the group of layers that share the name
+    turn: Codes  # int32; of a group, the layer that the order of its ranges within one inference points to
+    place: Codes  # int32; the row of the range, -1 for none
 
 
 class LayerRanges:

@@ -27,21 +27,13 @@ _MOST_OF_ONE_NAME = 16
 
 
 class Named(NamedTuple):
-    """The nodes that a layer names.
+    """The nodes that a layer names."""
 
-    Attributes:
-        nodes: Those of the model.
-        guessed: Names of those among them that the layer does not give literally.
-        added: Names that a conversion gave to nodes which the model does not have.
-        weights: Names of constant tensors.
-        unknown: Names that the model does not have.
-    """
-
-    nodes: tuple[Node, ...] = ()
-    guessed: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    weights: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] = ()  # Those of the model
+    guessed: tuple[str, ...] = ()  # Names of those among them that the layer does not give literally
+    added: tuple[str, ...] = ()  # Names that a conversion gave to nodes which the model does not have
+    weights: tuple[str, ...] = ()  # Names of constant tensors
+    unknown: tuple[str, ...] = ()  # Names that the model does not have
 
 
 class Lookup:

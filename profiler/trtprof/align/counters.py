@@ -22,16 +22,11 @@ _TACTIC = 12
 
 
 class CounterAlignment(NamedTuple):
-    """Where launches belong.
+    """Where launches belong."""
 
-    Attributes:
-        layers: Counters of each layer that has some, in the order of the layers given.
-        ambiguous: In sentences, launches that may be of several layers.
-        unknown: Names of kernels that no layer runs, with those blocks and threads as far as they are known.
-    """
-
-    layers: tuple[LayerCounters, ...]
-    ambiguous: tuple[str, ...] = ()
+    layers: tuple[LayerCounters, ...]  # Counters of each layer that has some, in the order of the layers given
+    ambiguous: tuple[str, ...] = ()  # In sentences, launches that may be of several layers
+    # Names of kernels that no layer runs, with those blocks and threads as far as they are known.
     unknown: tuple[str, ...] = ()
 
 

@@ -66,29 +66,17 @@ _CONFIDENCES: tuple[MatchConfidence, ...] = get_args(MatchConfidence)
 
 
 class LaunchFacts(NamedTuple):
-    """How the host launched kernels; 0 where no launch is known.
+    """How the host launched kernels; 0 where no launch is known."""
 
-    Attributes:
-        known: Kernels whose launch is known.
-        missing: Kernels without a launch in the capture.
-        ambiguous: Kernels whose correlation id several calls share.
-        early: Kernels that start before their launch: the clocks of host and GPU differ by at least that.
-        calls: Launching calls; those of CUDA graphs launch many kernels.
-        call_ns: Median time of such a call.
-        queue_ns: Median time from the end of the call to the start of the kernel; 0 where the kernel starts sooner.
-        queue_p90_ns: 90 % of kernels start within this time.
-        host_ns: Median time in which the host enqueues one kept iteration.
-    """
-
-    known: int
-    missing: int
-    ambiguous: int
-    early: int
-    calls: int
-    call_ns: int
-    queue_ns: int
-    queue_p90_ns: int
-    host_ns: int
+    known: int  # Kernels whose launch is known
+    missing: int  # Kernels without a launch in the capture
+    ambiguous: int  # Kernels whose correlation id several calls share
+    early: int  # Kernels that start before their launch: the clocks of host and GPU differ by at least that
+    calls: int  # Launching calls; those of CUDA graphs launch many kernels
+    call_ns: int  # Median time of such a call
+    queue_ns: int  # Median time from the end of the call to the start of the kernel; 0 where the kernel starts sooner
+    queue_p90_ns: int  # 90 % of kernels start within this time
+    host_ns: int  # Median time in which the host enqueues one kept iteration
 
 
 class StrategyShare(NamedTuple):
@@ -101,45 +89,29 @@ class StrategyShare(NamedTuple):
 
 
 class TraceAlignment(NamedTuple):
-    """The work of a GPU by layers.
+    """The work of a GPU by layers."""
 
-    Attributes:
-        layers: Those given, or one for each NVTX range that launched something.
-        work: See `WORK_COLUMNS`.
-        matches: For each layer its kernels by name, most time first. ``count`` and ``total_ns`` are over the whole
-            capture, ``median_ns`` is over kept iterations where it runs in one of them.
-        unattributed: Kernels without a layer, and why.
-        captured_ns: All kernels, and copies and memsets of layers: what matches and unattributed add up to.
-        coverage: Shares of ``captured_ns`` by how surely it was led to layers.
-        node_coverage: The same by how surely it was led to ONNX nodes: the weaker of kernel -> layer -> nodes.
-        shares: What each strategy found.
-        per_iteration_ns: For each layer, the median over kept iterations of the time of its kernels in one.
-        iterations: See `ITERATION_COLUMNS`.
-        iteration_source: In words, what tells iterations apart; empty where nothing does.
-        busy_ns: Time in which some counted work ran, over the whole capture.
-        transfers: What else ran.
-        launching: See `LaunchFacts`.
-        pattern: Kernel names and layers of a typical iteration in the order of launch, for `align_trace` of a
-            trace that knows less; empty unless all of its kernels have a layer.
-        notes: What was odd, in words.
-    """
-
-    layers: tuple[MatchedLayer, ...]
-    work: pd.DataFrame
+    layers: tuple[MatchedLayer, ...]  # Those given, or one for each NVTX range that launched something
+    work: pd.DataFrame  # See `WORK_COLUMNS`
+    # For each layer its kernels by name, most time first. ``count`` and ``total_ns`` are over the whole capture,
+    # ``median_ns`` is over kept iterations where it runs in one of them.
     matches: tuple[tuple[Match, ...], ...]
-    unattributed: tuple[Match, ...]
-    captured_ns: int
-    coverage: Coverage
-    node_coverage: Coverage
-    shares: tuple[StrategyShare, ...]
+    unattributed: tuple[Match, ...]  # Kernels without a layer, and why
+    captured_ns: int  # All kernels, and copies and memsets of layers: what matches and unattributed add up to
+    coverage: Coverage  # Shares of ``captured_ns`` by how surely it was led to layers
+    node_coverage: Coverage  # The same by how surely it was led to ONNX nodes: the weaker of kernel -> layer -> nodes
+    shares: tuple[StrategyShare, ...]  # What each strategy found
+    # For each layer, the median over kept iterations of the time of its kernels in one.
     per_iteration_ns: tuple[int, ...]
-    iterations: pd.DataFrame
-    iteration_source: str
-    busy_ns: int
-    transfers: tuple[Transfer, ...]
-    launching: LaunchFacts
+    iterations: pd.DataFrame  # See `ITERATION_COLUMNS`
+    iteration_source: str  # In words, what tells iterations apart; empty where nothing does
+    busy_ns: int  # Time in which some counted work ran, over the whole capture
+    transfers: tuple[Transfer, ...]  # What else ran
+    launching: LaunchFacts  # See `LaunchFacts`
+    # Kernel names and layers of a typical iteration in the order of launch, for `align_trace` of a trace that
+    # knows less; empty unless all of its kernels have a layer.
     pattern: tuple[tuple[str, int], ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # What was odd, in words
 
 
 def align_trace(

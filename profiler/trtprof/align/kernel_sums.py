@@ -56,35 +56,23 @@ _UNNAMED = "its name is no tactic of the plan"
 
 
 class SumsAlignment(NamedTuple):
-    """Sums of kernels by layers.
+    """Sums of kernels by layers."""
 
-    Attributes:
-        layers: Those given; or one for each NVTX range that launched something; or where there are no ranges one for
-            each name of a kernel, which is then led nowhere (``from_kernels``).
-        matches: For each layer its kernels, most time first. ``median_ns`` is the average of a kernel where the report
-            has no median, or where a part of a sum is meant.
-        unattributed: Kernels without a layer, and why.
-        captured_ns: What matches and unattributed add up to: each kernel once.
-        coverage: Shares of ``captured_ns`` by how surely it was led to layers.
-        node_coverage: The same by how surely it was led to ONNX nodes.
-        inferences: How many there were; 0 where nothing tells.
-        inference_source: In words, what tells; empty where nothing does.
-        common: Most kernels, by time, ran a multiple of this number of times; 1 where no number stands out.
-        from_kernels: Whether each layer is but a kernel.
-        notes: What was odd, in words.
-    """
-
+    # Those given; or one for each NVTX range that launched something; or where there are no ranges one for each
+    # name of a kernel, which is then led nowhere (``from_kernels``).
     layers: tuple[MatchedLayer, ...]
+    # For each layer its kernels, most time first. ``median_ns`` is the average of a kernel where the report has
+    # no median, or where a part of a sum is meant.
     matches: tuple[tuple[Match, ...], ...]
-    unattributed: tuple[Match, ...]
-    captured_ns: int
-    coverage: Coverage
-    node_coverage: Coverage
-    inferences: int
-    inference_source: str
-    common: int
-    from_kernels: bool
-    notes: tuple[str, ...]
+    unattributed: tuple[Match, ...]  # Kernels without a layer, and why
+    captured_ns: int  # What matches and unattributed add up to: each kernel once
+    coverage: Coverage  # Shares of ``captured_ns`` by how surely it was led to layers
+    node_coverage: Coverage  # The same by how surely it was led to ONNX nodes
+    inferences: int  # How many there were; 0 where nothing tells
+    inference_source: str  # In words, what tells; empty where nothing does
+    common: int  # Most kernels, by time, ran a multiple of this number of times; 1 where no number stands out
+    from_kernels: bool  # Whether each layer is but a kernel
+    notes: tuple[str, ...]  # What was odd, in words
 
 
 class _Sum(NamedTuple):
@@ -99,8 +87,7 @@ class _Sum(NamedTuple):
     nests: bool = False
     thread: tuple[int, int] = (-1, -1)
     range_count: int = 0
-    which: str = ""
-    """What tells the row from others of the same kernel: its grid, its thread."""
+    which: str = ""  # What tells the row from others of the same kernel: its grid, its thread
 
     @property
     def runs(self) -> bool:
@@ -117,8 +104,7 @@ class _Piece(NamedTuple):
     total_ns: int
     confidence: MatchConfidence
     reason: str
-    rounds: int = 0
-    """How often the layer came, as far as this tells; 0 where it does not."""
+    rounds: int = 0  # How often the layer came, as far as this tells; 0 where it does not
 
 
 _Find = Callable[[str, int], tuple[int, ...]]

@@ -14,28 +14,18 @@ if TYPE_CHECKING:
 
 
 class Alignment(NamedTuple):
-    """Kernels by layer.
+    """Kernels by layer."""
 
-    Attributes:
-        matches: Kernels of each layer.
-        unattributed: Kernels of no layer.
-        per_iteration_ns: For each layer the median over iterations of its own time.
-        captured_ns: Time of all kernels in all iterations.
-        coverage: Shares of that by how surely it was led to nodes.
-        inference_ns: The median over iterations of the time of all kernels in one, which is not the sum of
-            ``per_iteration_ns``: medians do not add up.
-        gap_ns: The median over iterations of the time between the first kernel and the last in which none ran.
-        gaps: How many places there are for it in one: between two kernels that lie in no other.
-    """
-
-    matches: dict[str, tuple[Match, ...]]
-    unattributed: tuple[Match, ...]
-    per_iteration_ns: dict[str, int]
-    captured_ns: int
-    coverage: Coverage
+    matches: dict[str, tuple[Match, ...]]  # Kernels of each layer
+    unattributed: tuple[Match, ...]  # Kernels of no layer
+    per_iteration_ns: dict[str, int]  # For each layer the median over iterations of its own time
+    captured_ns: int  # Time of all kernels in all iterations
+    coverage: Coverage  # Shares of that by how surely it was led to nodes
+    # The median over iterations of the time of all kernels in one, which is not the sum of ``per_iteration_ns``:
+    # medians do not add up.
     inference_ns: int = 0
-    gap_ns: int = 0
-    gaps: int = 0
+    gap_ns: int = 0  # The median over iterations of the time between the first kernel and the last in which none ran
+    gaps: int = 0  # How many places there are for it in one: between two kernels that lie in no other
 
 
 def align_kernels(kernels: pd.DataFrame, layers: Sequence[Layer], resolution_ns: int) -> Alignment:

@@ -54,23 +54,14 @@ _THREAD_MASK = 0xFFFFFF
 
 
 class Clock(NamedTuple):
-    """How the clock of the collector stands to that of ONNX Runtime's profile.
+    """How the clock of the collector stands to that of ONNX Runtime's profile."""
 
-    Attributes:
-        offset_ns: To add to a time of the profile.
-        origin_ns: The time of the profile at which that holds.
-        drift: What the offset grows by from then on, in ns a ns.
-        slack_ns: The offset may be this much less or more, and as many launches lie inside nodes.
-        inside: Launches that lie inside nodes.
-        launches: All launches that were looked at.
-    """
-
-    offset_ns: int
-    origin_ns: int
-    drift: float
-    slack_ns: int
-    inside: int
-    launches: int
+    offset_ns: int  # To add to a time of the profile
+    origin_ns: int  # The time of the profile at which that holds
+    drift: float  # What the offset grows by from then on, in ns a ns
+    slack_ns: int  # The offset may be this much less or more, and as many launches lie inside nodes
+    inside: int  # Launches that lie inside nodes
+    launches: int  # All launches that were looked at
 
     @property
     def share(self) -> float:
@@ -256,15 +247,10 @@ def _spread(times: Ints) -> float:
 
 
 class OrtAlignment(NamedTuple):
-    """The work of a GPU by nodes of ONNX Runtime's optimised graph.
+    """The work of a GPU by nodes of ONNX Runtime's optimised graph."""
 
-    Attributes:
-        alignment: See `align.gpu_kernels.TraceAlignment`; its layers are those given, in their order.
-        clock: How the clocks were brought together.
-    """
-
-    alignment: TraceAlignment
-    clock: Clock
+    alignment: TraceAlignment  # See `align.gpu_kernels.TraceAlignment`; its layers are those given, in their order
+    clock: Clock  # How the clocks were brought together
 
 
 def align_ort(

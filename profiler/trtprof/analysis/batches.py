@@ -21,19 +21,12 @@ _OVER = 1.1
 
 
 class Bracket(NamedTuple):
-    """Batches that are possible: 1 to ``largest``; of none it is 0.
+    """Batches that are possible: 1 to ``largest``; of none it is 0."""
 
-    Attributes:
-        largest: Up to `MOST`, where nothing bounds it.
-        layer: The layer that rules out the next one; empty where none does.
-        ideal_ns: What it would take at least, of the next one.
-        measured_ns: What it took.
-    """
-
-    largest: int
-    layer: str = ""
-    ideal_ns: int = 0
-    measured_ns: int = 0
+    largest: int  # Up to `MOST`, where nothing bounds it
+    layer: str = ""  # The layer that rules out the next one; empty where none does
+    ideal_ns: int = 0  # What it would take at least, of the next one
+    measured_ns: int = 0  # What it took
 
 
 def possible_batches(price: Callable[[int], PricedPlan], evidence: Evidence, ceilings: Ceilings) -> Bracket:

@@ -48,106 +48,64 @@ NO_LAYERS: Lack = (
 
 
 class Evidence(NamedTuple):
-    """What was measured of an engine, from whatever source.
+    """What was measured of an engine, from whatever source."""
 
-    Attributes:
-        engine: The layers that the times are of, with their work.
-        layers_ns: Time of each layer in one inference; None where it has none.
-        kernels: Of each layer, as far as they are known.
-        latency: Of one inference; of no sample (``n`` is 0) where it is not end-to-end.
-        profiled: The same while the layers were timed.
-        overheads: What lies outside of the layers in the latency; None where that is the host's call.
-        coverage: Shares of the time of all kernels; None to take those of the layers by how they were matched.
-        captured_ns: Time of all kernels that are in ``kernels`` or ``unattributed``.
-        unattributed: Kernels of no layer.
-        unattributed_ns: Their time in one inference.
-        resolution_ns: Step of the clock that timed the layers.
-        adding_ns: What the kernels of a profiled inference take together, less ``layers_ns`` and ``unattributed_ns``:
-            medians do not add up.
-        gap_ns: Time of a profiled inference in which no layer ran: the median over inferences of what each spent
-            between its kernels, less the profiler's own; where only medians of layers are known, what they leave.
-        enqueue_ns: In which the host enqueued it; 0 where that is not known.
-        end_to_end: Whether the latency is one.
-        lacking: What makes the result less sure.
-        implausible: What of the files that it is from cannot be so (`trtprof.analysis.plausible`).
-        notes: What else is to be said.
-        versions: Of what measured it.
-        graph_ns: Latency of the same inference as a CUDA graph; 0 where it was not measured.
-        clocks: Of the GPU while the latency was measured; None where they were not sampled.
-        clocks_profiled: The same while the kernels were.
-        timeline: One inference of the capture; None where nobody saw when kernels ran.
-        transfers: Copies and memsets of no layer, by direction.
-        speed: Of the device around the run over that when its ceilings were measured.
-        probes_ns: Times of the speed probe around the measurements.
-    """
-
-    engine: PricedPlan
-    layers_ns: Sequence[int | None]
-    kernels: Sequence[tuple[Match, ...]]
-    latency: Latency
-    profiled: Latency
+    engine: PricedPlan  # The layers that the times are of, with their work
+    layers_ns: Sequence[int | None]  # Time of each layer in one inference; None where it has none
+    kernels: Sequence[tuple[Match, ...]]  # Of each layer, as far as they are known
+    latency: Latency  # Of one inference; of no sample (``n`` is 0) where it is not end-to-end
+    profiled: Latency  # The same while the layers were timed
+    # What lies outside of the layers in the latency; None where that is the host's call.
     overheads: Overheads | None = Overheads()
+    # Shares of the time of all kernels; None to take those of the layers by how they were matched.
     coverage: Coverage | None = None
-    captured_ns: int = 0
-    unattributed: tuple[Match, ...] = ()
-    unattributed_ns: int = 0
-    resolution_ns: int = 1
+    captured_ns: int = 0  # Time of all kernels that are in ``kernels`` or ``unattributed``
+    unattributed: tuple[Match, ...] = ()  # Kernels of no layer
+    unattributed_ns: int = 0  # Their time in one inference
+    resolution_ns: int = 1  # Step of the clock that timed the layers
+    # What the kernels of a profiled inference take together, less ``layers_ns`` and ``unattributed_ns``: medians
+    # do not add up.
     adding_ns: int = 0
+    # Time of a profiled inference in which no layer ran: the median over inferences of what each spent between
+    # its kernels, less the profiler's own; where only medians of layers are known, what they leave.
     gap_ns: int = 0
-    enqueue_ns: int = 0
-    end_to_end: bool = True
-    lacking: tuple[Lack, ...] = ()
-    implausible: tuple[Lack, ...] = ()
-    notes: tuple[str, ...] = ()
-    versions: Mapping[str, str] = {}
-    graph_ns: int = 0
-    clocks: ClockSummary | None = None
-    clocks_profiled: ClockSummary | None = None
-    timeline: Timeline | None = None
-    transfers: tuple[Transfer, ...] = ()
-    speed: float = 1.0
-    probes_ns: tuple[float, ...] = ()
+    enqueue_ns: int = 0  # In which the host enqueued it; 0 where that is not known
+    end_to_end: bool = True  # Whether the latency is one
+    lacking: tuple[Lack, ...] = ()  # What makes the result less sure
+    implausible: tuple[Lack, ...] = ()  # What of the files that it is from cannot be so (`trtprof.analysis.plausible`)
+    notes: tuple[str, ...] = ()  # What else is to be said
+    versions: Mapping[str, str] = {}  # Of what measured it
+    graph_ns: int = 0  # Latency of the same inference as a CUDA graph; 0 where it was not measured
+    clocks: ClockSummary | None = None  # Of the GPU while the latency was measured; None where they were not sampled
+    clocks_profiled: ClockSummary | None = None  # The same while the kernels were
+    timeline: Timeline | None = None  # One inference of the capture; None where nobody saw when kernels ran
+    transfers: tuple[Transfer, ...] = ()  # Copies and memsets of no layer, by direction
+    speed: float = 1.0  # Of the device around the run over that when its ceilings were measured
+    probes_ns: tuple[float, ...] = ()  # Times of the speed probe around the measurements
 
 
 class Subject(NamedTuple):
-    """What the evidence is about, beside the layers.
+    """What the evidence is about, beside the layers."""
 
-    Attributes:
-        ceilings: Of the device that ran it, as they were during the run.
-        device: That device; None for the GPU of ``spec``.
-        spec: The datasheet of the GPU; None of a CPU.
-        source: The model that the engine was built from, with its shapes; None where it is not at hand.
-        model: What to say of the model where there is no source.
-        backend: What ran it, and why that; None to take what the engine tells.
-        files: What was read, by role, where there is no backend.
-        clock_mhz: Clock of the SMs that the ceilings are for, where it is not that of the datasheet.
-        version: Of trtprof, when it was measured.
-        created: When it was measured.
-        command: What runs the same again.
-        modes: Times of a run on a GPU without and with a CUDA graph.
-        checks: Its outputs held against those of ONNX Runtime.
-        counters: Hardware counters of its kernels, or why there are none; None where nobody asked for them.
-        tries: The command that tries what would help the model; see `diagnose.Case`.
-        tried: What that found; None where it was not run.
-        measured: Kernels that were timed on the GPU, which correct what is expected there; None for none.
-    """
-
-    ceilings: Ceilings
-    device: Device | None = None
-    spec: GpuSpec | None = None
+    ceilings: Ceilings  # Of the device that ran it, as they were during the run
+    device: Device | None = None  # That device; None for the GPU of ``spec``
+    spec: GpuSpec | None = None  # The datasheet of the GPU; None of a CPU
+    # The model that the engine was built from, with its shapes; None where it is not at hand.
     source: Source | None = None
-    model: ModelInfo | None = None
-    backend: Backend | None = None
-    files: Mapping[str, str] = {}
-    clock_mhz: float | None = None
-    version: str = __version__
-    created: str = ""
-    command: str = ""
-    modes: tuple[ModeTimes, ...] = ()
-    checks: tuple[TensorCheck, ...] = ()
+    model: ModelInfo | None = None  # What to say of the model where there is no source
+    backend: Backend | None = None  # What ran it, and why that; None to take what the engine tells
+    files: Mapping[str, str] = {}  # What was read, by role, where there is no backend
+    clock_mhz: float | None = None  # Clock of the SMs that the ceilings are for, where it is not that of the datasheet
+    version: str = __version__  # Of trtprof, when it was measured
+    created: str = ""  # When it was measured
+    command: str = ""  # What runs the same again
+    modes: tuple[ModeTimes, ...] = ()  # Times of a run on a GPU without and with a CUDA graph
+    checks: tuple[TensorCheck, ...] = ()  # Its outputs held against those of ONNX Runtime
+    # Hardware counters of its kernels, or why there are none; None where nobody asked for them.
     counters: Counters | None = None
-    tries: str = ""
-    tried: Tried | None = None
+    tries: str = ""  # The command that tries what would help the model; see `diagnose.Case`
+    tried: Tried | None = None  # What that found; None where it was not run
+    # Kernels that were timed on the GPU, which correct what is expected there; None for none.
     measured: Measured | None = None
 
 

@@ -50,11 +50,9 @@ class PricedPlan(NamedTuple):
     document: EnginePlan
     costs: tuple[PlanCost, ...]
     accesses: tuple[Access, ...]
-    outputs: frozenset[str]
-    """Tensors that the engine gives out."""
+    outputs: frozenset[str]  # Tensors that the engine gives out
     edges: tuple[Edge, ...]
-    own: tuple[Layer, ...] = ()
-    """The layers themselves where they are ONNX Runtime's on the CPU."""
+    own: tuple[Layer, ...] = ()  # The layers themselves where they are ONNX Runtime's on the CPU
 
 
 class PlanOnDevice(NamedTuple):

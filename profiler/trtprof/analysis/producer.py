@@ -21,15 +21,10 @@ _TENSORRT_DOMAINS = ("tensorrt", "myelin")
 
 
 class Producer(NamedTuple):
-    """What launched the kernels.
+    """What launched the kernels."""
 
-    Attributes:
-        backend: ``tensorrt``, ``ort-cuda``, ``pytorch``, or ``unknown``.
-        note: What shows it, in a sentence.
-    """
-
-    backend: str
-    note: str
+    backend: str  # ``tensorrt``, ``ort-cuda``, ``pytorch``, or ``unknown``
+    note: str  # What shows it, in a sentence
 
 
 def producer_of(kernels: Iterable[Match], ranges: Iterable[str], domains: Iterable[str]) -> Producer:

@@ -74,15 +74,12 @@ from trtprof.expected import expect
 class _Row(NamedTuple):
     """A layer that time was measured of."""
 
-    at: int
-    """Its place in the plan."""
+    at: int  # Its place in the plan
     result: LayerResult
-    layer: Layer
-    """What rules look at: the ONNX op that it is about, or what its plan says of it."""
+    layer: Layer  # What rules look at: the ONNX op that it is about, or what its plan says of it
     matched: MatchedLayer
     estimate: Estimate | None
-    unknown: str
-    """Why its work, or a part of it, is not known."""
+    unknown: str  # Why its work, or a part of it, is not known
 
 
 def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:

@@ -130,11 +130,9 @@ def inspection_of(source: Source) -> Inspection:
 class Alike(NamedTuple):
     """Nodes of one graph that do the same work."""
 
-    first: Node
-    """The first of them, with its work."""
+    first: Node  # The first of them, with its work
     number: int
-    reason: str = ""
-    """Why they have no price."""
+    reason: str = ""  # Why they have no price
 
 
 class Totals(NamedTuple):

@@ -186,59 +186,38 @@ class Case(NamedTuple):
     ceilings: Ceilings
     ledger: tuple[LedgerRow, ...]
     clock_resolution_ns: int
-    profiled_gap_ns: int
-    """Time of a profiled inference outside its kernels; without the profiler there is less of it."""
-    speed: float = 1.0
-    """Speed of the machine during the run over that when its ceilings were measured."""
-    probes_ns: tuple[float, ...] = ()
-    """Times of the speed probe around the measurements."""
+    profiled_gap_ns: int  # Time of a profiled inference outside its kernels; without the profiler there is less of it
+    speed: float = 1.0  # Speed of the machine during the run over that when its ceilings were measured
+    probes_ns: tuple[float, ...] = ()  # Times of the speed probe around the measurements
     thresholds: Thresholds = THRESHOLDS
-    claimed: frozenset[str] = frozenset()
-    """Layers whose time a more specific rule has claimed already."""
-    tensorrt: bool = False
-    """Whether the layers are those of a TensorRT engine, and its remedies are wanted."""
-    gpu: bool = False
-    """Whether they ran on a GPU."""
-    graph_ns: int = 0
-    """Latency of the same inference as a CUDA graph; 0 where it was not measured."""
+    claimed: frozenset[str] = frozenset()  # Layers whose time a more specific rule has claimed already
+    tensorrt: bool = False  # Whether the layers are those of a TensorRT engine, and its remedies are wanted
+    gpu: bool = False  # Whether they ran on a GPU
+    graph_ns: int = 0  # Latency of the same inference as a CUDA graph; 0 where it was not measured
     partial: frozenset[str] = frozenset()
     """Layers of whose work only a part is known: what they take beyond it is not lost, but unknown."""
-    edges: tuple[PlanEdge, ...] = ()
-    """Fusions that did not happen in a TensorRT engine, priced."""
-    tactics: Mapping[str, str] = {}
-    """What kernel a TensorRT engine chose, by layer, as far as it tells."""
-    end_to_end: bool = True
-    """Whether the latency was measured; otherwise it is the sum of the layers."""
-    enqueue_ns: int = 0
-    """Time of the host to put one inference into the queue; 0 where it was not measured."""
-    lacking: tuple[str, ...] = ()
-    """In a few words each, what makes the verdict less sure."""
-    would_price: str = ""
-    """What would tell the work of layers that have no price, in words."""
+    edges: tuple[PlanEdge, ...] = ()  # Fusions that did not happen in a TensorRT engine, priced
+    tactics: Mapping[str, str] = {}  # What kernel a TensorRT engine chose, by layer, as far as it tells
+    end_to_end: bool = True  # Whether the latency was measured; otherwise it is the sum of the layers
+    enqueue_ns: int = 0  # Time of the host to put one inference into the queue; 0 where it was not measured
+    lacking: tuple[str, ...] = ()  # In a few words each, what makes the verdict less sure
+    would_price: str = ""  # What would tell the work of layers that have no price, in words
     clocks: ClockSummary | None = None
     """Clocks of the GPU while the latency was measured; None where they were not sampled."""
-    clocks_profiled: ClockSummary | None = None
-    """The same while the kernels were timed."""
-    rated_mhz: float | None = None
-    """Boost clock of the datasheet of the GPU."""
-    spec: GpuSpec | None = None
-    """That datasheet; None on a CPU."""
-    plan: Mapping[str, MatchedLayer] = {}
-    """Layers as the plan of an engine has them, by the name that they have here."""
-    bindings: tuple[PlanBinding, ...] = ()
-    """Inputs and outputs of that engine."""
+    clocks_profiled: ClockSummary | None = None  # The same while the kernels were timed
+    rated_mhz: float | None = None  # Boost clock of the datasheet of the GPU
+    spec: GpuSpec | None = None  # That datasheet; None on a CPU
+    plan: Mapping[str, MatchedLayer] = {}  # Layers as the plan of an engine has them, by the name that they have here
+    bindings: tuple[PlanBinding, ...] = ()  # Inputs and outputs of that engine
     backend: str = ""
     """What ran the layers, as `records.Backend` names it; ``pytorch`` or ``unknown`` of a capture without a plan."""
-    transfers: tuple[Transfer, ...] = ()
-    """Copies and memsets of no layer in a capture."""
+    transfers: tuple[Transfer, ...] = ()  # Copies and memsets of no layer in a capture
     tries: str = ""
     """The command that tries what would help the model, up to what it is to try; empty where there is none."""
-    tried: Tried | None = None
-    """What it found, where it was run."""
+    tried: Tried | None = None  # What it found, where it was run
     ops: Mapping[str, Op] = {}
     """ONNX ops by node, which tell the tensors inside of a fused layer; without them, their sizes are guessed."""
-    runs: Mapping[str, int] = {}
-    """How often a layer runs in one inference, where that is not once."""
+    runs: Mapping[str, int] = {}  # How often a layer runs in one inference, where that is not once
     estimates: Mapping[str, Estimate] = {}
     """What bounds all the runs of a layer in one inference, as far as its work is known."""
     implausible: tuple[tuple[str, str], ...] = ()
@@ -386,30 +365,19 @@ JUDGE = Judge()
 
 
 class Claim(NamedTuple):
-    """A rule's claim to some lost time.
+    """A rule's claim to some lost time."""
 
-    Attributes:
-        where: The layer, or in words the place.
-        evidence: Facts and estimates, with their numbers.
-        remedy: What to try first.
-        layers: Time claimed by layer, in ns as profiled; `rank` lets each layer be claimed once and
-            no layer for more than it took.
-        other_ns: Time claimed outside layers (the ledger's host call and unexplained rows).
-        confidence: How likely the cause is, before inferred matches and noise are taken into account.
-        kind: ``trust`` is about the numbers themselves and claims no time.
-        brief: Of a doubt: what it is, in a few words with its number.
-        beyond: Of a doubt: whether it is beyond the limit at which there is no verdict.
-    """
-
-    where: str
-    evidence: str
-    remedy: str
+    where: str  # The layer, or in words the place
+    evidence: str  # Facts and estimates, with their numbers
+    remedy: str  # What to try first
+    # Time claimed by layer, in ns as profiled; `rank` lets each layer be claimed once and no layer for more than
+    # it took.
     layers: Mapping[str, int] = {}
-    other_ns: int = 0
-    confidence: float = 0.8
-    kind: Literal["hypothesis", "trust"] = "hypothesis"
-    brief: str = ""
-    beyond: bool = False
+    other_ns: int = 0  # Time claimed outside layers (the ledger's host call and unexplained rows)
+    confidence: float = 0.8  # How likely the cause is, before inferred matches and noise are taken into account
+    kind: Literal["hypothesis", "trust"] = "hypothesis"  # ``trust`` is about the numbers themselves and claims no time
+    brief: str = ""  # Of a doubt: what it is, in a few words with its number
+    beyond: bool = False  # Of a doubt: whether it is beyond the limit at which there is no verdict
 
 
 def doubt(
@@ -433,19 +401,12 @@ Reason = Callable[[Case, LayerResult], str]
 
 
 class Loss(NamedTuple):
-    """What a rule finds in one layer.
+    """What a rule finds in one layer."""
 
-    Attributes:
-        ns: Time that it explains, as profiled.
-        evidence: See `Claim`.
-        remedy: Layers of one op type with the same one make one finding.
-        confidence: See `Claim`.
-    """
-
-    ns: int
-    evidence: str
-    remedy: str
-    confidence: float = 0.8
+    ns: int  # Time that it explains, as profiled
+    evidence: str  # See `Claim`
+    remedy: str  # Layers of one op type with the same one make one finding
+    confidence: float = 0.8  # See `Claim`
 
 
 JudgeLayer = Callable[[Case, LayerResult], Loss | str]
@@ -469,10 +430,8 @@ class Rule(NamedTuple):
     order: int
     doc: str
     reason: Reason | None = None
-    plan: PlanCheck | None = None
-    """What it finds in a plan; None of a rule of runs."""
-    thresholds: tuple[str, ...] = ()
-    """Fields of `Thresholds` that it reads; it sees no other."""
+    plan: PlanCheck | None = None  # What it finds in a plan; None of a rule of runs
+    thresholds: tuple[str, ...] = ()  # Fields of `Thresholds` that it reads; it sees no other
 
     def section(self, name: str) -> str:
         """One part of the docstring: ``What``, ``Why`` or ``Try``."""

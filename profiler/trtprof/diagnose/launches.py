@@ -12,25 +12,15 @@ from trtprof.kernel_names.parse import KernelName
 
 
 class Launch(NamedTuple):
-    """A kernel of a layer and how it was launched.
+    """A kernel of a layer and how it was launched."""
 
-    Attributes:
-        match: The kernel, with its launch.
-        name: What its name says.
-        ns: Its part of the time of the layer, by the time that its launches took.
-        resident: How many of its blocks one SM holds at once.
-        grid: How all of them fill the GPU.
-        sms: SMs of the GPU.
-        most_warps: Warps that one SM can hold.
-    """
-
-    match: Match
-    name: KernelName
-    ns: int
-    resident: Occupancy
-    grid: Waves
-    sms: int
-    most_warps: int
+    match: Match  # The kernel, with its launch
+    name: KernelName  # What its name says
+    ns: int  # Its part of the time of the layer, by the time that its launches took
+    resident: Occupancy  # How many of its blocks one SM holds at once
+    grid: Waves  # How all of them fill the GPU
+    sms: int  # SMs of the GPU
+    most_warps: int  # Warps that one SM can hold
 
     @property
     def rounds(self) -> int:

@@ -59,54 +59,34 @@ Kind = Literal["fusion", "format", "concat", "launch"]
 
 
 class Fused(NamedTuple):
-    """What a plugin for the main op of a layer leaves to other layers.
+    """What a plugin for the main op of a layer leaves to other layers."""
 
-    Attributes:
-        main: What it computes, in a word.
-        nodes: That it computes, as far as they are known.
-        crossing: Tensors that newly cross memory: name, bytes of one pass, how often (written, read).
-        before: Op types that would run in a layer of their own before it.
-        behind: The same behind it.
-        products: Products in the layer, of which a plugin computes one; 1 where there is none, 0 where nobody knows.
-        guessed: Whether the sizes are guesses, for lack of the model.
-    """
-
-    main: str
-    nodes: tuple[str, ...] = ()
+    main: str  # What it computes, in a word
+    nodes: tuple[str, ...] = ()  # That it computes, as far as they are known
+    # Tensors that newly cross memory: name, bytes of one pass, how often (written, read).
     crossing: tuple[tuple[str, int, int], ...] = ()
-    before: tuple[str, ...] = ()
-    behind: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()  # Op types that would run in a layer of their own before it
+    behind: tuple[str, ...] = ()  # The same behind it
+    # Products in the layer, of which a plugin computes one; 1 where there is none, 0 where nobody knows.
     products: int = 1
-    guessed: bool = False
+    guessed: bool = False  # Whether the sizes are guesses, for lack of the model
 
 
 class Thought(NamedTuple):
-    """A kernel that is thought of, as far as more is known of it than its class.
+    """A kernel that is thought of, as far as more is known of it than its class."""
 
-    Attributes:
-        nodes: Those of the layer that it computes; none: its main op, or all of a chain.
-        ns: What it is predicted to take in one inference; None: what kernels of its class reach.
-        basis: Where that is from, in words.
-    """
-
-    nodes: frozenset[str] = frozenset()
-    ns: int | None = None
-    basis: str = ""
+    nodes: frozenset[str] = frozenset()  # Those of the layer that it computes; none: its main op, or all of a chain
+    ns: int | None = None  # What it is predicted to take in one inference; None: what kernels of its class reach
+    basis: str = ""  # Where that is from, in words
 
 
 class Weighed(NamedTuple):
-    """What came of weighing a kernel for a layer.
+    """What came of weighing a kernel for a layer."""
 
-    Attributes:
-        verdict: Whether to write it.
-        why: In words.
-        candidate: The numbers; None where nothing tells them.
-        listed: Whether a report lists the layer: it lost enough, and is slower than kernels of its class are.
-    """
-
-    verdict: Verdict
-    why: str
-    candidate: PluginCandidate | None = None
+    verdict: Verdict  # Whether to write it
+    why: str  # In words
+    candidate: PluginCandidate | None = None  # The numbers; None where nothing tells them
+    # Whether a report lists the layer: it lost enough, and is slower than kernels of its class are.
     listed: bool = False
 
 
@@ -119,25 +99,15 @@ class _Price(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a kernel takes in one inference, and what it costs to cut a layer out of its fusion.
+    """What a kernel takes in one inference, and what it costs to cut a layer out of its fusion."""
 
-    Attributes:
-        fused: What it leaves to other layers.
-        reachable_ns: What it should take.
-        best_ns: At best.
-        worst_ns: At worst.
-        basis: Where that is from, in words.
-        down_to: What that is of kernels, in a few words to be said behind a gain.
-        prices: Of the barrier.
-    """
-
-    fused: Fused
-    reachable_ns: int
-    best_ns: int
-    worst_ns: int
-    basis: str
-    down_to: str
-    prices: tuple[_Price, ...]
+    fused: Fused  # What it leaves to other layers
+    reachable_ns: int  # What it should take
+    best_ns: int  # At best
+    worst_ns: int  # At worst
+    basis: str  # Where that is from, in words
+    down_to: str  # What that is of kernels, in a few words to be said behind a gain
+    prices: tuple[_Price, ...]  # Of the barrier
 
     @property
     def parts(self) -> tuple[BarrierPart, ...]:
@@ -171,8 +141,7 @@ class _View(NamedTuple):
     readers: Mapping[str, Sequence[MatchedLayer]]
     concatenated: Mapping[str, str]
     """Tensors that layers write their part of a concatenation into, and what it is called."""
-    kernels_ns: int
-    """Time of all layers in one inference."""
+    kernels_ns: int  # Time of all layers in one inference
 
     @property
     def host_bound(self) -> bool:

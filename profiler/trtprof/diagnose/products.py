@@ -45,23 +45,14 @@ PRODUCT_OPS = frozenset({"gemm", "gemv", "conv", "dgrad", "wgrad", "attention"})
 
 
 class Product(NamedTuple):
-    """A product of matrices, or a convolution as one.
+    """A product of matrices, or a convolution as one."""
 
-    Attributes:
-        m: Rows of the result; of a convolution, images times places.
-        n: Columns; of a convolution, output channels of a group.
-        k: Summed over; of a convolution, input channels of a group times the window.
-        batch: Products of this size; groups of a convolution.
-        inner: What rows of the operands are long: K, or the input channels of a group.
-        convolution: Whether it is one.
-    """
-
-    m: int
-    n: int
-    k: int
-    batch: int
-    inner: int
-    convolution: bool = False
+    m: int  # Rows of the result; of a convolution, images times places
+    n: int  # Columns; of a convolution, output channels of a group
+    k: int  # Summed over; of a convolution, input channels of a group times the window
+    batch: int  # Products of this size; groups of a convolution
+    inner: int  # What rows of the operands are long: K, or the input channels of a group
+    convolution: bool = False  # Whether it is one
 
     @property
     def flops(self) -> int:
@@ -110,17 +101,11 @@ class Product(NamedTuple):
 
 
 class MainKernel(NamedTuple):
-    """The kernel that does most of a layer's multiplying.
+    """The kernel that does most of a layer's multiplying."""
 
-    Attributes:
-        match: As captured, or the tactic of the plan.
-        name: What its name says.
-        share: Share of the layer's time in kernels that multiply on the same unit and architecture.
-    """
-
-    match: Match
-    name: KernelName
-    share: float
+    match: Match  # As captured, or the tactic of the plan
+    name: KernelName  # What its name says
+    share: float  # Share of the layer's time in kernels that multiply on the same unit and architecture
 
 
 def product_of(layer: LayerResult) -> Product | None:

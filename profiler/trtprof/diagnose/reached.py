@@ -53,19 +53,13 @@ _CLASS_OF_KERNEL = {
 
 
 class OpClass(NamedTuple):
-    """What makes two kernels comparable.
+    """What makes two kernels comparable."""
 
-    Attributes:
-        op: gemm, gemv, conv, depthwise conv, attention, softmax, norm, elementwise, reduce, data movement or other.
-        bound: What bounds it by the roofline.
-        precision: What it computes with.
-        size: Decimal digits of the time in ns that the roof allows it: kernels of another size keep the device busy
-            for another share of their time.
-    """
-
-    op: str
-    bound: str
-    precision: str
+    op: str  # gemm, gemv, conv, depthwise conv, attention, softmax, norm, elementwise, reduce, data movement or other
+    bound: str  # What bounds it by the roofline
+    precision: str  # What it computes with
+    # Decimal digits of the time in ns that the roof allows it: kernels of another size keep the device busy for
+    # another share of their time.
     size: int
 
     @property
@@ -91,8 +85,7 @@ class Reached(NamedTuple):
     low: float
     high: float
     basis: str
-    down_to: str = ""
-    """What that is of kernels, in a few words to be said behind a gain."""
+    down_to: str = ""  # What that is of kernels, in a few words to be said behind a gain
 
 
 def class_of(layer: LayerResult, case: Case) -> OpClass:

@@ -89,19 +89,12 @@ def more_blocks(case: Case, layer: LayerResult) -> str:
 
 
 class Tiles(NamedTuple):
-    """How the result of a product is cut into tiles, one block each.
+    """How the result of a product is cut into tiles, one block each."""
 
-    Attributes:
-        tile: Rows and columns of one, in the words of the kernel's name.
-        blocks: How many there are.
-        sms: SMs of the GPU.
-        grid: How the blocks fill the SMs, one at a time on each.
-    """
-
-    tile: str
-    blocks: int
-    sms: int
-    grid: Waves
+    tile: str  # Rows and columns of one, in the words of the kernel's name
+    blocks: int  # How many there are
+    sms: int  # SMs of the GPU
+    grid: Waves  # How the blocks fill the SMs, one at a time on each
 
     @property
     def rounds(self) -> int:

@@ -17,52 +17,34 @@ FP16_OR_BF16 = "fp16|bf16"
 
 @dataclass(frozen=True, slots=True)
 class KernelName:
-    """What one name says. None, ``()`` and ``unknown`` stand for what it does not say.
+    """What one name says. None, ``()`` and ``unknown`` stand for what it does not say."""
 
-    Attributes:
-        name: As given.
-        family: Whose kernel it is: ``xmma``, ``cublas``, ``nvjet``, ``cutlass``, ``cute`` (its DSL, whose users name
-            the kernels), ``trtllm``, ``deepgemm``, ``cudnn``, ``cutensor``, ``myelin``, ``attention``, ``tensorrt``,
-            ``triton``, ``onnxruntime``, ``pytorch``, ``cub``, ``thrust``, ``nccl``.
-        op: What it computes: ``gemm``, ``gemv``, ``conv``, ``attention``, ``softmax``, ``elementwise``, ``reformat``...
-        arch: The least SM version it was written for, as 80; not the GPU it runs on.
-        unit: Where its products are done.
-        mma: Shape of one tensor-core instruction, as ``16x8x16`` (M, N, K).
-        dtype_in: Of the (first) operand in memory; `FP16_OR_BF16` where the name says no more than 16 bits.
-        dtype_math: That operands are rounded to before they are multiplied, as ``tf32``.
-        dtype_acc: Of the accumulator.
-        dtype_out: Of the result in memory.
-        layout: In the name's own words: ``tn``, ``nhwckrsc_nhwc``.
-        tile: Of one thread block, in elements: ``128x64`` or ``128x64x32`` (M, N, K).
-        cluster: Thread blocks of one cluster, as ``2x1x1``.
-        stages: Depth of the software pipeline.
-        split_k: Whether several thread blocks share the sum of one result.
-        alignment: Elements that the address and row length of operands must be multiples of: pairs of ``a``, ``b`` or
-            ``c`` and a number.
-        vector: Elements that one load moves.
-        ops: The fused operations that the name lists, in its order.
-        evidence: The part of the name that tells the unit.
-    """
-
-    name: str
+    name: str  # As given
+    # Whose kernel it is: ``xmma``, ``cublas``, ``nvjet``, ``cutlass``, ``cute`` (its DSL, whose users name the
+    # kernels), ``trtllm``, ``deepgemm``, ``cudnn``, ``cutensor``, ``myelin``, ``attention``, ``tensorrt``,
+    # ``triton``, ``onnxruntime``, ``pytorch``, ``cub``, ``thrust``, ``nccl``.
     family: str = UNKNOWN
+    # What it computes: ``gemm``, ``gemv``, ``conv``, ``attention``, ``softmax``, ``elementwise``, ``reformat``...
     op: str = UNKNOWN
-    arch: int | None = None
-    unit: Unit = "unknown"
-    mma: str | None = None
+    arch: int | None = None  # The least SM version it was written for, as 80; not the GPU it runs on
+    unit: Unit = "unknown"  # Where its products are done
+    mma: str | None = None  # Shape of one tensor-core instruction, as ``16x8x16`` (M, N, K)
+    # Of the (first) operand in memory; `FP16_OR_BF16` where the name says no more than 16 bits.
     dtype_in: str | None = None
-    dtype_math: str | None = None
-    dtype_acc: str | None = None
-    dtype_out: str | None = None
-    layout: str | None = None
-    tile: str | None = None
-    cluster: str | None = None
-    stages: int | None = None
-    split_k: bool | None = None
+    dtype_math: str | None = None  # That operands are rounded to before they are multiplied, as ``tf32``
+    dtype_acc: str | None = None  # Of the accumulator
+    dtype_out: str | None = None  # Of the result in memory
+    layout: str | None = None  # In the name's own words: ``tn``, ``nhwckrsc_nhwc``
+    tile: str | None = None  # Of one thread block, in elements: ``128x64`` or ``128x64x32`` (M, N, K)
+    cluster: str | None = None  # Thread blocks of one cluster, as ``2x1x1``
+    stages: int | None = None  # Depth of the software pipeline
+    split_k: bool | None = None  # Whether several thread blocks share the sum of one result
+    # Elements that the address and row length of operands must be multiples of: pairs of ``a``, ``b`` or ``c``
+    # and a number.
     alignment: tuple[tuple[str, int], ...] = ()
-    vector: int | None = None
-    ops: tuple[str, ...] = ()
-    evidence: str = ""
+    vector: int | None = None  # Elements that one load moves
+    ops: tuple[str, ...] = ()  # The fused operations that the name lists, in its order
+    evidence: str = ""  # The part of the name that tells the unit
 
     def as_dict(self) -> dict[str, Any]:
         """The record for JSON: dtypes as ``in``, ``math``, ``acc`` and ``out``, what is not known as null."""

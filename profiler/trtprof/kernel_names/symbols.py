@@ -25,19 +25,12 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Term(NamedTuple):
-    """A type, a function or a literal.
+    """A type, a function or a literal."""
 
-    Attributes:
-        parts: The path, as ``at``, ``native``, ``reduce_kernel``; empty for a literal.
-        value: Of a literal: booleans are 0 and 1.
-        const: Whether ``const`` stands in it.
-        pointer: Whether it is a pointer or a reference.
-    """
-
-    parts: tuple[Part, ...] = ()
-    value: int | None = None
-    const: bool = False
-    pointer: bool = False
+    parts: tuple[Part, ...] = ()  # The path, as ``at``, ``native``, ``reduce_kernel``; empty for a literal
+    value: int | None = None  # Of a literal: booleans are 0 and 1
+    const: bool = False  # Whether ``const`` stands in it
+    pointer: bool = False  # Whether it is a pointer or a reference
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,20 +44,14 @@ class Term(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One step of a path.
+    """One step of a path."""
 
-    Attributes:
-        name: The identifier.
-        args: Template arguments; None where the name shows no list of them. Of a lambda: which one of its function it
-            is, from 1.
-        params: Types of the parameters; None where the name shows none.
-        args_end: Whether the list of arguments was closed.
-    """
-
-    name: str
+    name: str  # The identifier
+    # Template arguments; None where the name shows no list of them. Of a lambda: which one of its function it is,
+    # from 1.
     args: tuple[Term, ...] | None = None
-    params: tuple[Term, ...] | None = None
-    args_end: bool = False
+    params: tuple[Term, ...] | None = None  # Types of the parameters; None where the name shows none
+    args_end: bool = False  # Whether the list of arguments was closed
 
 
 class _Group:

@@ -30,19 +30,12 @@ _FLOAT = ("fp16", "bf16", "fp32")
 
 
 class _Wide(NamedTuple):
-    """A float tensor that could be narrow.
+    """A float tensor that could be narrow."""
 
-    Attributes:
-        tensor: As it is.
-        narrow: What it could be.
-        extra: Bytes that each touch moves too many.
-        touching: Names of the layers that touch it, the one that makes it first.
-    """
-
-    tensor: PlanTensor
-    narrow: str
-    extra: int
-    touching: tuple[str, ...]
+    tensor: PlanTensor  # As it is
+    narrow: str  # What it could be
+    extra: int  # Bytes that each touch moves too many
+    touching: tuple[str, ...]  # Names of the layers that touch it, the one that makes it first
 
 
 def _wide(case: Case, name: str, matched: MatchedLayer, readers: Mapping[str, list[str]]) -> _Wide | None:
