@@ -82,10 +82,7 @@ class Leftovers:
         return key in self.model.outputs or bool(key.graph) or not self.model.outputs
 
     def _reached(
-        self,
-        neighbours: Iterable[Node],
-        known: Mapping[str, tuple[int, ...]],
-        nearest: Callable[[Iterable[int]], int],
+        self, neighbours: Iterable[Node], known: Mapping[str, tuple[int, ...]], nearest: Callable[[Iterable[int]], int]
     ) -> tuple[int, ...]:
         """The layers that own the nearest nodes with an owner on one side, a limited number of them."""
         found: set[int] = set()

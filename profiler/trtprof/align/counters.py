@@ -45,11 +45,7 @@ _WORST: Mapping[MatchConfidence, int] = {"exact": 0, "inferred": 1, "none": 2}
 
 
 def align_counters(
-    launches: Sequence[KernelCounters],
-    layers: Sequence[LayerResult],
-    *,
-    inferences: int = 0,
-    order: Sequence[str] = (),
+    launches: Sequence[KernelCounters], layers: Sequence[LayerResult], *, inferences: int = 0, order: Sequence[str] = ()
 ) -> CounterAlignment:
     """Lead launches to layers.
 

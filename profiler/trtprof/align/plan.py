@@ -33,11 +33,7 @@ _MOST_NODES = 2000
 
 
 def match_plan(
-    nodes: Sequence[Node],
-    plan: Plan,
-    *,
-    outputs: Collection[str] = (),
-    added: Collection[str] = (),
+    nodes: Sequence[Node], plan: Plan, *, outputs: Collection[str] = (), added: Collection[str] = ()
 ) -> tuple[tuple[MatchedLayer, ...], tuple[NodeFate, ...]]:
     """Lead every layer of a plan back to the nodes that it computes, and give every node a fate.
 

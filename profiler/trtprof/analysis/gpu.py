@@ -14,14 +14,7 @@ from trtprof.analysis.plan import PricedPlan, price_plan
 from trtprof.analysis.trace import evidence_of_alignment
 from trtprof.base import run_folder
 from trtprof.base.kernel_counters import COUNTERS_FILE, Counters
-from trtprof.base.records import (
-    Backend,
-    Ceilings,
-    Device,
-    Engine,
-    InferenceTimes,
-    Source,
-)
+from trtprof.base.records import Backend, Ceilings, Device, Engine, InferenceTimes, Source
 from trtprof.base.run_folder import Request, RunFolder
 from trtprof.base.trace import GpuTrace
 from trtprof.base.trace_file import load_trace

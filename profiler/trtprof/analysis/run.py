@@ -266,10 +266,7 @@ def _all_runs(one: Expectation, runs: int) -> Expectation:
 
 
 def _rows(
-    evidence: Evidence,
-    estimates: Sequence[Estimate | None],
-    expectations: Sequence[Expectation],
-    source: Source | None,
+    evidence: Evidence, estimates: Sequence[Estimate | None], expectations: Sequence[Expectation], source: Source | None
 ) -> list[_Row]:
     """Layers with a time, in execution order."""
     engine = evidence.engine

@@ -44,14 +44,7 @@ def timeline_of_kernels(kernels: pd.DataFrame) -> Timeline | None:
     depth = _depths(start, start + duration)
     lanes = [TimelineLane(name="inference thread", kind="kernels", depth=at) for at in range(int(depth.max()) + 1)]
     return _timeline(
-        int(chosen),
-        number,
-        lanes,
-        lane=depth,
-        layer=rows["layer"],
-        name=rows["name"],
-        start=start,
-        duration=duration,
+        int(chosen), number, lanes, lane=depth, layer=rows["layer"], name=rows["name"], start=start, duration=duration
     )
 
 

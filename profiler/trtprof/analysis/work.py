@@ -161,10 +161,7 @@ def totals(nodes: Sequence[Alike]) -> Totals:
             missing[key] = missing.get(key, 0) + alike.number
     ops = [
         OpTotal(
-            domain=domain,
-            op_type=op_type,
-            count=sum(alike.number for alike in found),
-            work=_total(found, runs.times),
+            domain=domain, op_type=op_type, count=sum(alike.number for alike in found), work=_total(found, runs.times)
         )
         for (domain, op_type), found in sorted(by_op.items())
     ]

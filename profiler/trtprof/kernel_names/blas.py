@@ -10,15 +10,7 @@ from __future__ import annotations
 
 import re
 
-from trtprof.kernel_names.record import (
-    ARCH_WORDS,
-    DTYPES,
-    LETTERS,
-    MMA_DIGITS,
-    SHORT_TYPES,
-    Fields,
-    sm_version,
-)
+from trtprof.kernel_names.record import ARCH_WORDS, DTYPES, LETTERS, MMA_DIGITS, SHORT_TYPES, Fields, sm_version
 from trtprof.kernel_names.words import LAYOUTS, Words
 
 _ENDS = {
