@@ -12,28 +12,9 @@ from typing import NamedTuple
 from trtprof import __version__
 from trtprof.analysis.plan import PricedPlan, price_plan, unpriced, without_model
 from trtprof.analysis.producer import Producer
+from trtprof.base import records
 from trtprof.base.kernel_counters import Counters
 from trtprof.base.latency import latency_of, latency_of_sum, median_ns
-from trtprof.base.records import (
-    Backend,
-    Ceilings,
-    ClockSummary,
-    Coverage,
-    Device,
-    EngineFacts,
-    GpuSpec,
-    InferenceTimes,
-    Latency,
-    Match,
-    MatchedLayer,
-    ModelInfo,
-    ModeTimes,
-    Plan,
-    Source,
-    TensorCheck,
-    Timeline,
-    Tried,
-)
 from trtprof.base.trace import Transfer
 from trtprof.diagnose.ledger import Overheads
 from trtprof.expected import Measured
@@ -52,15 +33,15 @@ class Evidence(NamedTuple):
 
     engine: PricedPlan  # The layers that the times are of, with their work
     layers_ns: Sequence[int | None]  # Time of each layer in one inference; None where it has none
-    kernels: Sequence[tuple[Match, ...]]  # Of each layer, as far as they are known
-    latency: Latency  # Of one inference; of no sample (``n`` is 0) where it is not end-to-end
-    profiled: Latency  # The same while the layers were timed
+    kernels: Sequence[tuple[records.Match, ...]]  # Of each layer, as far as they are known
+    latency: records.Latency  # Of one inference; of no sample (``n`` is 0) where it is not end-to-end
+    profiled: records.Latency  # The same while the layers were timed
     # What lies outside of the layers in the latency; None where that is the host's call.
     overheads: Overheads | None = Overheads()
     # Shares of the time of all kernels; None to take those of the layers by how they were matched.
-    coverage: Coverage | None = None
+    coverage: records.Coverage | None = None
     captured_ns: int = 0  # Time of all kernels that are in ``kernels`` or ``unattributed``
-    unattributed: tuple[Match, ...] = ()  # Kernels of no layer
+    unattributed: tuple[records.Match, ...] = ()  # Kernels of no layer
     unattributed_ns: int = 0  # Their time in one inference
     resolution_ns: int = 1  # Step of the clock that timed the layers
     # What the kernels of a profiled inference take together, less ``layers_ns`` and ``unattributed_ns``: medians
@@ -76,9 +57,11 @@ class Evidence(NamedTuple):
     notes: tuple[str, ...] = ()  # What else is to be said
     versions: Mapping[str, str] = {}  # Of what measured it
     graph_ns: int = 0  # Latency of the same inference as a CUDA graph; 0 where it was not measured
-    clocks: ClockSummary | None = None  # Of the GPU while the latency was measured; None where they were not sampled
-    clocks_profiled: ClockSummary | None = None  # The same while the kernels were
-    timeline: Timeline | None = None  # One inference of the capture; None where nobody saw when kernels ran
+    clocks: records.ClockSummary | None = (
+        None  # Of the GPU while the latency was measured; None where they were not sampled
+    )
+    clocks_profiled: records.ClockSummary | None = None  # The same while the kernels were
+    timeline: records.Timeline | None = None  # One inference of the capture; None where nobody saw when kernels ran
     transfers: tuple[Transfer, ...] = ()  # Copies and memsets of no layer, by direction
     speed: float = 1.0  # Of the device around the run over that when its ceilings were measured
     probes_ns: tuple[float, ...] = ()  # Times of the speed probe around the measurements
@@ -87,35 +70,39 @@ class Evidence(NamedTuple):
 class Subject(NamedTuple):
     """What the evidence is about, beside the layers."""
 
-    ceilings: Ceilings  # Of the device that ran it, as they were during the run
-    device: Device | None = None  # That device; None for the GPU of ``spec``
-    spec: GpuSpec | None = None  # The datasheet of the GPU; None of a CPU
+    ceilings: records.Ceilings  # Of the device that ran it, as they were during the run
+    device: records.Device | None = None  # That device; None for the GPU of ``spec``
+    spec: records.GpuSpec | None = None  # The datasheet of the GPU; None of a CPU
     # The model that the engine was built from, with its shapes; None where it is not at hand.
-    source: Source | None = None
-    model: ModelInfo | None = None  # What to say of the model where there is no source
-    backend: Backend | None = None  # What ran it, and why that; None to take what the engine tells
+    source: records.Source | None = None
+    model: records.ModelInfo | None = None  # What to say of the model where there is no source
+    backend: records.Backend | None = None  # What ran it, and why that; None to take what the engine tells
     files: Mapping[str, str] = {}  # What was read, by role, where there is no backend
     clock_mhz: float | None = None  # Clock of the SMs that the ceilings are for, where it is not that of the datasheet
     version: str = __version__  # Of trtprof, when it was measured
     created: str = ""  # When it was measured
     command: str = ""  # What runs the same again
-    modes: tuple[ModeTimes, ...] = ()  # Times of a run on a GPU without and with a CUDA graph
-    checks: tuple[TensorCheck, ...] = ()  # Its outputs held against those of ONNX Runtime
+    modes: tuple[records.ModeTimes, ...] = ()  # Times of a run on a GPU without and with a CUDA graph
+    checks: tuple[records.TensorCheck, ...] = ()  # Its outputs held against those of ONNX Runtime
     # Hardware counters of its kernels, or why there are none; None where nobody asked for them.
     counters: Counters | None = None
     tries: str = ""  # The command that tries what would help the model; see `diagnose.Case`
-    tried: Tried | None = None  # What that found; None where it was not run
+    tried: records.Tried | None = None  # What that found; None where it was not run
     # Kernels that were timed on the GPU, which correct what is expected there; None for none.
     measured: Measured | None = None
 
 
-def layers_of_names(layers: Iterable[MatchedLayer], era: str, note: str, reason: str, producer: Producer) -> PricedPlan:
+def layers_of_names(
+    layers: Iterable[records.MatchedLayer], era: str, note: str, reason: str, producer: Producer
+) -> PricedPlan:
     """Layers that are known by the names of NVTX ranges or kernels alone, so that nothing is known of their work."""
-    plan = Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(producer.note, note))
-    return unpriced(without_model(price_plan(plan, facts=EngineFacts(backend=producer.backend))), reason)
+    plan = records.Plan(era=era, layers=tuple(matched.layer for matched in layers), notes=(producer.note, note))
+    return unpriced(without_model(price_plan(plan, facts=records.EngineFacts(backend=producer.backend))), reason)
 
 
-def latency_and_copies(times: InferenceTimes | None, otherwise_ns: int) -> tuple[Latency, Overheads, int]:
+def latency_and_copies(
+    times: records.InferenceTimes | None, otherwise_ns: int
+) -> tuple[records.Latency, Overheads, int]:
     """The latency, the copies in it, and the time of an inference on the GPU.
 
     Without times of inferences the latency is ``otherwise_ns``, of no sample.

@@ -21,21 +21,9 @@ import msgspec
 from trtprof.align.plan import match_plan
 from trtprof.analysis.evidence import Lack
 from trtprof.analysis.plan import PricedPlan, price_matched
+from trtprof.base import records
 from trtprof.base.errors import UsageError
 from trtprof.base.op_kinds import CONVOLUTIONS, MULTIPLYING, OPERANDS
-from trtprof.base.records import (
-    EngineFacts,
-    Match,
-    MatchedLayer,
-    Node,
-    NodeFate,
-    Op,
-    Plan,
-    PlanLayer,
-    PlanTensor,
-    Source,
-    Tensor,
-)
 from trtprof.base.units import DTYPE_BITS, format_names, is_float
 from trtprof.cost import Cost, CostError
 from trtprof.cost.fused import group_cost
@@ -53,10 +41,10 @@ _MOST_KINDS = 4
 class NamedPlan(NamedTuple):
     """Layers with nothing but names, led to the nodes of a model; see `named_plan`."""
 
-    plan: Plan
-    layers: tuple[MatchedLayer, ...]
-    fates: tuple[NodeFate, ...]
-    source: Source
+    plan: records.Plan
+    layers: tuple[records.MatchedLayer, ...]
+    fates: tuple[records.NodeFate, ...]
+    source: records.Source
 
 
 class PricedNames(NamedTuple):
@@ -73,7 +61,7 @@ class Stored(NamedTuple):
     written: str
 
 
-def named_plan(plan: Plan, source: Source, where: str) -> NamedPlan:
+def named_plan(plan: records.Plan, source: records.Source, where: str) -> NamedPlan:
     """Lead layers by their names to the nodes of the model."""
     layers, fates = match_plan(source.nodes, plan, outputs=[tensor.name for tensor in source.model.outputs])
     if not any(matched.nodes for matched in layers):
@@ -93,16 +81,16 @@ def in_graph_order(named: NamedPlan) -> NamedPlan:
     last = len(place)
     first = {matched.layer.name: place[matched.nodes[0]] for matched in named.layers if matched.nodes}
 
-    def order(matched: MatchedLayer) -> tuple[int, bool]:
+    def order(matched: records.MatchedLayer) -> tuple[int, bool]:
         return first.get(matched.layer.name, first.get(matched.layer.serves, last)), not matched.layer.serves
 
     return named._replace(layers=tuple(sorted(named.layers, key=order)))
 
 
-def without_shapes(source: Source, assumed: Collection[str]) -> Source:
+def without_shapes(source: records.Source, assumed: Collection[str]) -> records.Source:
     """The model without the shapes that hang on its inputs, and without these assumptions about them."""
 
-    def bare(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    def bare(tensors: Sequence[records.Tensor | None]) -> tuple[records.Tensor | None, ...]:
         return tuple(
             one if one is None or one.constant else msgspec.structs.replace(one, shape=None) for one in tensors
         )
@@ -126,7 +114,7 @@ def without_shapes(source: Source, assumed: Collection[str]) -> Source:
     return msgspec.structs.replace(source, model=model, nodes=nodes)
 
 
-def price_named(named: NamedPlan, kernels: Sequence[Sequence[Match]] = ()) -> PricedNames:
+def price_named(named: NamedPlan, kernels: Sequence[Sequence[records.Match]] = ()) -> PricedNames:
     """Count the work of layers by their nodes.
 
     Args:
@@ -139,11 +127,11 @@ def price_named(named: NamedPlan, kernels: Sequence[Sequence[Match]] = ()) -> Pr
     )
     notes = (*named.plan.notes, _BY_NAME, tensors.told())
     plan = msgspec.structs.replace(named.plan, layers=tuple(matched.layer for matched in layers), notes=notes)
-    priced = price_matched(plan, layers, named.fates, named.source, EngineFacts(backend="tensorrt"))
+    priced = price_matched(plan, layers, named.fates, named.source, records.EngineFacts(backend="tensorrt"))
     return PricedNames(priced, tuple(tensors.lacking()))
 
 
-def _stored(matches: Iterable[Match]) -> Stored:
+def _stored(matches: Iterable[records.Match]) -> Stored:
     """Of several kernels only what all that tell anything agree on; what is read is the word of those that multiply."""
     names = [parse(match.kernel) for match in matches]
     multiplying = [name for name in names if name.unit in ("tensor", "simt")] or names
@@ -180,7 +168,7 @@ class _Tensors:
         self._known = len(floating) - len(self._open)
         self._narrowest = min(self.dtypes.values(), key=lambda dtype: (DTYPE_BITS[dtype], dtype), default="")
 
-    def _nodes(self, matched: MatchedLayer) -> list[Node]:
+    def _nodes(self, matched: records.MatchedLayer) -> list[records.Node]:
         """The nodes that a layer computes in every inference."""
         return [node for name in matched.nodes if not (node := self._by_name[name]).constant]
 
@@ -188,8 +176,8 @@ class _Tensors:
         return self._views.get(name, name)
 
     def _border(
-        self, matched: MatchedLayer, readers: Mapping[str, set[str]], given_out: set[str]
-    ) -> tuple[list[Tensor], list[Tensor]]:
+        self, matched: records.MatchedLayer, readers: Mapping[str, set[str]], given_out: set[str]
+    ) -> tuple[list[records.Tensor], list[records.Tensor]]:
         """What a layer reads of others and what others read of it, constants left out."""
         nodes = self._nodes(matched)
         own = {node.name for node in nodes}
@@ -230,7 +218,7 @@ class _Tensors:
             if position < len(op.inputs) and (one := op.inputs[position]) is not None
         }
 
-    def described(self, at: int) -> PlanLayer:
+    def described(self, at: int) -> records.PlanLayer:
         """A layer as a detailed plan would have it, as far as its nodes tell."""
         matched, (read, written) = self._layers[at], self._borders[at]
         ops = [node.op for node in self._nodes(matched)]
@@ -247,14 +235,14 @@ class _Tensors:
             outputs=tuple(self._tensor(one) for one in written),
         )
 
-    def _tensor(self, tensor: Tensor) -> PlanTensor:
+    def _tensor(self, tensor: records.Tensor) -> records.PlanTensor:
         dims = None
         if tensor.shape is not None:
             dims = tuple(dim if isinstance(dim, int) else -1 for dim in tensor.shape)
         dtype = tensor.dtype
         if is_float(tensor.dtype):
             dtype = self.dtypes.get(self._root(tensor.name), self._narrowest or dtype)
-        return PlanTensor(name=self._root(tensor.name), dims=dims, dtype=dtype)
+        return records.PlanTensor(name=self._root(tensor.name), dims=dims, dtype=dtype)
 
     def told(self) -> str:
         """Where the dtypes are from, in a sentence."""
@@ -293,11 +281,11 @@ def _views(named: NamedPlan) -> dict[str, str]:
     return found
 
 
-def _first(tensors: Sequence[Tensor | None]) -> Tensor | None:
+def _first(tensors: Sequence[records.Tensor | None]) -> records.Tensor | None:
     return tensors[0] if tensors else None
 
 
-def _priced(ops: Sequence[Op], leaving: set[str]) -> Cost | None:
+def _priced(ops: Sequence[records.Op], leaving: set[str]) -> Cost | None:
     try:
         return group_cost(ops, leaving)
     except CostError:

@@ -14,27 +14,8 @@ import msgspec
 
 from trtprof.align.plan import match_plan
 from trtprof.analysis.work import scaled
+from trtprof.base import records
 from trtprof.base.plan_words import LAUNCHING, REGIONS
-from trtprof.base.records import (
-    Ceilings,
-    Dim,
-    EngineFacts,
-    EnginePlan,
-    Estimate,
-    Expectation,
-    InputTensor,
-    Layer,
-    MatchedLayer,
-    ModelInfo,
-    NodeFate,
-    Plan,
-    PlanBinding,
-    PlanEdge,
-    PlanSummary,
-    Source,
-    Tensor,
-    Work,
-)
 from trtprof.cost.plan import PlanCost, plan_costs
 from trtprof.diagnose.plan_summary import summarise
 from trtprof.estimate.cache import Access, Traffic, never_read, traffic_of_accesses
@@ -47,25 +28,28 @@ from trtprof.kernel_names.parse import parse
 class PricedPlan(NamedTuple):
     """A plan with all that does not depend on a device; the tuples of layers are in execution order."""
 
-    document: EnginePlan
+    document: records.EnginePlan
     costs: tuple[PlanCost, ...]
     accesses: tuple[Access, ...]
     outputs: frozenset[str]  # Tensors that the engine gives out
     edges: tuple[Edge, ...]
-    own: tuple[Layer, ...] = ()  # The layers themselves where they are ONNX Runtime's on the CPU
+    own: tuple[records.Layer, ...] = ()  # The layers themselves where they are ONNX Runtime's on the CPU
 
 
 class PlanOnDevice(NamedTuple):
     """A plan on a device: estimates and traffic of one run of each layer, and its summary over one inference."""
 
-    estimates: tuple[Estimate | None, ...]
+    estimates: tuple[records.Estimate | None, ...]
     traffic: tuple[Traffic, ...]
-    edges: tuple[PlanEdge, ...]
-    summary: PlanSummary
+    edges: tuple[records.PlanEdge, ...]
+    summary: records.PlanSummary
 
 
 def price_plan(
-    plan: Plan, source: Source | None = None, facts: EngineFacts | None = None, added: Sequence[str] = ()
+    plan: records.Plan,
+    source: records.Source | None = None,
+    facts: records.EngineFacts | None = None,
+    added: Sequence[str] = (),
 ) -> PricedPlan:
     """Lead the layers of a plan back to ONNX nodes, and count their work.
 
@@ -79,11 +63,11 @@ def price_plan(
 
 
 def price_matched(
-    plan: Plan,
-    layers: tuple[MatchedLayer, ...],
-    fates: tuple[NodeFate, ...],
-    source: Source | None,
-    facts: EngineFacts | None = None,
+    plan: records.Plan,
+    layers: tuple[records.MatchedLayer, ...],
+    fates: tuple[records.NodeFate, ...],
+    source: records.Source | None,
+    facts: records.EngineFacts | None = None,
 ) -> PricedPlan:
     """Count the work of layers that were led back to nodes.
 
@@ -99,9 +83,9 @@ def price_matched(
         [*given_out, *(binding.name for binding in plan.bindings if binding.mode == "output")]
     ) | never_read(accesses)
     edges = plan_edges(layers, accesses, nodes, sorted(outputs), runs)
-    facts = facts or EngineFacts()
+    facts = facts or records.EngineFacts()
     works = tuple(None if cost.work is None else scaled(cost.work, cost.runs) for cost in costs)
-    document = EnginePlan(
+    document = records.EnginePlan(
         facts=msgspec.structs.replace(facts, era=facts.era or plan.era, notes=(*facts.notes, *plan.notes)),
         bindings=plan.bindings,
         layers=layers,
@@ -133,7 +117,7 @@ def told_by_names(priced: PricedPlan, kernels: Sequence[Sequence[str]]) -> Price
     return priced._replace(costs=tuple(costs), document=msgspec.structs.replace(priced.document, works=tuple(works)))
 
 
-def _told(work: Work, names: Sequence[str]) -> Work:
+def _told(work: records.Work, names: Sequence[str]) -> records.Work:
     products = [found for found in map(parse, names) if found.op in ("conv", "gemm", "gemv", "attention")]
     accumulators = {found.dtype_acc for found in products if found.dtype_acc in ("fp16", "fp32")}
     accumulator = work.accumulator
@@ -153,7 +137,7 @@ def _told(work: Work, names: Sequence[str]) -> Work:
     )
 
 
-def not_told(priced: PricedPlan, ceilings: Ceilings) -> Iterator[str]:
+def not_told(priced: PricedPlan, ceilings: records.Ceilings) -> Iterator[str]:
     """What no name tells of the products of a plan, and what is taken for it, in sentences."""
     works = [work for work in priced.document.works if work is not None and work.tensor_flops]
     assumed = sum(_ASSUMED in work.note for work in works)
@@ -187,12 +171,12 @@ def unpriced(priced: PricedPlan, reason: str) -> PricedPlan:
     return priced._replace(costs=costs, document=document)
 
 
-def backend_of(facts: EngineFacts) -> str:
+def backend_of(facts: records.EngineFacts) -> str:
     """The backend that built an engine: as said, else by its era."""
     return facts.backend or ("tensorrt-rtx" if facts.era.startswith("TensorRT-RTX") else "tensorrt")
 
 
-def layer_names(layers: Sequence[MatchedLayer]) -> list[str]:
+def layer_names(layers: Sequence[records.MatchedLayer]) -> list[str]:
     """What the layers of a plan are called in a result: several of one name are told apart by their place."""
     alike = Counter(matched.layer.name for matched in layers)
     return [
@@ -201,23 +185,23 @@ def layer_names(layers: Sequence[MatchedLayer]) -> list[str]:
     ]
 
 
-def model_of_plan(bindings: Sequence[PlanBinding], name: str, path: str) -> ModelInfo:
+def model_of_plan(bindings: Sequence[records.PlanBinding], name: str, path: str) -> records.ModelInfo:
     """What a plan alone tells of the model that it was built from: its inputs and outputs."""
 
-    def dims(binding: PlanBinding) -> tuple[Dim, ...] | None:
+    def dims(binding: records.PlanBinding) -> tuple[records.Dim, ...] | None:
         return None if binding.dims is None else tuple("?" if dim < 0 else dim for dim in binding.dims)
 
-    def known(binding: PlanBinding) -> tuple[int, ...] | None:
+    def known(binding: records.PlanBinding) -> tuple[int, ...] | None:
         return binding.dims if binding.dims is not None and min(binding.dims, default=0) >= 0 else None
 
-    return ModelInfo(
+    return records.ModelInfo(
         name=name,
         path=path,
         sha256="",
         ir_version=0,
         opsets={},
         inputs=tuple(
-            InputTensor(
+            records.InputTensor(
                 name=binding.name,
                 dtype=binding.dtype or "unknown",
                 shape=known(binding),
@@ -229,7 +213,7 @@ def model_of_plan(bindings: Sequence[PlanBinding], name: str, path: str) -> Mode
             if binding.mode == "input"
         ),
         outputs=tuple(
-            Tensor(name=binding.name, dtype=binding.dtype or "unknown", shape=dims(binding))
+            records.Tensor(name=binding.name, dtype=binding.dtype or "unknown", shape=dims(binding))
             for binding in bindings
             if binding.mode == "output"
         ),
@@ -253,7 +237,7 @@ def _steps(costs: Sequence[PlanCost]) -> Iterator[int]:
         yield from body if runs == 1 else body * 2
 
 
-def unknown_work(matched: MatchedLayer, cost: PlanCost) -> str:
+def unknown_work(matched: records.MatchedLayer, cost: PlanCost) -> str:
     """Why the work of a layer that computes, or a part of it that may bound it, is not known; empty where it is."""
     if matched.role != "compute":
         return ""
@@ -262,7 +246,7 @@ def unknown_work(matched: MatchedLayer, cost: PlanCost) -> str:
     return "" if cost.work.tensor_flops else cost.reason
 
 
-def would_price(priced: PricedPlan, source: Source | None) -> str:
+def would_price(priced: PricedPlan, source: records.Source | None) -> str:
     """What would tell the work of layers that have no price, or else why it is not known, in words."""
     launching = [
         (matched, cost)
@@ -280,7 +264,7 @@ def would_price(priced: PricedPlan, source: Source | None) -> str:
     return "; ".join(f"{count:,} x {why}" for why, count in reasons.most_common(2))
 
 
-def _bounds_nothing(matched: MatchedLayer, cost: PlanCost, found: Estimate) -> bool:
+def _bounds_nothing(matched: records.MatchedLayer, cost: PlanCost, found: records.Estimate) -> bool:
     """Whether what is known of the work of a layer says nothing of its time.
 
     The bytes of one kernel bound it, whatever it computes.
@@ -289,7 +273,9 @@ def _bounds_nothing(matched: MatchedLayer, cost: PlanCost, found: Estimate) -> b
     return bool(unknown_work(matched, cost)) and (several or found.bound == "launch")
 
 
-def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traffic]) -> tuple[Estimate | None, ...]:
+def estimates_of(
+    priced: PricedPlan, ceilings: records.Ceilings, traffic: Sequence[Traffic]
+) -> tuple[records.Estimate | None, ...]:
     """What every layer should take in one run, on a device with this traffic.
 
     None where it launches nothing or has no price: too little is known of its work to say what it should take.
@@ -299,9 +285,9 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
         works = {layer.name: cost.work for layer, cost in zip(priced.own, priced.costs, strict=True)}
         given_out = [binding.name for binding in priced.document.bindings if binding.mode == "output"]
         return tuple(predict_layers(priced.own, works, ceilings, given_out).values())
-    known: dict[tuple[object, ...], Estimate] = {}
+    known: dict[tuple[object, ...], records.Estimate] = {}
     """By all that `estimate` looks at: most layers of a large plan are like others."""
-    estimates: list[Estimate | None] = []
+    estimates: list[records.Estimate | None] = []
     for matched, cost, moved in zip(priced.document.layers, priced.costs, traffic, strict=True):
         work = cost.work
         if work is None or matched.role not in LAUNCHING:
@@ -318,8 +304,8 @@ def estimates_of(priced: PricedPlan, ceilings: Ceilings, traffic: Sequence[Traff
 
 
 def expectations_of(
-    priced: PricedPlan, ask: Callable[[Sequence[Work | None]], Sequence[Expectation]]
-) -> tuple[Expectation, ...]:
+    priced: PricedPlan, ask: Callable[[Sequence[records.Work | None]], Sequence[records.Expectation]]
+) -> tuple[records.Expectation, ...]:
     """What good library kernels take for one run of every layer."""
     told = [
         cost.work if matched.role in LAUNCHING and not unknown_work(matched, cost) else None
@@ -331,13 +317,13 @@ def expectations_of(
     )
 
 
-_PARTLY = Expectation(expected_reason="only a part of its work is known")
-_NO_KERNEL = Expectation(expected_reason="it launches no kernel")
+_PARTLY = records.Expectation(expected_reason="only a part of its work is known")
+_NO_KERNEL = records.Expectation(expected_reason="it launches no kernel")
 
 
 def on_device(
     priced: PricedPlan,
-    ceilings: Ceilings,
+    ceilings: records.Ceilings,
     times_ns: Sequence[int | None] | None = None,
     traffic: tuple[Traffic, ...] | None = None,
 ) -> PlanOnDevice:

@@ -30,37 +30,11 @@ from trtprof.analysis.plan import (
 )
 from trtprof.analysis.plausible import of_roofs
 from trtprof.analysis.work import scaled, work_of_nodes
+from trtprof.base import records
 from trtprof.base.kernel_counters import Counters
 from trtprof.base.latency import latency_of_sum
 from trtprof.base.op_kinds import MULTIPLYING
 from trtprof.base.plan_words import LAUNCHING, is_convolution, is_product, precision
-from trtprof.base.records import (
-    SCHEMA_VERSION,
-    Attribute,
-    Backend,
-    Ceilings,
-    Corrected,
-    Coverage,
-    Device,
-    Estimate,
-    Expectation,
-    GpuSpec,
-    Layer,
-    LayerResult,
-    MatchConfidence,
-    MatchedLayer,
-    Node,
-    NodeFate,
-    NodeResult,
-    Op,
-    PlanLayer,
-    PlanTensor,
-    Run,
-    Source,
-    Tensor,
-    Unsupported,
-    Work,
-)
 from trtprof.base.units import format_bytes, format_names, format_shape
 from trtprof.cost.precision import compute_dtype
 from trtprof.diagnose import JUDGE, Case, Judge
@@ -75,20 +49,20 @@ class _Row(NamedTuple):
     """A layer that time was measured of."""
 
     at: int  # Its place in the plan
-    result: LayerResult
-    layer: Layer  # What rules look at: the ONNX op that it is about, or what its plan says of it
-    matched: MatchedLayer
-    estimate: Estimate | None
+    result: records.LayerResult
+    layer: records.Layer  # What rules look at: the ONNX op that it is about, or what its plan says of it
+    matched: records.MatchedLayer
+    estimate: records.Estimate | None
     unknown: str  # Why its work, or a part of it, is not known
 
 
-def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
+def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> records.Run:
     """Set the measured times of the layers of an engine beside what the roofline allows."""
     ceilings, spec, source = subject.ceilings, subject.spec, subject.source
     engine = told_by_names(evidence.engine, [[match.kernel for match in own] for own in evidence.kernels])
     evidence = evidence._replace(engine=engine)
     document = engine.document
-    backend = subject.backend or Backend(name=backend_of(document.facts), reason=_read(subject.files))
+    backend = subject.backend or records.Backend(name=backend_of(document.facts), reason=_read(subject.files))
     priced = on_device(engine, ceilings, evidence.layers_ns)
     expectations, corrected = _expectations(evidence, subject)
     rows = _rows(evidence, priced.estimates, expectations, source)
@@ -159,8 +133,8 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     doubts = withheld(findings)
     weighed = () if doubts else candidates(case)
     info = source.model if source is not None else subject.model or model_of_plan(document.bindings, "engine", "")
-    run = Run(
-        schema_version=SCHEMA_VERSION,
+    run = records.Run(
+        schema_version=records.SCHEMA_VERSION,
         model=info,
         backend=backend,
         device=_device(subject),
@@ -208,7 +182,7 @@ def analyse(evidence: Evidence, subject: Subject, judge: Judge = JUDGE) -> Run:
     return with_own_names(run, nodes, [matched.layer for matched in document.layers], engine.own)
 
 
-def untimed(engine: PricedPlan, subject: Subject) -> tuple[LayerResult, ...]:
+def untimed(engine: PricedPlan, subject: Subject) -> tuple[records.LayerResult, ...]:
     """The layers of an engine that never ran: as those of a result, at no time at all."""
     count = len(engine.document.layers)
     engine = told_by_names(engine, [()] * count)
@@ -220,7 +194,7 @@ def untimed(engine: PricedPlan, subject: Subject) -> tuple[LayerResult, ...]:
     return tuple(row.result for row in _rows(evidence, estimates, expectations, subject.source))
 
 
-def _held(run: Run, counters: Counters, order: Sequence[str], judge: Judge) -> Run:
+def _held(run: records.Run, counters: Counters, order: Sequence[str], judge: Judge) -> records.Run:
     """The result, held against hardware counters."""
     if counters.failure:
         return msgspec.structs.replace(run, assumptions=(*run.assumptions, f"no counters: {counters.failure}"))
@@ -232,14 +206,16 @@ def _held(run: Run, counters: Counters, order: Sequence[str], judge: Judge) -> R
 # --- layers -----------------------------------------------------------------------------------
 
 
-def _expectations(evidence: Evidence, subject: Subject) -> tuple[tuple[Expectation, ...], Corrected | None]:
+def _expectations(
+    evidence: Evidence, subject: Subject
+) -> tuple[tuple[records.Expectation, ...], records.Corrected | None]:
     """What good library kernels take for all the runs of each layer in one inference, at the ceilings of the run.
 
     Beside it what corrects them; None where nothing does.
     """
     costs, spec = evidence.engine.costs, subject.spec
     if spec is None:
-        return (Expectation(expected_reason=_ON_A_CPU),) * len(costs), None
+        return (records.Expectation(expected_reason=_ON_A_CPU),) * len(costs), None
     tf32 = not tf32_off(spec, subject.ceilings)
     correction, corrected = None, None
     if subject.measured is not None:
@@ -253,7 +229,7 @@ def _expectations(evidence: Evidence, subject: Subject) -> tuple[tuple[Expectati
 _ON_A_CPU = "expectations are of GPUs: no CPU was measured"
 
 
-def _all_runs(one: Expectation, runs: int) -> Expectation:
+def _all_runs(one: records.Expectation, runs: int) -> records.Expectation:
     def times(ns: int | None) -> int | None:
         return None if ns is None else ns * runs
 
@@ -266,7 +242,10 @@ def _all_runs(one: Expectation, runs: int) -> Expectation:
 
 
 def _rows(
-    evidence: Evidence, estimates: Sequence[Estimate | None], expectations: Sequence[Expectation], source: Source | None
+    evidence: Evidence,
+    estimates: Sequence[records.Estimate | None],
+    expectations: Sequence[records.Expectation],
+    source: records.Source | None,
 ) -> list[_Row]:
     """Layers with a time, in execution order."""
     engine = evidence.engine
@@ -287,7 +266,7 @@ def _rows(
             lost = ns
         elif estimate is not None and not unknown:
             lost = ns - estimate.attainable_ns
-        result = LayerResult(
+        result = records.LayerResult(
             name=names[at],
             op_type=matched.layer.kind,
             role=layer.role if engine.own else matched.role,
@@ -314,7 +293,7 @@ def _rows(
     return rows
 
 
-def _of_inference(estimate: Estimate | None, runs: int) -> Estimate | None:
+def _of_inference(estimate: records.Estimate | None, runs: int) -> records.Estimate | None:
     """The estimate of all the runs of a layer in one inference, from that of one."""
     if estimate is None or runs == 1:
         return estimate
@@ -329,7 +308,7 @@ def _of_inference(estimate: Estimate | None, runs: int) -> Estimate | None:
     )
 
 
-def _dtype(matched: MatchedLayer, layer: Layer, work: Work | None, *, own: bool) -> str:
+def _dtype(matched: records.MatchedLayer, layer: records.Layer, work: records.Work | None, *, own: bool) -> str:
     """What a layer computes with."""
     if own:
         return compute_dtype(layer.op) if work is None else work.dtype
@@ -337,7 +316,7 @@ def _dtype(matched: MatchedLayer, layer: Layer, work: Work | None, *, own: bool)
     return "" if dtype == "unknown" else dtype
 
 
-def _shapes(layer: Layer, planned: PlanLayer | None) -> str:
+def _shapes(layer: records.Layer, planned: records.PlanLayer | None) -> str:
     """What a layer reads and writes: of a plan each distinct tensor once."""
     if planned is None:
         sides = [
@@ -349,8 +328,8 @@ def _shapes(layer: Layer, planned: PlanLayer | None) -> str:
     return " -> ".join(", ".join(map(format_shape, side)) for side in sides)
 
 
-def _layer_of_plan(name: str, matched: MatchedLayer, ops: Mapping[str, Op]) -> Layer:
-    return Layer(
+def _layer_of_plan(name: str, matched: records.MatchedLayer, ops: Mapping[str, records.Op]) -> records.Layer:
+    return records.Layer(
         name=name,
         op=_main_op([ops[node] for node in matched.nodes if node in ops]) or _op_of_plan(matched.layer),
         role="layout" if matched.role == "layout" else "compute",
@@ -360,15 +339,15 @@ def _layer_of_plan(name: str, matched: MatchedLayer, ops: Mapping[str, Op]) -> L
     )
 
 
-def _main_op(ops: Sequence[Op]) -> Op | None:
+def _main_op(ops: Sequence[records.Op]) -> records.Op | None:
     """The first product among the ops of a layer, or its first op."""
     return next((op for op in ops if op.op_type in MULTIPLYING), ops[0] if ops else None)
 
 
-def _op_of_plan(layer: PlanLayer) -> Op:
-    def tensors(given: Sequence[PlanTensor]) -> tuple[Tensor, ...]:
+def _op_of_plan(layer: records.PlanLayer) -> records.Op:
+    def tensors(given: Sequence[records.PlanTensor]) -> tuple[records.Tensor, ...]:
         return tuple(
-            Tensor(
+            records.Tensor(
                 name=one.name,
                 dtype=one.dtype or "unknown",
                 shape=None if one.dims is None else tuple("?" if dim < 0 else dim for dim in one.dims),
@@ -380,7 +359,7 @@ def _op_of_plan(layer: PlanLayer) -> Op:
     if is_product(layer):
         op_type = "Conv" if is_convolution(layer) else "MatMul"
     groups = layer.attributes.get("Groups")
-    return Op(
+    return records.Op(
         op_type=op_type,
         attributes={"group": groups} if isinstance(groups, int) else {},
         inputs=tensors((*layer.inputs, *layer.constants)),
@@ -388,15 +367,15 @@ def _op_of_plan(layer: PlanLayer) -> Op:
     )
 
 
-def _unsupported(rows: Sequence[_Row], total_ns: int, domain: str) -> tuple[Unsupported, ...]:
+def _unsupported(rows: Sequence[_Row], total_ns: int, domain: str) -> tuple[records.Unsupported, ...]:
     """Layers of whose work nothing, or only a part, is known."""
-    groups: dict[tuple[str, str, str], list[LayerResult]] = {}
+    groups: dict[tuple[str, str, str], list[records.LayerResult]] = {}
     for row in rows:
         if row.unknown:
             key = domain or row.layer.op.domain, row.result.op_type, row.unknown
             groups.setdefault(key, []).append(row.result)
     return tuple(
-        Unsupported(
+        records.Unsupported(
             domain=of,
             op_type=kind,
             count=len(alike),
@@ -408,29 +387,29 @@ def _unsupported(rows: Sequence[_Row], total_ns: int, domain: str) -> tuple[Unsu
     )
 
 
-def _coverage(results: Sequence[LayerResult], total_ns: int) -> Coverage:
-    by_match: dict[MatchConfidence, int] = {"exact": 0, "inferred": 0, "none": 0}
+def _coverage(results: Sequence[records.LayerResult], total_ns: int) -> records.Coverage:
+    by_match: dict[records.MatchConfidence, int] = {"exact": 0, "inferred": 0, "none": 0}
     for result in results:
         by_match[result.match] += result.measured_ns
-    return Coverage(
+    return records.Coverage(
         exact=by_match["exact"] / total_ns,
         inferred=by_match["inferred"] / total_ns,
         unattributed=by_match["none"] / total_ns,
     )
 
 
-def _by_loss(result: LayerResult) -> tuple[int, str]:
+def _by_loss(result: records.LayerResult) -> tuple[int, str]:
     """Key for a sort, largest loss first. A layer without a price may be all loss; a layout layer is."""
     lost = result.measured_ns if result.lost_ns is None else result.lost_ns
     return (-lost, result.name)
 
 
 def _node_results(
-    nodes: Sequence[Node], works: Mapping[str, Work | None], fates: Sequence[NodeFate]
-) -> tuple[NodeResult, ...]:
+    nodes: Sequence[records.Node], works: Mapping[str, records.Work | None], fates: Sequence[records.NodeFate]
+) -> tuple[records.NodeResult, ...]:
     """Every node with its work and its fate."""
     return tuple(
-        NodeResult(
+        records.NodeResult(
             name=node.name,
             op_type=node.op.op_type,
             graph=node.graph,
@@ -445,10 +424,10 @@ def _node_results(
     )
 
 
-def _attributes(op: Op) -> dict[str, str]:
+def _attributes(op: records.Op) -> dict[str, str]:
     """The attributes of an op in words, without the texts of an op that ONNX does not define: they may be anybody's."""
 
-    def told(value: Attribute) -> bool:
+    def told(value: records.Attribute) -> bool:
         return not op.domain or not any(
             isinstance(one, str) for one in (value if isinstance(value, tuple) else [value])
         )
@@ -456,7 +435,7 @@ def _attributes(op: Op) -> dict[str, str]:
     return {name: _attribute(value) for name, value in sorted(op.attributes.items()) if told(value)}
 
 
-def _attribute(value: Attribute) -> str:
+def _attribute(value: records.Attribute) -> str:
     """The value of an attribute as Netron shows it, of a long one its beginning."""
     if not isinstance(value, tuple):
         return f"{value:g}" if isinstance(value, float) else str(value)[:_MOST_LETTERS]
@@ -475,7 +454,7 @@ def _read(files: Mapping[str, str]) -> str:
     return "read from files: " + ", ".join(f"{role} {path}" for role, path in files.items()) if files else "given"
 
 
-def _device(subject: Subject) -> Device:
+def _device(subject: Subject) -> records.Device:
     spec = subject.spec
     if spec is None:
         assert subject.device is not None  # noqa: S101 - a CPU has no datasheet
@@ -489,7 +468,7 @@ def _device(subject: Subject) -> Device:
         "datasheet": spec.origin,
         "power limit": f"{spec.tdp_w.value:g} W",
     }
-    return Device(
+    return records.Device(
         name=spec.name,
         kind="gpu",
         cores=int(spec.sms.value),
@@ -500,7 +479,7 @@ def _device(subject: Subject) -> Device:
     )
 
 
-def _counted(spec: GpuSpec | None, ceilings: Ceilings) -> Iterable[str]:
+def _counted(spec: records.GpuSpec | None, ceilings: records.Ceilings) -> Iterable[str]:
     """How work is counted."""
     if spec is None:
         tensors, cache = "external tensor of a layer once, at its dtype in the engine", "last-level cache"
@@ -510,7 +489,7 @@ def _counted(spec: GpuSpec | None, ceilings: Ceilings) -> Iterable[str]:
     yield f"what stays in the {cache} ({format_bytes(ceilings.cache_bytes)}) is charged at its bandwidth"
 
 
-def _lacking_model(source: Source | None) -> Iterable[Lack]:
+def _lacking_model(source: records.Source | None) -> Iterable[Lack]:
     """What makes the result less sure: in a few words for the verdict, and in a sentence."""
     if source is None:
         yield (
@@ -522,7 +501,7 @@ def _lacking_model(source: Source | None) -> Iterable[Lack]:
         )
 
 
-def _lacking_work(evidence: Evidence, ceilings: Ceilings) -> Iterable[Lack]:
+def _lacking_work(evidence: Evidence, ceilings: records.Ceilings) -> Iterable[Lack]:
     document = evidence.engine.document
     untimed = [
         matched.layer.name

@@ -10,20 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from trtprof.base import records
 from trtprof.base.calls import folded
-from trtprof.base.records import (
-    SCHEMA_VERSION,
-    Inspection,
-    Node,
-    Op,
-    OpTotal,
-    Source,
-    Tensor,
-    Unsupported,
-    Unsure,
-    Work,
-    WorkBound,
-)
 from trtprof.cost import CostError, work_of
 from trtprof.cost.fused import combined, total, work_of_group
 from trtprof.cost.ops.control import trips
@@ -32,7 +20,7 @@ from trtprof.cost.precision import compute_dtypes
 NO_COST = "no cost function"
 
 
-def price(op: Op, dtype: str = "") -> tuple[Work | None, str]:
+def price(op: records.Op, dtype: str = "") -> tuple[records.Work | None, str]:
     """The work of an op, or None and why there is none."""
     try:
         work = work_of(op, dtype)
@@ -41,7 +29,7 @@ def price(op: Op, dtype: str = "") -> tuple[Work | None, str]:
     return (work, "") if work is not None else (None, NO_COST)
 
 
-def price_group(nodes: Sequence[Node], outputs: Collection[str]) -> tuple[Work | None, str]:
+def price_group(nodes: Sequence[records.Node], outputs: Collection[str]) -> tuple[records.Work | None, str]:
     """The work of nodes as one kernel that writes these tensors, or None and why there is none."""
     try:
         work = work_of_group([node.op for node in nodes if not node.constant], outputs)
@@ -50,14 +38,14 @@ def price_group(nodes: Sequence[Node], outputs: Collection[str]) -> tuple[Work |
     return (work, "") if work is not None else (None, NO_COST)
 
 
-def work_of_nodes(nodes: Sequence[Node]) -> tuple[dict[str, Work | None], dict[str, str]]:
+def work_of_nodes(nodes: Sequence[records.Node]) -> tuple[dict[str, records.Work | None], dict[str, str]]:
     """Work by node name, None where it is unknown, and why it is unknown."""
-    works: dict[str, Work | None] = {}
+    works: dict[str, records.Work | None] = {}
     reasons: dict[str, str] = {}
     dtypes = compute_dtypes(nodes)
     # Networks repeat themselves: what differs in the names of its tensors alone has one price.
     kinds = Kinds()
-    done: dict[Hashable, Work] = {}
+    done: dict[Hashable, records.Work] = {}
     for node in nodes:
         dtype = dtypes.get(node.name, "")
         kind = dtype, kinds.of(node.op)
@@ -80,12 +68,12 @@ class Kinds:
             where these vary, else None.
     """
 
-    def __init__(self, varying: Callable[[str, Tensor], Hashable] | None = None) -> None:
+    def __init__(self, varying: Callable[[str, records.Tensor], Hashable] | None = None) -> None:
         self._varying = varying
         self._tokens: dict[Hashable, int] = {}
         self._seen: dict[tuple[str, int], int] = {}
 
-    def of(self, op: Op, graph: str = "") -> tuple[Hashable, ...]:
+    def of(self, op: records.Op, graph: str = "") -> tuple[Hashable, ...]:
         """Equal for two ops that are equal but for names; one that reads a tensor twice is of another kind."""
         tensors = (*op.inputs, *op.outputs)
         names = [tensor.name if tensor else "" for tensor in tensors]
@@ -93,7 +81,7 @@ class Kinds:
         tokens = [self._token(tensor, graph) if tensor else -1 for tensor in tensors]
         return op.domain, op.op_type, op.opset, tuple(op.attributes.items()), len(op.inputs), same, *tokens
 
-    def _token(self, tensor: Tensor, graph: str) -> int:
+    def _token(self, tensor: records.Tensor, graph: str) -> int:
         place = graph, id(tensor)  # the nodes of a graph share the records of their tensors
         token = self._seen.get(place)
         if token is None:
@@ -104,7 +92,7 @@ class Kinds:
         return token
 
 
-def inspection_of(source: Source) -> Inspection:
+def inspection_of(source: records.Source) -> records.Inspection:
     """Work of a model by op, before anything is built."""
     works, reasons = work_of_nodes(source.nodes)
     nodes = []
@@ -116,8 +104,8 @@ def inspection_of(source: Source) -> Inspection:
             reasons |= {node.name: reason} if reason else {}
         nodes.append(msgspec.structs.replace(node, work=work))
     found = totals([Alike(node, 1, reasons.get(node.name, "")) for node in nodes])
-    return Inspection(
-        schema_version=SCHEMA_VERSION,
+    return records.Inspection(
+        schema_version=records.SCHEMA_VERSION,
         model=source.model,
         total=found.total,
         macs_by_dtype=found.macs_by_dtype,
@@ -130,7 +118,7 @@ def inspection_of(source: Source) -> Inspection:
 class Alike(NamedTuple):
     """Nodes of one graph that do the same work."""
 
-    first: Node  # The first of them, with its work
+    first: records.Node  # The first of them, with its work
     number: int
     reason: str = ""  # Why they have no price
 
@@ -138,10 +126,10 @@ class Alike(NamedTuple):
 class Totals(NamedTuple):
     """What the nodes of a model add up to; see `Inspection`."""
 
-    total: Work
+    total: records.Work
     macs_by_dtype: dict[str, int]
-    ops: tuple[OpTotal, ...]
-    unsupported: tuple[Unsupported, ...]
+    ops: tuple[records.OpTotal, ...]
+    unsupported: tuple[records.Unsupported, ...]
 
 
 def totals(nodes: Sequence[Alike]) -> Totals:
@@ -160,7 +148,7 @@ def totals(nodes: Sequence[Alike]) -> Totals:
             key = (op.domain, op.op_type, alike.reason.partition(":")[0])
             missing[key] = missing.get(key, 0) + alike.number
     ops = [
-        OpTotal(
+        records.OpTotal(
             domain=domain, op_type=op_type, count=sum(alike.number for alike in found), work=_total(found, runs.times)
         )
         for (domain, op_type), found in sorted(by_op.items())
@@ -175,13 +163,13 @@ def totals(nodes: Sequence[Alike]) -> Totals:
         macs_by_dtype=_macs_by_dtype(nodes, runs.times),
         ops=tuple(sorted(ops, key=lambda op: (-op.work.flops, -op.work.bytes, op.op_type))),
         unsupported=tuple(
-            Unsupported(domain=domain, op_type=op_type, count=count, measured_ns=0, share=0.0, reason=reason)
+            records.Unsupported(domain=domain, op_type=op_type, count=count, measured_ns=0, share=0.0, reason=reason)
             for (domain, op_type, reason), count in sorted(missing.items())
         ),
     )
 
 
-def _all_of(alike: Alike) -> Node:
+def _all_of(alike: Alike) -> records.Node:
     """One node that does the work of all."""
     node = alike.first
     if alike.number == 1 or node.work is None:
@@ -189,7 +177,7 @@ def _all_of(alike: Alike) -> Node:
     return msgspec.structs.replace(node, work=scaled(node.work, alike.number))
 
 
-def _note(ops: Sequence[OpTotal], runs: Runs, unpriced: int) -> str:
+def _note(ops: Sequence[records.OpTotal], runs: Runs, unpriced: int) -> str:
     missing = f"nodes without a price, which are not counted: {unpriced}" if unpriced else ""
     bounded = [f"{op.op_type} ({op.work.bound})" for op in ops if op.work.bound != "exact"]
     decided = "bounded by what data decides: " + ", ".join(bounded) if bounded else ""
@@ -204,7 +192,7 @@ def _macs_by_dtype(nodes: Sequence[Alike], times: Mapping[str, int]) -> dict[str
     return dict(sorted(macs.items()))
 
 
-def _total(nodes: Sequence[Alike], times: Mapping[str, int]) -> Work:
+def _total(nodes: Sequence[Alike], times: Mapping[str, int]) -> records.Work:
     each = [
         (scaled(node.work, times[node.graph]), number)
         for node, number, _ in nodes
@@ -218,7 +206,7 @@ def _total(nodes: Sequence[Alike], times: Mapping[str, int]) -> Work:
     return msgspec.structs.replace(everything, dtype=most.dtype if most.flops else "")
 
 
-def scaled(work: Work, times: int) -> Work:
+def scaled(work: records.Work, times: int) -> records.Work:
     """The work of something that is done several times, each time from memory."""
     if times == 1:
         return work
@@ -232,7 +220,7 @@ def scaled(work: Work, times: int) -> Work:
         bytes_parameters=work.bytes_parameters * times,
         bound=work.bound if times else "exact",
         fast_flops=work.fast_flops * times,
-        unsure=Unsure(
+        unsure=records.Unsure(
             tensor_flops=work.unsure.tensor_flops * times,
             vector_flops=work.unsure.vector_flops * times,
             special={name: count * times for name, count in work.unsure.special.items()},
@@ -245,13 +233,13 @@ class Runs(NamedTuple):
     """How often the nodes of each graph run in one inference."""
 
     times: Mapping[str, int]
-    bound: WorkBound
+    bound: records.WorkBound
     note: str
 
 
-def count_runs(nodes: Sequence[Node]) -> Runs:
+def count_runs(nodes: Sequence[records.Node]) -> Runs:
     """How often each graph runs in one inference."""
-    inside: dict[str, list[Node]] = {}
+    inside: dict[str, list[records.Node]] = {}
     bodies: dict[str, list[str]] = {}
     for node in nodes:
         if node.graph not in inside:
@@ -285,7 +273,7 @@ def count_runs(nodes: Sequence[Node]) -> Runs:
     return Runs(times, combined(*(trip.bound for trip in counted)), "; ".join(notes))
 
 
-def _branch(op: Op, bodies: Sequence[str]) -> str | None:
+def _branch(op: records.Op, bodies: Sequence[str]) -> str | None:
     """The branch of an If that is taken, where shapes decide that; an empty one is not listed."""
     condition = op.inputs[0] if op.inputs else None
     if condition is None or not condition.value:

@@ -23,25 +23,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from trtprof.base.records import (
-    Ceilings,
-    ClockSummary,
-    Coverage,
-    Estimate,
-    Fraction,
-    GpuSpec,
-    Latency,
-    Layer,
-    LayerResult,
-    LedgerRow,
-    Match,
-    MatchedLayer,
-    Op,
-    PlanBinding,
-    PlanEdge,
-    PlanLint,
-    Tried,
-)
+from trtprof.base import records
 from trtprof.base.registry import Registry
 from trtprof.base.trace import Transfer
 from trtprof.base.units import format_ns, format_percent
@@ -132,42 +114,42 @@ class Thresholds(NamedTuple):
             own ResNets on an A100).
     """
 
-    efficiency: Fraction = 0.5
-    of_datasheet: Fraction = 0.7
-    min_share: Fraction = 0.01
-    launch_share: Fraction = 0.1
-    host_share: Fraction = 0.1
-    coverage: Fraction = 0.95
-    unpriced: Fraction = 0.5
-    above_roof: Fraction = 0.95
-    above_roof_limit: Fraction = 0.25
+    efficiency: records.Fraction = 0.5
+    of_datasheet: records.Fraction = 0.7
+    min_share: records.Fraction = 0.01
+    launch_share: records.Fraction = 0.1
+    host_share: records.Fraction = 0.1
+    coverage: records.Fraction = 0.95
+    unpriced: records.Fraction = 0.5
+    above_roof: records.Fraction = 0.95
+    above_roof_limit: records.Fraction = 0.25
     noise_cv: float = 0.1
     p99: AtLeastOne = 2.0
     p99_limit: AtLeastOne = 10.0
     profiler_cost: float = 0.5
     profiler_limit: float = 2.0
-    unexplained: Fraction = 0.1
-    unexplained_limit: Fraction = 0.5
-    clock_moved: Fraction = 0.05
-    clock_held: Fraction = 0.1
-    speed: Fraction = 0.9
-    speed_limit: Fraction = 0.5
+    unexplained: records.Fraction = 0.1
+    unexplained_limit: records.Fraction = 0.5
+    clock_moved: records.Fraction = 0.05
+    clock_held: records.Fraction = 0.1
+    speed: records.Fraction = 0.9
+    speed_limit: records.Fraction = 0.5
     probe_drift: AtLeastOne = 1.15
-    busy_limit: Fraction = 0.5
-    warning_share: Fraction = 0.05
-    critical_share: Fraction = 0.25
-    doubt: Fraction = 0.8
-    cheaper_fix: Fraction = 0.7
-    explains: Fraction = 0.5
-    tail: Fraction = 0.2
-    occupancy: Fraction = 0.5
+    busy_limit: records.Fraction = 0.5
+    warning_share: records.Fraction = 0.05
+    critical_share: records.Fraction = 0.25
+    doubt: records.Fraction = 0.8
+    cheaper_fix: records.Fraction = 0.7
+    explains: records.Fraction = 0.5
+    tail: records.Fraction = 0.2
+    occupancy: records.Fraction = 0.5
     near_cache: AtLeastOne = 1.5
-    healthy: Fraction = 0.7
+    healthy: records.Fraction = 0.7
     generations: Count = 2
     attention_gain: AtLeastOne = 1.5
     skinny: Count = 8
-    helper_share: Fraction = 0.1
-    launched: Fraction = 0.1
+    helper_share: records.Fraction = 0.1
+    launched: records.Fraction = 0.1
     large: AtLeastOne = 5.0
     alike: AtLeastOne = 2.0
 
@@ -178,13 +160,13 @@ THRESHOLDS = Thresholds()
 class Case(NamedTuple):
     """What a rule may look at. Layers are in execution order."""
 
-    layers: tuple[LayerResult, ...]
-    engine: Mapping[str, Layer]
-    latency: Latency
-    profiled: Latency
-    coverage: Coverage
-    ceilings: Ceilings
-    ledger: tuple[LedgerRow, ...]
+    layers: tuple[records.LayerResult, ...]
+    engine: Mapping[str, records.Layer]
+    latency: records.Latency
+    profiled: records.Latency
+    coverage: records.Coverage
+    ceilings: records.Ceilings
+    ledger: tuple[records.LedgerRow, ...]
     clock_resolution_ns: int
     profiled_gap_ns: int  # Time of a profiled inference outside its kernels; without the profiler there is less of it
     speed: float = 1.0  # Speed of the machine during the run over that when its ceilings were measured
@@ -196,34 +178,36 @@ class Case(NamedTuple):
     graph_ns: int = 0  # Latency of the same inference as a CUDA graph; 0 where it was not measured
     partial: frozenset[str] = frozenset()
     """Layers of whose work only a part is known: what they take beyond it is not lost, but unknown."""
-    edges: tuple[PlanEdge, ...] = ()  # Fusions that did not happen in a TensorRT engine, priced
+    edges: tuple[records.PlanEdge, ...] = ()  # Fusions that did not happen in a TensorRT engine, priced
     tactics: Mapping[str, str] = {}  # What kernel a TensorRT engine chose, by layer, as far as it tells
     end_to_end: bool = True  # Whether the latency was measured; otherwise it is the sum of the layers
     enqueue_ns: int = 0  # Time of the host to put one inference into the queue; 0 where it was not measured
     lacking: tuple[str, ...] = ()  # In a few words each, what makes the verdict less sure
     would_price: str = ""  # What would tell the work of layers that have no price, in words
-    clocks: ClockSummary | None = None
+    clocks: records.ClockSummary | None = None
     """Clocks of the GPU while the latency was measured; None where they were not sampled."""
-    clocks_profiled: ClockSummary | None = None  # The same while the kernels were timed
+    clocks_profiled: records.ClockSummary | None = None  # The same while the kernels were timed
     rated_mhz: float | None = None  # Boost clock of the datasheet of the GPU
-    spec: GpuSpec | None = None  # That datasheet; None on a CPU
-    plan: Mapping[str, MatchedLayer] = {}  # Layers as the plan of an engine has them, by the name that they have here
-    bindings: tuple[PlanBinding, ...] = ()  # Inputs and outputs of that engine
+    spec: records.GpuSpec | None = None  # That datasheet; None on a CPU
+    plan: Mapping[
+        str, records.MatchedLayer
+    ] = {}  # Layers as the plan of an engine has them, by the name that they have here
+    bindings: tuple[records.PlanBinding, ...] = ()  # Inputs and outputs of that engine
     backend: str = ""
     """What ran the layers, as `records.Backend` names it; ``pytorch`` or ``unknown`` of a capture without a plan."""
     transfers: tuple[Transfer, ...] = ()  # Copies and memsets of no layer in a capture
     tries: str = ""
     """The command that tries what would help the model, up to what it is to try; empty where there is none."""
-    tried: Tried | None = None  # What it found, where it was run
-    ops: Mapping[str, Op] = {}
+    tried: records.Tried | None = None  # What it found, where it was run
+    ops: Mapping[str, records.Op] = {}
     """ONNX ops by node, which tell the tensors inside of a fused layer; without them, their sizes are guessed."""
     runs: Mapping[str, int] = {}  # How often a layer runs in one inference, where that is not once
-    estimates: Mapping[str, Estimate] = {}
+    estimates: Mapping[str, records.Estimate] = {}
     """What bounds all the runs of a layer in one inference, as far as its work is known."""
     implausible: tuple[tuple[str, str], ...] = ()
     """What of the files cannot be so: each in a few words, and in a sentence."""
 
-    def kernel_names(self, layer: LayerResult) -> tuple[tuple[Match, KernelName], ...]:
+    def kernel_names(self, layer: records.LayerResult) -> tuple[tuple[records.Match, KernelName], ...]:
         """The kernels of a layer with what their names say, most time first."""
         kernels = sorted(layer.kernels, key=lambda match: (-match.total_ns, match.kernel))
         return tuple((match, parse(match.kernel)) for match in kernels)
@@ -236,7 +220,7 @@ class Case(NamedTuple):
         return int(major) * 10 + int(minor) if major.isdigit() and minor.isdigit() else None
 
     @property
-    def unclaimed(self) -> tuple[LayerResult, ...]:
+    def unclaimed(self) -> tuple[records.LayerResult, ...]:
         """The layers that a rule may still claim and speak of."""
         return tuple(layer for layer in self.layers if layer.name not in self.claimed)
 
@@ -264,7 +248,7 @@ class Case(NamedTuple):
         """A time as a share of the end-to-end latency."""
         return ns / self.latency.median_ns if self.latency.median_ns else 0.0
 
-    def far_from_roof(self, layer: LayerResult) -> bool:
+    def far_from_roof(self, layer: records.LayerResult) -> bool:
         """Whether a layer that does the model's work is under the efficiency threshold, beyond the clock's step."""
         if layer.role != "compute" or layer.attainable_ns is None or layer.lost_ns is None or not layer.measured_ns:
             return False
@@ -298,7 +282,7 @@ class Case(NamedTuple):
         """Where peaks are from, to be said behind one."""
         return "of the datasheet" if self.from_datasheet else "measured here"
 
-    def tactic(self, layer: LayerResult) -> str:
+    def tactic(self, layer: records.LayerResult) -> str:
         """The kernel that the engine chose, to be said at the end of evidence; empty where it is not known."""
         tactic = self.tactics.get(layer.name)
         return f"; its tactic is {tactic}" if tactic else ""
@@ -396,7 +380,7 @@ def doubt(
 
 
 Check = Callable[[Case], Iterable[Claim]]
-Reason = Callable[[Case, LayerResult], str]
+Reason = Callable[[Case, records.LayerResult], str]
 """Why a rule has nothing to say of a layer, in a sentence with its numbers; empty where it cannot tell."""
 
 
@@ -409,13 +393,13 @@ class Loss(NamedTuple):
     confidence: float = 0.8  # See `Claim`
 
 
-JudgeLayer = Callable[[Case, LayerResult], Loss | str]
+JudgeLayer = Callable[[Case, records.LayerResult], Loss | str]
 """What a rule finds in a layer, or why nothing, as a `Reason` says it."""
 JudgeRun = Callable[[Case], Claim | str]
 """The same of the whole run, or of what lies outside its layers."""
 
 
-PlanCheck = Callable[[PlanView], Iterable[PlanLint]]
+PlanCheck = Callable[[PlanView], Iterable[records.PlanLint]]
 
 
 class Rule(NamedTuple):
@@ -509,7 +493,7 @@ def layer_rule(
                 claimed = {layer.name: losses[layer.name].ns for layer in group}
                 yield Claim(place(group), worst.evidence, remedy, claimed, confidence=worst.confidence)
 
-        def reason(case: Case, layer: LayerResult) -> str:
+        def reason(case: Case, layer: records.LayerResult) -> str:
             loss = judge(case, layer)
             return loss if isinstance(loss, str) else ""
 
@@ -531,7 +515,7 @@ def run_rule(
             if not isinstance(claim, str):
                 yield claim
 
-        def reason(case: Case, _layer: LayerResult) -> str:
+        def reason(case: Case, _layer: records.LayerResult) -> str:
             claim = judge(case)
             return claim if isinstance(claim, str) else ""
 
@@ -552,40 +536,40 @@ def plan_rule(code: str, title: str, *, order: int = 50) -> Callable[[PlanCheck]
     return add
 
 
-def _of_plans(_case: Case, _layer: LayerResult) -> str:
+def _of_plans(_case: Case, _layer: records.LayerResult) -> str:
     return "the rule judges plans alone, whatever was measured: what it finds is told with the plan"
 
 
-def judge_plan(view: PlanView) -> tuple[PlanLint, ...]:
+def judge_plan(view: PlanView) -> tuple[records.PlanLint, ...]:
     """All that the rules of plans find, rule by rule, each in the order of the plan."""
     rules = sorted((each for each in RULES.values() if each.plan is not None), key=lambda r: (r.order, r.code))
     return tuple(lint for each in rules if each.plan is not None for lint in each.plan(view))
 
 
 def by_cause(
-    layers: Iterable[LayerResult], remedy: Callable[[LayerResult], str]
-) -> Iterator[tuple[str, list[LayerResult]]]:
+    layers: Iterable[records.LayerResult], remedy: Callable[[records.LayerResult], str]
+) -> Iterator[tuple[str, list[records.LayerResult]]]:
     """Layers of one op type that the same remedy would help, largest loss first in each group."""
-    groups: dict[tuple[str, str], list[LayerResult]] = {}
+    groups: dict[tuple[str, str], list[records.LayerResult]] = {}
     for layer in layers:
         groups.setdefault((layer.op_type, remedy(layer)), []).append(layer)
     for (_, text), found in groups.items():
         yield text, sorted(found, key=_by_loss)
 
 
-def _by_loss(layer: LayerResult) -> tuple[int, str]:
+def _by_loss(layer: records.LayerResult) -> tuple[int, str]:
     """Largest loss first; without a price all may be lost."""
     return (-(layer.measured_ns if layer.lost_ns is None else layer.lost_ns), layer.name)
 
 
-def place(layers: Sequence[LayerResult]) -> str:
+def place(layers: Sequence[records.LayerResult]) -> str:
     """Where a group of layers is: the last ONNX node of the worst one, and how many more of its kind."""
     worst = layers[0]
     more = f" and {len(layers) - 1} more {worst.op_type}".rstrip() if len(layers) > 1 else ""
     return (worst.nodes[-1] if worst.nodes else worst.name) + more
 
 
-def needless(case: Case, layers: Sequence[LayerResult], *, noun: str, why: str, remedy: str) -> Iterator[Claim]:
+def needless(case: Case, layers: Sequence[records.LayerResult], *, noun: str, why: str, remedy: str) -> Iterator[Claim]:
     """One claim to all the time of layers that the model does not need; none where that is within the clock's step."""
     total = sum(layer.measured_ns for layer in layers)
     if total <= case.clock_resolution_ns:

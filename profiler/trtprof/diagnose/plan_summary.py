@@ -5,32 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from trtprof.base import records
 from trtprof.base.plan_words import LAUNCHING, change, is_reformat, precision
-from trtprof.base.records import (
-    MatchedLayer,
-    NodeFate,
-    PlanBinding,
-    PlanEdge,
-    PlanLint,
-    PlanReformat,
-    PlanShare,
-    PlanSummary,
-    Work,
-)
 from trtprof.diagnose import judge_plan
 from trtprof.diagnose.plans import PlanView
 
 
 def summarise(
-    layers: Sequence[MatchedLayer],
-    works: Sequence[Work | None],
-    fates: Sequence[NodeFate],
+    layers: Sequence[records.MatchedLayer],
+    works: Sequence[records.Work | None],
+    fates: Sequence[records.NodeFate],
     *,
     times_ns: Sequence[int | None] | None = None,
-    edges: Sequence[PlanEdge] = (),
-    bindings: Sequence[PlanBinding] = (),
-    lints: Sequence[PlanLint] | None = None,
-) -> PlanSummary:
+    edges: Sequence[records.PlanEdge] = (),
+    bindings: Sequence[records.PlanBinding] = (),
+    lints: Sequence[records.PlanLint] | None = None,
+) -> records.PlanSummary:
     """Sum up a plan.
 
     Args:
@@ -45,7 +35,7 @@ def summarise(
     view = PlanView(layers, works, bindings)
     timed = any(part.ns is not None for part in parts)
     launching = [part for part in parts if part.matched.role in LAUNCHING]
-    return PlanSummary(
+    return records.PlanSummary(
         layers=len(layers),
         launches=len(launching),
         by_kind=_shares(parts, lambda part: part.matched.layer.kind or "unknown", timed),
@@ -61,7 +51,7 @@ def summarise(
 class _Part:
     """A layer with its bytes and its time, None where that is not known."""
 
-    def __init__(self, matched: MatchedLayer, work: Work | None, ns: int | None) -> None:
+    def __init__(self, matched: records.MatchedLayer, work: records.Work | None, ns: int | None) -> None:
         self.matched = matched
         self.work = work
         self.ns = ns
@@ -70,7 +60,7 @@ class _Part:
             self.moved = work.bytes if work is not None else matched.layer.nbytes
 
 
-def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> tuple[PlanShare, ...]:
+def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> tuple[records.PlanShare, ...]:
     """The parts by what ``of`` calls them, the largest share first.
 
     The fractions are 0 where not even bytes are known.
@@ -84,7 +74,7 @@ def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> 
     }
     total = sum(sizes[what][timed] for what in sizes)
     shares = [
-        PlanShare(
+        records.PlanShare(
             what=what,
             layers=len(own),
             bytes=sizes[what][0],
@@ -96,7 +86,7 @@ def _shares(parts: Sequence[_Part], of: Callable[[_Part], str], timed: bool) -> 
     return tuple(sorted(shares, key=lambda share: (-share.fraction, -share.layers, share.what)))
 
 
-def _reformats(parts: Sequence[_Part], view: PlanView) -> Iterator[PlanReformat]:
+def _reformats(parts: Sequence[_Part], view: PlanView) -> Iterator[records.PlanReformat]:
     for part in parts:
         layer = part.matched.layer
         if not is_reformat(part.matched):
@@ -105,7 +95,7 @@ def _reformats(parts: Sequence[_Part], view: PlanView) -> Iterator[PlanReformat]
         written = next((tensor.name for tensor in layer.outputs if tensor.name in view.outputs), "")
         where = "input" if read else "output" if written else "between layers"
         readers = (view.readers[tensor.name][0] for tensor in layer.outputs if tensor.name in view.readers)
-        yield PlanReformat(
+        yield records.PlanReformat(
             layer=layer.name,
             # That a reformat is one says nothing: where it stands does.
             origin=where if layer.origin in ("", "REFORMAT") else layer.origin,
