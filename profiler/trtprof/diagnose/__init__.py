@@ -415,7 +415,7 @@ class Rule(NamedTuple):
     doc: str
     reason: Reason | None = None
     plan: PlanCheck | None = None  # What it finds in a plan; None of a rule of runs
-    thresholds: tuple[str, ...] = ()  # Fields of `Thresholds` that it reads; it sees no other
+    thresholds: tuple[str, ...] = ()  # Fields of `Thresholds` that it reads, all of them
 
     def section(self, name: str) -> str:
         """One part of the docstring: ``What``, ``Why`` or ``Try``."""
@@ -434,41 +434,16 @@ class Rule(NamedTuple):
 RULES: Registry[str, Rule] = Registry("rule", "trtprof.diagnose.rules", "trtprof.rules")
 
 
-class _Declared:
-    """Thresholds of which a rule sees those that it has declared, so that what is told of it is right."""
-
-    def __init__(self, code: str, names: tuple[str, ...], thresholds: Thresholds) -> None:
-        self._code, self._names, self._thresholds = code, names, thresholds
-
-    def __getattr__(self, name: str) -> float:
-        if name not in self._names:
-            raise AttributeError(f"rule {self._code} reads the threshold {name!r}, which it does not declare")
-        value: float = getattr(self._thresholds, name)
-        return value
-
-
 def rule(
     code: str, title: str, *, order: int = 50, reason: Reason | None = None, thresholds: tuple[str, ...] = ()
 ) -> Callable[[Check], Check]:
-    """Decorator that registers a check under its code; the module's docstring documents it.
-
-    Args:
-        order: See `Rule`.
-    """
+    """Decorator that registers a check under its code; the module's docstring documents it."""
     if unknown := set(thresholds) - set(Thresholds._fields):
         raise ValueError(f"rule {code} declares {', '.join(sorted(unknown))}: no thresholds")
 
-    def limited(case: Case) -> Case:
-        return case._replace(thresholds=_Declared(code, thresholds, case.thresholds))  # type: ignore[arg-type]
-
     def add(check: Check) -> Check:
-        @functools.wraps(check)
-        def seen(case: Case) -> Iterable[Claim]:
-            return check(limited(case))
-
-        own = None if reason is None else lambda case, layer: reason(limited(case), layer)
         doc = sys.modules[check.__module__].__doc__ or ""
-        RULES.register(code)(Rule(code, title, seen, order, doc, own, thresholds=thresholds))
+        RULES.register(code)(Rule(code, title, check, order, doc, reason, thresholds=thresholds))
         return check
 
     return add
@@ -530,14 +505,11 @@ def plan_rule(code: str, title: str, *, order: int = 50) -> Callable[[PlanCheck]
 
     def add(check: PlanCheck) -> PlanCheck:
         doc = sys.modules[check.__module__].__doc__ or ""
-        RULES.register(code)(Rule(code, title, lambda _: (), order, doc, _of_plans, check))
+        why = "the rule judges plans alone, whatever was measured: what it finds is told with the plan"
+        RULES.register(code)(Rule(code, title, lambda _: (), order, doc, lambda *_: why, check))
         return check
 
     return add
-
-
-def _of_plans(_case: Case, _layer: records.LayerResult) -> str:
-    return "the rule judges plans alone, whatever was measured: what it finds is told with the plan"
 
 
 def judge_plan(view: PlanView) -> tuple[records.PlanLint, ...]:
@@ -554,12 +526,11 @@ def by_cause(
     for layer in layers:
         groups.setdefault((layer.op_type, remedy(layer)), []).append(layer)
     for (_, text), found in groups.items():
-        yield text, sorted(found, key=_by_loss)
-
-
-def _by_loss(layer: records.LayerResult) -> tuple[int, str]:
-    """Largest loss first; without a price all may be lost."""
-    return (-(layer.measured_ns if layer.lost_ns is None else layer.lost_ns), layer.name)
+        # Without a price all may be lost.
+        yield (
+            text,
+            sorted(found, key=lambda one: (-(one.measured_ns if one.lost_ns is None else one.lost_ns), one.name)),
+        )
 
 
 def place(layers: Sequence[records.LayerResult]) -> str:

@@ -48,27 +48,14 @@ class KernelName:
 
     def as_dict(self) -> dict[str, Any]:
         """The record for JSON: dtypes as ``in``, ``math``, ``acc`` and ``out``, what is not known as null."""
-        return {
-            "name": self.name,
-            "family": self.family,
-            "op": self.op,
-            "arch": self.arch,
-            "unit": self.unit,
-            "mma": self.mma,
-            "in": self.dtype_in,
-            "acc": self.dtype_acc,
-            "out": self.dtype_out,
-            "layout": self.layout,
-            "tile": self.tile,
-            "stages": self.stages,
-            "split_k": self.split_k,
-            "alignment": dict(self.alignment) or None,
-            "vector": self.vector,
-            "math": self.dtype_math,
-            "cluster": self.cluster,
-            "ops": list(self.ops),
-            "evidence": self.evidence or None,
+        fields = "name family op arch unit mma in acc out layout tile stages split_k alignment vector math cluster ops"
+        known: dict[str, Any] = {
+            field: getattr(self, f"dtype_{field}" if field in ("in", "acc", "out", "math") else field)
+            for field in fields.split()
         }
+        return known | {
+            "alignment": dict(self.alignment) or None, "ops": list(self.ops), "evidence": self.evidence or None
+        }  # fmt: skip
 
 
 Fields = dict[str, Any]
@@ -88,24 +75,10 @@ ARCH_WORDS = {
 FIRST_TENSOR_CORES = 70
 """Volta brought tensor cores: code for earlier SMs has no instruction for them."""
 
-_SHAPES = [
-    "8x8x4",
-    "16x8x4",
-    "16x8x8",
-    "16x8x16",
-    "16x8x32",
-    "16x8x64",
-    "16x8x128",
-    "16x8x256",
-    "8x8x16",
-    "8x8x32",
-    "8x8x128",
-    "16x16x4",
-    "16x16x8",
-    "16x16x16",
-    "32x8x16",
-    "8x32x16",
-]
+_SHAPES = (
+    "8x8x4", "16x8x4", "16x8x8", "16x8x16", "16x8x32", "16x8x64", "16x8x128", "16x8x256", "8x8x16", "8x8x32",
+    "8x8x128", "16x16x4", "16x16x8", "16x16x16", "32x8x16", "8x32x16",
+)  # fmt: skip
 MMA_SHAPES = frozenset(_SHAPES)
 """Warp-wide products of the PTX manual (mma, wmma); none is the beginning of another."""
 
