@@ -258,26 +258,6 @@ def test_matmul_broadcasts(left: tuple[int, ...], right: tuple[int, ...]) -> Non
 
 
 @pytest.mark.parametrize(
-    "flags", [{}, {"transA": 1}, {"transB": 1}, {"transBatchA": 1}, {"transA": 1, "transBatchA": 1}]
-)
-def test_fused_matmul_finds_the_inner_dimension(flags: dict[str, Any]) -> None:
-    # The product is [2 batches, 3, 4] with dot products of length 5; each flag says how A or B is stored.
-    a, b = values(2, 3, 5), values(2, 5, 4, seed=1)
-    reference = a @ b
-    if flags.get("transBatchA"):
-        a = a.transpose(2, 0, 1) if flags.get("transA") else a.transpose(1, 0, 2)
-    elif flags.get("transA"):
-        a = a.transpose(0, 2, 1)
-    if flags.get("transB"):
-        b = b.transpose(0, 2, 1)
-    op, (y,) = run(
-        "FusedMatMul", [np.ascontiguousarray(a), np.ascontiguousarray(b)], domain="com.microsoft", alpha=0.5, **flags
-    )
-    np.testing.assert_allclose(y, 0.5 * reference, rtol=1e-4)
-    assert flops(work(op)) == (2 * 2 * 3 * 4 * 5, 2 * 3 * 4, {})
-
-
-@pytest.mark.parametrize(
     ("equation", "shapes"),
     [
         ("ij,jk->ik", [(2, 3), (3, 4)]),
@@ -609,33 +589,6 @@ def test_rms_normalization() -> None:
     result = [[value * s for value, s in zip(row, scale.tolist(), strict=True)] for row in rows]
     assert_same(np.array(result, dtype=object), y)
     assert flops(work(op)) == tally.flops()
-
-
-def test_skip_layer_normalization() -> None:
-    x, skip, gamma, beta, bias = (
-        values(1, 2, 4),
-        values(1, 2, 4, seed=1),
-        values(4),
-        values(4, seed=2),
-        values(4, seed=3),
-    )
-    op, results = run(
-        "SkipLayerNormalization",
-        [x, skip, gamma, beta, bias],
-        [True, False, False, True],
-        domain="com.microsoft",
-        epsilon=1e-3,
-    )
-    tally = Tally()
-    rows = []
-    for row, other in zip(tally.array(x[0]), skip[0].tolist(), strict=True):
-        summed = [value + o + b for value, o, b in zip(row, other, bias.tolist(), strict=True)]
-        affine = zip(normalized(summed, 1e-3), gamma.tolist(), beta.tolist(), strict=True)
-        rows.append([value * g + b for value, g, b in affine])
-    assert_same(np.array([rows], dtype=object), results[0])
-    found = work(op)
-    assert flops(found) == tally.flops()
-    assert found.bytes_written == 2 * x.nbytes
 
 
 @pytest.mark.parametrize(("op_type", "groups"), [("InstanceNormalization", 4), ("GroupNormalization", 2)])

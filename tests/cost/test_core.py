@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tests.fakes.core_law import keeps_the_law
-from tests.fakes.counting import run, work
-from tests.fakes.op_cases import CASES, RECORDS, record, x
+from tests.fakes.counting import work
+from tests.fakes.op_cases import record, x
 from tests.fakes.support import SAMPLES
 from trtprof.analysis.work import scaled
 from trtprof.base.records import Attribute, Core, Op, Tensor, Work
@@ -47,7 +47,7 @@ IMAGE, SMALLER = (8, 64, 56, 56), (8, 128, 28, 28)
 PLACES = 8 * 28 * 28
 
 
-@pytest.mark.parametrize(("op", "expected"), [
+DIMENSIONS: list[tuple[Op, Core | None]] = [
     (made("MatMul", (600, 200, 8, 1, 64), (600, 1, 8, 64, 1), out=(600, 200, 8, 1, 1)), product(1, 1, 64, 960_000)),
     (made("MatMul", (12, 16, 64), (12, 64, 32), out=(12, 16, 32)), product(16, 32, 64, 12)),
     # One matrix multiplies the rows of all: what libraries do of a linear layer of several sequences.
@@ -107,26 +107,15 @@ PLACES = 8 * 28 * 28
     (made("FusedMatMul", (8, 3, 4), (3, 4, 5), out=(3, 8, 5), domain=FUSED, transBatchA=1), None),
     # A result that the operands do not have: what is counted is not what they tell.
     (made("MatMul", (4, 8), (8, 5), out=(4, 6)), None),
-])  # fmt: skip
-def test_dimensions_by_hand(op: Op, expected: Core | None) -> None:
-    found = work(op)
-    assert found.core == expected
-    assert keeps_the_law(found)
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", CASES)
-def test_the_dimensions_of_an_op_give_what_it_was_counted(key: str) -> None:
-    case = CASES[key]
-    op_type = key.rpartition("::")[2].split(" ")[0].split("-")[0]
-    op, _ = run(op_type, case.inputs, case.outputs, case.opset, case.domain, case.constants, **case.attributes)
-    found = work(op)
-    assert keeps_the_law(found), found.core
-
-
-@pytest.mark.parametrize("key", RECORDS)
-def test_the_dimensions_of_a_recorded_op_give_what_it_was_counted(key: str) -> None:
-    found = work(RECORDS[key][0])
-    assert keeps_the_law(found), found.core
+def test_dimensions_by_hand(subtests: pytest.Subtests) -> None:
+    for op, expected in DIMENSIONS:
+        with subtests.test(f"{op.op_type} {op.inputs[0] and op.inputs[0].shape}"):
+            found = work(op)
+            assert found.core == expected
+            assert keeps_the_law(found)
 
 
 def test_a_matrix_may_be_listed_as_it_lies() -> None:
@@ -217,18 +206,18 @@ def test_without_products_it_is_what_is_not_pointwise() -> None:
     assert of_group(view).core is None
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.glob("*.onnx")))
 @pytest.mark.parametrize("level", ["groups", "nodes"])
-def test_the_layers_of_whole_models_keep_the_law(name: str, level: str) -> None:
-    model = load_model(SAMPLES / name)
+def test_the_layers_of_whole_models_keep_the_law(level: str) -> None:
     how = Settings(level=msgspec.convert(level, object))
-    (gpu,) = predict_source(source_of(model, {}, feed=False), [gpus.find("rtx-4090")], how).gpus
-    works = [layer.work for layer in gpu.layers if layer.work is not None]
-    assert works
-    assert all(keeps_the_law(found) for found in works)
-    multiplying = [found for found in works if found.tensor_flops]
-    # A recurrent op is many products.
-    assert any(found.core is not None for found in multiplying) or name == "lstm.onnx"
+    for path in SAMPLES.glob("*.onnx"):
+        source = source_of(load_model(path), {}, feed=False)
+        (gpu,) = predict_source(source, [gpus.find("rtx-4090")], how).gpus
+        works = [layer.work for layer in gpu.layers if layer.work is not None]
+        assert works
+        assert all(keeps_the_law(found) for found in works), path
+        multiplying = [found for found in works if found.tensor_flops]
+        # A recurrent op is many products.
+        assert any(found.core is not None for found in multiplying) or path.stem == "lstm"
 
 
 # --- what becomes of it -------------------------------------------------------------------------

@@ -11,19 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
 
 from tests.fakes.core_law import keeps_the_law
 from tests.fakes.counting import Array
-from trtprof.base import onnx_graph
-from trtprof.base.records import Node, Op, Tensor, Work
+from trtprof.base.records import Op, Tensor, Work
 from trtprof.cost import work_of
 from trtprof.cost.fused import total, work_of_group
-from trtprof.cost.precision import compute_dtypes
 
 MANY = settings(derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -170,31 +166,6 @@ def test_cutting_a_group_in_two_never_moves_less(steps: list[Step], data: st.Dat
     assert sum(part.flops for part in parts) == whole.flops
 
 
-@MANY
-@given(steps=graphs())
-def test_a_group_of_one_is_the_op_itself(steps: list[Step]) -> None:
-    for step in steps:
-        if not step.is_view:  # whose note speaks of the op alone
-            assert group([step]) == work_of(step.op())
-
-
-@MANY
-@given(steps=graphs(), data=st.data())
-def test_bytes_follow_the_dtypes_of_the_border(steps: list[Step], data: st.DataObject) -> None:
-    """Every border tensor at half its width is half the bytes; what stays inside has no say."""
-    names = sorted({*INPUTS, *(step.makes for step in steps)})
-    wide, narrow = group(steps), group(steps, dtypes=dict.fromkeys(names, "fp16"))
-    assert (2 * narrow.bytes_read, 2 * narrow.bytes_written) == (wide.bytes_read, wide.bytes_written)
-    views = {step.makes for step in steps if step.is_view}
-    inside = {step.makes for step in steps}.difference(leaves(steps))
-    roots = inside - views - {name for step in steps if step.is_view for name in step.reads}
-    assert group(steps, dtypes=dict.fromkeys(roots, "fp64")) == wide
-    one = data.draw(st.sampled_from(INPUTS))
-    changed = group(steps, dtypes={one: "int8"})
-    assert wide.bytes_read - changed.bytes_read in (0, 3 * ROWS * COLUMNS)
-    assert changed.bytes_written == wide.bytes_written
-
-
 @pytest.mark.parametrize(("extra", "loaded", "stored"), [
     ([], 1, 1),
     ([Step("Identity", ("a",), "v"), Step("Relu", ("v",), "z")], 1, 2),  # a view in front: the same tensor
@@ -207,85 +178,3 @@ def test_views_and_shared_inputs(extra: list[Step], loaded: int, stored: int) ->
     found = group([Step("Relu", ("a",), "y"), *extra])
     size = 4 * ROWS * COLUMNS
     assert (found.bytes_read, found.bytes_written) == (loaded * size, stored * size)
-
-
-# --- precision of quantised models ----------------------------------------------------------
-
-NUMBERS = {
-    "int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int4": TensorProto.INT4,
-    "fp8e4m3fn": TensorProto.FLOAT8E4M3FN, "fp8e5m2": TensorProto.FLOAT8E5M2,
-}  # fmt: skip
-
-
-def quantised(x: str, w: str, path: Sequence[str], per_channel: bool = True, product: str = "MatMul") -> dict[str, str]:
-    """What the product computes with in x -> Q -> DQ, w -> DQ -> the ops of a path, product, as exporters write it.
-
-    ``x`` or ``w`` may be empty: that operand is a float.
-    """
-    nodes, initializers = [], [numpy_helper.from_array(np.array(0.1, np.float32), "scale")]
-    left = "x"
-    if x:
-        initializers.append(helper.make_tensor("x_zero", NUMBERS[x], (), [0]))
-        nodes.append(helper.make_node("QuantizeLinear", ["x", "scale", "x_zero"], ["xq"]))
-        nodes.append(helper.make_node("DequantizeLinear", ["xq", "scale", "x_zero"], ["xd"]))
-        left = "xd"
-    shape = (8, 8, 1, 1) if product == "Conv" else (8, 8)
-    right = "w"
-    if w:
-        initializers.append(helper.make_tensor("wq", NUMBERS[w], shape, [1] * 64))
-        scales = np.full(8 if per_channel else (), 0.1, np.float32)
-        initializers.append(numpy_helper.from_array(scales, "scales"))
-        nodes.append(helper.make_node("DequantizeLinear", ["wq", "scales"], ["wd"], axis=0))
-        right = "wd"
-    else:
-        initializers.append(numpy_helper.from_array(np.ones(shape, np.float32), "w"))
-    for index, op_type in enumerate(path):
-        inputs = [right]
-        if op_type == "Reshape":
-            initializers.append(numpy_helper.from_array(np.array(shape), f"target{index}"))
-            inputs.append(f"target{index}")
-        nodes.append(helper.make_node(op_type, inputs, [f"p{index}"]))
-        right = f"p{index}"
-    nodes.append(helper.make_node(product, [left, right], ["y"], name="product"))
-    data = (1, 8, 4, 4) if product == "Conv" else (4, 8)
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)],
-        [onnx.ValueInfoProto(name="y")], initializers,
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    for index, node in enumerate(model.graph.node):
-        node.name = node.name or f"n{index}"
-    records = [
-        Node(name=found.proto.name, original_name="", graph=found.graph, op=found.op)
-        for found in onnx_graph.nodes_in(onnx.shape_inference.infer_shapes(model))
-    ]
-    return compute_dtypes(records)
-
-
-@pytest.mark.parametrize("product", ["MatMul", "Gemm", "Conv"])
-@pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize(
-    ("x", "w", "dtype"),
-    [
-        ("int8", "int8", "int8"),
-        ("uint8", "int8", "int8"),
-        ("fp8e4m3fn", "fp8e4m3fn", "fp8e4m3fn"),
-        ("fp8e5m2", "fp8e4m3fn", "fp8e5m2"),
-        ("int8", "int4", "int8"),
-    ],
-)
-def test_qdq_models_multiply_what_is_stored(product: str, per_channel: bool, x: str, w: str, dtype: str) -> None:
-    assert quantised(x, w, [], per_channel, product) == {"product": dtype}
-
-
-@pytest.mark.parametrize("path", [["Transpose"], ["Reshape"], ["Identity", "Transpose"], ["Reshape", "Transpose"]])
-def test_weights_may_be_moved_before_they_are_multiplied(path: list[str]) -> None:
-    assert quantised("int8", "int8", path) == {"product": "int8"}
-
-
-@pytest.mark.parametrize(
-    ("x", "w", "path"), [("", "int4", []), ("", "int8", ["Transpose"]), ("int8", "", []), ("int8", "int8", ["Relu"])]
-)
-def test_one_operand_in_floating_point_keeps_the_product_there(x: str, w: str, path: list[str]) -> None:
-    """Weights alone quantised (int4 of language models), activations alone, or arithmetic in between."""
-    assert quantised(x, w, path) == {}

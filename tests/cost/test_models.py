@@ -12,54 +12,18 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.fakes.counting import DTYPES, Array, op_of, tensor, tensor_of, work
-from tests.fakes.support import captured
-from trtprof.base import onnx_graph
-from trtprof.base.records import Op, Tensor, Work
-from trtprof.cost import UnknownShapeError
+from tests.fakes.counting import op_of, tensor, work
+from trtprof.base.records import Op, Work
 from trtprof.flows.inspect import inspect
+from trtprof.source.load import load_model, source_of
 from trtprof.source.request import ModelRequest
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
-def tensors_of(graph: onnx.GraphProto) -> dict[str, Tensor]:
-    """Every tensor of a graph after shape inference."""
-    tensors: dict[str, Tensor] = {}
-    for info in [*graph.value_info, *graph.input, *graph.output]:
-        kind = info.type.tensor_type
-        dtype = "unknown"
-        if kind.elem_type not in (TensorProto.UNDEFINED, TensorProto.STRING):
-            dtype = DTYPES[helper.tensor_dtype_to_np_dtype(kind.elem_type).name]
-        known = kind.HasField("shape")
-        tensors[info.name] = Tensor(
-            name=info.name, dtype=dtype, shape=onnx_graph.dims_of(kind.shape) if known else None
-        )
-    for initializer in graph.initializer:
-        tensors[initializer.name] = tensor_of(initializer.name, numpy_helper.to_array(initializer), constant=True)
-    for node in graph.node:
-        if node.op_type in ("Constant", "ConstantOfShape"):
-            made = tensors[node.output[0]]
-            value: Array | None = None
-            if node.op_type == "Constant" and node.attribute[0].name == "value":
-                value = numpy_helper.to_array(node.attribute[0].t)
-            tensors[made.name] = (
-                tensor_of(made.name, value, constant=True)
-                if value is not None
-                else Tensor(name=made.name, dtype=made.dtype, shape=made.shape, constant=True)
-            )
-    return tensors
-
-
 def ops_of(path: Path) -> list[Op]:
     """The ops of the main graph of a model, with inferred shapes."""
-    model = onnx.shape_inference.infer_shapes(onnx.load(path))
-    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-    tensors = tensors_of(model.graph)
-    for node in model.graph.node:
-        for name in [*node.input, *node.output]:
-            tensors.setdefault(name, Tensor(name=name, dtype="unknown", shape=None))
-    return [op_of(node, opset, tensors) for node in model.graph.node]
+    return [node.op for node in source_of(load_model(path), feed=False).nodes]
 
 
 def macs(name: str) -> int:
@@ -87,59 +51,6 @@ def test_alexnet() -> None:
     assert macs("light_bvlc_alexnet") == sum(layers) == 654_560_384
 
 
-def test_alexnet_of_the_paper() -> None:
-    # The 227 x 227 input, where conv1 gives 55 x 55 and the later maps are 27 and 13 wide.
-    convs = [
-        (conv_op(3, 227, 55, 96, 3, 11), 96 * 55 * 55 * 3 * 11 * 11),
-        (conv_op(96, 27, 27, 256, 48, 5), 256 * 27 * 27 * 48 * 5 * 5),
-        (conv_op(256, 13, 13, 384, 256, 3), 384 * 13 * 13 * 256 * 3 * 3),
-        (conv_op(384, 13, 13, 384, 192, 3), 384 * 13 * 13 * 192 * 3 * 3),
-        (conv_op(384, 13, 13, 256, 192, 3), 256 * 13 * 13 * 192 * 3 * 3),
-    ]
-    for op, by_hand in convs:
-        assert work(op).macs == by_hand
-    assert 0.71e9 < sum(work(op).macs for op, _ in convs) + 9216 * 4096 + 4096 * 4096 + 4096 * 1000 < 0.73e9
-
-
-def conv_op(channels: int, hw: int, hw_out: int, filters: int, per_group: int, kernel: int) -> Op:
-    return Op(
-        op_type="Conv",
-        opset=11,
-        attributes={"group": channels // per_group},
-        inputs=(
-            tensor("x", "fp32", 1, channels, hw, hw),
-            tensor("w", "fp32", filters, per_group, kernel, kernel, constant=True),
-        ),
-        outputs=(tensor("y", "fp32", 1, filters, hw_out, hw_out),),
-    )
-
-
-def test_vgg19() -> None:
-    layers = [
-        64 * 224 * 224 * 3 * 3 * 3,
-        64 * 224 * 224 * 64 * 3 * 3,
-        128 * 112 * 112 * 64 * 3 * 3,
-        128 * 112 * 112 * 128 * 3 * 3,
-        256 * 56 * 56 * 128 * 3 * 3,
-        256 * 56 * 56 * 256 * 3 * 3,
-        256 * 56 * 56 * 256 * 3 * 3,
-        256 * 56 * 56 * 256 * 3 * 3,
-        512 * 28 * 28 * 256 * 3 * 3,
-        512 * 28 * 28 * 512 * 3 * 3,
-        512 * 28 * 28 * 512 * 3 * 3,
-        512 * 28 * 28 * 512 * 3 * 3,
-        512 * 14 * 14 * 512 * 3 * 3,
-        512 * 14 * 14 * 512 * 3 * 3,
-        512 * 14 * 14 * 512 * 3 * 3,
-        512 * 14 * 14 * 512 * 3 * 3,
-        25088 * 4096,
-        4096 * 4096,
-        4096 * 1000,
-    ]
-    assert macs("light_vgg19") == sum(layers)
-    assert round(sum(layers) / 1e9, 2) == 19.63
-
-
 def bottleneck(hw: int, inputs: int, width: int, stride: int, projected: bool) -> int:
     """1x1, 3x3, 1x1 and the projection; the stride is in the 3x3, as in this file (ResNet v1.5)."""
     small = hw // stride
@@ -161,46 +72,13 @@ def test_resnet50() -> None:
     assert macs("light_resnet50") == sum(layers) == 4_089_184_256
 
 
-@pytest.mark.parametrize("path", sorted(LIGHT.glob("*.onnx")), ids=lambda path: path.stem)
-def test_every_op_of_the_light_models_has_work(path: Path) -> None:
+def test_every_op_of_the_light_models_has_work() -> None:
     views = {"Reshape", "Unsqueeze", "Dropout", "Constant", "Flatten", "Identity"}
-    for op in ops_of(path):
-        found = work(op)
-        assert (found.bytes > 0) == (op.op_type not in views), op.op_type
-        assert found.bytes_parameters <= found.bytes_read
-
-
-@pytest.mark.parametrize(
-    ("name", "unknown"),
-    [("RFB-320_simplified.onnx", 0), ("polygraphy__qdq_conv.onnx", 0), ("polygraphy__residual_block.onnx", 15)],
-)
-def test_captured_models(name: str, unknown: int) -> None:
-    ops = ops_of(captured("onnx", name))
-    missing = 0
-    for op in ops:
-        try:
-            work(op)
-        except UnknownShapeError:
-            missing += 1
-    # The batch of the last one, which every op has, is written as -1.
-    assert missing == unknown <= len(ops)
-
-
-def test_every_op_type_of_the_captured_models_is_known() -> None:
-    def nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-        found = list(graph.node)
-        for node in graph.node:
-            for attribute in node.attribute:
-                found += nodes(attribute.g) if attribute.type == onnx.AttributeProto.GRAPH else []
-        return found
-
-    from trtprof.cost import COSTS
-
-    seen = set()
-    for path in [captured("onnx", "silero_vad_16k_op15.onnx"), captured("onnx", "RFB-320_simplified.onnx")]:
-        seen |= {(node.domain, node.op_type) for node in nodes(onnx.load(path).graph)}
-    assert {("", "LSTM"), ("", "If"), ("", "Pad")} <= seen
-    assert seen <= set(COSTS.keys())
+    for path in sorted(LIGHT.glob("*.onnx")):
+        for op in ops_of(path):
+            found = work(op)
+            assert (found.bytes > 0) == (op.op_type not in views), (path, op.op_type)
+            assert found.bytes_parameters <= found.bytes_read
 
 
 # --- what ONNX Runtime makes of a convolutional network -------------------------------------

@@ -23,6 +23,8 @@ from tests.fakes.node_tests import (
     with_values,
 )
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def cases() -> Sequence[NodeTest]:

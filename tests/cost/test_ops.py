@@ -9,43 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.counting import run, tensor, totals, work
-from tests.fakes.op_cases import CASES, MS, RECORDS, covered, names, record, x
+from tests.fakes.core_law import keeps_the_law
+from tests.fakes.counting import tensor, totals, work
+from tests.fakes.op_cases import CASES, MS, RECORDS, assert_case, covered, names, record, x
 from trtprof.base.records import Op, Tensor
 from trtprof.base.registry import Registry
 from trtprof.cost import COSTS, Cost, CostError, CostFunction, cost, work_of
 
 
-@pytest.mark.parametrize("key", CASES)
-def test_case(key: str) -> None:
-    case = CASES[key]
-    op_type = key.rpartition("::")[2].split(" ")[0].split("-")[0]
-    op, results = run(op_type, case.inputs, case.outputs, case.opset, case.domain, case.constants, **case.attributes)
-    found = work(op)
-    assert totals(found) == case.flops
-    everything = sum(array.nbytes for array in case.inputs if array is not None)
-    assert found.bytes_read == (everything if case.read is None else case.read)
-    assert found.bytes_written == (sum(array.nbytes for array in results) if case.written is None else case.written)
-    assert found.bound == case.bound
-    if case.bound != "exact" or case.written == 0:
-        assert found.note
-    constant = sum(
-        array.nbytes for index, array in enumerate(case.inputs) if array is not None and index in case.constants
-    )
-    if case.read is None:
-        assert found.bytes_parameters == constant
+def test_every_case_costs_what_was_worked_out(subtests: pytest.Subtests) -> None:
+    for key, case in CASES.items():
+        with subtests.test(key):
+            assert_case(key.rpartition("::")[2].split(" ")[0].split("-")[0], case)
 
 
-# --- ops that ONNX Runtime has no CPU kernel for, or no kernel at all ------------------------
-
-
-@pytest.mark.parametrize("key", RECORDS)
-def test_record(key: str) -> None:
-    op, expected = RECORDS[key]
-    found = work(op)
-    assert totals(found) == expected
-    assert found.bytes_read == sum({item.name: item.nbytes or 0 for item in op.inputs if item is not None}.values())
-    assert found.bytes_written == sum(item.nbytes or 0 for item in op.outputs if item is not None)
+def test_every_record_costs_what_was_worked_out(subtests: pytest.Subtests) -> None:
+    for key, (op, expected) in RECORDS.items():
+        with subtests.test(key):
+            found = work(op)
+            assert totals(found) == expected
+            assert keeps_the_law(found), found.core
+            assert found.bytes_read == sum({t.name: t.nbytes or 0 for t in op.inputs if t is not None}.values())
+            assert found.bytes_written == sum(item.nbytes or 0 for item in op.outputs if item is not None)
 
 
 def test_control_flow_has_no_arithmetic() -> None:
@@ -143,39 +128,34 @@ def test_parameters_are_the_constant_part() -> None:
     assert (found.bytes_parameters, found.bytes_read) == (2 * 216, 2 * 216 + 200)
 
 
-@pytest.mark.parametrize(
-    ("op", "expected"),
-    [
-        (record("Add", x(), x(name="b"), out=[x(name="y")]), (0, 1, 0)),
-        (record("Add", x(0, 3), x(3, name="b"), out=[x(0, 3, name="y")]), (0, 0, 0)),
-        (record("MatMul", x(0, 3), x(3, 4, name="b"), out=[x(0, 4, name="y")]), (0, 0, 0)),
-        (record("Softmax", x(), out=[x(name="y")]), (0, 2, 1)),
-        (record("Softmax", x(3, 0), out=[x(3, 0, name="y")]), (0, 0, 0)),
-        (record("LayerNormalization", x(0, 4), x(4, name="s"), out=[x(0, 4, name="y")]), (0, 0, 0)),
-        (record("LayerNormalization", x(4, 0), x(0, name="s"), out=[x(4, 0, name="y")]), (0, 0, 0)),
-        (record("ReduceSum", x(0), out=[x(name="y")]), (0, 0, 0)),
-        (record("ReduceMean", x(), out=[x(name="y")]), (0, 1, 0)),
-        (record("GlobalAveragePool", x(0, 3, 2, 2), out=[x(0, 3, 1, 1, name="y")]), (0, 0, 0)),
-        (record("DynamicQuantizeLinear", x(0), out=[x(0, dtype="uint8", name="y")]), (0, 0, 0)),
-        (record("Conv", x(0, 3, 4, 4), x(2, 3, 3, 3, name="w"), out=[x(0, 2, 2, 2, name="y")]), (0, 0, 0)),
-        (
-            record("CumSum", x(0, 3), tensor("a", "int64", constant=True, value=(1,)), out=[x(0, 3, name="y")]),
-            (0, 0, 0),
-        ),
-        (record("LpNormalization", x(0, 3), out=[x(0, 3, name="y")]), (0, 0, 0)),
-        (record("TopK", x(0, 3), tensor("k", "int64", 1), out=[x(0, 2, name="y"), None]), (0, 0, 0)),
-        (record("Gather", x(0, 3), tensor("i", "int64", 0), out=[x(0, 3, name="y")]), (0, 0, 0)),
-        (
-            record("BatchNormalization", x(0, 3, 2), *names((3,), (3,), (3,), (3,)), out=[x(0, 3, 2, name="y")]),
-            (0, 12, 3),
-        ),
-        (record("NonZero", x(), out=[tensor("y", "int64", 0, 1)]), (0, 1, 0)),
-        (record("DFT", x(0, 8, 1), out=[x(0, 8, 2, name="y")]), (0, 0, 0)),
-    ],
-    ids=lambda value: value.op_type if isinstance(value, Op) else "",
-)
-def test_scalars_and_empty_tensors(op: Op, expected: tuple[int, int, int]) -> None:
-    assert totals(work(op)) == expected
+SMALLEST: list[tuple[Op, tuple[int, int, int]]] = [
+    (record("Add", x(), x(name="b"), out=[x(name="y")]), (0, 1, 0)),
+    (record("Add", x(0, 3), x(3, name="b"), out=[x(0, 3, name="y")]), (0, 0, 0)),
+    (record("MatMul", x(0, 3), x(3, 4, name="b"), out=[x(0, 4, name="y")]), (0, 0, 0)),
+    (record("Softmax", x(), out=[x(name="y")]), (0, 2, 1)),
+    (record("Softmax", x(3, 0), out=[x(3, 0, name="y")]), (0, 0, 0)),
+    (record("LayerNormalization", x(0, 4), x(4, name="s"), out=[x(0, 4, name="y")]), (0, 0, 0)),
+    (record("LayerNormalization", x(4, 0), x(0, name="s"), out=[x(4, 0, name="y")]), (0, 0, 0)),
+    (record("ReduceSum", x(0), out=[x(name="y")]), (0, 0, 0)),
+    (record("ReduceMean", x(), out=[x(name="y")]), (0, 1, 0)),
+    (record("GlobalAveragePool", x(0, 3, 2, 2), out=[x(0, 3, 1, 1, name="y")]), (0, 0, 0)),
+    (record("DynamicQuantizeLinear", x(0), out=[x(0, dtype="uint8", name="y")]), (0, 0, 0)),
+    (record("Conv", x(0, 3, 4, 4), x(2, 3, 3, 3, name="w"), out=[x(0, 2, 2, 2, name="y")]), (0, 0, 0)),
+    (record("CumSum", x(0, 3), tensor("a", "int64", constant=True, value=(1,)), out=[x(0, 3, name="y")]), (0, 0, 0)),
+    (record("LpNormalization", x(0, 3), out=[x(0, 3, name="y")]), (0, 0, 0)),
+    (record("TopK", x(0, 3), tensor("k", "int64", 1), out=[x(0, 2, name="y"), None]), (0, 0, 0)),
+    (record("Gather", x(0, 3), tensor("i", "int64", 0), out=[x(0, 3, name="y")]), (0, 0, 0)),
+    (record("BatchNormalization", x(0, 3, 2), *names((3,), (3,), (3,), (3,)), out=[x(0, 3, 2, name="y")]), (0, 12,
+        3)),
+    (record("NonZero", x(), out=[tensor("y", "int64", 0, 1)]), (0, 1, 0)),
+    (record("DFT", x(0, 8, 1), out=[x(0, 8, 2, name="y")]), (0, 0, 0)),
+]  # fmt: skip
+
+
+def test_scalars_and_empty_tensors(subtests: pytest.Subtests) -> None:
+    for op, expected in SMALLEST:
+        with subtests.test(op.op_type):
+            assert totals(work(op)) == expected
 
 
 def test_outputs_of_unknown_size_are_bounded() -> None:
@@ -209,23 +189,23 @@ def test_unknown_activation_is_said() -> None:
     assert "Snake" in found.note
 
 
-@pytest.mark.parametrize(
-    "op",
-    [
-        record("Relu", tensor("x", "fp32", "n", 3), out=[tensor("y", "fp32", "n", 3)]),
-        record("Relu", Tensor(name="x", dtype="fp32", shape=None), out=[x(3, name="y")]),
-        record("Add", x(3), tensor("b", "string", 3), out=[x(3, name="y")]),
-        record("Add", x(3), tensor("b", "unknown", 3), out=[x(3, name="y")]),
-        record("Conv", x(1, 4, 5, 5), out=[x(1, 6, 3, 3, name="y")]),
-        record("Relu", x(3), out=[None]),
-        record("MaxPool", x(1, 4, 5, 5), out=[x(1, 4, 2, 2, name="y")]),
-        record("Einsum", x(3, 4), out=[x(3, name="y")], equation="i->i"),
-        record("MatMul", x(), x(3, name="b"), out=[x(3, name="y")]),
-    ],
-)
-def test_what_is_unknown_is_said(op: Op) -> None:
-    with pytest.raises(CostError):
-        work_of(op)
+UNKNOWN = [
+    record("Relu", tensor("x", "fp32", "n", 3), out=[tensor("y", "fp32", "n", 3)]),
+    record("Relu", Tensor(name="x", dtype="fp32", shape=None), out=[x(3, name="y")]),
+    record("Add", x(3), tensor("b", "string", 3), out=[x(3, name="y")]),
+    record("Add", x(3), tensor("b", "unknown", 3), out=[x(3, name="y")]),
+    record("Conv", x(1, 4, 5, 5), out=[x(1, 6, 3, 3, name="y")]),
+    record("Relu", x(3), out=[None]),
+    record("MaxPool", x(1, 4, 5, 5), out=[x(1, 4, 2, 2, name="y")]),
+    record("Einsum", x(3, 4), out=[x(3, name="y")], equation="i->i"),
+    record("MatMul", x(), x(3, name="b"), out=[x(3, name="y")]),
+]  # fmt: skip
+
+
+def test_what_is_unknown_is_said(subtests: pytest.Subtests) -> None:
+    for op in UNKNOWN:
+        with subtests.test(op.op_type), pytest.raises(CostError):
+            work_of(op)
 
 
 def test_an_op_without_a_cost_function_is_none() -> None:
@@ -233,6 +213,9 @@ def test_an_op_without_a_cost_function_is_none() -> None:
     assert work_of(record("Relu", x(3), out=[x(3, name="y")], domain="org.example")) is None
     # Attention came to ai.onnx with opset 23.
     assert work_of(record("Attention", x(3), out=[x(3, name="y")], opset=22)) is None
+
+
+PREVIEWS = ("ai.onnx.preview", "ai.onnx.preview.training")
 
 
 def cost_of_nothing(_op: Op) -> Cost:
@@ -250,14 +233,11 @@ def test_a_second_cost_function_is_an_error() -> None:
 
 
 def test_every_cost_function_of_onnx_has_a_case() -> None:
-    """Here, or by name in the tests of younger ops; `test_ms_ops` and `test_onnx_ml` look after their domains."""
+    """Here, or by name in `test_onnx_forms`; `test_ms_ops` and `test_ml_ops` look after their domains."""
     registered = set(COSTS.keys())
     assert covered() <= registered
-    elsewhere = "".join(
-        Path(__file__).with_name(name).read_text() for name in ("test_onnx_ops.py", "test_opset_history.py")
-    )
-    assert not {
-        op_type
-        for domain, op_type in registered - covered()
-        if domain in ("", "ai.onnx.preview", "ai.onnx.preview.training") and f'"{op_type}"' not in elsewhere
+    elsewhere = Path(__file__).with_name("test_onnx_forms.py").read_text()
+    left = {
+        name for domain, name in registered - covered() if domain in ("", *PREVIEWS) and f'"{name}"' not in elsewhere
     }
+    assert not left

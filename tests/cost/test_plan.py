@@ -823,33 +823,3 @@ def test_no_arithmetic_is_lost_whoever_shares_it(data: st.DataObject) -> None:
     assert sum(part.arithmetic.special.get("exp", 0) for part in parts.values()) == sum(
         cost.arithmetic.special["exp"] for cost in nodes.values()
     )
-
-
-def test_ten_thousand_layers_cost_what_each_of_them_does() -> None:
-    """Ten layers of a transformer again and again, under names of their own."""
-    found = priced("transformer_block")
-    block = [matched for matched in found.layers if any(name.startswith("/layer1") for name in matched.nodes)]
-    layers: list[MatchedLayer] = []
-    ops: dict[str, Op] = {}
-
-    def renamed(tensors: Sequence[PlanTensor], mark: str) -> tuple[PlanTensor, ...]:
-        return tuple(msgspec.structs.replace(tensor, name=f"{tensor.name}{mark}") for tensor in tensors)
-
-    while len(layers) < 10_000:
-        mark = f"@{len(layers)}"
-        for matched in block:
-            ops.update({f"{name}{mark}": found.ops[name] for name in matched.nodes})
-            own = msgspec.structs.replace(
-                matched.layer,
-                inputs=renamed(matched.layer.inputs, mark),
-                outputs=renamed(matched.layer.outputs, mark),
-                constants=renamed(matched.layer.constants, mark),
-            )
-            layers.append(
-                msgspec.structs.replace(matched, layer=own, nodes=tuple(f"{name}{mark}" for name in matched.nodes))
-            )
-    costs = plan_costs(layers, ops)
-    assert len(costs) >= 10_000
-    flops = [0 if cost.work is None else cost.work.flops for cost in costs]
-    assert flops == flops[: len(block)] * (len(costs) // len(block))
-    assert sum(flops) > 0
