@@ -247,7 +247,11 @@ def assert_parses(folder: Path, names: tuple[str, ...]) -> None:
 # --- the output -------------------------------------------------------------------------------------
 
 
-OUTPUTS = (([], 3, "cannot be written"), (["-o", "file/out"], 3, "cannot be written"), (["-o", "file"], 2, "is a file"))
+OUTPUTS: tuple[tuple[list[str], int, str], ...] = (
+    ([], 3, "cannot be written"),
+    (["-o", "file/out"], 3, "cannot be written"),
+    (["-o", "file"], 2, "is a file"),
+)
 """Options of a run, where ``file`` and ``reports`` are files."""
 
 

@@ -1,10 +1,10 @@
-"""Pipes that are closed, Ctrl-C at any moment, narrow terminals, completion, and the names of the package."""
+"""Narrow terminals, completion, and the names of the package."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -12,59 +12,15 @@ from typing import Any
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import ROOT, SAMPLES
 from trtprof.cli import app, completion, load_commands, output
 from trtprof.cli.output import StageLines, fitted
 from trtprof.hardware import gpus
-from trtprof.runtime import child
-
-pytestmark = pytest.mark.nightly
 
 GEMV, RESNET = str(SAMPLES / "gemv.onnx"), str(SAMPLES / "resnet_tiny.onnx")
-TRTPROF = (sys.executable, "-m", "trtprof")
-
-
-# --- pipes --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "command",
-    [("gpus",), ("run", "--help"), ("--help",), ("rules",), ("gpus", "--format", "json"), ("inspect", GEMV)],
-    ids=" ".join,
-)
-@pytest.mark.parametrize("both", [False, True])
-def test_a_reader_that_went_away_is_no_error(command: tuple[str, ...], both: bool) -> None:
-    """`| head`, and `2>&1 | head`: the reading end is closed before anything is written."""
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        done = subprocess.run(
-            [*TRTPROF, *command], stdout=write, stderr=write if both else subprocess.PIPE, text=True,
-            env=child.environment(), cwd=ROOT, check=False,
-        )  # fmt: skip
-    finally:
-        os.close(write)
-    assert done.returncode == 0
-    assert both or "Traceback" not in done.stderr
-    assert both or "BrokenPipe" not in done.stderr
-
-
-# --- Ctrl-C -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("module", "command"), [("typer", ("--help",)), ("onnx", ("inspect", GEMV)), ("msgspec", ("export", "a:b"))]
-)
-def test_ctrl_c_while_modules_are_imported_is_one_line(module: str, command: tuple[str, ...], tmp_path: Path) -> None:
-    """Of the command line itself, within a command, and before what shows its errors."""
-    stand_in = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
-    (tmp_path / f"{module}.py").write_text(stand_in)
-    environment = child.environment()
-    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
-    done = subprocess.run([*TRTPROF, *command], env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped by Ctrl-C\n")
 
 
 # --- narrow terminals ---------------------------------------------------------------------------------
@@ -132,35 +88,36 @@ def test_a_log_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert fitted(line, sys.stderr) == line
 
 
-@pytest.mark.parametrize("command", [("inspect", RESNET), ("predict", RESNET, "--gpu", "l4,rtx-4090")])
-def test_numbers_are_whole_on_60_columns(command: tuple[str, ...]) -> None:
+def test_numbers_are_whole_on_60_columns() -> None:
     """Columns without room go below or are named; only names and prose lose characters."""
-    shown = trtprof(*command, COLUMNS="60").stdout.splitlines()
-    assert all(len(line) <= 60 for line in shown)
-    starts = ("GPU ", "l4 ", "rtx-4090 ", "op ", "Conv ", "work ")
-    assert sum(line.startswith(starts) for line in shown) >= 3
-    assert not [line for line in shown if line.startswith(starts) and "…" in line]
+    for command in (("inspect", RESNET), ("predict", RESNET, "--gpu", "l4,rtx-4090")):
+        shown = trtprof(*command, COLUMNS="60").stdout.splitlines()
+        assert all(len(line) <= 60 for line in shown)
+        starts = ("GPU ", "l4 ", "rtx-4090 ", "op ", "Conv ", "work ")
+        assert sum(line.startswith(starts) for line in shown) >= 3
+        assert not [line for line in shown if line.startswith(starts) and "…" in line]
 
 
 # --- without the right command ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "fix"),
-    [
-        (("--onnx=m.onnx", "--fp16"), "trtprof run --onnx=m.onnx --fp16"),
-        (("--loadEngine=a b.plan",), "trtprof run '--loadEngine=a b.plan'"),
-        (("m.onnx", "--fp16"), "trtprof run m.onnx --fp16"),
-        (("m.plan",), "trtprof run MODEL --loadEngine=m.plan"),
-        (("profile", "m.onnx"), "trtprof run m.onnx"),
-        (("diff", "a", "b"), "trtprof compare a b"),
-        (("run", "--loadEngine=m.plan"), "trtprof run model.onnx --loadEngine=m.plan"),
-        (("predict", "m.onnx", "--best"), "these take it: run, build fix: leave it away"),
-        (("inspect", "m.onnx", "--useDLACore=0"), "profiles GPUs, and knows no DLA fix: leave it away"),
-    ],
+MEANT = (
+    (("--onnx=m.onnx", "--fp16"), "trtprof run --onnx=m.onnx --fp16"),
+    (("--loadEngine=a b.plan",), "trtprof run '--loadEngine=a b.plan'"),
+    (("m.onnx", "--fp16"), "trtprof run m.onnx --fp16"),
+    (("m.plan",), "trtprof run MODEL --loadEngine=m.plan"),
+    (("profile", "m.onnx"), "trtprof run m.onnx"),
+    (("diff", "a", "b"), "trtprof compare a b"),
+    (("run", "--loadEngine=m.plan"), "trtprof run model.onnx --loadEngine=m.plan"),
+    (("predict", "m.onnx", "--best"), "these take it: run, build fix: leave it away"),
+    (("inspect", "m.onnx", "--useDLACore=0"), "profiles GPUs, and knows no DLA fix: leave it away"),
 )
-def test_what_was_meant_is_said(words: tuple[str, ...], fix: str) -> None:
-    assert fix in refused(trtprof(*words))
+
+
+def test_what_was_meant_is_said(subtests: pytest.Subtests) -> None:
+    for words, fix in MEANT:
+        with subtests.test(" ".join(words)):
+            assert fix in refused(trtprof(*words))
 
 
 def test_raw_inputs_of_trtexec_are_answered_with_what_makes_arrays_of_them(tmp_path: Path) -> None:
@@ -174,47 +131,47 @@ def test_raw_inputs_of_trtexec_are_answered_with_what_makes_arrays_of_them(tmp_p
 
 def offered(*words: str, cwd: Path = ROOT) -> list[str]:
     """What bash is told to offer behind the words."""
-    line = " ".join(["trtprof", *words])
-    environment = child.environment() | {
-        "_TRTPROF_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words)),
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.argv[0] = 'trtprof'; from trtprof.__main__ import main; main()"],
-        env=environment, cwd=cwd, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stderr == ""
+    found = {
+        "_TRTPROF_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["trtprof", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    with contextlib.chdir(cwd):
+        done = CliRunner().invoke(app, [], prog_name="trtprof", env=found)
     return done.stdout.split()
 
 
-@pytest.mark.parametrize(
-    ("words", "some"),
-    [
-        (("predict", "m.onnx", "--gpu", "rtx-40"), {"rtx-4090", "rtx-4060"}),
-        (("predict", "m.onnx", "--gpu", "l4,rtx-409"), {"l4,rtx-4090"}),
-        (("gpus", "a100"), {"a100-pcie-80gb"}),
-        (("run", "m.onnx", "--backend", "ort"), {"ort-cpu", "ort-cuda"}),
-        (("build", "m.onnx", "--backend", "te"), {"tensorrt", "tensorrt-rtx"}),
-        (("run", "m.onnx", "--dtype", "fp"), {"fp32", "fp16", "fp8"}),
-        (("rules", "KN7"), {"KN701"}),
-        (("run", "m.onnx", "--fail-on", "c"), {"critical"}),
-        (("run", "m.onnx", "--collector", "n"), {"nsys"}),
-        (("inspect", "m.onnx", "--dtype", "b"), {"bf16"}),
-        (("report", "r", "--explain", "RL"), {"RL101"}),
-        (("report", "r", "--by", "m"), {"module"}),
-        (("report", "r", "--table", "k"), {"kernels"}),
-        (("report", "r", "--figure", "l"), {"ledger"}),
-        (("rules", "--format", "m"), {"markdown"}),
-        (("predict", "m.onnx", "--level", "g"), {"groups"}),
-        (("predict", "m.onnx", "--accumulate", "f"), {"fp16", "fp32"}),
-        (("gpus", "--class", "g"), {"geforce"}),
-        (("sweep", "ge"), {"gemm", "gemv"}),
-        (("help", "tr"), {"trust"}),
-    ],
+OFFERED = (
+    (("predict", "m.onnx", "--gpu", "rtx-40"), {"rtx-4090", "rtx-4060"}),
+    (("predict", "m.onnx", "--gpu", "l4,rtx-409"), {"l4,rtx-4090"}),
+    (("gpus", "a100"), {"a100-pcie-80gb"}),
+    (("run", "m.onnx", "--backend", "ort"), {"ort-cpu", "ort-cuda"}),
+    (("build", "m.onnx", "--backend", "te"), {"tensorrt", "tensorrt-rtx"}),
+    (("run", "m.onnx", "--dtype", "fp"), {"fp32", "fp16", "fp8"}),
+    (("rules", "KN7"), {"KN701"}),
+    (("run", "m.onnx", "--fail-on", "c"), {"critical"}),
+    (("run", "m.onnx", "--collector", "n"), {"nsys"}),
+    (("inspect", "m.onnx", "--dtype", "b"), {"bf16"}),
+    (("report", "r", "--explain", "RL"), {"RL101"}),
+    (("report", "r", "--by", "m"), {"module"}),
+    (("report", "r", "--table", "k"), {"kernels"}),
+    (("report", "r", "--figure", "l"), {"ledger"}),
+    (("rules", "--format", "m"), {"markdown"}),
+    (("predict", "m.onnx", "--level", "g"), {"groups"}),
+    (("predict", "m.onnx", "--accumulate", "f"), {"fp16", "fp32"}),
+    (("gpus", "--class", "g"), {"geforce"}),
+    (("sweep", "ge"), {"gemm", "gemv"}),
+    (("help", "tr"), {"trust"}),
 )
-def test_the_shell_offers_values(words: tuple[str, ...], some: set[str]) -> None:
-    found = offered(*words)
-    assert some <= set(found)
-    assert all(each.startswith(words[-1]) for each in found)
+
+
+def test_the_shell_offers_values(subtests: pytest.Subtests) -> None:
+    load_commands()
+    for words, some in OFFERED:
+        with subtests.test(" ".join(words)):
+            found = offered(*words)
+            assert some <= set(found)
+            assert all(each.startswith(words[-1]) for each in found)
 
 
 def test_the_shell_offers_run_folders_newest_first(tmp_path: Path) -> None:

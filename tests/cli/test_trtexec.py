@@ -15,52 +15,49 @@ import typer.main
 from tests.fakes.command_line import refused, trtprof
 from tests.fakes.support import SAMPLES
 from trtprof.cli import app, load_commands, manual
-from trtprof.cli.trtexec import FLAGS, FLAGS_BY_NAME, Flag, Verb
+from trtprof.cli.trtexec import FLAGS, FLAGS_BY_NAME, Verb, answer, without
 from trtprof.engine.inspector import read_layer_info
 from trtprof.engine.profile_files import read_profile, read_times
-
-pytestmark = pytest.mark.nightly
 
 RESNET = str(SAMPLES / "resnet_tiny.onnx")
 QUICK = ("--duration", "0", "--iterations", "20", "--warmUp", "0", "--profile-iterations", "3")
 VERBS: tuple[Verb, ...] = get_args(Verb)
 
 
-@pytest.fixture(scope="module")
-def taken() -> dict[str, set[str]]:
-    """The options of the real commands, by verb."""
+def options_of(verb: Verb) -> set[str]:
+    """The options of the real command."""
     load_commands()
     commands: Any = typer.main.get_command(app)
-    return {
-        verb: {
-            name
-            for param in commands.commands[verb].params
-            for name in (*param.opts, *param.secondary_opts)
-        } | {"--help", "-h"}
-        for verb in VERBS
-    }  # fmt: skip
+    params = commands.commands[verb].params
+    return {name for param in params for name in (*param.opts, *param.secondary_opts)} | {"--help", "-h"}
 
 
-@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.names[0])
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_whole_table(verb: Verb, flag: Flag, taken: dict[str, set[str]]) -> None:
-    how = flag.of(verb)
-    for name in flag.names:
-        if how.kind == "acted on":
-            assert name in taken[verb]
-            continue
-        assert name not in taken[verb], "an option of ours under that name needs a row that says so"
-        wrong = f"{name}=no-such-value" if flag.takes else name
-        if how.kind == "answered" or how.only:
-            # Both ways to give a value, by turns: each costs a tenth of a second.
-            words = refused(trtprof(verb, "no-such.onnx", *([wrong] if verb == "run" else wrong.split("="))))
-            assert f"{name} is not taken by trtprof {verb}" in words
-            assert how.why in words
-            assert how.fix in words
-        if how.kind == "always so":
-            done = trtprof(verb, "no-such.onnx", *([name, how.only] if how.only else [name]))
-            assert f"{name}: always so: {how.why}" in " ".join(done.stderr.split())
-            assert "no-such.onnx" in done.stderr.partition("error: ")[2], "the command went on without the flag"
+def test_the_whole_table() -> None:
+    """Every flag is an option of ours, or answered, or one that asks for what the verb does anyway."""
+    wrong = []
+    for verb in VERBS:
+        taken = options_of(verb)
+        for flag in FLAGS:
+            how = flag.of(verb)
+            for name in flag.names:
+                told = answer(verb, name)
+                left = without(verb, name, ["m.onnx", name, *([how.only or "value"] * bool(flag.takes))])
+                right = {
+                    "acted on": name in taken and told is None,
+                    "answered": name not in taken and told is not None and (told.why, told.fix) == (how.why, how.fix),
+                    "always so": name not in taken and left == ["m.onnx"],
+                }
+                if not right[how.kind]:
+                    wrong.append(f"{verb} {name}: {how.kind}")
+    assert wrong == []
+
+
+def test_flags_that_are_not_taken_are_answered_or_passed_over() -> None:
+    for verb, name in (("run", "--dumpOutput"), ("build", "--atol")):
+        assert f"{name} is not taken by trtprof {verb}" in refused(trtprof(verb, "no-such.onnx", name))
+    done = trtprof("build", "no-such.onnx", "--skipInference")
+    assert "--skipInference: always so: `trtprof build` runs nothing" in " ".join(done.stderr.split())
+    assert "no-such.onnx" in done.stderr.partition("error: ")[2], "the command went on without the flag"
 
 
 def test_each_flag_is_there_once_with_its_versions_and_a_sentence() -> None:
@@ -154,24 +151,24 @@ def test_the_layers_are_those_of_the_engine(told: tuple[Path, str]) -> None:
     assert f'"Name": "{plan.layers[0].name}"' in printed
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--percentile=101",), "a number from 0 to 100"),
-        (("--dumpProfile", "--format", "json"), "stdout holds one document"),
-        (("--percentile=90", "-q"), "stdout holds one document"),
-        (("--useCudaGraph", "--backend", "ort-cpu"), "--cuda-graph is of no use with the backend ort-cpu"),
-        (("--saveEngine=x.engine", "--backend", "ort-cpu"), "--saveEngine is of no use with the backend ort-cpu"),
-        (("--optShapes=image:2x3x64x64", "--backend", "ort-cpu"), "--optShapes is of no use with the backend ort-cpu"),
-        (("--memPoolSize=workspace:64", "--backend", "ort-cpu"), "--memPoolSize is of no use"),
-        (("--int8", "--backend", "ort-cpu"), "--int8 is of no use with the backend ort-cpu"),
-        (("--dtype=fp4",), "known: model, fp32, tf32"),
-        (("--dtype=tf32", "--fp16"), "--dtype tf32 and --fp16"),
-    ],
+REFUSED = (
+    (("--percentile=101",), "a number from 0 to 100"),
+    (("--dumpProfile", "--format", "json"), "stdout holds one document"),
+    (("--percentile=90", "-q"), "stdout holds one document"),
+    (("--useCudaGraph", "--backend", "ort-cpu"), "--cuda-graph is of no use with the backend ort-cpu"),
+    (("--saveEngine=x.engine", "--backend", "ort-cpu"), "--saveEngine is of no use with the backend ort-cpu"),
+    (("--optShapes=image:2x3x64x64", "--backend", "ort-cpu"), "--optShapes is of no use with the backend ort-cpu"),
+    (("--memPoolSize=workspace:64", "--backend", "ort-cpu"), "--memPoolSize is of no use"),
+    (("--int8", "--backend", "ort-cpu"), "--int8 is of no use with the backend ort-cpu"),
+    (("--dtype=fp4",), "known: model, fp32, tf32"),
+    (("--dtype=tf32", "--fp16"), "--dtype tf32 and --fp16"),
 )
-def test_what_cannot_be_done_is_said_before_anything_runs(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    done = trtprof("run", RESNET, *options, "-o", tmp_path / "run")
-    assert words in refused(done)
+
+
+def test_what_cannot_be_done_is_said_before_anything_runs(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for options, words in REFUSED:
+        with subtests.test(" ".join(options)):
+            assert words in refused(trtprof("run", RESNET, *options, "-o", tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
@@ -182,12 +179,10 @@ def test_verbose_tells_every_step(tmp_path: Path) -> None:
     assert len(told.stderr.splitlines()) > len(plain.stderr.splitlines())
 
 
-@pytest.mark.parametrize(("short", "long"), [("--fp16", "fp16"), ("--int8", "int8"), ("--noTF32", "fp32")])
-def test_precisions_mean_the_same_by_flag_and_by_dtype(short: str, long: str) -> None:
+def test_precisions_mean_the_same_by_flag_and_by_dtype() -> None:
     one = ("predict", RESNET, "--gpu", "l4", "--level", "groups", "--format", "json")
-    by_flag, by_name = trtprof(*one, short), trtprof(*one, "--dtype", long)
-    assert by_flag.exit_code == 0, by_flag.output
-    assert by_flag.stdout == by_name.stdout
     dry = ("build", RESNET, "--dry-run", "--backend", "tensorrt")
-    assert trtprof(*dry, short).stdout == trtprof(*dry, "--dtype", long).stdout
-    assert short in trtprof(*dry, short).stdout
+    for short, long in (("--fp16", "fp16"), ("--noTF32", "fp32")):
+        assert trtprof(*one, short).stdout == trtprof(*one, "--dtype", long).stdout
+        assert trtprof(*dry, short).stdout == trtprof(*dry, "--dtype", long).stdout
+        assert short in trtprof(*dry, short).stdout
