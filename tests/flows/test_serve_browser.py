@@ -45,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         thread = threading.Thread(target=running.serve_forever, daemon=True)
         thread.start()
         yield running.url
-        running.stop()
+        running.shutdown()
         thread.join()
 
 

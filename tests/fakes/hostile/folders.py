@@ -12,7 +12,7 @@ from random import Random
 from tests.fakes.hostile.mutate import mutated, mutated_bytes, written
 from tests.fakes.hostile.running import Case, Outcome
 from trtprof.base.record_file import MAX_BYTES
-from trtprof.flows.serve import Runs
+from trtprof.flows.serve import listing
 
 _WHOLE = Path(__file__).resolve().parents[3] / "reports" / "example"
 _READ = (
@@ -48,7 +48,7 @@ def case(random: Random, folder: Path, data: Path | None) -> Case:
 def _listed(outcome: Outcome) -> Iterable[str]:
     """What is wrong with the list of the runs beside it."""
     try:
-        found = Runs(outcome.folder).listing()
+        found = listing(outcome.folder)
     except Exception as error:
         yield f"the list of runs: {error!r}"
         return
