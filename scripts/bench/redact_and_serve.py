@@ -46,7 +46,7 @@ def main() -> None:
             print(f"1,000 runs of {len(run) / 1e3:.0f} kB:")
             _timed("  listed for the first time", lambda: _get(running.url), repeats=1)
             _timed("  listed again", lambda: _get(running.url))
-            running.stop()
+            running.shutdown()
             thread.join()
 
 

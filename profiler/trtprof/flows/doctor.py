@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import platform
 from collections.abc import Iterator
+from typing import Literal
 
 from trtprof import __version__
 from trtprof.base import plugins
@@ -13,6 +15,7 @@ from trtprof.base.records import SCHEMA_VERSION, Machine, Part
 from trtprof.capture.cupti import activity as cupti
 from trtprof.capture.nsys import record as nsys
 from trtprof.engine.backends import backends, onnxruntime_version
+from trtprof.engine.passes import INSTALL
 from trtprof.flows.fleet.execute import INSTALL_RAY
 from trtprof.hardware import gpus, nvml
 from trtprof.hardware.device import host_cpu
@@ -41,7 +44,8 @@ def look() -> Machine:
             ),
             *_collectors(),
             *_plugin_tools(),
-            _cluster(),
+            _package("try", "onnx-ir", INSTALL),
+            _package("fleet", "ray", INSTALL_RAY),
             *_left_out(),
         ),
     )
@@ -88,13 +92,13 @@ def _plugin_tools() -> Iterator[Part]:
             yield Part(kind="plugin", name=name, available=False, reason=why, fix=error.fix)
 
 
-def _cluster() -> Part:
-    """Ray, by what is installed: importing it takes longer than all of the rest."""
+def _package(kind: Literal["try", "fleet"], name: str, fix: str) -> Part:
+    """What of an extra is installed: importing it takes longer than all of the rest."""
     try:
-        version = importlib.metadata.version("ray")
+        version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Part(kind="fleet", name="ray", available=False, reason="Ray is not installed", fix=INSTALL_RAY)
-    return Part(kind="fleet", name="ray", available=True, reason=version)
+        return Part(kind=kind, name=name, available=False, reason=f"{name} is not installed", fix=fix)
+    return Part(kind=kind, name=name, available=True, reason=version)
 
 
 def _left_out() -> Iterator[Part]:
@@ -106,7 +110,8 @@ def _left_out() -> Iterator[Part]:
     from trtprof.rewrite import REWRITES
     from trtprof.source.shape_rules import RULES as SHAPE_RULES
 
-    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS, REWRITES, TEMPLATES):
+    rewrites = (REWRITES,) if importlib.util.find_spec("onnx_ir") else ()
+    for registry in (COSTS, SHAPE_RULES, RULES, CONTENT, REPORTERS, *rewrites, TEMPLATES):
         registry.load()
     gpus.specs()
     for each in plugins.LEFT_OUT:

@@ -571,8 +571,6 @@ def _infer(loaded: LoadedModel, binding: Binding, notes: list[str]) -> ModelProt
         _state_default(graphs)
         try:
             return shape_inference.infer_shapes(bare)
-        except shape_inference.GrowthError:
-            return bare  # node by node there is a bound
         except shape_inference.InferenceError as error:
             reason = first_line(error)
     notes.append(f"shape inference stopped: {reason}")

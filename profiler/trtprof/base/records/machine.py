@@ -10,9 +10,9 @@ from trtprof.base.records.gpus import LiveGpu
 
 
 class Part(Record, frozen=True, kw_only=True):
-    """A backend, a collector, a tool for plugins or for fleets, or something that is broken."""
+    """A backend, a collector, a tool for plugins, for `try` or for fleets, or something that is broken."""
 
-    kind: Literal["backend", "collector", "plugin", "fleet", "left out"]
+    kind: Literal["backend", "collector", "plugin", "try", "fleet", "left out"]
     name: str
     available: bool
     reason: str

@@ -8,6 +8,7 @@ says from which time of that kernel on one by hand pays, and is at most not deci
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -742,7 +743,7 @@ def _half(subject: Subject, source: Source, spec: GpuSpec, layer: PredictedLayer
 
 def _rewrites(subject: Subject, spec: GpuSpec, layer: PredictedLayer, predicted: GpuPrediction) -> Iterator[LadderStep]:
     """Rewrites of the graph that change nodes of the layer, predicted of the whole model."""
-    if subject.request is None:
+    if subject.request is None or importlib.util.find_spec("onnx_ir") is None:
         return
     from trtprof.flows.options import RunOptions
     from trtprof.flows.try_.on_gpu import CHANGES, predicted_on

@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import onnx
 import onnx.checker
-import onnx_ir as ir
 
 from trtprof.base import onnx_graph
-from trtprof.base.errors import ModelError, TrtprofError
-from trtprof.engine.passes import PASSES, run_pass
+from trtprof.base.errors import MissingError, ModelError, TrtprofError
+from trtprof.engine.passes import INSTALL, PASSES, run_pass
 from trtprof.flows.options import GpuOptions
 from trtprof.flows.try_.target import Built, Setup, Target
 from trtprof.rewrite import REWRITES, Rewrite, apply
-from trtprof.rewrite.edit import Site
-from trtprof.rewrite.model import opened, save
 from trtprof.runtime.ort_session import SessionRequest
+
+try:
+    import onnx_ir as ir
+
+    from trtprof.rewrite.edit import Site
+    from trtprof.rewrite.model import opened, save
+except ModuleNotFoundError:
+    raise MissingError("onnx-ir is not installed", why="graphs are rewritten with it", fix=INSTALL) from None
 
 if TYPE_CHECKING:
     from trtprof.flows.build import EngineBuild
