@@ -15,20 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.counting import (
-    FEW,
-    Array,
-    Num,
-    Tally,
-    assert_same,
-    flops,
-    largest,
-    run,
-    tensor,
-    total,
-    values,
-    work,
-)
+from tests.fakes.counting import FEW, Array, Num, Tally, assert_same, flops, largest, run, tensor, total, values, work
 from trtprof.base.records import Op
 
 

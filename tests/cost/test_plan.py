@@ -276,13 +276,7 @@ def test_the_dims_of_a_plan_tell_the_products_of_its_nodes(name: str) -> None:
             compared += 1
     assert (
         compared
-        == {
-            "gemv": 0,
-            "resnet_tiny": 16,
-            "transformer_block": 12,
-            "transformer_block_fp16": 10,
-            "lstm": 16,
-        }[name]
+        == {"gemv": 0, "resnet_tiny": 16, "transformer_block": 12, "transformer_block_fp16": 10, "lstm": 16}[name]
     )
 
 
@@ -369,13 +363,7 @@ def test_every_layer_that_moves_data_has_bytes(engine: str, moving: int, tmp_pat
         ("int8", "conv4.weight", 64 * 4096 + 48 * 64 / 8 + 4 * 48 / 8, 2 * 64 * 4096, 48 * 4096 * 64),
         # fp32 to fp16 in NHWC with 3 channels padded to 4, then with 64.
         (RESNET, "Reformatting CopyNode for Input Tensor 0 to Conv_0", 4 * 3 * 50176, 2 * 4 * 50176, 0),
-        (
-            RESNET,
-            "Conv_0 + Relu_1",
-            2 * 4 * 50176 + 2 * 9408 / 32 + 2 * 64 / 32,
-            2 * 64 * 12544,
-            64 * 12544 * 147,
-        ),
+        (RESNET, "Conv_0 + Relu_1", 2 * 4 * 50176 + 2 * 9408 / 32 + 2 * 64 / 32, 2 * 64 * 12544, 64 * 12544 * 147),
         # int8 in vectors of 4 channels, and fp32 behind it.
         (RESNET_QAT, "QuantizeLinear_2", 4 * 3 * 50176, 4 * 50176, 0),
         (RESNET_QAT, "conv1.weight", 4 * 50176 + 9408 / 32 + 4 * 64 / 32, 4 * 64 * 12544, 64 * 12544 * 147),

@@ -332,10 +332,7 @@ def test_what_is_filled_with_constants_is_said() -> None:
     plan.layer("fill", "", "w", kind="kgen")
     plan.layer("conv", "x w", "y", kind="correlation", stream=3)
     (edge,) = plan.edges()
-    assert (edge.edge.kind, edge.edge.reason) == (
-        "prologue",
-        "it holds constants alone; they run on different streams",
-    )
+    assert (edge.edge.kind, edge.edge.reason) == ("prologue", "it holds constants alone; they run on different streams")
 
 
 # --- what it would save ---------------------------------------------------------------------------

@@ -86,10 +86,7 @@ def test_branches_that_meet_again_are_an_activation() -> None:
     z = g.op("MatMul", y, g.weight("w2", 8, 8))
     erf = g.op("Add", g.op("Erf", g.op("Div", z, g.weight("root"))), g.weight("one"))
     gelu = g.op("Mul", g.op("Mul", z, erf), g.weight("half"))
-    assert kinds(fuse(g.nodes, [gelu])) == [
-        ["MatMul", "Sigmoid", "Mul"],
-        ["MatMul", "Div", "Erf", "Add", "Mul", "Mul"],
-    ]
+    assert kinds(fuse(g.nodes, [gelu])) == [["MatMul", "Sigmoid", "Mul"], ["MatMul", "Div", "Erf", "Add", "Mul", "Mul"]]
 
 
 def test_what_others_read_too_ends_the_epilogue() -> None:

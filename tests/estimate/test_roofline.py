@@ -486,8 +486,7 @@ def test_a_product_without_results_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "stride", "kept"),
-    [(1, 1, 1.0), (2, 2, 1.0), (3, 2, 1.0), (3, 1, 1 / 4), (5, 1, 1.0), (7, 1, 1.0)],
+    ("kernel", "stride", "kept"), [(1, 1, 1.0), (2, 2, 1.0), (3, 2, 1.0), (3, 1, 1 / 4), (5, 1, 1.0), (7, 1, 1.0)]
 )
 def test_what_a_fast_algorithm_saves(kernel: int, stride: int, kept: float) -> None:
     work = work_of(convolution("fp32", 1, 8, 8, 32, kernel, stride))

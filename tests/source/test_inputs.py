@@ -75,10 +75,7 @@ def _gather(axis: int = 0) -> tuple[list[NodeProto], dict[str, object]]:
     return [make_node("Gather", ["table", "ids"], ["y"], name="embed", axis=axis)], {"table": TABLE}
 
 
-@pytest.mark.parametrize(
-    ("axis", "high"),
-    [(0, 9), (1, 3), (-1, 3), (-2, 9)],
-)
+@pytest.mark.parametrize(("axis", "high"), [(0, 9), (1, 3), (-1, 3), (-2, 9)])
 def test_indices_of_a_gather_lie_in_its_table(tmp_path: Path, axis: int, high: int) -> None:
     nodes, constants = _gather(axis)
     model = model_of(nodes, [("ids", INT64, [5])], [("y", FLOAT, ["a", "b"])], constants)

@@ -249,15 +249,7 @@ def test_missing_and_short_weights_are_refused(tmp_path: Path, size: int | None,
 
 
 @pytest.mark.parametrize(
-    "entries",
-    [
-        {"offset": "abc"},
-        {"offset": -4},
-        {"length": "1e3"},
-        {"length": 4},
-        {"length": -48},
-        {"location": ""},
-    ],
+    "entries", [{"offset": "abc"}, {"offset": -4}, {"length": "1e3"}, {"length": 4}, {"length": -48}, {"location": ""}]
 )
 def test_damaged_places_of_weights_are_refused(tmp_path: Path, entries: Entries) -> None:
     with pytest.raises(ModelError, match="where the weights of 'w' lie is damaged"):
@@ -658,8 +650,7 @@ def test_what_the_checker_rejects_is_refused_in_its_words(tmp_path: Path, damage
 
 
 @pytest.mark.parametrize(
-    "which",
-    ["with_duplicate_node_names", "with_multi_level_errors", "with_no_name", "with_parallel_invalid_nodes"],
+    "which", ["with_duplicate_node_names", "with_multi_level_errors", "with_no_name", "with_parallel_invalid_nodes"]
 )
 def test_the_invalid_graphs_of_polygraphy_are_refused(which: str) -> None:
     with pytest.raises(ModelError, match="fails the ONNX checker"):

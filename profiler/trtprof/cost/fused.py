@@ -18,10 +18,7 @@ from trtprof.cost.precision import compute_dtype, quantized_products
 
 
 def work_of_group(
-    ops: Sequence[Op],
-    outputs: Collection[str] | None = None,
-    dtypes: Mapping[str, str] | None = None,
-    dtype: str = "",
+    ops: Sequence[Op], outputs: Collection[str] | None = None, dtypes: Mapping[str, str] | None = None, dtype: str = ""
 ) -> Work | None:
     """The work of a group of nodes as one kernel, or None when one of them has no cost function.
 

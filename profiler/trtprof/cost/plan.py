@@ -29,14 +29,7 @@ from trtprof.base.records import Core, MatchedLayer, Op, PlanLayer, PlanTensor, 
 from trtprof.cost import Cost, CostError, Spare, cost_of, unsure_of
 from trtprof.cost._core import joined_core
 from trtprof.cost._plan_loops import runs
-from trtprof.cost._plan_products import (
-    Product,
-    Sides,
-    operand_dtype,
-    plan_product,
-    sums_products,
-    touched_share,
-)
+from trtprof.cost._plan_products import Product, Sides, operand_dtype, plan_product, sums_products, touched_share
 from trtprof.cost._plan_shares import Owner, Part, Shares, shares
 from trtprof.cost._plan_tensors import Bound, is_dynamic, model_names, roots_of, shapes_of
 from trtprof.cost._recipes import ACTIVATIONS, NOTHING, Recipe, dequantize, quantize

@@ -83,10 +83,7 @@ def unit_terms(work: Work, roof: Roof) -> dict[str, Fraction]:
 
 
 def predict_layers(
-    layers: Sequence[Layer],
-    works: Mapping[str, Work | None],
-    ceilings: Ceilings,
-    outputs: Collection[str] = (),
+    layers: Sequence[Layer], works: Mapping[str, Work | None], ceilings: Ceilings, outputs: Collection[str] = ()
 ) -> dict[str, Estimate | None]:
     """An estimate for every layer, None where its work is unknown.
 

@@ -104,12 +104,7 @@ def rates(device: Device, dtype: str, accumulator: str = "", functions: Sequence
     slower = roof.fp32_accumulate_flops_per_s if accumulator == "fp32" else None
     vector = peak_flops(roof.vector_flops_per_s, dtype)
     special = min(special_rate(roof, name) for name in functions or ("exp",)) if roof.special_per_s else vector
-    return (
-        units.DTYPE_BITS.get(dtype, 32) / 8,
-        peak_flops(roof.tensor_flops_per_s, dtype, slower),
-        vector,
-        special,
-    )
+    return (units.DTYPE_BITS.get(dtype, 32) / 8, peak_flops(roof.tensor_flops_per_s, dtype, slower), vector, special)
 
 
 def rows_of(works: Sequence[tuple[Work, Core]], device: Device) -> Rows:

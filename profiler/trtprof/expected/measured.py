@@ -257,8 +257,7 @@ def learn(
         name = class_of(core.kind, dtype_on(row.work, spec, tf32=tf32))
         found.setdefault(name, []).append((row, core, float(one.expected_ns)))
     return Correction(
-        {name: _fitted(some) for name, some in found.items()},
-        {name: len(some) for name, some in found.items()},
+        {name: _fitted(some) for name, some in found.items()}, {name: len(some) for name, some in found.items()}
     )
 
 

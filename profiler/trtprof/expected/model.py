@@ -192,11 +192,7 @@ def class_of(kind: str, dtype: str) -> str:
 
 
 def _priced(
-    name: str,
-    works: Sequence[tuple[Work, Core]],
-    spec: GpuSpec,
-    ceilings: Ceilings,
-    correction: Correction | None,
+    name: str, works: Sequence[tuple[Work, Core]], spec: GpuSpec, ceilings: Ceilings, correction: Correction | None
 ) -> list[Expectation]:
     known = document().classes[name]
     device = device_of(spec, ceilings)

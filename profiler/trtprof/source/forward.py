@@ -222,11 +222,7 @@ class _Walk:
         return self._ruled(node, inputs, path)
 
     def _body(
-        self,
-        body: GraphProto,
-        path: str,
-        given: Sequence[Tensor | None],
-        scopes: Sequence[Mapping[str, Tensor]],
+        self, body: GraphProto, path: str, given: Sequence[Tensor | None], scopes: Sequence[Mapping[str, Tensor]]
     ) -> None:
         own = self._known[path]
         for info, tensor in zip(body.input, given, strict=False):

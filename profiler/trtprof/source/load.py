@@ -21,11 +21,7 @@ import onnx.checker
 import onnx.external_data_helper
 import onnx.inliner
 from google.protobuf.message import DecodeError
-from onnx import (
-    GraphProto,
-    ModelProto,
-    SparseTensorProto,
-)
+from onnx import GraphProto, ModelProto, SparseTensorProto
 
 from trtprof.base import onnx_graph, shape_inference
 from trtprof.base.calls import PLUGINS, folded

@@ -303,9 +303,4 @@ def gated_relative_position_bias(op: Op) -> Cost:
     depth, width = shape(need(op, 3))
     rows = batch * heads * length
     gates = Recipe(width + max(width - 2, 0)).plus(ACTIVATIONS["sigmoid"].times(2)).plus(Recipe(4))
-    return work(
-        op,
-        gates.times(rows),
-        tensor=2 * rows * depth * width,
-        vector=size(need(op, 0)) + size(out(op)),
-    )
+    return work(op, gates.times(rows), tensor=2 * rows * depth * width, vector=size(need(op, 0)) + size(out(op)))

@@ -143,15 +143,7 @@ def dynamic_sparse_attention(op: Op) -> Cost:
     main = (0 if auxiliary else named) + batch * (length + local) * per_key * both
     read |= {index: min(elements, main) for index, elements in kept.read.items()}
     read |= dict.fromkeys((5, 6), named if auxiliary else 0)
-    return work(
-        op,
-        other.plus(first),
-        tensor=tensor,
-        read=read,
-        write=kept.write,
-        bound="upper",
-        note=_SELECTED,
-    )
+    return work(op, other.plus(first), tensor=tensor, read=read, write=kept.write, bound="upper", note=_SELECTED)
 
 
 @cost("SparseAttention", domain=MS)

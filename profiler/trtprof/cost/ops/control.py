@@ -53,10 +53,7 @@ def trips(op: Op) -> Trips:
 @cost("If")
 def if_(op: Op) -> Cost:
     """Reads its condition; the branch that is taken is nodes of its own."""
-    return Cost(
-        reads=(Moved(need(op, 0), 1),),
-        note="no arithmetic of its own: its branches are nodes of their own",
-    )
+    return Cost(reads=(Moved(need(op, 0), 1),), note="no arithmetic of its own: its branches are nodes of their own")
 
 
 @cost("Loop", "Scan", "SequenceMap")

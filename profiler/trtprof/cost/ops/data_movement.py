@@ -61,10 +61,7 @@ def gather(op: Op) -> Cost:
     elements = math.prod(dims) // n * min(distinct, n) if n else 0
     repeats = indices.value is None and named > 1
     return work(
-        op,
-        read={0: elements},
-        bound="upper" if repeats else "exact",
-        note="indices may repeat" if repeats else "",
+        op, read={0: elements}, bound="upper" if repeats else "exact", note="indices may repeat" if repeats else ""
     )
 
 

@@ -36,13 +36,7 @@ def matmul(op: Op) -> Cost:
     scaling = Recipe(1 if number(op, "alpha", 1.0) != 1.0 else 0)
     epilogue = scaling.plus(activation).times(y)
     inner = _inner(op, trans=bool(integer(op, "transA", 0)), trans_batch=bool(integer(op, "transBatchA", 0)))
-    return work(
-        op,
-        epilogue,
-        tensor=2 * y * inner,
-        bound="lower" if note else "exact",
-        note=note,
-    )
+    return work(op, epilogue, tensor=2 * y * inner, bound="lower" if note else "exact", note=note)
 
 
 @cost("Gemm")

@@ -7,18 +7,7 @@ from __future__ import annotations
 
 from trtprof.base.records import Op
 from trtprof.cost import Cost, MalformedOpError, cost
-from trtprof.cost._ml import (
-    ML,
-    converted,
-    ids,
-    items,
-    labels,
-    matrix,
-    post_transform,
-    reading,
-    table,
-    with_outputs,
-)
+from trtprof.cost._ml import ML, converted, ids, items, labels, matrix, post_transform, reading, table, with_outputs
 from trtprof.cost._recipes import NOTHING, Recipe
 from trtprof.cost._shapes import integer, made, need, string, work
 

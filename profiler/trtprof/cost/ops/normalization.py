@@ -7,19 +7,7 @@ import math
 from trtprof.base.records import Core, Op
 from trtprof.cost import Cost, cost
 from trtprof.cost._recipes import NOTHING, SILU, Recipe, dequantize, normalize
-from trtprof.cost._shapes import (
-    MS,
-    NHWC,
-    axis_of,
-    given,
-    integer,
-    made,
-    need,
-    out,
-    shape,
-    size,
-    work,
-)
+from trtprof.cost._shapes import MS, NHWC, axis_of, given, integer, made, need, out, shape, size, work
 
 
 def _normalized(op: Op, groups: int, affine: int, centered: bool = True, extra: Recipe = NOTHING) -> Cost:
@@ -86,13 +74,7 @@ def embed_layer_normalization(op: Op) -> Cost:
     each = normalize(batch * length, hidden).plus(Recipe((2 + sums) * y + mask))
     if quantized:
         each = each.plus(dequantize(zero_point=True).times((1 + sums) * y + 2 * hidden))
-    return work(
-        op,
-        each,
-        read=read,
-        bound="upper",
-        note="rows may repeat: each counted once",
-    )
+    return work(op, each, read=read, bound="upper", note="rows may repeat: each counted once")
 
 
 def _batch_inference(op: Op) -> Cost:

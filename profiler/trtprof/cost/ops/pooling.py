@@ -7,20 +7,7 @@ import math
 from trtprof.base.records import Op
 from trtprof.cost import Cost, UnknownShapeError, cost
 from trtprof.cost._recipes import Recipe, requantize
-from trtprof.cost._shapes import (
-    MS,
-    NCHWC,
-    NHWC,
-    given,
-    integer,
-    integers,
-    need,
-    number,
-    out,
-    shape,
-    size,
-    work,
-)
+from trtprof.cost._shapes import MS, NCHWC, NHWC, given, integer, integers, need, number, out, shape, size, work
 from trtprof.cost._windows import touched_elements
 
 

@@ -6,18 +6,7 @@ import math
 
 from trtprof.base.records import Op
 from trtprof.cost import Cost, cost
-from trtprof.cost._shapes import (
-    MS,
-    NCHWC,
-    NHWC,
-    integer,
-    need,
-    out,
-    shape,
-    size,
-    string,
-    work,
-)
+from trtprof.cost._shapes import MS, NCHWC, NHWC, integer, need, out, shape, size, string, work
 
 _TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 

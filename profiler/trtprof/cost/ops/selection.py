@@ -144,10 +144,7 @@ def bifurcation_detector(op: Op) -> Cost:
     new = size(predicted) if predicted is not None else 0
     lengths = range(integer(op, "min_ngram_size", 1), integer(op, "max_ngram_size", 3) + 1)
     return _most(
-        op,
-        {0: current + new, 1: 1},
-        vector=new + source * sum(lengths),
-        note="every token counted as searched",
+        op, {0: current + new, 1: 1}, vector=new + source * sum(lengths), note="every token counted as searched"
     )
 
 

@@ -66,12 +66,7 @@ def matmul_fp8_weight(op: Op) -> Cost:
     y = size(out(op))
     activations = 3 * size(need(op, 0)) if given(op, 3) is not None else 0
     bias = y if given(op, 4) is not None else 0
-    return work(
-        op,
-        tensor=2 * y * shape(need(op, 1))[1],
-        vector=2 * size(need(op, 1)) + activations + bias,
-        note=_NOTE,
-    )
+    return work(op, tensor=2 * y * shape(need(op, 1))[1], vector=2 * size(need(op, 1)) + activations + bias, note=_NOTE)
 
 
 def _normed(op: Op, rows: int, k: int) -> Recipe:
