@@ -7,7 +7,7 @@ rank as None, a dimension as ``?``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -22,6 +22,12 @@ RULES: Registry[tuple[str, str], Rule] = Registry("shape rule", "trtprof.source.
 def rule(*op_types: str, domain: str) -> Callable[[Rule], Rule]:
     """Decorator that files a rule under op types of one domain."""
     return RULES.register(*((domain, op_type) for op_type in op_types))
+
+
+def rules(domain: str, table: Mapping[str, Rule]) -> None:
+    """File rules of one line under op types of one domain, several of them with spaces between."""
+    for op_types, function in table.items():
+        rule(*op_types.split(), domain=domain)(function)
 
 
 def has_rule(op_type: str, domain: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trtprof.base import onnx_graph
 from trtprof.base.records import Dim, Op, Tensor
-from trtprof.source.shape_rules import rule
+from trtprof.source.shape_rules import rule, rules
 from trtprof.source.shape_rules._dims import (
     MS,
     Shape,
@@ -43,54 +43,6 @@ def unchanged(op: Op) -> Sequence[Tensor | None]:
     return [like(op)]
 
 
-@rule("ComplexMul", "ComplexMulConj", domain=MS)
-def complex_product(op: Op) -> Sequence[Tensor | None]:
-    """Numpy's broadcasting of pairs."""
-    return [made(dtype(op), broadcast(shape(op), shape(op, 1)))]
-
-
-@rule("QLinearAdd", "QLinearMul", domain=MS)
-def qlinear_binary(op: Op) -> Sequence[Tensor | None]:
-    """A, A_scale, A_zero_point, B, ..."""
-    return [made(dtype(op), broadcast(shape(op), shape(op, 3)))]
-
-
-@rule("MulInteger", domain=MS)
-def mul_integer(op: Op) -> Sequence[Tensor | None]:
-    """A, A_zero_point, B, B_zero_point."""
-    return [made("int32", broadcast(shape(op), shape(op, 2)))]
-
-
-@rule("QLinearWhere", domain=MS)
-def qlinear_where(op: Op) -> Sequence[Tensor | None]:
-    """condition, X, x_scale, x_zero_point, Y, ..."""
-    return [made(dtype(op, 1), broadcast(shape(op), shape(op, 1), shape(op, 4)))]
-
-
-@rule("QuantizeLinear", domain=MS)
-def quantize(op: Op) -> Sequence[Tensor | None]:
-    """x, scale, zero point, whose dtype the result has."""
-    return [like(op, kind="uint8" if given(op, 2) is None else dtype(op, 2))]
-
-
-@rule("DequantizeLinear", domain=MS)
-def dequantize(op: Op) -> Sequence[Tensor | None]:
-    """x, scale, whose dtype the result has."""
-    return [like(op, kind=dtype(op, 1))]
-
-
-@rule("QuantizeWithOrder", domain=MS)
-def quantize_with_order(op: Op) -> Sequence[Tensor | None]:
-    """8-bit integers."""
-    return [like(op, kind="int8")]
-
-
-@rule("DequantizeWithOrder", domain=MS)
-def dequantize_with_order(op: Op) -> Sequence[Tensor | None]:
-    """The dtype is an attribute."""
-    return [like(op, kind=onnx_graph.dtype_name(required(op, "to")))]
-
-
 @rule("QuantizeBFP", domain=MS)
 def quantize_bfp(op: Op) -> Sequence[Tensor | None]:
     """Bytes, as many as the format of a device takes; then shape and strides of x."""
@@ -105,16 +57,6 @@ def dequantize_bfp(op: Op) -> Sequence[Tensor | None]:
     (rank,) = dims(op, 1, 1)
     asked = values(op, 1) or (("?",) * rank if isinstance(rank, int) else None)
     return [made(onnx_graph.dtype_name(integer(op, "dtype", 1)), asked)]
-
-
-def _mask(op: Op, kind: str) -> list[Tensor | None]:
-    return [like(op), like(op, kind=kind)]
-
-
-@rule("BiasDropout", domain=MS)
-def bias_dropout(op: Op) -> Sequence[Tensor | None]:
-    """data, and a flag for each element."""
-    return _mask(op, "bool")
 
 
 @rule("BitmaskDropout", "BitmaskBiasDropout", domain=MS)
@@ -149,24 +91,6 @@ def layer_norm(op: Op) -> Sequence[Tensor | None]:
     return [like(op, kind=dtype(op, 1)), each, each]
 
 
-@rule("SimplifiedLayerNormalization", domain="")
-def simplified_layer_norm(op: Op) -> Sequence[Tensor | None]:
-    """The result in the dtype of the scale, and the inverse deviation. ONNX Runtime files it under ai.onnx."""
-    return layer_norm(op)[:2]
-
-
-@rule("SkipGroupNorm", domain=MS)
-def skip_group_norm(op: Op) -> Sequence[Tensor | None]:
-    """The result, and the sum that was normalised."""
-    return [like(op), like(op)]
-
-
-@rule("EngramGate", domain=MS)
-def engram_gate(op: Op) -> Sequence[Tensor | None]:
-    """Keys [batch, length, branches, hidden]: the gated value for each branch, and the same normalised."""
-    return [like(op), like(op)]
-
-
 @rule("HyperConnectionPreMix", domain=MS)
 def hyper_connection_pre_mix(op: Op) -> Sequence[Tensor | None]:
     """[..., C, H], or [..., C * H] with C as an attribute, becomes [..., H]."""
@@ -176,38 +100,8 @@ def hyper_connection_pre_mix(op: Op) -> Sequence[Tensor | None]:
     return [made(dtype(op), with_last(x, over(x[-1], branches)) if branches else (*x[:-2], x[-1]))]
 
 
-@rule("LinearAttentionGate", domain=MS)
-def linear_attention_gate(op: Op) -> Sequence[Tensor | None]:
-    """Decay, and beta where it is asked for."""
-    return [like(op), like(op, 0 if given(op, 3) is None else 3)]
-
-
-@rule("GemmaRotaryEmbedding", domain=MS)
-def gemma_rotary_embedding(op: Op) -> Sequence[Tensor | None]:
-    """emb, q, q_rot, k, k_rot: q and k rotated."""
-    return [like(op, 1), like(op, 3)]
-
-
-@rule("MurmurHash3", domain=MS)
-def murmur_hash(op: Op) -> Sequence[Tensor | None]:
-    """32 bits for each element."""
-    return [like(op, kind="uint32" if integer(op, "positive", 1) else "int32")]
-
-
-@rule("IsAllFinite", domain=MS)
-def is_all_finite(_op: Op) -> Sequence[Tensor | None]:
-    """One flag."""
-    return [made("bool", ())]
-
-
 def _reduced(op: Op, kind: str) -> list[Tensor | None]:
     return [made(kind, reduced(shape(op), integers(op, "axes") or None, bool(integer(op, "keepdims", 1))))]
-
-
-@rule("QLinearReduceMean", domain=MS)
-def qlinear_reduce_mean(op: Op) -> Sequence[Tensor | None]:
-    """Axes are an attribute."""
-    return _reduced(op, dtype(op))
 
 
 @rule("ReduceSumInteger", domain=MS)
@@ -233,3 +127,51 @@ def qlinear_concat(op: Op) -> Sequence[Tensor | None]:
 def _agreed(column: Sequence[Dim]) -> Dim:
     """What all parts have: a number where one is known."""
     return next((dim for dim in column if isinstance(dim, int)), column[0] if len(set(column)) == 1 else "?")
+
+
+rules(
+    MS,
+    {
+        # Numpy's broadcasting of pairs.
+        "ComplexMul ComplexMulConj": lambda op: [made(dtype(op), broadcast(shape(op), shape(op, 1)))],
+        # A, A_scale, A_zero_point, B, ...
+        "QLinearAdd QLinearMul": lambda op: [made(dtype(op), broadcast(shape(op), shape(op, 3)))],
+        # A, A_zero_point, B, B_zero_point.
+        "MulInteger": lambda op: [made("int32", broadcast(shape(op), shape(op, 2)))],
+        # condition, X, x_scale, x_zero_point, Y, ...
+        "QLinearWhere": lambda op: [made(dtype(op, 1), broadcast(shape(op), shape(op, 1), shape(op, 4)))],
+        # x, scale, zero point, whose dtype the result has.
+        "QuantizeLinear": lambda op: [like(op, kind="uint8" if given(op, 2) is None else dtype(op, 2))],
+        # x, scale, whose dtype the result has.
+        "DequantizeLinear": lambda op: [like(op, kind=dtype(op, 1))],
+        # 8-bit integers.
+        "QuantizeWithOrder": lambda op: [like(op, kind="int8")],
+        # The dtype is an attribute.
+        "DequantizeWithOrder": lambda op: [like(op, kind=onnx_graph.dtype_name(required(op, "to")))],
+        # data, and a flag for each element.
+        "BiasDropout": lambda op: [like(op), like(op, kind="bool")],
+        # The result, and the sum that was normalised.
+        "SkipGroupNorm": lambda op: [like(op), like(op)],
+        # Keys [batch, length, branches, hidden]: the gated value for each branch, and the same normalised.
+        "EngramGate": lambda op: [like(op), like(op)],
+        # Decay, and beta where it is asked for.
+        "LinearAttentionGate": lambda op: [like(op), like(op, 0 if given(op, 3) is None else 3)],
+        # emb, q, q_rot, k, k_rot: q and k rotated.
+        "GemmaRotaryEmbedding": lambda op: [like(op, 1), like(op, 3)],
+        # 32 bits for each element.
+        "MurmurHash3": lambda op: [like(op, kind="uint32" if integer(op, "positive", 1) else "int32")],
+        # One flag.
+        "IsAllFinite": lambda _op: [made("bool", ())],
+        # Axes are an attribute.
+        "QLinearReduceMean": lambda op: _reduced(op, dtype(op)),
+    },
+)
+
+
+rules(
+    "",
+    {
+        # The result in the dtype of the scale, and the inverse deviation. ONNX Runtime files it under ai.onnx.
+        "SimplifiedLayerNormalization": lambda op: layer_norm(op)[:2],
+    },
+)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trtprof.base import onnx_graph
 from trtprof.base.records import Dim, Op, Tensor
-from trtprof.source.shape_rules import rule
+from trtprof.source.shape_rules import rule, rules
 from trtprof.source.shape_rules._dims import (
     MS,
     Shape,
@@ -44,18 +44,6 @@ def fused_matmul(op: Op) -> Sequence[Tensor | None]:
     return [made(dtype(op, 1), matmul(a, b))]
 
 
-@rule("GemmFastGelu", domain=MS)
-def plain_matmul(op: Op) -> Sequence[Tensor | None]:
-    """A times B."""
-    return [made(dtype(op), matmul(shape(op), shape(op, 1)))]
-
-
-@rule("MatMulIntegerToFloat", "DynamicQuantizeMatMul", domain=MS)
-def matmul_to_float(op: Op) -> Sequence[Tensor | None]:
-    """A, B, and the scale of one of them, whose dtype the result has."""
-    return [made(dtype(op, 2), matmul(shape(op), shape(op, 1)))]
-
-
 @rule("MatMulInteger16", domain=MS)
 def matmul_integer16(op: Op) -> Sequence[Tensor | None]:
     """Unsigned where both operands are."""
@@ -64,45 +52,9 @@ def matmul_integer16(op: Op) -> Sequence[Tensor | None]:
     return [made(kind, matmul(shape(op), shape(op, 1)))]
 
 
-@rule("QOrderedMatMul", domain=MS)
-def qordered_matmul(op: Op) -> Sequence[Tensor | None]:
-    """A, scale_A, B; orders of elements do not change what a shape says."""
-    return [made(dtype(op), matmul(shape(op), shape(op, 2)))]
-
-
 def _gemm(op: Op, b_at: int) -> Shape:
     a, b = dims(op, 0, 2), dims(op, b_at, 2)
     return a[1 if integer(op, "transA", 0) else 0], b[0 if integer(op, "transB", 0) else 1]
-
-
-@rule("FusedGemm", domain=MS)
-def fused_gemm(op: Op) -> Sequence[Tensor | None]:
-    """A, B, C."""
-    return [made(dtype(op), _gemm(op, 1))]
-
-
-@rule("GemmFloat8", domain=MS)
-def gemm_float8(op: Op) -> Sequence[Tensor | None]:
-    """A, B, C and scales; the dtype is an attribute."""
-    return [made(onnx_graph.dtype_name(integer(op, "dtype", 1)), _gemm(op, 1))]
-
-
-@rule("QGemm", domain=MS)
-def qgemm(op: Op) -> Sequence[Tensor | None]:
-    """A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point; a float without the last."""
-    return [made("fp32" if given(op, 8) is None else dtype(op, 8), _gemm(op, 3))]
-
-
-@rule("MatMulNBits", domain=MS)
-def matmul_nbits(op: Op) -> Sequence[Tensor | None]:
-    """A [..., K] and weights of N outputs, packed."""
-    return [made(dtype(op), with_last(shape(op), required(op, "N")))]
-
-
-@rule("MatMulBnb4", domain=MS)
-def matmul_bnb4(op: Op) -> Sequence[Tensor | None]:
-    """A [..., K] gives [..., N]; without transB, A [..., N] gives [..., K]."""
-    return [made(dtype(op), with_last(shape(op), required(op, "N" if integer(op, "transB", 1) else "K")))]
 
 
 @rule("MatMulFpQ4", domain=MS)
@@ -113,29 +65,11 @@ def matmul_fpq4(op: Op) -> Sequence[Tensor | None]:
     return [made(dtype(op), with_last(shape(op), outputs))]
 
 
-@rule("MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight", domain=MS)
-def matmul_of_blocks(op: Op) -> Sequence[Tensor | None]:
-    """A [..., K], B [N, K] or its halves in bytes."""
-    return [made(dtype(op), with_last(shape(op), dims(op, 1, 2)[0]))]
-
-
-@rule("MatMulNBitsMlp", domain=MS)
-def matmul_nbits_mlp(op: Op) -> Sequence[Tensor | None]:
-    """The product of two projections of A, and the sum of A and what is skipped."""
-    return [made(dtype(op), with_last(shape(op), required(op, "N"))), like(op)]
-
-
 @rule("MatMulNBitsQkv", domain=MS)
 def matmul_nbits_qkv(op: Op) -> Sequence[Tensor | None]:
     """Q, K and V of A, and the sum of A and what is skipped."""
     widths = [required(op, name) for name in ("Nq", "Nkv", "Nkv")]
     return [*(made(dtype(op), with_last(shape(op), width)) for width in widths), like(op)]
-
-
-@rule("MoE", "QMoE", domain=MS)
-def experts(op: Op) -> Sequence[Tensor | None]:
-    """As many hidden values as come in."""
-    return [like(op)]
 
 
 @rule("GatherBlockQuantized", domain=MS)
@@ -151,3 +85,36 @@ def gather_block_quantized(op: Op) -> Sequence[Tensor | None]:
         data = (*data[:-1], times(data[-1], 8 // integer(op, "bits", 4)) if dtype(op) == "uint8" else "?")
     at = integer(op, "gather_axis", 0) % len(data)
     return [made(dtype(op, 2), (*data[:at], *indices, *data[at + 1 :]))]
+
+
+rules(
+    MS,
+    {
+        # A times B.
+        "GemmFastGelu": lambda op: [made(dtype(op), matmul(shape(op), shape(op, 1)))],
+        # A, B, and the scale of one of them, whose dtype the result has.
+        "MatMulIntegerToFloat DynamicQuantizeMatMul": lambda op: [made(dtype(op, 2), matmul(shape(op), shape(op, 1)))],
+        # A, scale_A, B; orders of elements do not change what a shape says.
+        "QOrderedMatMul": lambda op: [made(dtype(op), matmul(shape(op), shape(op, 2)))],
+        # A, B, C.
+        "FusedGemm": lambda op: [made(dtype(op), _gemm(op, 1))],
+        # A, B, C and scales; the dtype is an attribute.
+        "GemmFloat8": lambda op: [made(onnx_graph.dtype_name(integer(op, "dtype", 1)), _gemm(op, 1))],
+        # A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point; a float without the last.
+        "QGemm": lambda op: [made("fp32" if given(op, 8) is None else dtype(op, 8), _gemm(op, 3))],
+        # A [..., K] and weights of N outputs, packed.
+        "MatMulNBits": lambda op: [made(dtype(op), with_last(shape(op), required(op, "N")))],
+        # A [..., K] gives [..., N]; without transB, A [..., N] gives [..., K].
+        "MatMulBnb4": lambda op: [
+            made(dtype(op), with_last(shape(op), required(op, "N" if integer(op, "transB", 1) else "K")))
+        ],
+        # A [..., K], B [N, K] or its halves in bytes.
+        "MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight": lambda op: [
+            made(dtype(op), with_last(shape(op), dims(op, 1, 2)[0]))
+        ],
+        # The product of two projections of A, and the sum of A and what is skipped.
+        "MatMulNBitsMlp": lambda op: [made(dtype(op), with_last(shape(op), required(op, "N"))), like(op)],
+        # As many hidden values as come in.
+        "MoE QMoE": lambda op: [like(op)],
+    },
+)

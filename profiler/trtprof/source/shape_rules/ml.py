@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtprof.base.records import Dim, Op, Tensor
-from trtprof.source.shape_rules import rule
+from trtprof.source.shape_rules import rule, rules
 from trtprof.source.shape_rules._dims import Shape, count, dtype, integer, like, made, over, shape, text
 
 ML = "ai.onnx.ml"
@@ -19,18 +19,6 @@ def _rows(op: Op) -> Dim:
     if len(x) not in (1, 2):
         raise ValueError(f"{op.op_type} takes a matrix or a vector")
     return 1 if len(x) == 1 else x[0]
-
-
-@rule("Scaler", "Normalizer", domain=ML)
-def to_float(op: Op) -> Sequence[Tensor | None]:
-    """Floats of the same shape."""
-    return [like(op, kind="fp32")]
-
-
-@rule("Imputer", "Binarizer", domain=ML)
-def unchanged(op: Op) -> Sequence[Tensor | None]:
-    """Shape and dtype of the input."""
-    return [like(op)]
 
 
 @rule("CategoryMapper", domain=ML)
@@ -81,36 +69,6 @@ def svm_classifier(op: Op) -> Sequence[Tensor | None]:
     return _classified(op, max(classes * (classes - 1) // 2, 2))
 
 
-@rule("TreeEnsembleClassifier", domain=ML)
-def tree_ensemble_classifier(op: Op) -> Sequence[Tensor | None]:
-    """A score for each class."""
-    return _classified(op, _labels(op)[1])
-
-
-@rule("LinearRegressor", domain=ML)
-def linear_regressor(op: Op) -> Sequence[Tensor | None]:
-    """A value for each target."""
-    return [made("fp32", (_rows(op), integer(op, "targets", 1)))]
-
-
-@rule("SVMRegressor", domain=ML)
-def svm_regressor(op: Op) -> Sequence[Tensor | None]:
-    """One value a row."""
-    return [made("fp32", (_rows(op), 1))]
-
-
-@rule("TreeEnsembleRegressor", domain=ML)
-def tree_ensemble_regressor(op: Op) -> Sequence[Tensor | None]:
-    """A value for each target."""
-    return [made("fp32", (_rows(op), integer(op, "n_targets", 1)))]
-
-
-@rule("TreeEnsemble", domain=ML)
-def tree_ensemble(op: Op) -> Sequence[Tensor | None]:
-    """The same in the dtype of the input."""
-    return [made(dtype(op), (_rows(op), integer(op, "n_targets", 1)))]
-
-
 @rule("ArrayFeatureExtractor", domain=ML)
 def array_feature_extractor(op: Op) -> Sequence[Tensor | None]:
     """The chosen ones along the last dimension; a vector becomes one row."""
@@ -138,12 +96,6 @@ def feature_vectorizer(op: Op) -> Sequence[Tensor | None]:
     return [made("fp32", (rows, columns))]
 
 
-@rule("DictVectorizer", domain=ML)
-def dict_vectorizer(op: Op) -> Sequence[Tensor | None]:
-    """One row, one column for each word; values keep their dtype, which the record of a map does not have."""
-    return [made("unknown", (1, count(op, "string_vocabulary", "int64_vocabulary")))]
-
-
 _CASTS = {"TO_FLOAT": "fp32", "TO_STRING": "string", "TO_INT64": "int64"}
 
 
@@ -155,7 +107,26 @@ def cast_map(op: Op) -> Sequence[Tensor | None]:
     return [made(_CASTS.get(text(op, "cast_to", "TO_FLOAT"), "unknown"), (1, columns))]
 
 
-@rule("ZipMap", domain=ML)
-def zip_map(_op: Op) -> Sequence[Tensor | None]:
-    """A sequence of maps, one for each row."""
-    return [Tensor(name="", dtype="unknown", shape=None, kind="sequence")]
+rules(
+    ML,
+    {
+        # Floats of the same shape.
+        "Scaler Normalizer": lambda op: [like(op, kind="fp32")],
+        # Shape and dtype of the input.
+        "Imputer Binarizer": lambda op: [like(op)],
+        # A score for each class.
+        "TreeEnsembleClassifier": lambda op: _classified(op, _labels(op)[1]),
+        # A value for each target.
+        "LinearRegressor": lambda op: [made("fp32", (_rows(op), integer(op, "targets", 1)))],
+        # One value a row.
+        "SVMRegressor": lambda op: [made("fp32", (_rows(op), 1))],
+        # A value for each target.
+        "TreeEnsembleRegressor": lambda op: [made("fp32", (_rows(op), integer(op, "n_targets", 1)))],
+        # The same in the dtype of the input.
+        "TreeEnsemble": lambda op: [made(dtype(op), (_rows(op), integer(op, "n_targets", 1)))],
+        # One row, one column for each word; values keep their dtype, which the record of a map does not have.
+        "DictVectorizer": lambda op: [made("unknown", (1, count(op, "string_vocabulary", "int64_vocabulary")))],
+        # A sequence of maps, one for each row.
+        "ZipMap": lambda _op: [Tensor(name="", dtype="unknown", shape=None, kind="sequence")],
+    },
+)

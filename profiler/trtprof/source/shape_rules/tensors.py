@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtprof.base.records import Dim, Op, Tensor
-from trtprof.source.shape_rules import rule
+from trtprof.source.shape_rules import rule, rules
 from trtprof.source.shape_rules._dims import (
     MS,
     Shape,
@@ -28,28 +28,10 @@ from trtprof.source.shape_rules._dims import (
 )
 
 
-@rule("EmbedLayerNormalization", domain=MS)
-def embed_layer_norm(op: Op) -> Sequence[Tensor | None]:
-    """input_ids [batch, length], segment_ids, word_embedding [words, hidden], ...: result, mask index, plain sum."""
-    return _embedded(op, dtype(op, 2))
-
-
-@rule("QEmbedLayerNormalization", domain=MS)
-def qembed_layer_norm(op: Op) -> Sequence[Tensor | None]:
-    """The same of 8-bit embeddings; scales begin at 8."""
-    return _embedded(op, dtype(op, 8))[:2]
-
-
 def _embedded(op: Op, kind: str) -> list[Tensor | None]:
     batch, length = dims(op, 0, 2)
     result = made(kind, (batch, length, dims(op, 2, 2)[1]))
     return [result, made("int32", (batch,)), result]
-
-
-@rule("TorchEmbedding", domain=MS)
-def torch_embedding(op: Op) -> Sequence[Tensor | None]:
-    """Rows of a matrix."""
-    return [made(dtype(op), gathered(dims(op, 0, 2), shape(op, 1), 0))]
 
 
 @rule("GatherND", domain=MS)
@@ -93,41 +75,11 @@ def range_(op: Op) -> Sequence[Tensor | None]:
     return [made(dtype(op), (max(-((start - limit) // step), 0),))]
 
 
-@rule("Unique", domain=MS)
-def unique(op: Op) -> Sequence[Tensor | None]:
-    """The different elements of a vector, where each is found, and how often."""
-    return [made(dtype(op), ("?",)), like(op, kind="int64"), made("int64", ("?",))]
-
-
-@rule("CDist", domain=MS)
-def cdist(op: Op) -> Sequence[Tensor | None]:
-    """A distance for each pair of rows."""
-    return [made(dtype(op), (dims(op, 0, 2)[0], dims(op, 1, 2)[0]))]
-
-
-@rule("DynamicTimeWarping", domain=MS)
-def dynamic_time_warping(_op: Op) -> Sequence[Tensor | None]:
-    """A path, whose length is data."""
-    return [made("int32", (2, "?"))]
-
-
-@rule("BifurcationDetector", domain=MS)
-def bifurcation_detector(op: Op) -> Sequence[Tensor | None]:
-    """Tokens, whose number is data, and an index."""
-    return [made(dtype(op), ("?",)), made(dtype(op), ())]
-
-
 @rule("Tokenizer", domain=MS)
 def tokenizer(op: Op) -> Sequence[Tensor | None]:
     """A new last dimension, as long as the most words of a string."""
     x = shape(op)
     return [made("string", None if x is None else (*x, "?"))]
-
-
-@rule("NGramRepeatBlock", domain=MS)
-def ngram_repeat_block(op: Op) -> Sequence[Tensor | None]:
-    """input_ids, and scores, which are masked."""
-    return [like(op, 1)]
 
 
 @rule("NGramHashMapping", domain=MS)
@@ -213,3 +165,26 @@ def beam_search(op: Op) -> Sequence[Tensor | None]:
         made(kind, (batch, returned)),
         made(kind, ("?", batch, beams, vocabulary)),
     ]
+
+
+rules(
+    MS,
+    {
+        # input_ids [batch, length], segment_ids, word_embedding [words, hidden], ...: result, mask index, plain sum.
+        "EmbedLayerNormalization": lambda op: _embedded(op, dtype(op, 2)),
+        # The same of 8-bit embeddings; scales begin at 8.
+        "QEmbedLayerNormalization": lambda op: _embedded(op, dtype(op, 8))[:2],
+        # Rows of a matrix.
+        "TorchEmbedding": lambda op: [made(dtype(op), gathered(dims(op, 0, 2), shape(op, 1), 0))],
+        # The different elements of a vector, where each is found, and how often.
+        "Unique": lambda op: [made(dtype(op), ("?",)), like(op, kind="int64"), made("int64", ("?",))],
+        # A distance for each pair of rows.
+        "CDist": lambda op: [made(dtype(op), (dims(op, 0, 2)[0], dims(op, 1, 2)[0]))],
+        # A path, whose length is data.
+        "DynamicTimeWarping": lambda _op: [made("int32", (2, "?"))],
+        # Tokens, whose number is data, and an index.
+        "BifurcationDetector": lambda op: [made(dtype(op), ("?",)), made(dtype(op), ())],
+        # input_ids, and scores, which are masked.
+        "NGramRepeatBlock": lambda op: [like(op, 1)],
+    },
+)
