@@ -74,12 +74,6 @@ def test_beside_a_number_that_was_given_the_height_still_fits_the_graph(tmp_path
     assert source_of(loaded, symbols={"width": 64}, instead={}).model.inputs[0].shape == (1, 3, 224, 64)
 
 
-def test_a_height_that_is_fixed_is_kept_and_nothing_is_looked_for(tmp_path: Path) -> None:
-    source = run(text_line(64), tmp_path)
-    assert source.model.inputs[0].shape == (1, 3, 64, 224)
-    assert not any("cannot be" in text for text in source.model.assumptions)
-
-
 @pytest.mark.parametrize("fixed", [1, 6])
 def test_the_state_of_an_lstm_fixes_the_batch(fixed: int, tmp_path: Path) -> None:
     weights = {"w": np.zeros((1, 32, 4), np.float32), "r": np.zeros((1, 32, 8), np.float32)}
@@ -88,14 +82,6 @@ def test_the_state_of_an_lstm_fixes_the_batch(fixed: int, tmp_path: Path) -> Non
     source = run(model_of(nodes, inputs, [floats("y", 5, 1, None, 8)], **weights), tmp_path)
     assert source.model.inputs[0].shape == (5, fixed, 4)
     assert "'lstm' then starts" in refused(source)
-
-
-def test_a_reshape_to_constants_fixes_the_batch(tmp_path: Path) -> None:
-    nodes = [make_node("Reshape", ["x", "to"], ["y"], "fold")]
-    model = model_of(nodes, [floats("x", "batch", 10)], [floats("y", 2, 15)], to=np.array([2, 15]))
-    source = run(model, tmp_path)
-    assert source.model.inputs[0].shape == (3, 10)
-    assert "and 1 cannot be ('fold' then makes 2x15 of 10 elements): 3 assumed" in refused(source)
 
 
 def test_what_is_added_to_a_sequence_says_how_long_it_is(tmp_path: Path) -> None:
@@ -132,24 +118,6 @@ def test_what_cannot_fit_is_said_and_the_guess_is_kept(tmp_path: Path) -> None:
     said = [text for text in source.model.assumptions if "no numbers were found for seq" in text]
     assert len(said) == 1
     assert "'second' combines 5 with 7 elements" in said[0] or "'first' combines" in said[0]
-
-
-def test_a_branch_that_is_not_taken_contradicts_nothing(tmp_path: Path) -> None:
-    """As exporters write a squeeze: only where the dimension is 1."""
-    squeeze = make_graph([make_node("Squeeze", ["x", "axis"], ["t"], "squeeze")], "then", [], [floats("t", None)])
-    same = make_graph([make_node("Identity", ["x"], ["e"], "same")], "else", [], [floats("e", None, None)])
-    nodes = [
-        make_node("Shape", ["x"], ["shape"], "shape"),
-        make_node("Gather", ["shape", "one"], ["size"], "size", axis=0),
-        make_node("Equal", ["size", "one"], ["is_one"], "is_one"),
-        make_node("If", ["is_one"], ["y"], "if", then_branch=squeeze, else_branch=same),
-    ]
-    inputs, outputs = [floats("x", 2, "seq")], [floats("y", None, None)]
-    model = model_of(nodes, inputs, outputs, one=np.array(1), axis=np.array([1]))
-    onnx.save(model, tmp_path / "m.onnx")
-    source = source_of(load_model(tmp_path / "m.onnx"))
-    assert source.model.inputs[0].shape == (2, 512)
-    assert not any("cannot be" in text or "no numbers" in text for text in source.model.assumptions)
 
 
 @pytest.mark.parametrize("declared", [("n", "seq"), (9, 4, 3), (2, 3, 4, 5)])

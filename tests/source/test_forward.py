@@ -140,16 +140,6 @@ def test_of_an_if_that_shapes_decide_the_taken_branch_counts(
     assert shape(found, "wide", "z/then_branch") == (1, length)
 
 
-def test_branches_that_differ_leave_open_what_differs(tmp_path: Path) -> None:
-    choice = node(
-        "If", "flag", "z",
-        then_branch=branch("t", [node("Transpose", "x", "turned", perm=[1, 0, 2])], "turned"),
-        else_branch=branch("e", [node("Identity", "x", "same")], "same"),
-    )  # fmt: skip
-    proto = model([choice, node("Relu", "z", "y")], [info("flag", dtype=TensorProto.BOOL), info("x", 2, 3, 4)], "y")
-    assert shape(source(tmp_path, proto), "y") == ("?", "?", 4)
-
-
 def loop(body: list[NodeProto], state: str, scanned: str, condition: str) -> NodeProto:
     """``- `` as condition leaves the trip count alone to decide."""
     made = [info("keep", dtype=TensorProto.BOOL)]
@@ -176,15 +166,6 @@ def test_a_state_that_keeps_its_shape_is_known_in_and_behind_a_loop(tmp_path: Pa
         [info("x", 3, 4), info("go0", dtype=TensorProto.BOOL)], "y all", constants,
     )  # fmt: skip
     assert shape(source(tmp_path, with_condition), "all") == ("?", 3)
-
-
-def test_a_state_that_grows_is_not_taken_for_its_first_shape(tmp_path: Path) -> None:
-    body = [node("Concat", "state x", "next", axis=0), node("Relu", "next", "row")]
-    proto = model(
-        [loop(body, "next", "row", "-"), node("Relu", "last", "y")], [info("x", 3, 4)], "y", [scalar("trips", 6)]
-    )
-    found = source(tmp_path, proto)
-    assert shape(found, "next", "last/body") == shape(found, "y") == ("?", 4)
 
 
 def runtime_shapes(proto: ModelProto, feeds: dict[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -217,23 +198,3 @@ def test_values_and_shapes_are_those_of_the_runtime(tmp_path: Path, dims: tuple[
     assert {name: t.shape for name, t in tensors(found).items()} == runtime_shapes(
         proto, {"x": np.zeros(dims, np.float32)}
     )
-
-
-def test_of_nodes_alike_but_for_what_decides_each_has_its_own_shape(tmp_path: Path) -> None:
-    """Div is not followed by onnx, so that all behind it is worked out here, and what is alike only once."""
-    nodes = [
-        node("Shape", "x", "dims"),
-        node("Gather", "dims one", "length", axis=0),
-        node("Div", "length two", "half"),
-        node("Div", "length three", "third"),
-        node("ConstantOfShape", "half", "a"),
-        node("ConstantOfShape", "third", "b"),
-        node("ConstantOfShape", "half", "c"),
-        node("Concat", "a b", "ab", axis=0),
-        node("Unsqueeze", "a zero", "first"),
-        node("Unsqueeze", "a last", "second"),
-    ]
-    constants = [ints("one", 1), ints("two", 2), ints("three", 3), ints("zero", 0), ints("last", -1)]
-    found = source(tmp_path, model(nodes, [info("x", "n", "m")], "c ab first second", constants), "x:5x12")
-    shapes = {name: shape(found, name) for name in ("a", "b", "c", "ab", "first", "second")}
-    assert shapes == {"a": (6,), "b": (4,), "c": (6,), "ab": (10,), "first": (1, 6), "second": (6, 1)}

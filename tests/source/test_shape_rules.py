@@ -25,11 +25,10 @@ from onnxruntime.capi import _pybind_state
 from tests.fakes.support import SAMPLES, what_this_cpu_can
 from trtprof.analysis.work import inspection_of
 from trtprof.base import onnx_graph
-from trtprof.base.errors import ModelError
 from trtprof.base.records import Dim, Op, Source, Tensor
 from trtprof.source.load import load_model, source_of
 from trtprof.source.shape_rules import RULES, outputs_by_rule, rule
-from trtprof.source.shape_rules._dims import axis_of, broadcast, matmul, most, over, plus, times
+from trtprof.source.shape_rules._dims import broadcast, most, over, plus, times
 from trtprof.source.shapes import parse_shapes
 
 Array = npt.NDArray[Any]
@@ -173,9 +172,9 @@ def keyed(cases: Sequence[Case]) -> dict[str, Case]:
     return {f"{index} {case.op_type}": case for index, case in enumerate(cases)}
 
 
-def present(domain: str, op_type: str) -> None:
-    if (domain, op_type) not in schemas() and domain:
-        pytest.skip(f"this ONNX Runtime has no {op_type}")
+def present(case: Case) -> bool:
+    """Whether this ONNX Runtime has the op."""
+    return (case.domain, case.op_type) in schemas() or not case.domain
 
 
 @functools.cache
@@ -193,11 +192,7 @@ WITHOUT = {(MS, "EPContext"): _BLOB, (MS, "Snpe"): _BLOB}
 def test_every_op_has_a_rule_or_a_reason() -> None:
     known = {key for key in schemas() if key[0] in (MS, ML, NCHWC, NHWC)}
     assert len(known) > 170
-    assert known - set(RULES.keys()) - set(WITHOUT) == set()
-
-
-def test_no_reason_is_stale() -> None:
-    assert set(WITHOUT) & set(RULES.keys()) == set()
+    assert known - set(RULES.keys()) == set(WITHOUT)
 
 
 def test_every_rule_is_held_against_something() -> None:
@@ -220,41 +215,27 @@ BITS = {"K": 32, "N": 8, "block_size": 32}
 ATTENTION = [
     Case("Attention", "f:1x4x10 f:10x48 f:48", HEADS),
     Case("Attention", "f:2x4x10 f:10x48 f:48", HEADS, 2),
-    Case("Attention", "f:2x3x10 f:10x48 f:48 - f:2x2x2x1x8", HEADS, 2),
-    Case("Attention", "f:2x4x10 f:10x40 f:40", {**HEADS, "qkv_hidden_sizes": [16, 16, 8]}),
     Case("QAttention", "u8:1x4x10 s8:10x48 f:48 f:1 f:1 - u8:1 s8:1", HEADS),
     Case("QAttention", "u8:2x4x10 s8:10x48 f:48 f:1 f:1 - u8:1 s8:1 f:2x2x2x3x8", HEADS, 2),
     Case("MultiHeadAttention", "f:1x3x16 f:1x4x16 f:1x4x16 f:48", HEADS),
     Case("MultiHeadAttention", "f:2x3x16 f:2x4x16 f:2x4x24", HEADS, 3),
     Case("MultiHeadAttention", "f:2x3x16 f:2x3x16 f:2x3x16 - - - f:2x2x5x8 f:2x2x5x8", HEADS, 3),
-    Case("MultiHeadAttention", "f:1x3x16 f:1x2x4x8 f:1x2x4x8", HEADS),
-    Case("MultiHeadAttention", "f:1x1x16 f:1x1x16 f:1x1x16 - - - f:1x2x9x8 f:1x2x9x8 i32=3", HEADS, 3),
     Case("DecoderMaskedMultiHeadAttention", "f:1x1x16 f:1x1x16 f:1x1x16 - - f:1x2x9x8 f:1x2x9x8 i32=3",
          {**HEADS, "past_present_share_buffer": 1}, 3),
     Case("DecoderMaskedMultiHeadAttention", "f:1x1x16 f:1x2x5x8 f:1x2x5x8 - - - - - - - f:48", HEADS),
     Case("GroupQueryAttention", "f:1x4x32 f:1x4x16 f:1x4x16 f:1x2x0x8 f:1x2x0x8 i32=3 i32:=4", GQA, 3),
     Case("GroupQueryAttention", "f:1x4x32 f:1x4x16 f:1x4x16 - - i32=3 i32:=4", GQA, 3),
     Case("GroupQueryAttention", "f:1x1x32 f:1x1x16 f:1x1x16 f:1x2x9x8 f:1x2x9x8 i32=3 i32:=4", GQA, 3),
-    Case("GroupQueryAttention", "f:1x1x64 - - f:1x2x3x8 f:1x2x3x8 i32=3 i32:=4", GQA, 3),
-    Case("GroupQueryAttention", "h:2x1x32 h:2x1x16 h:2x1x16 h:2x2x3x8 h:2x2x3x8 i32=3,3 i32:=4",
-         {**GQA, "qk_output": 1}, 4),
-    Case("GroupQueryAttention", "f:1x4x128 - - f:1x2x0x16 f:1x2x0x16 i32=3 i32:=4 f:9x8 f:9x8",
-         {**GQA, "do_rotary": 1}, 3),
-    Case("GroupQueryAttention", "f:1x1x32 f:1x1x16 f:1x1x16 f:1x2x0x8 f:1x2x0x8 i32=0 i32:", GQA, 3, data=True),
     Case("RotaryEmbedding", "f:2x2x3x8 i64=0 f:16x4 f:16x4"),
     Case("RotaryEmbedding", "f:2x3x16 i64:2x3 f:16x4 f:16x4", HEADS | {"rotary_embedding_dim": 8}),
     Case("MRotaryEmbedding", "f:1x2x3x8 i64:3x1x3 f:16x4 f:16x4", {"mrope_section": [2, 1, 1]}),
     Case("LinearAttention", "f:2x3x8 f:2x3x8 f:2x3x12 f:2x2x4x6 f:2x3x2 f:2x3x2", DELTA, 2),
     Case("LinearAttention", "f:2x3x8 f:2x3x4 f:2x3x6 - f:2x3x4",
          {"q_num_heads": 2, "kv_num_heads": 1, "update_rule": "gated"}, 2),
-    Case("LinearAttention", "f:2x3x4 f:2x3x8 f:2x3x12",
-         {"q_num_heads": 1, "kv_num_heads": 2, "update_rule": "linear"}, 2),
     Case("LinearAttentionGate", "f:1x2x3 f:3 f:3 f:1x2x3", {}, 2),
     Case("LinearAttentionGate", "f:1x2x3 f:3 f:3"),
     Case("CausalConvWithState", "f:2x3x5 f:3x1x4 f:3 f:2x3x3", {}, 2),
     Case("CausalConvWithState", "f:2x3x5 f:3x1x4", {}, 2),
-    Case("CausalConvWithState", "f:2x3x5 f:3x1x4", {"dilation": 2}, 2),
-    Case("CausalConvWithState", "f:2x5x3 f:3x1x4", {"channels_last": 1}, 2),
     Case("EngramGate", "f:1x2x3x4 f:1x2x3x4 f:1x2x4 f:3x4 f:3x4 f:3x4", {}, 2),
     Case("BranchwiseRMSNorm", "f:2x3x4 f:4"),
     Case("HyperConnectionPreMix", "f:2x3x4 f:2x3"),
@@ -265,18 +246,11 @@ ATTENTION = [
 PRODUCTS = [
     Case("FusedMatMul", "f:2x4x3 f:2x4x5", {"transA": 1}),
     Case("FusedMatMul", "f:3x4 f:2x7x4x5"),
-    Case("FusedMatMul", "f:2x3x4 f:2x5x4", {"transB": 1}),
-    Case("FusedMatMul", "f:3x2x4 f:2x4x5", {"transBatchA": 1}),
-    Case("FusedMatMul", "f:3x2x7x4 f:4x2x7x5", {"transBatchA": 1, "transBatchB": 1}),
-    Case("FusedMatMul", "f:4x2x3 f:2x4x5", {"transBatchA": 1, "transA": 1}),
-    Case("FusedMatMul", "f:4 f:4x5"),
-    Case("FusedMatMul", "f:2x3x4 f:4"),
     Case("TransposeMatMul", "f:1x3x4 f:1x5x4", {"transB": 1}),
     Case("FusedGemm", "f:3x4 f:4x5 f:5", {"activation": "Relu"}),
     Case("FusedGemm", "f:4x3 f:5x4", {"activation": "Relu", "transA": 1, "transB": 1}),
     Case("QGemm", f"u8:3x4 {Q} u8:4x5 {Q} i32:5 {Q}"),
     Case("QGemm", f"u8:3x4 {Q} u8:5x4 {Q}", {"transB": 1}),
-    Case("QGemm", "s8:3x4 f: s8: s8:4x5 f: s8: - f: s8:"),
     Case("MatMulIntegerToFloat", "u8:3x4 u8:4x5 f: f: u8: u8: f:5"),
     Case("MatMulIntegerToFloat", "u8:2x1x3x4 s8:7x4x5 f: f:"),
     Case("DynamicQuantizeMatMul", "f:3x4 u8:4x5 f: u8: f:5"),
@@ -284,7 +258,6 @@ PRODUCTS = [
     Case("MatMulInteger16", "i16:3x4 i16:4x5"),
     Case("MatMulNBits", "f:2x3x32 u8:8x1x16! f:8!", {**BITS, "bits": 4}),
     Case("MatMulNBits", "f:3x32 u8:8x1x16! f:8! u8:8! - f:8", {**BITS, "bits": 4}),
-    Case("MatMulNBits", "f:1x1x32 u8:8x1x32! f:8!", {**BITS, "bits": 8}),
     Case("MatMulBnb4", "f:2x3x32 u8:128! f:8!", {**BITS, "quant_type": 1}),
     Case("MatMulBnb4", "f:3x8 u8:128! f:8!", {**BITS, "quant_type": 0, "transB": 0}),
     Case("MatMulFpQ4", "f:2x3x32 u8:160! i64=32,8", {"blk_quant_type": 0}),
@@ -296,20 +269,12 @@ PRODUCTS = [
          {"block_size": 16, "bits": 4, "gather_axis": 0, "quantize_axis": 1}),
     Case("GatherBlockQuantized", "u8:8x32! i64:2x3 f:8x2! u8:8x2!",
          {"block_size": 16, "bits": 8, "gather_axis": 0, "quantize_axis": 1}),
-    Case("GatherBlockQuantized", "i4:8x32! i32:2 f:8x2!", {"block_size": 16, "gather_axis": 0, "quantize_axis": 1}),
-    Case("GatherBlockQuantized", "u4:4x3x32! i32:2x5 f:4x3x2!",
-         {"block_size": 16, "gather_axis": 1, "quantize_axis": 2}),
 ]  # fmt: skip
 
 CONVOLUTIONS = [
     Case("FusedConv", "f:1x4x5x5 f:6x4x3x3 f:6 f:1x6x3x3", {"activation": "Relu"}),
     Case("FusedConv", "f:2x4x9x8 f:6x2x3x3",
          {"activation": "Relu", "group": 2, "strides": [2, 3], "pads": [1, 0, 2, 1]}),
-    Case("FusedConv", "f:2x4x9x8 f:6x4x3x2", {"activation": "Relu", "auto_pad": "SAME_UPPER", "strides": [2, 3]}),
-    Case("FusedConv", "f:2x4x9x8 f:6x4x3x2", {"activation": "Relu", "auto_pad": "SAME_LOWER"}),
-    Case("FusedConv", "f:2x4x9x8 f:6x4x3x2", {"activation": "Relu", "auto_pad": "VALID", "dilations": [2, 2]}),
-    Case("FusedConv", "f:2x4x9 f:6x4x3", {"activation": "Relu", "kernel_shape": [3], "dilations": [2]}),
-    Case("FusedConv", "f:1x2x5x6x7 f:3x2x2x3x3", {"activation": "Relu"}),
     Case("QLinearConv", f"u8:1x5x6x4 {Q} s8:6x4x3x3! f: s8: {Q}", {"channels_last": 1, "strides": [2, 1]}),
     Case("QLinearConv", f"u8:1x4x5x6 {Q} s8:6x4x3x3! f: s8: {Q} i32:6", {"pads": [1, 1, 1, 1]}),
     Case("ConvTransposeWithDynamicPads", "f:1x4x5x6 f:4x3x3x2 i64=1,0,1,1", {"strides": [2, 3], "group": 2}),
@@ -317,10 +282,6 @@ CONVOLUTIONS = [
          {"strides": [2, 2], "output_padding": [1, 0]}),
     Case("NhwcMaxPool", "u8:1x6x7x2", {"kernel_shape": [2, 2], "strides": [2, 2]}),
     Case("NhwcMaxPool", "s8:1x6x7x2", {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}),
-    Case("NhwcMaxPool", "u8:1x7x8x2",
-         {"kernel_shape": [2, 3], "strides": [3, 3], "ceil_mode": 1, "pads": [0, 1, 0, 1]}),
-    Case("NhwcMaxPool", "u8:1x5x5x2", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
-    Case("NhwcMaxPool", "u8:1x9x9x2", {"kernel_shape": [3, 3], "dilations": [2, 2]}),
     Case("MaxpoolWithMask", "f:1x2x6x6 i32:1x2x6x6", {"kernel_shape": [2, 2], "strides": [2, 2]}),
     Case("QLinearAveragePool", f"u8:1x2x6x6 {QQ}", {"kernel_shape": [2, 2], "strides": [2, 2]}),
     Case("QLinearAveragePool", f"u8:1x6x7x3 {QQ}",
@@ -335,7 +296,6 @@ CONVOLUTIONS = [
     Case("WordConvEmbedding", "i32:2x6 f:5x1x2x4 f:5 f:7x4", {"embedding_size": 5, "conv_window_size": 2}),
     Case("ReorderInput", "f:2x32x6x6", domain=NCHWC),
     Case("ReorderInput", "f:2x6x6x32", {"channels_last": 1}, domain=NCHWC),
-    Case("ReorderInput", "f:2x20x6x6", domain=NCHWC, data=True),
     # 30 of 32 channels: those padded are fewer than a block of 4, 8 or 16, as the machine has it
     Case("ReorderOutput", "f:2x32x6x6", {"channels": 30}, domain=NCHWC),
     Case("ReorderOutput", "f:2x32x6x6", {"channels": 32, "channels_last": 1}, domain=NCHWC),
@@ -356,17 +316,14 @@ ELEMENTWISE = [
     Case("Trilu", "f:2x3x4"),
     Case("SkipLayerNormalization", "f:1x3x4 f:1x3x4 f:4 f:4"),
     Case("SkipLayerNormalization", "f:2x3x4 f:3x4 f:4 f:4 f:4", {}, "1001"),
-    Case("SkipLayerNormalization", "h:2x3x4 h:1x3x4 h:4", {}, "1001"),
     Case("SkipSimplifiedLayerNormalization", "f:1x3x4 f:1x3x4 f:4", {}, "1001"),
     Case("SkipSimplifiedLayerNormalization", "f:3x4 f:3x4 f:4 f:4"),
     Case("EmbedLayerNormalization", "i32:2x3 i32:2x3 f:9x4 f:8x4 f:2x4 f:4 f:4", {}, 2),
     Case("EmbedLayerNormalization", "i32:1x3 - f:9x4 f:8x4 - f:4 f:4 i32:1x3", {}, 3),
-    Case("EmbedLayerNormalization", "i32:2x3 i32:2x3 f:9x4 f:8x4 f:2x4 f:4 f:4", {}, "101"),
     Case("QEmbedLayerNormalization",
          f"i32:1x2 i32:1x2 u8:9x4! u8:8x4! u8:2x4! u8:4! u8:4! - {'f: ' * 5}{'u8: ' * 5}", {}, 2),
     Case("QuantizeLinear", f"f:2x3 {Q}"),
     Case("QuantizeLinear", "f:2x3 f:"),
-    Case("QuantizeLinear", "f:2x3 f:3 s8:3", {"axis": 1}),
     Case("DequantizeLinear", f"u8:2x3 {Q}"),
     *(Case(name, f"u8:2x1x3 {Q} u8:4x3 {QQ}") for name in ("QLinearAdd", "QLinearMul")),
     Case("QLinearAdd", "s8:1x4 f: s8: s8:1x4 f: s8: f: s8:"),
@@ -394,11 +351,8 @@ TENSORS = [
     Case("ExpandDims", "f:2x3 i32:", data=True),
     Case("Pad", "f:2x3 i64=0,1,2,3"),
     Case("Pad", "f:2x3 i64=0,-1,2,0 f:"),
-    Case("Pad", "f:2x3 i64:4", data=True),
     Case("Range", "i64:=0 i64:=10 i64:=3"),
     Case("Range", "i32=2 i32=7"),
-    Case("Range", "i64:=5 i64:=-4 i64:=-2"),
-    Case("Range", "f:=0 f:=10 f:=2", data=True),
     Case("Unique", "f:8", {}, 3, data=True),
     Case("GatherND", "f:2x3x4 i64:5x2"),
     Case("GatherND", "f:2x3x4 i32:5x6x1"),
@@ -437,10 +391,6 @@ KERNEL: dict[str, Any] = {"kernel_type": "RBF", "kernel_params": [0.5, 0.25, 3.0
 PAIR: dict[str, Any] = {
     **KERNEL, "vectors_per_class": [1, 1], "support_vectors": [0.1] * 6, "coefficients": [0.5, -0.5], "rho": [0.1],
 }  # fmt: skip
-THREE: dict[str, Any] = {
-    **KERNEL, "vectors_per_class": [1, 2, 1], "support_vectors": [0.1] * 12, "coefficients": [0.5, -0.5] * 4,
-    "rho": [0.1] * 3,
-}  # fmt: skip
 FOUR: dict[str, Any] = {
     **KERNEL, "vectors_per_class": [1] * 4, "support_vectors": [0.1] * 12, "coefficients": [0.5, -0.5] * 6,
     "rho": [0.1] * 6,
@@ -451,8 +401,6 @@ TREE_5: dict[str, Any] = {
     "nodes_falsenodeids": [1], "nodes_trueleafs": [1], "nodes_falseleafs": [1], "leaf_targetids": [0, 0],
     "leaf_weights": helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0]), "n_targets": 3,
 }  # fmt: skip
-DOUBLES = {"nodes_splits": helper.make_tensor("s", TensorProto.DOUBLE, [1], [0.5]),
-           "leaf_weights": helper.make_tensor("w", TensorProto.DOUBLE, [2], [1.0, 2.0])}  # fmt: skip
 
 
 def ml(op_type: str, inputs: str, outputs: int = 1, version: int = 3, **attributes: Any) -> Case:
@@ -466,117 +414,50 @@ def on_any_rows(make: Callable[[str], Case], *, vector: bool = True) -> Iterator
 
 FEATURES = [
     *on_any_rows(lambda x: ml("Scaler", x, offset=[1.0], scale=[2.0])),
-    *on_any_rows(lambda x: ml("Normalizer", x, norm="L1")),
-    *(ml("Imputer", x, imputed_value_floats=[1.0], replaced_value_float=0.0) for x in ("f:2x3", "f:3", "f:2x3x4")),
+    ml("Normalizer", "d:2x3", norm="L1"),
+    ml("Imputer", "f:2x3x4", imputed_value_floats=[1.0], replaced_value_float=0.0),
     ml("Imputer", "i64:2x3", imputed_value_int64s=[1], replaced_value_int64=0),
-    *(ml("Binarizer", x, threshold=0.5) for x in ("f:2x3", "f:3")),
+    ml("Binarizer", "f:3", threshold=0.5),
     ml("LabelEncoder", "i64:4", keys_int64s=[1], values_floats=[0.5]),
-    ml("LabelEncoder", "f:2x2", keys_floats=[1.0], values_int64s=[3]),
     ml("LabelEncoder", "s:2x2", keys_strings=["a"], values_strings=["b"]),
-    ml("LabelEncoder", "i64:4", version=1, classes_strings=["a", "b"]),
     ml("LabelEncoder", "s:4", version=1, classes_strings=["a", "b"]),
     ml("CategoryMapper", "i64:2", cats_int64s=[1], cats_strings=["a"]),
-    ml("CategoryMapper", "s:2x2", cats_int64s=[1], cats_strings=["a"]),
     *on_any_rows(lambda x: ml("OneHotEncoder", x, cats_int64s=[1, 2, 3, 5], zeros=1)),
-    ml("OneHotEncoder", "s:2", cats_strings=["a b", "c"]),
-    *(ml("ArrayFeatureExtractor", f"{x} {y}") for x in ("f:2x4", "f:4", "i64:1x2x4", "s:2x4")
-      for y in ("i64:1", "i64=1,0", "i64:1x2", "i64:=1")),
-    ml("FeatureVectorizer", "f:2x3 f:2x2", inputdimensions=[3, 2]),
+    *(ml("ArrayFeatureExtractor", x) for x in ("f:2x4 i64:1", "f:4 i64=1,0", "i64:1x2x4 i64:1x2", "s:2x4 i64:=1")),
     ml("FeatureVectorizer", "f:2x3 f:2x2", inputdimensions=[3, 4]),
     ml("FeatureVectorizer", "f:3 f:3", inputdimensions=[3, 3]),
-    ml("FeatureVectorizer", "d:2x3", inputdimensions=[3]),
-    ml("ZipMap", "f:2x3", classlabels_int64s=[1, 2, 3]),
     ml("ZipMap", "f:2x2", classlabels_strings=["a", "b"]),
-]  # fmt: skip
-
-MODELS = [
-    *on_any_rows(lambda x: ml("LinearClassifier", x, 2, coefficients=[0.1] * 9, intercepts=[1.0] * 3,
-                              classlabels_ints=[4, 5, 6])),
     *on_any_rows(lambda x: ml("LinearClassifier", x, 2, coefficients=[0.1] * 3, intercepts=[1.0],
                               classlabels_strings=["a", "b"], post_transform="LOGISTIC")),
     ml("LinearClassifier", "f:2x3", 2, coefficients=[0.1] * 6, intercepts=[1.0, 2.0], classlabels_ints=[0, 1]),
-    *(ml("LinearRegressor", x, coefficients=[0.1] * 6, intercepts=[1.0, 2.0], targets=2)
-      for x in ("f:2x3", "f:1x3", "f:3")),
-    ml("LinearRegressor", "f:2x3", coefficients=[0.1] * 3),
-    *(ml("SVMRegressor", x, n_supports=2, support_vectors=[0.1] * 6, coefficients=[1.0, -1.0], rho=[0.5], **KERNEL)
-      for x in ("f:2x3", "f:1x3", "f:3")),
-    ml("SVMRegressor", "f:2x3", coefficients=[0.1] * 3, rho=[0.5], **KERNEL | {"kernel_type": "LINEAR"}),
-    *on_any_rows(lambda x: ml("SVMClassifier", x, 2, classlabels_ints=[4, 5, 6], **THREE)),
-    ml("SVMClassifier", "f:2x3", 2, classlabels_ints=[4, 5, 6], prob_a=[0.1] * 3, prob_b=[0.1] * 3, **THREE),
+    ml("LinearRegressor", "f:3", coefficients=[0.1] * 6, intercepts=[1.0, 2.0], targets=2),
+    ml("SVMRegressor", "f:3", n_supports=2, support_vectors=[0.1] * 6, coefficients=[1.0, -1.0], rho=[0.5], **KERNEL),
     ml("SVMClassifier", "f:2x3", 2, classlabels_strings=list("abcd"), **FOUR),
     ml("SVMClassifier", "f:2x3", 2, classlabels_ints=[4, 5, 6, 7], prob_a=[0.1] * 6, prob_b=[0.1] * 6, **FOUR),
     ml("SVMClassifier", "f:2x3", 2, classlabels_ints=[4, 5], **PAIR),
-    ml("SVMClassifier", "f:2x3", 2, classlabels_strings=["a", "b"], prob_a=[0.1], prob_b=[0.1], **PAIR),
-    ml("SVMClassifier", "f:2x3", 2, classlabels_ints=[4, 5, 6], kernel_type="LINEAR", coefficients=[0.5] * 9,
-       rho=[0.1] * 3, kernel_params=[0.5, 0.25, 3.0]),
-    *on_any_rows(lambda x: ml("TreeEnsembleClassifier", x, 2, classlabels_int64s=[0, 1], **CLASSES), vector=False),
     ml("TreeEnsembleClassifier", "f:2x3", 2, classlabels_strings=["a", "b", "c"], **CLASSES),
     ml("TreeEnsembleClassifier", "f:2x3", 2, classlabels_int64s=[7], **CLASSES),
-    *(ml("TreeEnsembleRegressor", x, n_targets=2, **TARGETS) for x in ("f:2x3", "f:1x3", "d:2x3")),
+    ml("TreeEnsembleRegressor", "d:2x3", n_targets=2, **TARGETS),
     ml("TreeEnsemble", "f:2x3", 1, 5, **TREE_5),
-    ml("TreeEnsemble", "d:1x3", 1, 5, **TREE_5 | DOUBLES),
 ]  # fmt: skip
 
-CASES = keyed([*ATTENTION, *PRODUCTS, *CONVOLUTIONS, *ELEMENTWISE, *TENSORS, *FEATURES, *MODELS])
+CASES = keyed([*ATTENTION, *PRODUCTS, *CONVOLUTIONS, *ELEMENTWISE, *TENSORS, *FEATURES])
 
 
-@pytest.mark.parametrize("key", CASES)
-def test_what_the_runtime_makes_is_known_before(key: str) -> None:
-    case = CASES[key]
-    present(case.domain, case.op_type)
-    op, real = ran(key)
-    ruled = outputs_by_rule(op)
-    assert ruled is not None
-    if case.data:
-        assert all(fits(*pair) for pair in zip(ruled, real, strict=True))
-        assert any("?" in (tensor.shape or ()) for tensor in ruled if tensor is not None)
-    else:
-        assert list(ruled) == list(real)
-
-
-def test_what_the_runtime_refuses_on_this_cpu_is_skipped_with_its_words_and_nothing_else() -> None:
-    words = "[ShapeInferenceError] 4b quantization not yet supported on this hardware platform!"
-    with pytest.raises(pytest.skip.Exception, match="4b quantization"), what_this_cpu_can():
-        raise RuntimeError(words)
-    with pytest.raises(RuntimeError, match="Input channels"), what_this_cpu_can():
-        raise RuntimeError("Input channels must match")
-
-
-@pytest.mark.parametrize("key", [key for key, case in CASES.items() if case.domain == ML and case.op_type != "ZipMap"])
-def test_onnx_and_the_rules_agree_on_features(key: str, tmp_path: Path) -> None:
-    """Of ai.onnx.ml, onnx infers a part by itself; what both say together is what the runtime makes."""
-    case, (op, real) = CASES[key], ran(key)
-    outputs = [
-        helper.make_tensor_value_info(tensor.name, NUMBERS[tensor.dtype], [f"{tensor.name}_{i}" for i in range(rank)])
-        for tensor in real
-        if tensor is not None and (rank := len(tensor.shape or ()))
-    ]
-    onnx.save(model_of(case, elements(case.inputs), outputs), tmp_path / "m.onnx")
-    found = source_of(load_model(tmp_path / "m.onnx"), {}, feed=False)
-    assert found.nodes[0].op.op_type == op.op_type
-    assert list(found.nodes[0].op.outputs) == list(real)
-
-
-@pytest.mark.parametrize(
-    ("op_type", "attributes", "kind", "shape"),
-    [
-        ("DictVectorizer", {"int64_vocabulary": [1, 5, 7]}, "fp32", (1, 3)),
-        ("CastMap", {"cast_to": "TO_FLOAT"}, "fp32", (1, "?")),
-        ("CastMap", {"cast_to": "TO_INT64", "map_form": "SPARSE", "max_map": 9}, "int64", (1, 9)),
-    ],
-)
-def test_maps_become_rows(
-    op_type: str, attributes: dict[str, Any], kind: str, shape: tuple[Dim, ...], tmp_path: Path
-) -> None:
-    case = Case(op_type, "f:", attributes, domain=ML)
-    values = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
-    model = model_of(case, elements("f:"), [helper.make_tensor_value_info("y0", NUMBERS[kind], ["rows", "columns"])])
-    model.graph.input[0].CopyFrom(helper.make_value_info("x0", values))
-    onnx.save(model, tmp_path / "m.onnx")
-    (tensor,) = source_of(load_model(tmp_path / "m.onnx"), {}, feed=False).nodes[0].op.outputs
-    assert tensor == Tensor(name="y0", dtype=kind, shape=shape)
-    (real,) = session_of(model).run(None, {"x0": {1: 0.5, 7: 2.5}})
-    assert fits(tensor, seen("y0", real))
+def test_what_the_runtime_makes_is_known_before_and_nothing_is_guessed(subtests: pytest.Subtests) -> None:
+    for key, case in CASES.items():
+        if not present(case):
+            continue
+        with subtests.test(key):
+            op, real = ran(key)
+            ruled = outputs_by_rule(op)
+            assert ruled is not None
+            if case.data:
+                assert all(fits(*pair) for pair in zip(ruled, real, strict=True))
+                assert any("?" in (tensor.shape or ()) for tensor in ruled if tensor is not None)
+            else:
+                assert list(ruled) == list(real)
+            assert_nothing_is_guessed(op, real)
 
 
 def fits(ruled: Tensor | None, real: Tensor | None, symbols: Mapping[str, Dim] = MappingProxyType({})) -> bool:
@@ -611,12 +492,6 @@ def assert_nothing_is_guessed(op: Op, real: Sequence[Tensor | None]) -> None:
             ruled = outputs_by_rule(msgspec.structs.replace(op, inputs=inputs))
             for made, true in zip(ruled or (), real, strict=False):
                 assert fits(made, true, symbols), f"input {index} as {open_.dtype} {open_.shape}: {made}, not {true}"
-
-
-@pytest.mark.parametrize("key", CASES)
-def test_what_is_not_known_is_not_guessed(key: str) -> None:
-    present(CASES[key].domain, CASES[key].op_type)
-    assert_nothing_is_guessed(*ran(key))
 
 
 def test_an_op_that_is_not_as_defined_has_no_shapes() -> None:
@@ -668,13 +543,10 @@ _INFERRED: list[tuple[Case, str]] = [
     (Case("SkipGroupNorm", "h:2x4x4x8 f:8 f:8 h:2x8 h:8", NORM, 2), "h:2x4x4x8 h:2x4x4x8"),
     (Case("IsAllFinite", "f:3x4 f:5"), "b:"),
     (Case("Rfft", "f:3x8", {"signal_ndim": 1}), "f:3x5x2~"),
-    (Case("Rfft", "f:3x4x8", {"signal_ndim": 2}), "f:3x4x5x2~"),
     (Case("Irfft", "f:3x5x2", {"signal_ndim": 1}), "f:3x8~"),
     (Case("MulInteger", "u8:3x4 u8: u8:4 u8:"), "i32:3x4"),
     (Case("QLinearReduceMean", "u8:2x3x4 f: u8: f: u8:", {"axes": [1], "keepdims": 1}), "u8:2x1x4"),
-    (Case("QLinearReduceMean", "s8:2x3x4 f: s8: f: s8:", {"axes": [-1, 0], "keepdims": 0}), "s8:3"),
     (Case("ReduceSumInteger", "u8:2x3", {"axes": [1], "keepdims": 1}), "u32:2x1~"),
-    (Case("ReduceSumInteger", "s8:2x3", {"axes": [0], "keepdims": 0}), "i32:3~"),
     (Case("QuantizeBFP", "f:4x16", {"bfp_type": 0}, 3), "u8:?~ i64:2 i64:2"),
     (Case("DequantizeBFP", "u8:72 i64=4,16 i64=16,1", {"bfp_type": 0, "dtype": 1}), "f:4x16~"),
     (Case("QuantizeWithOrder", "f:4x16 f:", {"order_input": 1, "order_output": 2}), "s8:4x16"),
@@ -692,7 +564,6 @@ _INFERRED: list[tuple[Case, str]] = [
     (Case("FusedMatMulActivation", "f:2x4x3 f:4x5", {"activation": "Relu", "transA": 1}), "f:2x3x5"),
     (Case("GemmFastGelu", "h:2x3x4 h:4x5 h:5"), "h:2x3x5"),
     (Case("GemmFloat8", "f8:3x4 f8:5x4 - f: f: f:", {"transB": 1, "dtype": 10}), "h:3x5"),
-    (Case("GemmFloat8", "f:4x3 f:4x5", {"transA": 1}), "f:3x5"),
     (Case("MatMulBlockQuantizedFp4Weight", "h:2x3x32 u8:8x16 u8:8x2 f: f: h:8"), "h:2x3x8"),
     (Case("MatMulBlockQuantizedFp8Weight", "bf:3x32 f8:8x32 f:8x1 - bf:8"), "bf:3x8"),
     (Case("MatMulNBitsMlp", "h:3x32 h:3x32 h:32 u8:8x1x16 h:8x1 h:8 u8:8x1x16 h:8x1 -",
@@ -702,29 +573,19 @@ _INFERRED: list[tuple[Case, str]] = [
     (Case("NhwcFusedConv", "h:1x5x6x4 h:6x2x3x3 h:6", {"group": 2, "strides": [1, 2]}), "h:1x3x2x6"),
     # ONNX Runtime infers from the schema's order of weights, and computes with the other.
     (Case("NhwcConv", "h:1x5x6x4 h:8x4x3x2"), "h:1x3x5x8"),
-    (Case("NhwcConv", "h:1x5x6x4 h:8x3x2x4", {"kernel_shape": [3, 2]}), "h:1x3x5x8"),
-    (Case("NhwcConv", "h:1x5x6x4 h:8x3x2x4"), "h:1x3x5x8~"),
     (Case("TorchEmbedding", "f:9x4 i64:2x3"), "f:2x3x4"),
     (Case("GemmaRotaryEmbedding", "f:1x3x8 h:1x2x3x8 h:1x2x3x8 h:1x1x3x8 h:1x1x3x8", {}, 2), "h:1x2x3x8 h:1x1x3x8~"),
     (Case("RelativePositionBias", "f:8x2 i64=3 i64=3", {"max_distance": 16}), "f:1x2x3x3~"),
     (Case("GatedRelativePositionBias", "f:1x3x8 f:8 f:1x2x3x3 f:4x6 f:6 f:1x2x1x1", HEADS), "f:1x2x3x3"),
-    (Case("GatedRelativePositionBias", "f:5x8 f:8 f:1x2x3x3 f:4x6 f:6 f:1x2x1x1 i32:2x3", HEADS), "f:2x2x3x3"),
     (Case("RemovePadding", "f:2x3x4 i32:2", {}, 4), "f:?x4 i32:2x3 i32:3 i32:1"),
-    (Case("RemovePadding", "f:2x3x4 i32=3,2", {}, 4), "f:5x4 i32:2x3 i32:3 i32:1"),
     (Case("RestorePadding", "f:5x4 i32:2x3"), "f:2x3x4"),
     (Case("PackedAttention", "f:5x10 f:10x48 f:48 i32:2x4 i32:3", HEADS), "f:5x16"),
-    (Case("PackedAttention", "f:5x10 f:10x40 f:40 i32:2x4 i32:3", {**HEADS, "qkv_hidden_sizes": [16, 16, 8]}), "f:5x8"),
     (Case("PackedMultiHeadAttention", "f:5x2x3x8 - - f:48 i32:2x4 i32:3", HEADS), "f:5x16"),
-    (Case("PackedMultiHeadAttention", "f:5x16 f:5x16 f:5x24 - i32:2x4 i32:3", HEADS), "f:5x24"),
     (Case("DecoderAttention", f"{DECODER} b=0 b=1 b=1 b=0", HEADS, 3), "f:2x1x8 f:1x2x5x4 f:1x2x5x4"),
-    (Case("DecoderAttention", f"{DECODER} b=1 b=0 b=1 b=0", HEADS, 3), "f:2x1x8 f:1x2x5x4 f:1x2x5x4"),
-    (Case("DecoderAttention", f"{DECODER} b=1 b=1 b=1 b=0", HEADS, 3), "f:2x1x8 f:1x2x3x4 f:1x2x3x4"),
-    (Case("DecoderAttention", f"{DECODER} b:1 b:1 b:1 b:1", HEADS, 3), "f:2x1x8 f:1x2x?x4 f:1x2x?x4"),
     (Case("DecoderMaskedSelfAttention", "h:1x1x10 h:10x48 h:48 - h:2x1x2x9x8 - i32:1",
           {**HEADS, "past_present_share_buffer": 1}, 2), "h:1x1x16 h:2x1x2x9x8~"),
     (Case("Attention", "f:2x4x10 f:10x48 f:48 - f:2x2x2x9x8 - i32:1", {**HEADS, "past_present_share_buffer": 1}, 2),
      "f:2x4x16 f:2x2x2x9x8~"),
-    (Case("Attention", "f:2x4x10 f:10x48", HEADS, 2), "f:2x4x16~ f:2x2x2x4x8~"),
     (Case("MultiHeadAttention", "f:2x3x2x3x8", HEADS), "f:2x3x16"),
     (Case("MultiHeadAttention", "f:2x3x16 f:2x3x16 f:2x3x16 - - - f:2x2x5x8 f:2x2x5x8", HEADS, 4),
      "f:2x3x16 f:2x2x8x8 f:2x2x8x8 unknown:2x2x3x8~"),
@@ -742,17 +603,10 @@ _INFERRED: list[tuple[Case, str]] = [
     (Case("GroupQueryAttention", "h:1x1x64 - - h:1x2x9x8 h:1x2x9x8 i32:1 i32:",
           {**GQA, "sliding_window_cache": 1, "local_window_size": 9}, 3), "h:1x1x32 h:1x2x9x8 h:1x2x9x8"),
     (Case("DynamicSparseAttention", f"{SPARSE} i32:=9", GQA, 3), "h:1x2x32 h:1x2x9x8 h:1x2x9x8"),
-    (Case("DynamicSparseAttention", f"{SPARSE} i32:", GQA, 3), "h:1x2x32 h:1x2x?x8 h:1x2x?x8"),
     (Case("PagedAttention", PAGED, GQA, 3), "h:6x32 h:10x4x2x8 h:10x4x2x8"),
-    (Case("PagedAttention", PAGED.replace("h:6x32 h:6x16 h:6x16", "h:6x64 - -"), GQA), "h:6x32"),
-    (Case("PagedAttention", "h:6x32 h:6x8 - h:10x4x1x8 - i32:3 i32:2 i32:2x3",
-          {"num_heads": 4, "kv_num_heads": 1, "kv_cache_layout": "LATENT", "v_head_size": 6, "scale": 0.5}, 2),
-     "h:6x24 h:10x4x1x8"),
     (Case("SparsePagedAttention", f"{PAGED} - i32:6x3 i32:6", GQA, 3), "h:6x32 h:10x4x2x8 h:10x4x2x8"),
     (Case("SparseAttentionIndexer", "h:1x3x16 h:1x3x8 h:8 h:8 h:1x16x2 h:1x16x2 - h:1x5x8", QSA, 2),
      "i32:1x3x5 h:1x8x8"),
-    (Case("SparseAttentionIndexer", "h:1x3x16 h:1x3x8 h:8 h:8 h:1x16x2 h:1x16x2 - h:1x9x8 - - - - i32=5", QSA, 2),
-     "i32:1x3x5 h:1x9x8"),
     *((Case("SparseAttentionIndexer",
             f"h:1x{new}x16 h:1x{new}x16 h:8 h:8 h:1x16x2 h:1x16x2 - h:1x5x8 h:1x{new}x16 h:2x16 h:1x{new}x2"
             f" i64:1x{new} - h:2x1x{waiting}x16", CSA, 3), f"i32:1x{new}x3 h:1x{keys}x8 h:2x1x{left}x16")
@@ -762,18 +616,11 @@ _INFERRED: list[tuple[Case, str]] = [
           {**QSA, "state_capacity": 6, "state_update_capacity": 2}, "1111011"),
      "i32:3x5 i32:3 h:1x6x8 h:1x3x8 - i32:1x2 h:1x2x8"),
     (Case("GatedDeltaNet", "h:6x2x4 h:6x2x4 h:6x4x3 - f:6x4 f:6x4 f:2x4x3x4", {}, 2), "h:6x4x3 f:2x4x3x4"),
-    (Case("GatedDeltaNet", "h:2x3x2x4 h:2x3x2x4 h:2x3x4x3 - f:2x3x4 f:2x3x4 f:2x4x3x4", {}, 2),
-     "h:2x3x4x3 f:2x4x3x4"),
-    (Case("GatedDeltaNet", "h:6x28 - - i32:3 f:6x4 f:6x4 f:2x4x3x4 - - i32:2", {"state_update_capacity": 2}, 3),
-     "h:6x4x3 f:2x4x3x4 f:2x48"),
-    (Case("GatedDeltaNet", "h:6x2x4 h:6x2x4 h:6x4x3 i32:3 f:6x4 f:6x4", {}, 2), "h:6x4x3 f:2x4x3x4~"),
     (Case("VarlenCausalConvWithState", "h:6x3 h:3x1x4 i32:3 h:3 h:2x3x3 i32:2", {"state_update_capacity": 2}, 3),
      "h:6x3 h:2x3x3 h:2x2x3"),
     (nhwc("Conv", "f:1x5x6x4 f:6x2x3x2 f:6", {"group": 2, "dilations": [2, 1]}), "f:1x1x5x6"),
     (nhwc("ConvTranspose", "f:1x5x6x4 f:4x3x3x2", {"group": 2, "strides": [2, 3], "pads": [1, 0, 0, 1]}),
      "f:1x10x16x6"),
-    (nhwc("ConvTranspose", "f:1x5x6x4 f:4x3x3x2", {"output_shape": [9, 8]}), "f:1x9x8x3"),
-    (nhwc("ConvTranspose", "f:1x5x6x4 f:4x3x3x3", {"auto_pad": "SAME_UPPER", "strides": [2, 3]}), "f:1x10x18x3"),
     (nhwc("QLinearConv", "u8:1x5x6x4 f: u8: s8:6x4x3x3 f: s8: f: u8:"), "u8:1x3x4x6"),
     (nhwc("QLinearConvTranspose", "u8:1x5x6x4 f: u8: u8:4x3x3x3 f: u8: f: u8:"), "u8:1x7x8x3~"),
     (nhwc("MaxPool", "f:1x7x8x4", {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1}, 2),
@@ -783,7 +630,6 @@ _INFERRED: list[tuple[Case, str]] = [
     (nhwc("QLinearAveragePool", f"u8:1x7x8x4 {QQ}", {"kernel_shape": [2, 3], "channels_last": 1}), "u8:1x6x6x4~"),
     *((nhwc(name, "f:2x7x8x4"), "f:2x1x1x4") for name in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")),
     (nhwc("MaxUnpool", "f:1x2x3x4 i64:1x4x2x3", {"kernel_shape": [2, 2], "strides": [2, 3]}), "f:1x4x8x4"),
-    (nhwc("MaxUnpool", "f:1x2x3x4 i64:1x4x2x3 i64=1,4,5,9", {"kernel_shape": [2, 2]}), "f:1x5x9x4~"),
     (nhwc("BatchNormalization", "f:1x2x3x4 f:4 f:4 f:4 f:4", {"training_mode": 1}, 3), "f:1x2x3x4 f:4 f:4"),
     (nhwc("InstanceNormalization", "f:1x2x3x4 f:4 f:4"), "f:1x2x3x4"),
     (nhwc("LRN", "f:1x2x3x4", {"size": 3}), "f:1x2x3x4"),
@@ -791,7 +637,6 @@ _INFERRED: list[tuple[Case, str]] = [
     (nhwc("SpaceToDepth", "f:1x4x6x2", {"blocksize": 2}), "f:1x2x3x8"),
     (nhwc("GridSample", "f:2x3x4x5 f:2x6x7x2"), "f:2x6x7x5"),
     (nhwc("Resize", "f:1x2x3x4 - - i64=1,4,9,4"), "f:1x4x9x4"),
-    (nhwc("Resize", "f:1x2x3x4 - - i64=4,9", {"axes": [1, -2]}), "f:1x4x9x4"),
 ]  # fmt: skip
 INFERRED = {f"{index} {case.op_type}": (case, text) for index, (case, text) in enumerate(_INFERRED)}
 """What is expected, by hand; ``~`` marks what ONNX Runtime does not infer, or not as it computes."""
@@ -829,21 +674,23 @@ def op_of(case: Case) -> Op:
     return onnx_graph.op_of(node_of(case, inputs), opsets_of(case), inputs)
 
 
-@pytest.mark.parametrize(("case", "text"), [*INFERRED.values(), *HAND], ids=lambda value: getattr(value, "op_type", ""))
-def test_what_only_other_devices_have_is_as_worked_out(case: Case, text: str) -> None:
-    op, real = op_of(case), expected(case, text)
-    ruled = outputs_by_rule(op)
-    assert ruled is not None
-    assert list(ruled) == real
-    if "?" not in text:
-        assert_nothing_is_guessed(op, real)
+def test_what_only_other_devices_have_is_as_worked_out(
+    subtests: pytest.Subtests, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for key, (case, text) in (INFERRED | {f"HAND {index}": pair for index, pair in enumerate(HAND)}).items():
+        with subtests.test(f"{key} {case.op_type}"):
+            op, real = op_of(case), expected(case, text)
+            ruled = outputs_by_rule(op)
+            assert ruled is not None
+            assert list(ruled) == real
+            if "?" not in text:
+                assert_nothing_is_guessed(op, real)
+            if key in INFERRED and present(case):
+                assert_inferred(case, text, capfd)
 
 
-@pytest.mark.parametrize("key", INFERRED)
-def test_the_runtime_infers_the_same(key: str, capfd: pytest.CaptureFixture[str]) -> None:
+def assert_inferred(case: Case, text: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Outputs are declared with a shape that is wrong; ONNX Runtime says so, and what it is."""
-    case, text = INFERRED[key]
-    present(case.domain, case.op_type)
     real = expected(case, text)
     wrong = [
         helper.make_tensor_value_info(tensor.name, NUMBERS.get(tensor.dtype, TensorProto.FLOAT), [7777] * 9)
@@ -860,8 +707,7 @@ def test_the_runtime_infers_the_same(key: str, capfd: pytest.CaptureFixture[str]
     for part, tensor in zip(text.split(), real, strict=True):
         if tensor is None or part.endswith("~"):
             continue
-        dims = [dim for dim in said[tensor.name].split(",") if dim]
-        known = [int(dim) if dim.isdigit() else "?" for dim in dims]
+        known = [int(dim) if dim.isdigit() else "?" for dim in said[tensor.name].split(",") if dim]
         agrees = len(known) == len(tensor.shape or ()) and all(
             "?" in pair or pair[0] == pair[1] for pair in zip(known, tensor.shape or (), strict=True)
         )
@@ -887,24 +733,6 @@ def test_shapes_are_broadcast_as_numpy_does_it() -> None:
     assert broadcast(None, (3,)) is None
     with pytest.raises(ValueError, match="do not broadcast"):
         broadcast((2,), (3,))
-
-
-def test_products_are_shaped_as_numpy_does_it() -> None:
-    shapes: list[tuple[int, ...]] = [(4,), (4, 4), (1, 4, 4), (3, 1, 4, 4), (2, 4, 4)]
-    for a in shapes:
-        for b in shapes:
-            assert matmul(a, b) == np.matmul(np.zeros(a), np.zeros(b)).shape
-    assert matmul(("N", "K"), (4, 5)) == ("N", 5)
-    with pytest.raises(ValueError, match="no matrix product"):
-        matmul((2, 3), (4, 5))
-    with pytest.raises(ValueError, match="scalar"):
-        matmul((), (4,))
-
-
-def test_an_axis_that_is_not_there_is_an_error() -> None:
-    assert (axis_of(-1, 3), axis_of(2, 3)) == (2, 2)
-    with pytest.raises(IndexError):
-        axis_of(3, 3)
 
 
 # --- whole models -----------------------------------------------------------------------------
@@ -955,11 +783,8 @@ def kinds(found: Source, domain: str = MS) -> set[str]:
     [
         ("transformer_block", "ORT_ENABLE_EXTENDED", "input_ids:2x7", MS,
          {"SkipLayerNormalization", "BiasGelu", "FusedMatMul"}),
-        ("qdq_cnn", "ORT_ENABLE_EXTENDED", "image:2x3x*", MS, {"QLinearAdd", "QLinearGlobalAveragePool", "QGemm"}),
         ("qdq_cnn", "ORT_ENABLE_ALL", "image:2x3x*", MS, {"QLinearAdd", "QLinearGlobalAveragePool", "QGemm"}),
-        ("resnet_tiny", "ORT_ENABLE_EXTENDED", "image:2x3x*", MS, {"FusedConv"}),
         ("resnet_tiny", "ORT_ENABLE_ALL", "image:2x3x*", "", set()),
-        ("mobilenet_tiny", "ORT_ENABLE_ALL", "image:2x3x*", "", set()),
     ],
 )  # fmt: skip
 def test_what_the_optimiser_wrote(
@@ -972,15 +797,6 @@ def test_what_the_optimiser_wrote(
     found = inspected(path, shape)
     assert fused <= kinds(found, domain)
     assert_runtime_agrees(path, found)
-
-
-def test_what_the_optimiser_for_transformers_wrote(tmp_path: Path) -> None:
-    optimizer = pytest.importorskip("onnxruntime.transformers.optimizer", reason="its requirements are not installed")
-    model = optimizer.optimize_model(str(SAMPLES / "transformer_block.onnx"), model_type="bert", opt_level=0)
-    model.save_model_to_file(str(tmp_path / "m.onnx"))
-    found = inspected(tmp_path / "m.onnx", "input_ids:2x7")
-    assert {"SkipLayerNormalization", "BiasGelu"} <= kinds(found)
-    assert_runtime_agrees(tmp_path / "m.onnx", found)
 
 
 def node(op_type: str, inputs: str, outputs: str, domain: str = "", **attributes: Any) -> NodeProto:
@@ -1006,25 +822,6 @@ def saved(path: Path, nodes: Sequence[NodeProto], inputs: str, outputs: str, wei
     imports = [helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)]
     onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), path)
     return path
-
-
-def test_what_the_quantiser_for_few_bits_wrote(tmp_path: Path) -> None:
-    pytest.importorskip("onnx_ir", reason="ONNX Runtime's quantiser for few bits needs it")
-    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
-
-    drawn = np.random.default_rng(1)
-    weights = {f"w{index}": drawn.uniform(-1, 1, (64, 64)).astype(np.float32) for index in range(3)}
-    nodes = [
-        node("MatMul", "x w0", "a"), node("Relu", "a", "b"), node("MatMul", "b w1", "c"), node("Add", "c x", "d"),
-        node("MatMul", "d w2", "y"),
-    ]  # fmt: skip
-    saved(tmp_path / "plain.onnx", nodes, "x:f:batch,length,64", "y:f:batch,length,64", weights)
-    quantizer = MatMulNBitsQuantizer(onnx.load(tmp_path / "plain.onnx"), block_size=32, is_symmetric=False)
-    quantizer.process()
-    onnx.save(quantizer.model.model, tmp_path / "m.onnx")
-    found = inspected(tmp_path / "m.onnx", "x:2x5x64")
-    assert [each.op.op_type for each in found.nodes].count("MatMulNBits") == 3
-    assert_runtime_agrees(tmp_path / "m.onnx", found)
 
 
 WIDTH, KV_WIDTH, INNER, WORDS = 64, 32, 96, 50  # 4 heads of 16, 2 for keys
@@ -1087,26 +884,6 @@ def test_a_decoder_layer_of_the_model_builder(length: int, past: int, total: int
     assert_runtime_agrees(path, found, {"mask": np.ones((2, total), np.int64)})
 
 
-def test_a_pipeline_of_features_and_trees(tmp_path: Path) -> None:
-    nodes = [
-        node("Imputer", "x", "a", ML, imputed_value_floats=[0.0], replaced_value_float=9.0),
-        node("Scaler", "a", "b", ML, offset=[0.0], scale=[2.0]), node("Normalizer", "b", "c", ML, norm="L2"),
-        node("OneHotEncoder", "category", "e", ML, cats_strings=["a", "b"]),
-        node("Reshape", "e flat", "f"), node("Concat", "c f", "features", axis=1),
-        node("TreeEnsembleClassifier", "features", "label scores", ML, classlabels_strings=["n", "y"], **CLASSES),
-        node("ArrayFeatureExtractor", "scores second", "yes", ML),
-    ]  # fmt: skip
-    constants = {"flat": np.array([0, -1]), "second": np.array([1])}
-    path = saved(tmp_path / "m.onnx", nodes, "x:f:rows,3 category:s:rows,1", "label:s:rows yes:f:rows,1", constants)
-    model = onnx.load(path)
-    model.opset_import.add(domain=ML, version=3)
-    onnx.save(model, path)
-    found = source_of(load_model(path), parse_shapes(["x:5x3", "category:5x1"]), feed=False)
-    assert found.model.shape_coverage == 1.0
-    category = np.array([["a"], ["b"], ["a"], ["c"], ["b"]], dtype=object)
-    assert_runtime_agrees(path, found, {"category": category})
-
-
 # --- ops that ONNX Runtime files under ai.onnx --------------------------------------------------
 
 
@@ -1132,9 +909,3 @@ def test_the_checker_lets_them_pass(op_type: str, inputs: str, opset: int, tmp_p
     found = inspected(path)
     assert [tensor.shape for tensor in found.nodes[0].op.outputs if tensor] == [(2, 3, 4)]
     assert_runtime_agrees(path, found)
-
-
-@pytest.mark.parametrize(("op_type", "inputs", "opset"), [("Snake", "x w", 17), ("LayerNormalization", "x", 17)])
-def test_the_checker_still_refuses_others(op_type: str, inputs: str, opset: int, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="fails the ONNX checker"):
-        load_model(runtime_op(tmp_path / "m.onnx", op_type, inputs, opset))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.support import refused
@@ -56,38 +55,6 @@ _NAMES = st.text(_PLAIN, min_size=1, max_size=12).filter(lambda name: name == na
 _SHAPES = st.dictionaries(_NAMES, st.lists(st.integers(1, MAX_DIM), max_size=5).map(tuple), min_size=1, max_size=4)
 
 
-def _render(name: str, dims: tuple[int, ...], style: str) -> str:
-    quoted = f"'{name}'" if style.startswith("single") else f'"{name}"' if style.startswith("double") else name
-    if style.endswith("brackets"):
-        return f"{quoted}:[{','.join(map(str, dims))}]"
-    # A name that ends in a colon would otherwise hand its colon to the dims.
-    return f"{quoted}:" + ("x".join(map(str, dims)) or ("scalar" if style.endswith("word") else ""))
-
-
-@given(shapes=_SHAPES, data=st.data())
-def test_shapes_survive_being_written_and_read(shapes: dict[str, tuple[int, ...]], data: st.DataObject) -> None:
-    styles = st.sampled_from(
-        [f"{q} {form}" for q in ("single", "double", "bare") for form in ("x", "word", "brackets")]
-    )
-    items = [_render(name, dims, data.draw(styles)) for name, dims in shapes.items()]
-    cut = data.draw(st.integers(0, len(items)))
-    specs = [",".join(part) for part in (items[:cut], items[cut:]) if part]
-    assert parse_shapes(specs) == shapes
-
-
-@given(st.text(max_size=40))
-def test_any_text_is_read_or_refused_with_the_grammar(text: str) -> None:
-    try:
-        shapes = parse_shapes([text])
-    except UsageError as error:
-        refused(error)
-    else:
-        assert shapes
-        for name, dims in shapes.items():
-            assert name
-            assert all(1 <= dim <= MAX_DIM for dim in dims)
-
-
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
@@ -119,21 +86,6 @@ def test_what_is_not_of_the_grammar_is_refused(spec: str, says: str) -> None:
     assert "1x3x224x224" in caught.value.fix
 
 
-@pytest.mark.parametrize("dim", ["0", "-1", "-0", str(MAX_DIM + 1), "99999999999999999999"])
-@pytest.mark.parametrize("form", ["x:2x{}", "x:[2,{}]"])
-def test_dimensions_out_of_range_are_refused(form: str, dim: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_shapes([form.format(dim)])
-    assert f"input 'x' the dimension {int(dim)}" in refused(caught.value)
-
-
-@pytest.mark.parametrize("specs", [["a:1,a:2"], ["a:1", "a:1"], ["'a':1,a:2"]])
-def test_an_input_named_twice_is_refused(specs: list[str]) -> None:
-    with pytest.raises(UsageError, match="names input 'a' twice") as caught:
-        parse_shapes(specs)
-    refused(caught.value)
-
-
 # --- binding --------------------------------------------------------------------------------
 
 
@@ -144,26 +96,12 @@ def test_given_shapes_are_taken_and_need_no_assumption() -> None:
     assert binding.assumptions == []
 
 
-def test_a_static_model_needs_nothing() -> None:
-    binding = bind_shapes([tensor("x", 1, 3), tensor("s")], {})
-    assert binding.shapes == {"x": (1, 3), "s": ()}
-    assert binding.assumptions == []
-
-
 @pytest.mark.parametrize("order", [("x", "y"), ("y", "x")])
 def test_a_symbol_given_in_one_input_binds_all(order: tuple[str, str]) -> None:
     inputs = {"x": tensor("x", "N", "T"), "y": tensor("y", "N", "T", 8)}
     binding = bind_shapes([inputs[name] for name in order], {"y": (4, 16, 8)})
     assert binding.shapes == {"x": (4, 16), "y": (4, 16, 8)}
     assert binding.assumptions == []
-
-
-def test_unnamed_dimensions_are_not_shared() -> None:
-    binding = bind_shapes([tensor("x", "?", 3), tensor("y", "?", 3)], {"x": (4, 3)})
-    assert binding.shapes == {"x": (4, 3), "y": (1, 3)}
-    assert binding.symbols == {}
-    (assumption,) = binding.assumptions
-    assert "input 'y'" in assumption
 
 
 @pytest.mark.parametrize(
@@ -212,12 +150,6 @@ def test_a_dimension_inside_another_input_is_no_batch_where_it_leads(order: int)
     assert bind_shapes(inputs[::order], {}).shapes == {"ids": (1, DEFAULT_LENGTH), "positions": (DEFAULT_LENGTH,)}
 
 
-def test_a_symbol_that_was_assumed_once_is_assumed_once() -> None:
-    binding = bind_shapes([tensor("ids", "N", "T", dtype="int64"), tensor("mask", "N", "T", dtype="int64")], {})
-    assert binding.shapes == {"ids": (1, DEFAULT_LENGTH), "mask": (1, DEFAULT_LENGTH)}
-    assert len(binding.assumptions) == 2
-
-
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
@@ -252,38 +184,9 @@ def test_a_star_gives_every_input_that_fits_a_shape_and_a_full_name_wins() -> No
         assert bind_shapes(inputs, given_shapes).shapes == {"in_a": (2, 3), "in_b": (5, 3), "other": (1, 3)}
 
 
-def test_an_input_whose_name_holds_a_star_can_be_named() -> None:
-    assert bind_shapes([tensor("a*", "N"), tensor("ab", "M")], {"a*": (3,)}).shapes == {"a*": (3,), "ab": (1,)}
-
-
 def test_a_rankless_input_takes_the_given_shape() -> None:
     unknown = Tensor(name="x", dtype="fp32", shape=None)
     assert bind_shapes([unknown], {"x": (2, 3)}).shapes == {"x": (2, 3)}
-
-
-@given(
-    shapes=st.lists(
-        st.lists(st.one_of(st.integers(1, 8), st.sampled_from(["N", "T", "H", "batch", "?"])), max_size=5),
-        min_size=1,
-        max_size=3,
-    ),
-    numbers=st.dictionaries(st.sampled_from(["N", "T", "H", "batch"]), st.integers(1, 50)),
-)
-def test_binding_keeps_static_dims_and_shared_symbols(shapes: list[list[Dim]], numbers: dict[str, int]) -> None:
-    inputs = [tensor(f"i{index}", *shape) for index, shape in enumerate(shapes)]
-    first = tuple(numbers.get(dim, 9) if isinstance(dim, str) else dim for dim in shapes[0])
-    binding = bind_shapes(inputs, {"i0": first})
-    assert binding.shapes["i0"] == first
-    seen: dict[str, int] = {}
-    for bound, own in ((binding.shapes[each.name], each.shape or ()) for each in inputs):
-        assert len(bound) == len(own)
-        for number, dim in zip(bound, own, strict=True):
-            assert number >= 1
-            if isinstance(dim, int):
-                assert number == dim
-            elif dim != "?":
-                assert seen.setdefault(dim, number) == number
-    assert binding.symbols == seen
 
 
 X = tensor("x", "N", 3)

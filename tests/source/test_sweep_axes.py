@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.fakes.support import refused
 from trtprof.base.errors import UsageError
@@ -44,10 +42,6 @@ def test_values_are_read(spec: str, name: str, values: tuple[int, ...]) -> None:
     assert parse_sweeps([spec]) == [Axis(name, values)]
 
 
-def test_each_value_is_an_axis() -> None:
-    assert parse_sweeps(["b=1,2", "n=3"]) == [Axis("b", (1, 2)), Axis("n", (3,))]
-
-
 @pytest.mark.parametrize(
     ("specs", "says"),
     [
@@ -77,17 +71,6 @@ def test_what_is_no_sweep_is_refused(specs: list[str], says: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_sweeps(specs)
     assert says in refused(error.value)
-
-
-@given(st.text(max_size=30))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        axes = parse_sweeps([text])
-    except UsageError as error:
-        refused(error)
-    else:
-        assert axes[0].values
-        assert min(axes[0].values) >= 1
 
 
 # --- which dimensions are meant -------------------------------------------------------------
@@ -169,28 +152,3 @@ def test_symbols_win_over_defaults_and_leave_the_rest_to_them() -> None:
     assert binding.shapes == {"x": (1, 3, 32, 32), "mask": (1, 512)}
     assert not any("'H'" in note for note in binding.assumptions)
     assert any("'N'" in note for note in binding.assumptions)
-
-
-@pytest.mark.parametrize(
-    ("given", "batch", "symbols", "says"),
-    [
-        ({}, None, {"W": 2}, "use one of: N, H"),
-        ({}, None, {"mask[0]": 2}, "is not a dynamic dimension"),
-        ({"x": (2, 3, 8, 8)}, None, {"H": 9}, "would be 8 and 9 at once"),
-        ({}, 4, {"N": 2}, "would be 2 and 4 at once"),
-        ({}, None, {"N": 0}, "cannot be 0"),
-        ({}, None, {"N": MAX_DIM + 1}, "cannot be"),
-    ],
-)
-def test_symbols_that_do_not_fit_are_refused(
-    given: dict[str, tuple[int, ...]], batch: int | None, symbols: dict[str, int], says: str
-) -> None:
-    with pytest.raises(UsageError) as error:
-        bind_shapes(IMAGES, given, batch, symbols)
-    assert says in refused(error.value)
-
-
-def test_without_dynamic_dimensions_a_symbol_is_refused() -> None:
-    with pytest.raises(UsageError, match="is not a dynamic dimension") as error:
-        bind_shapes([tensor("x", 1, 3)], {}, symbols={"N": 2})
-    assert "export" in refused(error.value)

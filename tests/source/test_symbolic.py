@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from trtprof.base.records import Tensor
 from trtprof.source.load import LoadedModel, load_model, source_of
-from trtprof.source.shapes import MAX_DIM
 from trtprof.source.sweep_axes import parse_sweeps
-from trtprof.source.symbolic import Grid, Piece, Swept, Track, _coefficients, _comparable, _grid, sweep_source
+from trtprof.source.symbolic import Grid, Piece, Swept, Track, _coefficients, _comparable, sweep_source
 
 
 def loaded(folder: Path, text: str) -> LoadedModel:
@@ -72,15 +71,6 @@ def test_coefficients_give_back_the_polynomial(numbers: list[int], fixed: int, a
     counts.insert(fixed, 0)
     track = Track((_coefficients(grid, seen),), None)
     assert track.at(grid.basis(counts)) == ((polynomial(*at),), None)
-
-
-@given(st.lists(st.tuples(st.integers(1, 999), st.integers(1, 999)), min_size=1, max_size=9, unique=True))
-def test_the_grid_holds_every_point(points: list[tuple[int, int]]) -> None:
-    grid = _grid(points)
-    for point in points:
-        counts = grid.counts(point)
-        assert grid.point(counts) == point
-        assert all(0 <= k <= steps for k, steps in zip(counts, grid.steps, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -160,47 +150,4 @@ def test_one_is_taken_apart_where_it_broadcasts(tmp_path: Path) -> None:
         ((1,), 1, True),
         ((2,), 6, True),
     ]
-    assert_true(model, found)
-
-
-def test_a_refused_value_between_two_probes_is_found(tmp_path: Path) -> None:
-    """Every fourth size has a shape, and none of the probes of the first grid is one: 5, 6, 7, 34, 63."""
-    text = "g (float[N] x) => (float[a, 4] y) <int64[2] t = {-1, 4}> { r = Reshape (x, t) y = Exp (r) }"
-    model = loaded(tmp_path, text)
-    found = swept(model, "N=5,8,12,21,40,63")
-    assert not any(piece.proven for piece in found.pieces)
-    assert_true(model, found)
-
-
-def test_a_body_may_hide_a_name(tmp_path: Path) -> None:
-    """``s`` is a shape outside and a state inside; ``x`` is the same tensor in both."""
-    text = """g (float[N, 8] x) => (float[8] y) <int64 trips = {3}, float[8] start = {0, 0, 0, 0, 0, 0, 0, 0}> {
-        s = Exp (x)
-        y = Loop (trips, , start) <body = b (int64 i, bool c, float[8] s) => (bool k, float[8] u) {
-            k = Identity (c) row = Gather (x, i) u = Add (s, row) }>
-    }"""
-    model = loaded(tmp_path, text)
-    found = swept(model, "N=1..9:2")
-    assert len(found.pieces) == 1
-    assert_true(model, found)
-
-
-def test_an_equality_that_holds_once_is_not_passed_over(tmp_path: Path) -> None:
-    """Where N is 20 the target is 40, and 7 otherwise: no probe but the points themselves would show it."""
-    text = """g (float[N] x) => (float[a] y) <int64[1] twenty = {20}, int64[1] yes = {40}, int64[1] no = {7}> {
-        s = Shape (x) e = Equal (s, twenty) t = Where (e, yes, no) z = ConstantOfShape (t) y = Exp (z) }"""
-    model = loaded(tmp_path, text)
-    found = swept(model, "N=1..41:8,20")
-    assert_true(model, found)
-    at = {point: piece.source.nodes[-1].op.outputs[0] for piece in found.pieces for point in piece.points}
-    assert {point[0]: None if made is None else made.shape for point, made in at.items()} == {
-        **dict.fromkeys((1, 9, 17, 25, 33, 41), (7,)),
-        20: (40,),
-    }
-
-
-def test_probes_beyond_the_largest_dimension_are_not_made(tmp_path: Path) -> None:
-    model = loaded(tmp_path, "g (float[N] x) => (float[N] y) { y = Exp (x) }")
-    found = swept(model, f"N={MAX_DIM - 1},{MAX_DIM}")
-    assert [piece.points for piece in found.pieces] == [((MAX_DIM - 1,),), ((MAX_DIM,),)]
     assert_true(model, found)
