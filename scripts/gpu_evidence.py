@@ -402,9 +402,9 @@ def told(command: Sequence[str]) -> str:
 
 def selfchecked(_work: Path) -> Outcome:
     """The calibration in short, in this process: what fails of it shows here."""
-    code = f"from trtprof.hardware.cuda.selfcheck import selfcheck; raise SystemExit(selfcheck({GPU_INDEX}, seconds=4))"
-    command = [sys.executable, "-c", code]
-    return checked_by(command, lambda out: f"{sum('note:' in line for line in out)} notes; {out[-1]}" if out else "")
+    measured = f"calibrate.calibrate_gpu({GPU_INDEX}, seconds=4, measure=_measure.measure)"
+    code = f"from trtprof.hardware.cuda import _measure, calibrate; print({measured}.source)"
+    return checked_by([sys.executable, "-c", code], lambda out: out[-1] if out else "")
 
 
 def cupti_checked(_work: Path) -> Outcome:

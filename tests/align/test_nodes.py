@@ -18,11 +18,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.fakes.support import SAMPLES, captured, needs_captures, real_models
+from tests.fakes.support import SAMPLES, captured, needs_captures, ort_engine, real_models
 from trtprof.align import _graph
 from trtprof.align.nodes import match_layers
 from trtprof.base.records import Layer, Node, NodeFate, Op, Tensor
-from trtprof.engine.onnxruntime import build_ort_cpu
 from trtprof.runtime.ort_session import SessionRequest
 from trtprof.source.load import load_model, source_of
 
@@ -60,9 +59,7 @@ def match(model: onnx.ModelProto | Path) -> Matched:
         source = source_of(loaded)
         named = folder / "named.onnx"
         named.write_bytes(loaded.full().SerializeToString())
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        engine = build_ort_cpu(SessionRequest(model=str(named), threads=1), folder, scratch, "test")
+        engine = ort_engine(SessionRequest(model=str(named), threads=1), folder)
     return matched(source.nodes, engine.layers)
 
 

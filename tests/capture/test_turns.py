@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import sys
 import threading
@@ -200,10 +199,8 @@ def test_ctrl_c_ends_all_sides() -> None:
     def interrupted() -> None:
         with opened(variant(), warmup_ms=0) as a, opened(variant(), warmup_ms=0) as b:
             pids.extend((a.pid, b.pid))
-            # As the terminal does it: to all of them. The sides leave it to their parent.
-            for pid in pids:
-                os.kill(pid, signal.SIGINT)
-            assert len(a.turn(1)) >= 1
+            # The terminal sends it to the parent alone: the sides are in sessions of their own.
+            assert os.getsid(a.pid) == a.pid != os.getsid(0)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -214,7 +211,7 @@ def test_ctrl_c_ends_all_sides() -> None:
 def test_a_variant_whose_threads_never_sleep_cannot_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ready, turn = turns.Ready(made_ns=1, run_ns=1), Turn(samples=(1,), quiet=False)
     said = [msgspec.json.encode(each).decode() for each in (ready, turn)]
-    body = f"print({said[0]!r}, flush=True)\nsys.stdin.readline()\nprint({said[1]!r}, flush=True)\nsys.stdin.readline()"
+    body = f"for said in {said!r}: sys.stdin.readline(); print(said, flush=True)\nsys.stdin.readline()"
     in_place_of_the_worker(tmp_path, monkeypatch, body)
     with opened(variant()) as side:
         with pytest.raises(CaptureError, match="the original cannot take turns") as error:
@@ -233,21 +230,19 @@ def test_what_libraries_print_is_no_answer(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     with opened(variant(), warmup_ms=0) as side:
         assert len(side.turn(1)) >= 1
-        assert "hello" in (side._folder / "worker.log").read_text()
+        assert "hello" in side._log.read_text()
 
 
 # --- the worker, in this process ------------------------------------------------------------
 
 
-def test_a_worker_answers_each_turn_with_its_samples(tmp_path: Path) -> None:
-    request = TurnsRequest(variant=variant(), folder=str(tmp_path), scratch=str(tmp_path), warmup_ms=1)
-    file = tmp_path / "request.json"
-    file.write_bytes(msgspec.json.encode(request))
-    answers: list[bytes] = []
-    assert worker.main(["worker", str(file)], answers.append, iter([0.0, 5.0])) == 0
-    ready = msgspec.json.decode(answers[0], type=turns.Ready)
+def test_a_worker_answers_each_turn_with_its_samples() -> None:
+    request = msgspec.json.encode(TurnsRequest(variant=variant(), warmup_ms=1))
+    ready, first, second = worker.take_turns(iter([request, b"0.0", b"5.0"]))
+    assert isinstance(ready, turns.Ready)
+    assert isinstance(first, Turn)
+    assert isinstance(second, Turn)
     assert ready.run_ns < ready.made_ns
-    first, second = (msgspec.json.decode(each, type=Turn) for each in answers[1:])
     assert len(first.samples) == 1
     assert min(second.samples) > 0
 
@@ -267,15 +262,6 @@ def test_busy_threads_are_no_sleep() -> None:
         stop.set()
         thread.join()
     assert worker.asleep(30.0)
-
-
-def test_a_number_may_come_in_pieces() -> None:
-    heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    for piece in (b"12", b".5\n3", b"00\n40\n"):
-        heard.put(piece)
-    lines = worker._lines(heard)
-    assert [next(lines) for _ in range(3)] == [12.5, 300.0, 40.0]
-    assert heard.empty()
 
 
 def test_time_goes_by_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.fakes.support import SAMPLES, refused
-from trtprof.base.errors import BuildError, MissingError
+from tests.fakes.support import SAMPLES, ort_engine, refused
+from trtprof.base.errors import BuildError, CaptureError, MissingError
 from trtprof.base.records import Engine
-from trtprof.engine import onnxruntime
-from trtprof.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, layers_from_file, layers_from_graph
+from trtprof.engine.onnxruntime import ENGINE_GRAPH, layers_from_file, layers_from_graph
+from trtprof.engine.ort_graph import save_graph
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, clean_message, make_session, name_layers
 from trtprof.source.load import load_model
@@ -25,13 +25,10 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "run"
-        self.scratch = root / "scratch"
         self.folder.mkdir()
-        self.scratch.mkdir()
 
     def build(self, model: Path, external_data: str = "") -> Engine:
-        request = SessionRequest(model=str(model), threads=1, external_data=external_data)
-        return build_ort_cpu(request, self.folder, self.scratch, "asked for")
+        return ort_engine(SessionRequest(model=str(model), threads=1, external_data=external_data), self.folder)
 
 
 @pytest.fixture
@@ -85,9 +82,8 @@ def test_the_graph_is_kept_without_its_weights(place: Place, tmp_path: Path) -> 
     assert model.stat().st_size > 256 * 256 * 4
     engine = place.build(model)
     kept = place.folder / ENGINE_GRAPH
-    assert [path.name for path in place.folder.iterdir()] == [ENGINE_GRAPH]
     assert kept.stat().st_size < 4096
-    assert not list(place.scratch.glob("weights*")), "they are as large as the model"
+    assert [path.name for path in place.folder.iterdir()] == [ENGINE_GRAPH], "weights are as large as the model"
     (weight,) = (tensor for tensor in engine.layers[0].op.inputs if tensor is not None and tensor.constant)
     assert weight.shape == (256, 256)
     assert layers_from_file(kept) == engine.layers, "read back without the weights"
@@ -341,36 +337,16 @@ def test_messages_are_cleaned(raw: str, expected: str) -> None:
     assert clean_message(RuntimeError(raw)) == expected
 
 
-def test_a_failed_build_leaves_nothing_that_looks_like_an_engine(place: Place, tmp_path: Path) -> None:
-    model = save(tmp_path / "bad.onnx", [helper.make_node("FlashThing", ["x"], ["y"], "f", domain="acme")], [4])
-    with pytest.raises(MissingError):
-        place.build(model)
-    assert list(place.folder.iterdir()) == []
-
-
-ENDS = {
-    "crash": ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
-    "memory": ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
-    "abort": ("import sys; sys.exit('terminate called after std::bad_alloc')", "std::bad_alloc"),
-    "hang": ("import time; time.sleep(60)", "not done in"),
-}
-
-
-@pytest.mark.parametrize("what", ENDS)
-def test_a_model_that_kills_the_runtime_is_an_error(place: Place, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    program, told = ENDS[what]
-    monkeypatch.setattr(child, "command", lambda *_: [sys.executable, "-c", program])
-    if what == "hang":
-        monkeypatch.setattr(onnxruntime, "_DEADLINE_S", 0.2)
-    with pytest.raises(BuildError, match="ONNX Runtime died") as caught:
-        place.build(SAMPLES / "gemv.onnx")
-    assert told in refused(caught.value)
-
-
-def test_a_child_that_cannot_even_write_its_failure_says_that(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "command", lambda *_: [sys.executable, "-c", f"raise SystemExit({child.UNTOLD})"])
-    with pytest.raises(MissingError, match="ONNX Runtime could not write its results"):
-        place.build(SAMPLES / "gemv.onnx")
+@pytest.mark.process
+def test_a_graph_is_saved_by_a_process_that_a_model_may_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_graph(SessionRequest(model=str(SAMPLES / "gemv.onnx"), threads=1), tmp_path)
+    assert layers_from_file(tmp_path / ENGINE_GRAPH)
+    with pytest.raises(BuildError, match="cannot build"):
+        save_graph(SessionRequest(model=str(tmp_path / "gone.onnx"), threads=1), tmp_path)
+    monkeypatch.setattr(child, "command", lambda *_: [sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
+    with pytest.raises(CaptureError, match=r"ONNX Runtime with gemv\.onnx died") as caught:
+        save_graph(SessionRequest(model=str(SAMPLES / "gemv.onnx"), threads=1), tmp_path)
+    assert "SIGSEGV" in refused(caught.value)
 
 
 def test_the_condition_of_an_if_in_a_file_beside_the_model_is_told_what_to_do(tmp_path: Path, place: Place) -> None:

@@ -20,14 +20,8 @@ import msgspec
 
 from trtprof.base.errors import MissingError
 from trtprof.base.records import Latency, ModeTimes
-from trtprof.capture.gpu_record import (
-    CLEAN_FILE,
-    PROFILED_FILE,
-    CleanTimes,
-    GpuWorkerRequest,
-    ProfiledTimes,
-)
-from trtprof.capture.workers.inference import LATENCY_FILE, reported, say
+from trtprof.capture.gpu_record import CleanTimes, GpuWorkerRequest, ProfiledTimes
+from trtprof.capture.workers.inference import LATENCY_FILE, say
 from trtprof.runtime import child
 
 CLEAN = Latency(median_ns=1_000_000, p99_ns=1_200_000, cv=0.01, n=10, mean_ns=1_000_000, min_ns=1, max_ns=2_000_000)
@@ -35,11 +29,10 @@ UNDER = Latency(median_ns=1_100_000, p99_ns=1_300_000, cv=0.02, n=3, mean_ns=1_1
 
 
 def main(argv: list[str]) -> int:
-    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=GpuWorkerRequest)
-    return reported(lambda: play(request), request.scratch)
+    return child.answer(argv, GpuWorkerRequest, play)
 
 
-def play(request: GpuWorkerRequest) -> None:
+def play(request: GpuWorkerRequest) -> CleanTimes | ProfiledTimes | None:
     scratch = Path(request.scratch)
     file = scratch / "behaviour.json"
     told: dict[str, Any] = json.loads(file.read_text()).get(request.phase, {}) if file.exists() else {}
@@ -62,28 +55,18 @@ def play(request: GpuWorkerRequest) -> None:
     if request.phase == "clean":
         (Path(request.folder) / LATENCY_FILE).write_bytes(b"samples")
         mode = ModeTimes(mode="stream", latency=CLEAN, h2d_ns=1, compute_ns=2, d2h_ns=3, enqueue_ns=4)
-        left(
-            scratch / CLEAN_FILE,
-            CleanTimes(
-                warmup_iterations=5, modes=(mode,), timed_by="host clock", copies=1, copy_bytes=16, begin_ns=begin,
-                end_ns=end,
-            ),
+        return CleanTimes(
+            warmup_iterations=5, modes=(mode,), timed_by="host clock", copies=1, copy_bytes=16, begin_ns=begin,
+            end_ns=end,
         )  # fmt: skip
-        return
     if request.collector == "cupti":
         from trtprof.base.trace_file import save_trace
         from trtprof.capture.nsys.trace import read_trace
 
         save_trace(read_trace(Path(told["trace"]))._replace(collector="cupti"), Path(request.folder))
-    if not told.get("silent"):
-        times = ProfiledTimes(
-            latency=UNDER, cpu_layers=tuple(told.get("cpu_layers", ())), begin_ns=begin, end_ns=end
-        )  # fmt: skip
-        left(scratch / PROFILED_FILE, times)
-
-
-def left(path: Path, record: msgspec.Struct) -> None:
-    path.write_bytes(msgspec.json.encode(record))
+    if told.get("silent"):
+        return None
+    return ProfiledTimes(latency=UNDER, cpu_layers=tuple(told.get("cpu_layers", ())), begin_ns=begin, end_ns=end)
 
 
 if __name__ == "__main__":

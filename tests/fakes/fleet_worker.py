@@ -10,12 +10,13 @@ import time
 
 import msgspec
 
+from trtprof.base.records import FleetRow
 from trtprof.flows.fleet.local_worker import Request
 from trtprof.flows.fleet.work import failed
-from trtprof.runtime.workers import serve
+from trtprof.runtime import child
 
 
-def answer(line: bytes) -> bytes:
+def answer(line: bytes) -> list[FleetRow]:
     """A failed row for each cell, whose log is not empty, unless the model is called ``segfault``, ``hang``, ..."""
     request = msgspec.json.decode(line, type=Request)
     name = request.task.cells[0].model
@@ -35,8 +36,8 @@ def answer(line: bytes) -> bytes:
     if name == "slow":
         time.sleep(0.3)
     (row,) = failed(request.task, "fake", str(os.environ.get("OMP_NUM_THREADS")))
-    return msgspec.json.encode([msgspec.structs.replace(row, log="x" * (200_000 if name == "much" else 1))])
+    return [msgspec.structs.replace(row, log="x" * (200_000 if name == "much" else 1))]
 
 
 if __name__ == "__main__":
-    sys.exit(serve(answer))
+    sys.exit(child.converse(lambda lines: map(answer, lines)))

@@ -22,12 +22,9 @@ from trtprof.base.records import ModeTimes
 from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WORK_COLUMNS, GpuTrace
 from trtprof.base.trace_file import save_trace
 from trtprof.capture.gpu_record import (
-    CLEAN_FILE,
     NODE_EVENTS_FILE,
-    PROFILED_FILE,
     TIME_COLUMNS,
     CleanTimes,
-    GpuWorkerRequest,
     OrtCudaRequest,
     ProfiledTimes,
     TensorrtRequest,
@@ -36,7 +33,7 @@ from trtprof.capture.nsys.trace import read_trace
 from trtprof.capture.ort_profile import CLOCK_RESOLUTION_NS
 from trtprof.capture.workers import ort_cuda as cuda_worker
 from trtprof.capture.workers.gpu_window import watching
-from trtprof.capture.workers.inference import LATENCY_FILE, reported
+from trtprof.capture.workers.inference import LATENCY_FILE
 from trtprof.engine.inspector import read_layer_info
 from trtprof.runtime import child
 
@@ -48,27 +45,20 @@ WORDS = ("kind", "name", "short_name", "domain", "style")
 
 def main(argv: list[str]) -> int:
     data = Path(argv[1]).read_bytes()
-    known = msgspec.json.decode(data, type=GpuWorkerRequest)
     of_tensorrt = "backend" in msgspec.json.decode(data)
-    if of_tensorrt:
-        request = msgspec.json.decode(data, type=TensorrtRequest)
-        return reported(lambda: tensorrt(request), known.scratch)
-    return reported(lambda: ort(msgspec.json.decode(data, type=OrtCudaRequest)), known.scratch)
+    return child.answer(argv, TensorrtRequest, tensorrt) if of_tensorrt else child.answer(argv, OrtCudaRequest, ort)
 
 
 # --- ONNX Runtime ---------------------------------------------------------------------------
 
 
-def ort(request: OrtCudaRequest) -> None:
+def ort(request: OrtCudaRequest) -> CleanTimes | ProfiledTimes:
     if request.phase == "clean":
-        cuda_worker.clean(request)
-        return
-    cuda_worker.profiled(request, lambda: watching("none", nvtx=False))
+        return cuda_worker.clean(request)
+    times = cuda_worker.profiled(request, lambda: watching("none", nvtx=False))
     save_trace(trace_of_nodes(pd.read_parquet(Path(request.folder) / NODE_EVENTS_FILE)), Path(request.folder))
     # As with CUPTI, whose clock the real worker reads: four inferences of this machine alone may fit in two places.
-    path = Path(request.scratch) / PROFILED_FILE
-    times = msgspec.json.decode(path.read_bytes(), type=ProfiledTimes)
-    left(path, msgspec.structs.replace(times, clock_guess_ns=CLOCKS_APART, clock_within_ns=CLOCK_RESOLUTION_NS))
+    return msgspec.structs.replace(times, clock_guess_ns=CLOCKS_APART, clock_within_ns=CLOCK_RESOLUTION_NS)
 
 
 def trace_of_nodes(events: pd.DataFrame) -> GpuTrace:
@@ -113,7 +103,7 @@ def frame(columns: tuple[str, ...], rows: int, **values: Any) -> pd.DataFrame:
 # --- TensorRT -------------------------------------------------------------------------------
 
 
-def tensorrt(request: TensorrtRequest) -> None:
+def tensorrt(request: TensorrtRequest) -> CleanTimes | ProfiledTimes:
     folder, scratch = Path(request.folder), Path(request.scratch)
     assert Path(request.engine).is_file()
     if request.phase == "clean":
@@ -138,22 +128,13 @@ def tensorrt(request: TensorrtRequest) -> None:
             enqueue_ns=9_000,
         )
         graph = msgspec.structs.replace(mode, mode="cuda graph", latency=latency_of(samples // 2))
-        left(
-            scratch / CLEAN_FILE,
-            CleanTimes(warmup_iterations=3, modes=(mode, graph), timed_by="cuda events", copies=1, copy_bytes=64),
-        )
-        return
+        return CleanTimes(warmup_iterations=3, modes=(mode, graph), timed_by="cuda events", copies=1, copy_bytes=64)
     plan = next(folder.glob("layers.*"))
     names = [layer.name for layer in read_layer_info(plan).layers]
     layers = tuple(Layer(name, (Work(f"kernel_{number}", 5_000),)) for number, name in enumerate(names))
     write_trace(scratch / "trace.sqlite", [Process(pid=111, layers=layers, iterations=request.profile_iterations)])
     save_trace(read_trace(scratch / "trace.sqlite")._replace(collector="cupti"), folder)
-    times = ProfiledTimes(latency=latency_of(np.full(request.profile_iterations, 1_250_000)))
-    left(scratch / PROFILED_FILE, times)
-
-
-def left(path: Path, record: msgspec.Struct) -> None:
-    path.write_bytes(msgspec.json.encode(record))
+    return ProfiledTimes(latency=latency_of(np.full(request.profile_iterations, 1_250_000)))
 
 
 if __name__ == "__main__":

@@ -18,9 +18,11 @@ import onnx
 import pytest
 
 from trtprof.base.errors import TrtprofError
-from trtprof.base.records import Ceilings, PlanLayer, Roof
+from trtprof.base.records import Backend, Ceilings, Engine, PlanLayer, Roof
 from trtprof.engine._plan_layers import make_plan
 from trtprof.engine._plan_text import parse_layer_line
+from trtprof.engine.onnxruntime import ENGINE_GRAPH, session_engine
+from trtprof.runtime.ort_session import SessionRequest, timed_session
 
 T = TypeVar("T")
 
@@ -180,3 +182,9 @@ def known(value: T | None) -> T:
     """What a result may leave open, where it must not."""
     assert value is not None
     return value
+
+
+def ort_engine(request: SessionRequest, folder: Path, backend: str = "ort-cpu") -> Engine:
+    """The engine of ONNX Runtime, as a worker that runs it saves it."""
+    _, facts = timed_session(request, save_to=str(folder / ENGINE_GRAPH))
+    return session_engine(Backend(name=backend, reason="asked for"), request, facts, folder / ENGINE_GRAPH)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.fakes.benched import (
@@ -26,7 +25,7 @@ from tests.fakes.benched import (
 )
 from tests.fakes.seeming_device import ADA, SeemingDevice, SeemingProducts
 from tests.fakes.stub_driver import stub_driver
-from trtprof.base.errors import CaptureError, MissingError
+from trtprof.base.errors import CaptureError, MissingError, TrtprofError
 from trtprof.hardware import nvml
 from trtprof.plugin import alone_worker
 from trtprof.plugin.alone import PAIRS, RACE, TIMED, WARM_UPS, WORKER, Alone, AloneRequest, Rival, measure_alone
@@ -323,7 +322,7 @@ def test_the_flush_reads_all_of_it_in_pieces_of_sixteen_bytes() -> None:
 
 
 def test_the_worker_answers_and_errors_of_cuda_are_errors_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path)
     made: list[SeemingDevice] = []
@@ -334,25 +333,26 @@ def test_the_worker_answers_and_errors_of_cuda_are_errors_of_its_own(
 
     monkeypatch.setattr(cuda_driver, "Gpu", gpu)
 
-    def answered(**asked: Any) -> tuple[int, str]:
-        code = alone_worker.main(["", msgspec.json.encode(AloneRequest(folder=str(tmp_path), **asked)).decode()])
-        return code, capsys.readouterr().out
+    def answered(**asked: Any) -> TrtprofError | None:
+        code = alone_worker.main(child.prepare("m", AloneRequest(folder=str(tmp_path), **asked), tmp_path)[-2:])
+        error = child.failure_in(tmp_path)
+        assert code == (0 if error is None else error.exit_code)
+        return error
 
-    code, text = answered(uuid=f"GPU-{ADA.uuid}")
-    assert code == 0
-    assert msgspec.json.decode(text, type=Alone).tactic == 1
+    assert answered(uuid=f"GPU-{ADA.uuid}") is None
+    assert child.answer_in(tmp_path, Alone).tactic == 1
     assert made[-1].closed
-    code, text = answered(uuid="GPU-other")
-    assert code == MissingError.exit_code
-    assert "CUDA does not see the GPU GPU-other" in text
+    error = answered(uuid="GPU-other")
+    assert isinstance(error, MissingError)
+    assert "CUDA does not see the GPU GPU-other" in error.what
 
     def fails(*_: object, **__: object) -> None:
         raise nvrtc.CudaError("CUDA_ERROR_LAUNCH_FAILED")
 
     monkeypatch.setattr(SeemingDevice, "elapsed_ns", fails)
-    code, text = answered()
-    assert code == CaptureError.exit_code
-    assert "CUDA_ERROR_LAUNCH_FAILED" in text
+    error = answered()
+    assert isinstance(error, CaptureError)
+    assert "CUDA_ERROR_LAUNCH_FAILED" in error.why
     assert alone_worker.__name__ == WORKER
 
 
@@ -369,6 +369,7 @@ sys.exit(alone_worker.main(["", sys.argv[2]]))
 """
 
 
+@pytest.mark.process
 def test_the_driver_is_called_as_its_bindings_want_it(tmp_path: Path) -> None:
     stub_driver(tmp_path)
     written(tmp_path / "plugin", (RIGHT, UNWRITTEN))
@@ -376,7 +377,7 @@ def test_the_driver_is_called_as_its_bindings_want_it(tmp_path: Path) -> None:
     (tmp_path / "flush").write_bytes(nvrtc.compile_source(FLUSH, "sm_90").image)
 
     def answered(**asked: Any) -> Alone:
-        request = msgspec.json.encode(AloneRequest(folder=str(tmp_path / "plugin"), rival=RIVAL, **asked)).decode()
+        *_, request = child.prepare("m", AloneRequest(folder=str(tmp_path / "plugin"), rival=RIVAL, **asked), tmp_path)
         done = subprocess.run(
             [sys.executable, "-P", "-c", STUB_RUN, tmp_path / "flush", request],
             env={
@@ -388,7 +389,7 @@ def test_the_driver_is_called_as_its_bindings_want_it(tmp_path: Path) -> None:
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        return msgspec.json.decode(done.stdout.splitlines()[-1], type=Alone)
+        return child.answer_in(tmp_path, Alone)
 
     found = answered()
     right, wrong = found.checks
@@ -400,10 +401,10 @@ def test_the_driver_is_called_as_its_bindings_want_it(tmp_path: Path) -> None:
     assert found.notes[0].startswith("no library takes turns with it")
 
 
+@pytest.mark.process
 def test_without_a_driver_the_child_says_so(tmp_path: Path) -> None:
     written(tmp_path)
     if nvml.gpus()[0]:
         pytest.skip("there is a GPU here")
-    with pytest.raises(MissingError, match="the kernel could not be measured alone") as caught:
+    with pytest.raises(MissingError, match="CUDA"):
         measure_alone(AloneRequest(folder=str(tmp_path)))
-    assert "CUDA" in caught.value.why

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,7 +30,6 @@ from trtprof.capture.cupti import activity as cupti
 from trtprof.capture.gpu_record import (
     CLEAN_FILE,
     ITERATION_RANGE,
-    PROFILED_FILE,
     CleanTimes,
     CollectorName,
     GpuCapture,
@@ -38,16 +37,16 @@ from trtprof.capture.gpu_record import (
     ProfiledTimes,
     TensorrtRequest,
 )
-from trtprof.capture.launch import run_worker, worker_command, worker_error
+from trtprof.capture.launch import run_worker
 from trtprof.capture.nsys import record as nsys
 from trtprof.capture.nsys._find import NSYS_VARIABLE
 from trtprof.capture.nsys.trace import read_trace
 from trtprof.capture.workers.inference import CAPTURE_FILE, LATENCY_FILE
+from trtprof.runtime import child
 from trtprof.runtime.nvml_session import ask, opened
 
 AskedCollector = Literal["auto", "nsys", "cupti", "none"]
 Request = OrtCudaRequest | TensorrtRequest
-T = TypeVar("T")
 
 CLEAN_CLOCKS_FILE = "clean_clocks.json"
 """`records.ClockSummary` of the phase ``clean``, beside `CLEAN_FILE`."""
@@ -255,8 +254,7 @@ def _clean(
         return kept
     asked = msgspec.structs.replace(request, phase="clean", collector="none")
     with _environment({}), sampling(gpu) as sampled:
-        _run(asked, module, CLEAN_FILE, progress)
-    clean = _left(asked, CLEAN_FILE, CleanTimes)
+        clean = run_worker(asked, module, CleanTimes, progress)
     clocks = _clocks(sampled, clean.begin_ns, clean.end_ns)
     folder.write(CLEAN_CLOCKS_FILE, clocks)
     folder.write(CLEAN_FILE, clean)  # last: its presence says that the phase is whole
@@ -280,12 +278,11 @@ def _profiled(
 ) -> _Profiled:
     asked = msgspec.structs.replace(request, phase="profiled", collector=choice.name)
     # A trace of a capture that failed must not be taken for this one's.
-    _discard(Path(request.folder) / FACTS_FILE)
+    (Path(request.folder) / FACTS_FILE).unlink(missing_ok=True)
     if choice.nsys is not None:
         return _under_nsys(choice.nsys, asked, module, progress, gpu, clean)
     with _environment(_injection(asked)), sampling(gpu) as sampled:
-        _run(asked, module, PROFILED_FILE, progress)
-    times = _left(asked, PROFILED_FILE, ProfiledTimes)
+        times = run_worker(asked, module, ProfiledTimes, progress)
     clocks = _clocks(sampled, times.begin_ns, times.end_ns)
     if choice.name == "none":
         return _Profiled(times, clocks)
@@ -306,18 +303,17 @@ def _injection(asked: Request) -> dict[str, str]:
 def _under_nsys(
     tool: nsys.Nsys, asked: Request, module: str, progress: Progress, gpu: int | str, clean: CleanTimes
 ) -> _Profiled:
-    folder = Path(asked.folder)
-    _discard(Path(asked.scratch) / PROFILED_FILE)
+    folder, scratch = Path(asked.folder), Path(asked.scratch)
     with _environment({}), sampling(gpu) as sampled:
         profile = nsys.run_profile(
             tool,
-            worker_command(module, asked),
+            child.prepare(module, asked, scratch),
             folder / NSYS_NAME,
             progress=progress,
             timeout_s=_timeout_s(asked, clean),
-            worker_error=lambda: worker_error(asked.scratch),
+            worker_error=lambda: child.failure_in(scratch),
         )
-    times = _left(asked, PROFILED_FILE, ProfiledTimes)
+    times = child.answer_in(scratch, ProfiledTimes)
     kept = f"the report is kept: {profile.report}"
     sqlite = folder / f"{NSYS_NAME}.sqlite"
     try:
@@ -330,7 +326,7 @@ def _under_nsys(
             "the report of nsys cannot be read", why=f"{error.what}: {error.why}", fix=f"run it again; {kept}"
         ) from None
     finally:
-        _discard(sqlite)
+        sqlite.unlink(missing_ok=True)
     if not _kernels(trace):
         newer = f"use a newer nsys (name it by {NSYS_VARIABLE}), or --collector cupti"
         raise _no_kernels(f"nsys {tool.version_text}", trace, times, newer, kept)
@@ -342,7 +338,12 @@ def _under_nsys(
 
 def _second_choice(asked: AskedCollector, choice: Choice, error: TrtprofError, request: Request) -> Choice | None:
     """CUPTI, where nsys was not asked for by name and did not manage; not where the worker itself has failed."""
-    if asked != "auto" or choice.name != "nsys" or worker_error(request.scratch) is not None or cupti.unavailable():
+    if (
+        asked != "auto"
+        or choice.name != "nsys"
+        or child.failure_in(Path(request.scratch)) is not None
+        or cupti.unavailable()
+    ):
         return None
     return Choice(
         "cupti", f"CUPTI in the process of the model, since the capture with nsys failed: {error.what} ({error.why})"
@@ -399,24 +400,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _run(asked: Request, module: str, result: str, progress: Progress) -> None:
-    done = Path(asked.scratch) / result
-    _discard(done)
-    run_worker(asked, progress, module, done)
-
-
-def _left(asked: Request, name: str, kind: type[T]) -> T:
-    """The record that a worker left."""
-    try:
-        return msgspec.json.decode((Path(asked.scratch) / name).read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError) as error:
-        raise CaptureError(
-            f"the worker left no times of its phase {asked.phase!r}",
-            why=f"{name}: {getattr(error, 'strerror', None) or error}",
-            fix=f"run it again; its log is in {asked.folder}",
-        ) from None
-
-
 def _clocks(sampled: Sampling, begin_ns: int, end_ns: int) -> ClockSummary:
     """The clocks in the window that the worker told; one shorter than the steps between samples is widened by one."""
     if not end_ns:
@@ -431,13 +414,3 @@ def _clocks(sampled: Sampling, begin_ns: int, end_ns: int) -> ClockSummary:
     took, around = format_ns(end_ns - begin_ns), format_ns(step_ns)
     note = f"the inferences took {took}: the readings are of up to {around} before and after them"
     return msgspec.structs.replace(beside, notes=(*beside.notes, note))
-
-
-def _discard(path: Path) -> None:
-    """Remove a file, if it is there."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise MissingError(
-            f"{path} cannot be removed", why=error.strerror or str(error), fix="choose another folder (-o)"
-        ) from None

@@ -24,12 +24,10 @@ from trtprof.base.records import (
     Tensor,
     TensorCheck,
 )
-from trtprof.runtime.ort_session import SessionRequest
+from trtprof.runtime.ort_session import SessionFacts, SessionRequest
 
 CLEAN_FILE = "clean.json"
-"""`CleanTimes`, in the scratch folder of the request; written last, so that its presence says that all is there."""
-PROFILED_FILE = "profiled.json"
-"""`ProfiledTimes`, in the scratch folder of the request; written last."""
+"""`CleanTimes`, in the run folder until the whole capture is there."""
 NODE_EVENTS_FILE = "ort_nodes.parquet"
 """When the host was in which node while profiled: columns `ort_session.NODE_EVENT_COLUMNS`."""
 
@@ -130,6 +128,8 @@ class ProfiledTimes(Record, frozen=True, kw_only=True):
 
     latency: Latency
     """Of the inferences under the collector."""
+    session: SessionFacts | None = None
+    """That of ONNX Runtime which was profiled."""
     runtime_shapes: dict[str, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}  # noqa: RUF012 - msgspec copies it
     cpu_layers: tuple[str, ...] = ()
     """Layers of ONNX Runtime that ran on the CPU provider."""

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trtprof.base.progress import unheard
 from trtprof.base.records import InputTensor, TensorCheck
 from trtprof.base.units import NUMPY_DTYPES
 from trtprof.capture import launch
@@ -23,7 +22,6 @@ from trtprof.capture.workers.inference import make_inputs
 
 WORKER = "trtprof.capture.workers.outputs"
 KEPT_FILE = "outputs.pickle"
-CHECKS_FILE = "checks.json"
 SATURATING = 100.0
 """Extremes are so many times the ends of the range: exp, tanh and sigmoid saturate, and fp16 is near its end."""
 
@@ -126,7 +124,7 @@ def keep_original(variant: Variant, folder: Path, *, deadline_s: float = 300.0) 
     """Run the original with all kinds of inputs, and once more with other rounding, and keep what it makes."""
     kept = folder / KEPT_FILE
     request = OutputsRequest(variant=variant, folder=str(folder), scratch=str(folder), kept=str(kept), original=True)
-    launch.run_worker(request, unheard, WORKER, kept, deadline_s)
+    launch.run_worker(request, WORKER, type(None), within_s=deadline_s)
     return Original(variant, kept)
 
 
@@ -149,9 +147,7 @@ def check_variant(
         variant=same, folder=str(folder), scratch=str(folder), kept=str(original.kept), original=False, tf32=tf32,
         precision=precision,
     )  # fmt: skip
-    done = folder / CHECKS_FILE
-    launch.run_worker(request, unheard, WORKER, done, deadline_s)
-    return msgspec.json.decode(done.read_bytes(), type=tuple[KindCheck, ...])
+    return launch.run_worker(request, WORKER, tuple[KindCheck, ...], within_s=deadline_s)
 
 
 class Kept(NamedTuple):

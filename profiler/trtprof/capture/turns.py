@@ -7,13 +7,9 @@ other, share it: what is left of a difference is that of the variants, and of th
 from __future__ import annotations
 
 import contextlib
-import os
-import queue
-import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +25,7 @@ from trtprof.runtime.ort_session import SessionRequest
 
 WORKER = "trtprof.capture.workers.turns"
 
+T = TypeVar("T")
 Samples = npt.NDArray[np.int64]
 _SLOW = 10.0
 """A turn that takes so many times as long as it should, and `_LEAST_S` more, is a hang."""
@@ -59,8 +56,6 @@ class TurnsRequest(msgspec.Struct, frozen=True, kw_only=True):
     """To the worker: what it holds ready, and for how many milliseconds it warms up."""
 
     variant: Variant
-    folder: str
-    scratch: str
     warmup_ms: float
 
 
@@ -100,31 +95,18 @@ class Side:
         run_ns: Median of its latest inferences.
     """
 
-    def __init__(self, variant: Variant, process: subprocess.Popen[str], folder: Path, deadline_s: float) -> None:
-        """Wait until the worker is ready."""
-        self.name, self.pid = variant.name, process.pid
-        self._process, self._folder = process, folder
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, name="turns", daemon=True).start()
+    def __init__(self, request: TurnsRequest, process: child.Dialogue, log: Path, deadline_s: float) -> None:
+        """Wait until the process is ready."""
+        self.name, self.pid = request.variant.name, process.pid
+        self._process, self._log = process, log
+        process.send(msgspec.json.encode(request))
         ready = self._answer(Ready, deadline_s, "to be ready")
         self.made_ns, self.run_ns = ready.made_ns, ready.run_ns
 
     def turn(self, ms: float, deadline_s: float | None = None) -> Samples:
-        """Let it run for so many milliseconds, and at least once.
-
-        Args:
-            ms: How long.
-
-        Returns:
-            The latency of each inference in ns, in their order.
-        """
+        """Let it run for so many milliseconds, and at least once; returns the latencies in ns, in their order."""
         should_s = ms / 1e3 + 2 * self.run_ns / 1e9
-        try:
-            assert self._process.stdin is not None  # noqa: S101 - it was asked for
-            # Unbuffered: what a dead process did not take must not be flushed to it again in the end.
-            os.write(self._process.stdin.fileno(), f"{ms}\n".encode())
-        except OSError:
-            raise self._death() from None
+        self._process.send(str(ms).encode())
         found = self._answer(Turn, deadline_s or _LEAST_S + _SLOW * should_s, "to end its turn")
         if not found.quiet:
             raise CaptureError(
@@ -136,53 +118,33 @@ class Side:
         self.run_ns = round(float(np.median(samples)))
         return samples
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101 - it was asked for
-        with self._process.stdout as lines, contextlib.suppress(OSError):
-            for line in lines:
-                self._lines.put(line)
-        self._lines.put(None)
-
-    def _answer(self, kind: type[Any], deadline_s: float, what: str) -> Any:
+    def _answer(self, kind: type[T], deadline_s: float, what: str) -> T:
+        fix = "leave it away"
         try:
-            line = self._lines.get(timeout=deadline_s)
-        except queue.Empty:
-            last = launch.last_words(self._folder / launch.LOG_FILE)
-            self._process.kill()
-            raise CaptureError(
-                f"{self.name} hangs", why=f"it took more than {deadline_s:.3g} s {what}{last and f': {last}'}",
-                fix="leave it away",
-            ) from None  # fmt: skip
-        if line is None:
-            raise self._death()
-        return msgspec.json.decode(line, type=kind)
-
-    def _death(self) -> Exception:
-        code = child.ended(self._process)
-        own = launch.worker_error(self._folder)
-        words = launch.death(code, self._folder / launch.LOG_FILE)
-        return own or CaptureError(f"{self.name} died", why=words, fix="leave it away")
+            answer: T | child.Failure = msgspec.json.decode(
+                self._process.receive(deadline_s), type=kind | child.Failure
+            )
+        except TimeoutError:
+            last = child.last_words(self._log)
+            why = f"it took more than {deadline_s:.3g} s {what}{last and f': {last}'}"
+            raise CaptureError(f"{self.name} hangs", why=why, fix=fix) from None
+        except EOFError as died:
+            raise CaptureError(f"{self.name} died", why=str(died), fix=fix) from None
+        if isinstance(answer, child.Failure):
+            raise answer.error()
+        return answer
 
 
 @contextlib.contextmanager
 def opened(variant: Variant, *, warmup_ms: float = 200.0, deadline_s: float = 120.0) -> Iterator[Side]:
     """A process that holds a variant ready, warmed up; it is ended with the block, however that ends."""
     with scratch_folder() as folder:
-        request = TurnsRequest(variant=variant, folder=str(folder), scratch=str(folder), warmup_ms=warmup_ms)
-        command = launch.worker_command(WORKER, request)
-        with (folder / launch.LOG_FILE).open("wb") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace",
-                env=child.environment(),
-            )  # fmt: skip
-        assert process.stdin is not None  # noqa: S101 - it was asked for
+        log = folder / launch.LOG_FILE
+        process = child.Dialogue(WORKER, log, {"TMPDIR": str(folder), "TEMP": str(folder)})
         try:
-            yield Side(variant, process, folder, deadline_s)
+            yield Side(TurnsRequest(variant=variant, warmup_ms=warmup_ms), process, log, deadline_s)
         finally:
-            process.kill()
-            child.ended(process)
-            with contextlib.suppress(OSError):
-                process.stdin.close()
+            process.end()
 
 
 def pairs_of(before: Side, after: Side, count: int, ms: float, *, first: int = 0) -> list[Pair]:

@@ -24,14 +24,12 @@ import onnx
 from trtprof.base import onnx_graph
 from trtprof.base.errors import BuildError, MissingError, UsageError
 from trtprof.base.input_file import read_file
-from trtprof.base.machine_errors import as_error
 from trtprof.base.op_kinds import CONTROL
 from trtprof.base.output_file import replace_file
 from trtprof.base.progress import Line
 from trtprof.base.units import format_bytes
 from trtprof.engine import _convert
 from trtprof.engine._trt_exchange import (
-    FAILURE_FILE,
     LAYER_INFO_FILE,
     PLAN_FILE,
     PLAN_TEXT_FILE,
@@ -105,23 +103,15 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     child.end_with_parent()
-    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Request)
-    folder = Path(request.folder)
     with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace") as out:
         os.dup2(2, 1)  # what the library itself prints goes to the log
-        try:
-            _write_result(folder, _run(request, folder, _sayer(out)))
-        except Exception as error:
-            found = as_error(error)
-            if found is None:
-                raise
-            return child.leave(folder / FAILURE_FILE, found)
-    return 0
+        return child.answer(argv, Request, lambda request: _run(request, _sayer(out)))
 
 
-def _write_result(folder: Path, result: Result) -> None:
+def _write_result(folder: Path, result: Result) -> Result:
     """Write what was built; its presence says that engine and plan are whole."""
     replace_file(folder / RESULT_FILE, msgspec.json.format(msgspec.json.encode(result), indent=1))
+    return result
 
 
 def _sayer(out: TextIO) -> Say:
@@ -134,12 +124,12 @@ def _sayer(out: TextIO) -> Say:
     return say
 
 
-def _run(request: Request, folder: Path, say: Say) -> Result:
-    log = Log()
+def _run(request: Request, say: Say) -> Result:
+    folder, log = Path(request.folder), Log()
     dialect = Dialect.of(imported(product_of(request.options.backend)))
     if request.plan:
         return _look_into(dialect, request, folder, log)
-    return build(dialect, request, folder, log, say)
+    return _write_result(folder, build(dialect, request, folder, log, say))
 
 
 def build(dialect: Dialect, request: Request, folder: Path, log: Log, say: Say) -> Result:

@@ -10,7 +10,6 @@ PLAN_FILE = "model.engine"
 PLAN_TEXT_FILE = "plan.txt"
 LAYER_INFO_FILE = "layers.json"
 RESULT_FILE = "build.json"
-FAILURE_FILE = "failure.json"
 
 
 class ShapeRange(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""ONNX Runtime's engines: build the session, save its optimised graph, read the layers back.
+"""ONNX Runtime's engines: the layers of the optimised graph that a session saved.
 
 A layer is a node of the optimised graph: what ONNX Runtime schedules and times. Names of rewritten
 nodes follow ONNX Runtime's transformers (onnxruntime/core/optimizer): the NCHWc transformer calls a
@@ -18,14 +18,9 @@ import msgspec
 import onnx
 
 from trtprof.base import onnx_graph
-from trtprof.base.errors import BuildError, MissingError
 from trtprof.base.op_kinds import CONTROL
-from trtprof.base.output_file import copy_file
-from trtprof.base.progress import unheard
 from trtprof.base.records import Backend, Engine, Layer, Op
-from trtprof.engine._ort_build import Made, Request
-from trtprof.runtime import child
-from trtprof.runtime.ort_session import COPY_OPS, Placement, SessionRequest, name_layers
+from trtprof.runtime.ort_session import COPY_OPS, SessionFacts, SessionRequest, name_layers
 
 ENGINE_GRAPH = "engine.onnx"
 """The optimised graph in the run folder; its weights are not kept."""
@@ -36,93 +31,30 @@ _FUSED_NAME = re.compile(r"^(?:fused )?(.*?)/\w+Fusion/.*$")
 _UNIQUE_SUFFIX = re.compile(r"_token_\d+$")
 
 
-def build_ort_cpu(request: SessionRequest, folder: Path, scratch: Path, reason: str) -> Engine:
-    """Build the model with ONNX Runtime's CPU provider and list the layers of the result.
+def session_engine(backend: Backend, request: SessionRequest, facts: SessionFacts, graph: Path) -> Engine:
+    """Return the engine that a session is, from what its process told and the graph that it saved.
 
-    Returns:
-        Layers in the order of the saved graph, subgraphs included, not yet matched to ONNX nodes.
+    Its layers are in the order of the graph, subgraphs included, not yet matched to ONNX nodes.
     """
-    return _build("ort-cpu", request, folder, scratch, reason)[0]
-
-
-def build_ort_cuda(
-    request: SessionRequest, folder: Path, scratch: Path, reason: str
-) -> tuple[Engine, tuple[Placement, ...]]:
-    """Build the model with ONNX Runtime's CUDA provider and list the layers of the result.
-
-    Args:
-        request: The model, with ``cuda`` for its provider.
-    """
-    engine, found = _build("ort-cuda", request, folder, scratch, reason)
-    on_cpu = tuple(place for place in found if place.provider != "CUDA")
-    options = {
-        **engine.backend.options,
-        **request.cuda.as_given(),
-        "nodes_on_cpu": ", ".join(place.node or f"({place.op_type} without a name)" for place in on_cpu) or "none",
-    }
-    if not found:
-        options["nodes_on_cpu"] = "not known: this version of ONNX Runtime does not tell"
-    return msgspec.structs.replace(engine, backend=msgspec.structs.replace(engine.backend, options=options)), on_cpu
-
-
-def _build(
-    backend: str, request: SessionRequest, folder: Path, scratch: Path, reason: str
-) -> tuple[Engine, tuple[Placement, ...]]:
     import onnxruntime as ort
 
-    saved = scratch / ENGINE_GRAPH
-    made = _made(Request(session=request, saved=str(saved), told=str(scratch / "session.json")), scratch)
-    copy_file(saved, folder / ENGINE_GRAPH)
-    engine = Engine(
-        backend=Backend(
-            name=backend,
-            reason=reason,
-            options={
-                "graph_optimization_level": request.tuning.graph_optimization_level,
-                "execution_mode": request.tuning.execution_mode,
-                "intra_op_threads": str(made.threads),
-                **request.tuning.changed,
-            },
-        ),
+    options = {
+        "graph_optimization_level": request.tuning.graph_optimization_level,
+        "execution_mode": request.tuning.execution_mode,
+        "intra_op_threads": str(facts.threads),
+        **request.tuning.changed,
+    }
+    if backend.name == "ort-cuda":
+        on_cpu = [place for place in facts.placements if place.provider != "CUDA"]
+        named = ", ".join(place.node or f"({place.op_type} without a name)" for place in on_cpu) or "none"
+        if not facts.placements:
+            named = "not known: this version of ONNX Runtime does not tell"
+        options |= {**request.cuda.as_given(), "nodes_on_cpu": named}
+    return Engine(
+        backend=msgspec.structs.replace(backend, options=options),
         versions={"onnxruntime": ort.__version__, "onnx": onnx.__version__, "python": platform.python_version()},
-        layers=layers_from_file(saved),
-        build_ns=made.build_ns,
-    )
-    return engine, made.placements
-
-
-_DEADLINE_S = 3600.0
-
-
-def _made(request: Request, scratch: Path) -> Made:
-    """What a child tells of a session that it made."""
-    asked, log, told = scratch / "session_request.json", scratch / "session.log", Path(request.told)
-    asked.write_bytes(msgspec.json.encode(request))
-    told.unlink(missing_ok=True)
-    try:
-        code = child.run_telling(
-            child.command("trtprof.engine._ort_build", str(asked)), log, unheard, child.environment(), _DEADLINE_S
-        )
-    except TimeoutError:
-        raise _died(request, f"it was not done in {_DEADLINE_S:.0f} s") from None
-    answer = told.read_bytes() if told.is_file() else b""
-    if code == 0 and answer:
-        return msgspec.json.decode(answer, type=Made)
-    if code > 0 and answer:
-        failure = msgspec.json.decode(answer, type=child.Failure)
-        kind = MissingError if code == MissingError.exit_code else BuildError
-        raise kind(failure.what, why=failure.why, fix=failure.fix)
-    if code == child.UNTOLD:
-        raise child.untold("ONNX Runtime", "", str(told.parent), str(scratch))
-    last = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()][-1:]
-    raise _died(request, ": ".join([child.exit_words(code), *last]))
-
-
-def _died(request: Request, why: str) -> BuildError:
-    return BuildError(
-        f"ONNX Runtime died of {request.session.model}",
-        why=why,
-        fix=f"`trtprof inspect {request.session.model}` checks the model; another version of onnxruntime may take it",
+        layers=layers_from_file(graph),
+        build_ns=facts.build_ns,
     )
 
 

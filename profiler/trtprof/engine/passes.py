@@ -2,15 +2,12 @@
 
 They run in a process of their own with a time limit: what they do not expect of a graph they may crash on, or not come
 back from. Whether the outputs are the same is for the caller to check.
-
-As a program (``python -m trtprof.engine.passes NAME SOURCE TARGET``) it runs one, and prints what it made.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -78,6 +75,14 @@ PASSES = (
 )
 
 
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A pass of `PASSES`, and two files."""
+
+    name: str
+    source: str
+    target: str
+
+
 class Passed(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass made of a model.
 
@@ -106,21 +111,14 @@ def run_pass(chosen: Pass, source: Path, target: Path, seconds: float) -> Passed
     missing = chosen.missing()
     if missing:
         raise MissingError(f"the pass {chosen.name} cannot run here", why=missing, fix=INSTALL)
-    command = child.command("trtprof.engine.passes", chosen.name, str(source), str(target))
+    request = Request(name=chosen.name, source=str(source), target=str(target))
     try:
-        with child.lifeline() as reader:
-            done = subprocess.run(
-                command, stdin=reader, capture_output=True, text=True, errors="replace", check=False,
-                timeout=seconds, env=child.environment(),
-            )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise _failed(chosen, f"it took longer than {seconds:g} s") from None
-    if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise _failed(chosen, said[-1] if said and done.returncode == 1 else child.exit_words(done.returncode))
+        passed = child.ask("trtprof.engine.passes", request, Passed, what=chosen.name, within_s=seconds)
+    except child.DiedError as died:
+        raise _failed(chosen, died.why) from None
     if _interface(source) != _interface(target):
         raise _failed(chosen, "it made a model with other inputs or outputs")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Passed)
+    return passed
 
 
 def _failed(chosen: Pass, why: str) -> BuildError:
@@ -195,23 +193,23 @@ def _ops(graph: onnx.GraphProto) -> dict[str, int]:
     return dict(sorted(Counter(f"{node.domain}::{node.op_type}".removeprefix("::") for node in graph.node).items()))
 
 
-def main(argv: list[str]) -> int:
-    """Run the pass that the arguments name, and print a `Passed` as the last line."""
+def apply(request: Request) -> Passed:
+    """Run a pass."""
     import onnx
 
-    child.end_with_parent()
-    name, source, target = argv[1], Path(argv[2]), Path(argv[3])
-    with contextlib.redirect_stdout(sys.stderr):
-        before = _ops(onnx.load(source, load_external_data=False).graph)
-        model, note = _RUN[name](source)
-        model.ir_version = max(model.ir_version, 4)  # Before that a constant must be among the inputs, too.
-        onnx.save(
-            model, target, save_as_external_data=model.ByteSize() > IN_THE_FILE, location=f"{target.name}.data"
-        )  # fmt: skip
-    passed = Passed(before=before, after=_ops(model.graph), note=note)
-    sys.stdout.write(msgspec.json.encode(passed).decode() + "\n")
-    return 0
+    source, target = Path(request.source), Path(request.target)
+    before = _ops(onnx.load(source, load_external_data=False).graph)
+    model, note = _RUN[request.name](source)
+    model.ir_version = max(model.ir_version, 4)  # Before that a constant must be among the inputs, too.
+    onnx.save(model, target, save_as_external_data=model.ByteSize() > IN_THE_FILE, location=f"{target.name}.data")
+    return Passed(before=before, after=_ops(model.graph), note=note)
+
+
+def main(argv: list[str]) -> int:
+    """Entry point of the child; returns its exit code."""
+    return child.answer(argv, Request, apply)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv))
+    child.end_with_parent()
+    sys.exit(main(sys.argv))

@@ -27,7 +27,6 @@ from trtprof.base.progress import Progress, unheard
 from trtprof.base.scratch import scratch_folder
 from trtprof.base.units import format_bytes
 from trtprof.engine._trt_exchange import (
-    FAILURE_FILE,
     LAYER_INFO_FILE,
     PLAN_FILE,
     PLAN_TEXT_FILE,
@@ -67,7 +66,6 @@ _PLAN_TAG = re.compile(rb"[a-z]trt")
 _SIZED_TAG = b"vtrt"
 _SIZE_AT, _VERSION_AT = slice(16, 24), slice(24, 28)
 """Where an engine with that tag holds its length and the version that made it (seen in 1.7.1.116)."""
-_ERRORS: Mapping[int, type[TrtprofError]] = {kind.exit_code: kind for kind in (UsageError, MissingError, BuildError)}
 
 
 class BuiltEngine(Result, frozen=True, kw_only=True):
@@ -330,10 +328,7 @@ def _run_child(
     request: Request, product: Product, scratch: Path, say: Progress, deadline_s: float | None = None
 ) -> Result:
     """Run the request in a process of its own, which is killed when this one is interrupted."""
-    request_file, log_file = scratch / "request.json", scratch / "log.txt"
-    request_file.write_bytes(msgspec.json.encode(request))
-    command = child.command("trtprof.engine._trt_build", str(request_file))
-    environment = {**child.environment(), "TMPDIR": str(scratch), "TEMP": str(scratch)}
+    subject, log = Path(request.model or request.plan).name, scratch / "log.txt"
     last = "its start"
 
     def heard(line: str) -> None:
@@ -342,41 +337,35 @@ def _run_child(
         say(line)
 
     try:
-        code = child.run_telling(command, log_file, heard, environment, deadline_s)
-    except TimeoutError:
-        raise BuildError(
-            f"{product.title} does not come to an end with {Path(request.model or request.plan).name}",
-            why=(
-                f"it took more than {deadline_s:.0f} s" if deadline_s else f"it did nothing for {child.ASLEEP_S:.0f} s"
+        return child.ask(
+            "trtprof.engine._trt_build", request, Result, what=product.title, folder=scratch, log=log, say=heard,
+            within_s=deadline_s,
+        )  # fmt: skip
+    except child.DiedError as died:
+        if died.code is None:
+            raise BuildError(
+                f"{product.title} does not come to an end with {subject}",
+                why=f"{died.why}; the last it did was: {last}",
+                fix="--builderOptimizationLevel=0 tries less",
+            ) from None
+        why = _death(died.code, log, last)
+        result_file = Path(request.folder) / RESULT_FILE
+        if result_file.is_file():  # it died over its own engine
+            result = msgspec.json.decode(result_file.read_bytes(), type=Result)
+            result = msgspec.structs.replace(
+                result, warnings=(f"its layers could not be read: {why}", *result.warnings)
             )
-            + f"; the last it did was: {last}",
-            fix="--builderOptimizationLevel=0 tries less",
-        ) from None
-    if code == child.UNTOLD:
-        raise child.untold(product.title, "", request.folder, request.scratch)
-    folder = Path(request.folder)
-    result_file, failure_file = folder / RESULT_FILE, folder / FAILURE_FILE
-    why = "" if code == 0 else _death(code, log_file, last)
-    if result_file.is_file():
-        result = msgspec.json.decode(result_file.read_bytes(), type=Result)
-        if code == 0:
+            result_file.write_bytes(msgspec.json.encode(result))
             return result
-        result = msgspec.structs.replace(result, warnings=(f"its layers could not be read: {why}", *result.warnings))
-        result_file.write_bytes(msgspec.json.encode(result))
-        return result
-    if failure_file.is_file():
-        failure = msgspec.json.decode(failure_file.read_bytes(), type=child.Failure)
-        raise _ERRORS.get(failure.exit_code, BuildError)(failure.what, why=failure.why, fix=failure.fix)
-    if full := without_room(RuntimeError(why)):  # it died of that, and its log tells it
-        raise full
-    subject = Path(request.model or request.plan).name
-    raise BuildError(
-        f"{product.title} died over {subject}",
-        why=why or "it left no result",
-        fix="free memory or use a smaller batch"
-        if code == _KILLED
-        else "try another version of the library; a model cut in halves shows which part it dies of",
-    )
+        if full := without_room(RuntimeError(why)):  # it died of that, and its log tells it
+            raise full from None
+        raise BuildError(
+            f"{product.title} died over {subject}",
+            why=why,
+            fix="free memory or use a smaller batch"
+            if died.code == _KILLED
+            else "try another version of the library; a model cut in halves shows which part it dies of",
+        ) from None
 
 
 def _death(code: int, log_file: Path, last: str) -> str:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
-
-import msgspec
 
 from trtprof.base.errors import CaptureError, TrtprofError, UsageError
 from trtprof.base.records import Source
 from trtprof.capture import launch
 from trtprof.capture.workers.inference import DOES_NOT_RUN
-from trtprof.capture.workers.ort_trial import FOUND_FILE, Trial, TrialRequest
+from trtprof.capture.workers.ort_trial import Trial, TrialRequest
 from trtprof.flows.job import Job
 from trtprof.source.consistent import alternatives
 from trtprof.source.load import bound_as_allowed, source_of
@@ -86,9 +83,7 @@ def _tried(job: Job, candidates: list[Source]) -> Trial | None:
         candidates=tuple(source.model.inputs for source in candidates),
         seed=job.options.seed,
     )
-    found = Path(request.folder) / FOUND_FILE
     try:
-        launch.run_worker(request, job.progress.detail, "trtprof.capture.workers.ort_trial", done=found)
+        return launch.run_worker(request, "trtprof.capture.workers.ort_trial", Trial, job.progress.detail)
     except TrtprofError:
         return None
-    return msgspec.json.decode(found.read_bytes(), type=Trial)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from trtprof.base import run_folder
-from trtprof.base.records import Device, Engine
+from trtprof.base.records import Device
 from trtprof.base.units import format_ns
 from trtprof.capture import launch
 from trtprof.capture.workers.ort_cpu import WorkerRequest
-from trtprof.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu, layers_from_file
+from trtprof.engine.onnxruntime import ENGINE_GRAPH, session_engine
 from trtprof.flows.job import Job
 from trtprof.hardware import store
 from trtprof.hardware.calibrate import resolve_threads
 from trtprof.hardware.device import host_cpu
-from trtprof.runtime.ort_session import SessionRequest
+from trtprof.runtime.ort_session import SessionFacts, SessionRequest
 
 
 def run_on_cpu(job: Job) -> None:
@@ -22,25 +22,34 @@ def run_on_cpu(job: Job) -> None:
     device = host_cpu()
     threads = resolve_threads(job.options.threads, device)
     job.folder.write(run_folder.DEVICE, device)
-    session = msgspec.structs.replace(job.session, threads=threads)
-    engine = _build(job, session)
+    _capture(job, msgspec.structs.replace(job.session, threads=threads))
     _ceilings(job, device, threads)
-    _capture(job, engine, session)
-    # The layers are those of the session that was profiled: its names are those of the profile.
-    profiled = layers_from_file(job.folder.file(ENGINE_GRAPH))
-    job.folder.write(run_folder.ENGINE, msgspec.structs.replace(engine, layers=profiled))
 
 
-def _build(job: Job, session: SessionRequest) -> Engine:
-    folder, progress = job.folder, job.progress
-    progress.stage("engine")
-    if folder.has(run_folder.ENGINE):
+def _capture(job: Job, session: SessionRequest) -> None:
+    """Time the model, and keep the session that was profiled as the engine: its layers' names are the profile's."""
+    folder, options, progress = job.folder, job.options, job.progress
+    progress.stage("capture")
+    if folder.has(run_folder.CAPTURE) and folder.has(run_folder.ENGINE):
         progress.detail("kept from before")
-        return folder.read(run_folder.ENGINE, Engine)
-    engine = build_ort_cpu(session, folder.path, job.scratch, job.backend.reason)
+        return
+    request = WorkerRequest(
+        session=session,
+        folder=str(folder.path.resolve()),
+        scratch=str(job.scratch),
+        inputs=job.source.model.inputs,
+        graph_file=ENGINE_GRAPH,
+        layers=len(job.source.nodes),
+        seed=options.seed,
+        iterations=options.iterations,
+        warmup_ms=options.warmup_ms,
+        duration_s=options.duration_s,
+        profile_iterations=options.profile_iterations,
+    )
+    facts = launch.run_worker(request, "trtprof.capture.workers.ort_cpu", SessionFacts, progress.detail)
+    engine = session_engine(job.backend, session, facts, folder.file(ENGINE_GRAPH))
     folder.write(run_folder.ENGINE, engine)
     progress.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
-    return engine
 
 
 def _ceilings(job: Job, device: Device, threads: int) -> None:
@@ -51,25 +60,3 @@ def _ceilings(job: Job, device: Device, threads: int) -> None:
         return
     ceilings = store.load_or_calibrate(threads, recalibrate=again, progress=progress.detail, device=device)
     job.folder.write(run_folder.CEILINGS, ceilings)
-
-
-def _capture(job: Job, engine: Engine, session: SessionRequest) -> None:
-    folder, options, progress = job.folder, job.options, job.progress
-    progress.stage("capture")
-    if folder.has(run_folder.CAPTURE):
-        progress.detail("kept from before")
-        return
-    request = WorkerRequest(
-        session=session,
-        folder=str(folder.path.resolve()),
-        scratch=str(job.scratch),
-        inputs=job.source.model.inputs,
-        graph_file=ENGINE_GRAPH,
-        layers=len(engine.layers),
-        seed=options.seed,
-        iterations=options.iterations,
-        warmup_ms=options.warmup_ms,
-        duration_s=options.duration_s,
-        profile_iterations=options.profile_iterations,
-    )
-    launch.run_worker(request, progress.detail)

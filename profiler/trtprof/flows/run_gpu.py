@@ -16,13 +16,19 @@ import msgspec
 from trtprof.base import run_folder
 from trtprof.base.errors import CaptureError, MissingError, TrtprofError
 from trtprof.base.kernel_counters import COUNTERS_FILE, Counters
-from trtprof.base.records import Ceilings, Engine, GpuSpec, LiveGpu, Roof
+from trtprof.base.records import Ceilings, GpuSpec, LiveGpu, Roof
 from trtprof.base.units import format_ns
 from trtprof.capture.gpu_launch import AskedCollector, capture_gpu
-from trtprof.capture.gpu_record import GpuArtefact, GpuWorkerRequest, OrtCudaRequest, PlanArtefact, TensorrtRequest
-from trtprof.capture.launch import worker_command, worker_error
+from trtprof.capture.gpu_record import (
+    GpuArtefact,
+    GpuCapture,
+    GpuWorkerRequest,
+    OrtCudaRequest,
+    PlanArtefact,
+    TensorrtRequest,
+)
 from trtprof.capture.ncu import record as ncu
-from trtprof.engine.onnxruntime import ENGINE_GRAPH, build_ort_cuda
+from trtprof.engine.onnxruntime import ENGINE_GRAPH, session_engine
 from trtprof.expected import Measured
 from trtprof.flows.build import copy_engine, engine_from, engine_of, static_shapes
 from trtprof.flows.job import Job
@@ -30,6 +36,7 @@ from trtprof.flows.options import GpuOptions
 from trtprof.flows.timed_rows import timed_on
 from trtprof.hardware import gpus, nvml, store
 from trtprof.hardware.cuda.calibrate import calibrate_gpu, find
+from trtprof.runtime import child
 from trtprof.runtime.ort_session import CudaOptions, SessionRequest
 
 WORKERS = {
@@ -77,8 +84,9 @@ def run_on_gpu(job: Job) -> Captured:
         folder.write(run_folder.DEVICE, nvml.as_device(gpu))
         folder.write(run_folder.GPU, GpuArtefact(live=gpu, spec=spec, reason=reason))
     with _only(gpu):
-        say.stage("engine")
-        layers = _ort(job) if job.backend.name == "ort-cuda" else _tensorrt(job)
+        if job.backend.name != "ort-cuda":
+            say.stage("engine")
+        layers = len(job.source.nodes) if job.backend.name == "ort-cuda" else _tensorrt(job)
         _ceilings(job, gpu, spec)
         _corrects(job, measured, spec)
         say.stage("capture")
@@ -88,6 +96,8 @@ def run_on_gpu(job: Job) -> Captured:
         else:
             collector = cast("AskedCollector", options.collector)
             capture_gpu(request, WORKERS[job.backend.name], collector, say.detail, gpu=gpu.uuid or gpu.index)
+        if job.backend.name == "ort-cuda" and not folder.has(run_folder.ENGINE):
+            _keep_engine(job, request)
     return Captured(job, gpu, request, tool)
 
 
@@ -115,13 +125,13 @@ def count_kernels(captured: Captured, names: Sequence[str], launches: int) -> No
         with _only(captured.gpu):
             counted = ncu.profile(
                 tool,
-                worker_command(WORKERS[job.backend.name], asked),
+                child.prepare(WORKERS[job.backend.name], asked, apart),
                 apart,
                 names,
                 launches=min(launches, _MOST_LAUNCHES),
                 timeout_s=_COUNTING_S + _LAUNCH_S * min(launches, _MOST_LAUNCHES),
                 progress=say.detail,
-                worker_error=lambda: worker_error(apart),
+                worker_error=lambda: child.failure_in(apart),
             )
     except TrtprofError as error:
         say.detail(f"no counters: {error.what}: {error.why}; fix: {error.fix}")
@@ -268,19 +278,16 @@ def on_cuda(session: SessionRequest, options: GpuOptions) -> SessionRequest:
     return msgspec.structs.replace(session, provider="cuda", cuda=cuda)
 
 
-def _ort(job: Job) -> int:
-    """The engine of ONNX Runtime; returns the number of its layers."""
-    if job.folder.has(run_folder.ENGINE):
-        job.progress.detail("kept from before")
-        return len(job.folder.read(run_folder.ENGINE, Engine).layers)
-    engine, on_cpu = build_ort_cuda(
-        on_cuda(job.session, job.options.gpu), job.folder.path, job.scratch, job.backend.reason
-    )
+def _keep_engine(job: Job, request: OrtCudaRequest | TensorrtRequest) -> None:
+    """Keep the session of ONNX Runtime that was profiled as the engine of the run."""
+    facts = job.folder.read(run_folder.CAPTURE, GpuCapture).under.session
+    assert facts is not None and isinstance(request, OrtCudaRequest)  # noqa: S101, PT018 - its worker tells it
+    engine = session_engine(job.backend, request.session, facts, job.folder.file(ENGINE_GRAPH))
     job.folder.write(run_folder.ENGINE, engine)
     job.progress.detail(f"{engine.backend.name}: {len(engine.layers)} layers in {format_ns(engine.build_ns)}")
+    on_cpu = sum(place.provider != "CUDA" for place in facts.placements)
     if on_cpu:
-        job.progress.detail(f"{len(on_cpu)} nodes stay on the CPU")
-    return len(engine.layers)
+        job.progress.detail(f"{on_cpu} nodes stay on the CPU")
 
 
 def _tensorrt(job: Job) -> int:

@@ -41,7 +41,6 @@ from trtprof.hardware._workloads import (
 )
 from trtprof.hardware.device import busy_seconds, clock_mhz
 from trtprof.runtime import child
-from trtprof.runtime.ask_child import answer
 from trtprof.runtime.ort_session import SessionRequest, make_session
 from trtprof.runtime.speed_probe import probe_ns
 
@@ -393,4 +392,4 @@ def _tell(text: str) -> None:
 
 if __name__ == "__main__":
     child.end_with_parent()
-    sys.exit(answer(sys.argv, MeasureRequest, lambda request: measure(request, _tell)))
+    sys.exit(child.answer(sys.argv, MeasureRequest, lambda request: measure(request, _tell)))

@@ -33,7 +33,7 @@ from trtprof.base.units import format_bytes, format_ns
 from trtprof.hardware import _fit, calibration
 from trtprof.hardware._exchange import FLOOR_SECONDS, Measured, MeasureRequest
 from trtprof.hardware.device import clock_is_stated, host_cpu, llc_instance_bytes
-from trtprof.runtime.ask_child import ask_child
+from trtprof.runtime import child
 
 Measure = Callable[[MeasureRequest], Measured]
 
@@ -179,14 +179,13 @@ def _behind(say: Progress, count: int, which: str, later_s: float) -> Progress:
 
 def measure_in_child(request: MeasureRequest, progress: Progress = unheard) -> Measured:
     """Measure one thread count in a fresh Python process; ``progress`` is told what it does."""
-    return ask_child(
+    return child.ask(
         "trtprof.hardware._measure",
         request,
         Measured,
-        what=f"the ceilings of this host could not be measured with {_threads(request.threads)}",
+        what=f"the calibration with {_threads(request.threads)}",
         fix="try fewer threads, or report this with the output of `trtprof doctor`",
-        install="pip install onnxruntime",
-        seconds=TIMEOUT_SECONDS,
+        within_s=TIMEOUT_SECONDS,
         say=progress,
     )
 

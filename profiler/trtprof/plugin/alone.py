@@ -22,8 +22,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trtprof.runtime.ask_child import ask_child
-from trtprof.runtime.nvrtc import INSTALL
+from trtprof.runtime import child
 
 WORKER = "trtprof.plugin.alone_worker"
 
@@ -125,14 +124,12 @@ class Alone(msgspec.Struct, frozen=True, kw_only=True):
 
 def measure_alone(request: AloneRequest, environment: Mapping[str, str] | None = None) -> Alone:
     """Measure in a fresh process."""
-    return ask_child(
+    return child.ask(
         WORKER,
         request,
         Alone,
-        what="the kernel could not be measured alone",
-        fix="try again with nothing else on the GPU",
-        install=INSTALL,
-        seconds=GRACE_S,
-        hangs="nvidia-smi tells whether the GPU still answers; trtprof plugin ... --only check finds kernels that hang",
-        environment=environment,
+        what="the measurement of the kernel alone",
+        fix="try again with nothing else on the GPU; trtprof plugin ... --only check finds kernels that hang",
+        within_s=GRACE_S,
+        variables=environment,
     )

@@ -184,18 +184,14 @@ def request(spec: Specification, folder: Path, shapes: Sequence[Shapes]) -> Requ
 
 def ask(request: Request, tensorrt: TensorRT) -> Answer:
     """What a plugin answers in a process of its own."""
-    with scratch_folder() as here, loadable(tensorrt) as environment:
-        asked, answered, log = here / "request.json", here / "answer.json", here / "log.txt"
-        asked.write_bytes(msgspec.json.encode(request))
-        command = child.command("trtprof.plugin.registry_worker", str(asked), str(answered))
+    with loadable(tensorrt) as environment:
         try:
-            code = child.run_telling(command, log, lambda _: None, environment, _DEADLINE_S)
-        except TimeoutError:
-            return Answer(error=f"no answer within {_DEADLINE_S:.0f} s")
-        if not answered.is_file():
-            said = log.read_text(errors="replace").strip().splitlines()
-            return Answer(error=f"{child.exit_words(code)}{': ' + said[-1] if said else ''}")
-        answer = msgspec.json.decode(answered.read_bytes(), type=Answer)
+            answer = child.ask(
+                "trtprof.plugin.registry_worker", request, Answer, what="TensorRT", within_s=_DEADLINE_S,
+                variables=environment,
+            )  # fmt: skip
+        except child.DiedError as died:
+            return Answer(error=died.why)
     if answer.missing:
         raise MissingError("TensorRT does not load", why=answer.missing, fix=INSTALL)
     return answer

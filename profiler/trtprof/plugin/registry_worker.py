@@ -362,16 +362,13 @@ def _native(request: Request, trt: Any, registry: Any, before: set[tuple[str, st
     )  # fmt: skip
 
 
-def main() -> None:
-    """Answer the request in the first file in the second."""
-    child.end_with_parent()
-    request = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Request)
+def _answer(request: Request) -> Answer:
     try:
-        found = answer(request)
+        return answer(request)
     except Exception as error:  # the parent says what it means
-        found = Answer(error=f"{type(error).__name__}: {error}")
-    Path(sys.argv[2]).write_bytes(msgspec.json.encode(found))
+        return Answer(error=f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":
-    main()
+    child.end_with_parent()
+    sys.exit(child.answer(sys.argv, Request, _answer))

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from trtprof.base.errors import CaptureError, MissingError
-from trtprof.runtime.ask_child import answer
+from trtprof.runtime import child
 from trtprof.runtime.nvrtc import INSTALL_12, CudaError, bindings, first_line, nvrtc_version
 
 R = TypeVar("R")
@@ -69,16 +67,16 @@ def device(ordinal: int, uuid: str = "") -> Iterator[Gpu]:
         gpu.close()
 
 
-def answer_on_gpu(argv: list[str], kind: type[R], measure: Callable[[R], msgspec.Struct]) -> int:
-    """`ask_child.answer` of a child that works on a GPU: why a function of CUDA failed is why the child did."""
+def answer_on_gpu(argv: list[str], kind: type[R], measure: Callable[[R], object]) -> int:
+    """`child.answer` of a child that works on a GPU: why a function of CUDA failed is why the child did."""
 
-    def told(request: R) -> msgspec.Struct:
+    def told(request: R) -> object:
         try:
             return measure(request)
         except CudaError as error:
             raise CaptureError("a function of CUDA failed", why=str(error)) from error
 
-    return answer(argv, kind, told)
+    return child.answer(argv, kind, told)
 
 
 class Gpu:

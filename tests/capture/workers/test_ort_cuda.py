@@ -29,15 +29,13 @@ from trtprof.base.trace import GRAPH_COLUMNS, LAUNCH_COLUMNS, RANGE_COLUMNS, WOR
 from trtprof.base.trace_file import load_trace
 from trtprof.capture.collector import system_to_collector_ns
 from trtprof.capture.gpu_record import (
-    CLEAN_FILE,
     NODE_EVENTS_FILE,
-    PROFILED_FILE,
     TIME_COLUMNS,
     CleanTimes,
     OrtCudaRequest,
     ProfiledTimes,
 )
-from trtprof.capture.launch import run_worker, worker_command, worker_error
+from trtprof.capture.launch import run_worker
 from trtprof.capture.turns import Variant
 from trtprof.capture.verify import TOLERANCES, check_outputs, reference_outputs
 from trtprof.capture.workers import gpu_work, inference
@@ -47,7 +45,8 @@ from trtprof.capture.workers.gpu_work import copies_beyond
 from trtprof.capture.workers.ort_cuda import OrtRunner, clean, profiled
 from trtprof.capture.workers.runnable import runnable_of
 from trtprof.engine.onnxruntime import layers_from_file
-from trtprof.runtime.ort_session import NODE_EVENT_COLUMNS, CudaOptions, SessionRequest, make_session
+from trtprof.runtime import child
+from trtprof.runtime.ort_session import NODE_EVENT_COLUMNS, CudaOptions, SessionRequest, timed_session
 from trtprof.source.load import load_model, source_of
 from trtprof.source.shapes import parse_shapes
 
@@ -74,14 +73,6 @@ def request_for(path: Path, folder: Path, shapes: tuple[str, ...] = (), **change
         profile_iterations=3,
     )
     return msgspec.structs.replace(request, **changes)
-
-
-def times_of(request: OrtCudaRequest) -> CleanTimes:
-    return msgspec.json.decode((Path(request.scratch) / CLEAN_FILE).read_bytes(), type=CleanTimes)
-
-
-def seen_of(request: OrtCudaRequest) -> ProfiledTimes:
-    return msgspec.json.decode((Path(request.scratch) / PROFILED_FILE).read_bytes(), type=ProfiledTimes)
 
 
 def save(path: Path, nodes: list[onnx.NodeProto], shape: list[int], out: int = TensorProto.FLOAT) -> Path:
@@ -161,10 +152,9 @@ def test_the_clean_phase_leaves_samples_and_a_record_that_agree(
 ) -> None:
     request = request_for(SAMPLES / f"{name}.onnx", tmp_path, shapes, verify=True)
     before = time.monotonic_ns()
-    clean(request)
+    record = clean(request)
     folder = Path(request.folder)
     assert [path.name for path in folder.iterdir()] == ["latency.parquet"]
-    record = times_of(request)
     samples = pd.read_parquet(folder / "latency.parquet")
     assert tuple(samples.columns) == TIME_COLUMNS
     assert [mode.mode for mode in record.modes] == ["stream", "cuda graph"]
@@ -188,7 +178,7 @@ def test_the_clean_phase_leaves_samples_and_a_record_that_agree(
 def test_the_profiled_phase_leaves_nodes_graph_and_trace(name: str, shapes: tuple[str, ...], tmp_path: Path) -> None:
     request = request_for(SAMPLES / f"{name}.onnx", tmp_path, shapes, phase="profiled")
     fake = Fake()
-    profiled(request, fake.watching)
+    record = profiled(request, fake.watching)
     folder = Path(request.folder)
     assert {path.name for path in folder.iterdir()} == {
         "engine.onnx", "gpu_graph_nodes.parquet", "gpu_launches.parquet", "gpu_ranges.parquet", "gpu_trace.json",
@@ -196,7 +186,6 @@ def test_the_profiled_phase_leaves_nodes_graph_and_trace(name: str, shapes: tupl
     }  # fmt: skip
     assert fake.asked == ["open", "start", "stop", "trace", "close"]
     assert load_trace(folder).version == "a test's"
-    record = seen_of(request)
     assert record.latency.n == 3
     assert 0 < record.begin_ns < record.end_ns
     assert record.clock_guess_ns is None, "this collector tells no time"
@@ -214,8 +203,7 @@ def test_node_events_nest_in_their_inference_and_lead_launches_to_layers(
 ) -> None:
     """Launches are put into the nodes of a real profile, on another clock: each must find its node again."""
     request = request_for(SAMPLES / f"{name}.onnx", tmp_path, shapes, phase="profiled", profile_iterations=5)
-    profiled(request, FakeClocked(10**15).watching)
-    record = seen_of(request)
+    record = profiled(request, FakeClocked(10**15).watching)
     events = pd.read_parquet(Path(request.folder) / NODE_EVENTS_FILE)
     for _, rows in events.groupby("iteration"):
         around = rows[rows["layer"] == ""].iloc[0]
@@ -249,23 +237,17 @@ def test_node_events_nest_in_their_inference_and_lead_launches_to_layers(
     assert len(found.alignment.iterations) == 5
 
 
-def test_the_child_does_one_phase_at_a_time_and_the_file_of_the_phase_says_that_it_is_done(tmp_path: Path) -> None:
+@pytest.mark.process
+def test_the_child_does_one_phase_at_a_time(tmp_path: Path) -> None:
     request = request_for(relu(tmp_path / "m.onnx", [4, 4]), tmp_path)
     lines: list[str] = []
-    run_worker(request, lines.append, WORKER, Path(request.scratch) / CLEAN_FILE)
+    times = run_worker(request, WORKER, CleanTimes, lines.append)
     assert lines == ["clean latency", "clean latency with a CUDA graph"]
-    assert not (Path(request.scratch) / PROFILED_FILE).exists()
     request = msgspec.structs.replace(request, phase="profiled")
-    run_worker(request, lines.append, WORKER, Path(request.scratch) / PROFILED_FILE)
+    seen = run_worker(request, WORKER, ProfiledTimes, lines.append)
     assert lines[2:] == ["profile of 3 iterations", "reading the profile"]
-    assert times_of(request).modes[0].mode == "stream"
-    assert any("no collector" in note for note in seen_of(request).notes)
-
-
-def test_a_file_that_is_not_there_in_the_end_means_that_the_worker_failed(tmp_path: Path) -> None:
-    request = request_for(relu(tmp_path / "m.onnx", [4]), tmp_path)
-    with pytest.raises(CaptureError, match="the run of the model died"):
-        run_worker(request, lambda _line: None, WORKER, Path(request.scratch) / PROFILED_FILE)
+    assert times.modes[0].mode == "stream"
+    assert any("no collector" in note for note in seen.notes)
 
 
 def test_without_a_usable_cuda_provider_the_child_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,15 +255,14 @@ def test_without_a_usable_cuda_provider_the_child_says_why(tmp_path: Path, monke
     request = request_for(relu(tmp_path / "m.onnx", [4]), tmp_path)
     request = msgspec.structs.replace(request, session=msgspec.structs.replace(request.session, provider="cuda"))
     with pytest.raises(TrtprofError) as caught:
-        run_worker(request, lambda _line: None, WORKER, Path(request.scratch) / CLEAN_FILE)
+        run_worker(request, WORKER, CleanTimes)
     assert "CUDA" in refused(caught.value)
     assert caught.value.exit_code == 3
-    assert not (Path(request.scratch) / CLEAN_FILE).exists()
-    left = worker_error(request.scratch)
+    left = child.failure_in(Path(request.scratch))
     assert left is not None
     assert (str(left), left.exit_code) == (str(caught.value), 3)
-    worker_command(WORKER, request)
-    assert worker_error(request.scratch) is None, "the error of one run is not that of the next"
+    child.prepare(WORKER, request, Path(request.scratch))
+    assert child.failure_in(Path(request.scratch)) is None, "the error of one run is not that of the next"
 
 
 def test_a_collector_that_cannot_start_leaves_no_record(tmp_path: Path) -> None:
@@ -292,7 +273,6 @@ def test_a_collector_that_cannot_start_leaves_no_record(tmp_path: Path) -> None:
     request = request_for(relu(tmp_path / "m.onnx", [4]), tmp_path, phase="profiled")
     with pytest.raises(CaptureError, match="CUPTI cannot be used"):
         profiled(request, Refusing().watching)
-    assert not (Path(request.scratch) / PROFILED_FILE).exists()
 
 
 def test_inputs_that_do_not_run_are_an_error_with_the_cause_in_plain_words(tmp_path: Path) -> None:
@@ -308,17 +288,16 @@ def test_inputs_that_do_not_run_are_an_error_with_the_cause_in_plain_words(tmp_p
 def test_a_cuda_graph_that_is_refused_is_said_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = make_session
+    made = timed_session
 
     def refusing(request: SessionRequest, **named: Any) -> Any:
         if request.cuda.enable_cuda_graph:
             raise BuildError("no", why="nodes are on the CPU", fix="none")
         return made(request, **named)
 
-    monkeypatch.setattr(cuda_worker, "make_session", refusing)
+    monkeypatch.setattr(cuda_worker, "timed_session", refusing)
     request = request_for(relu(tmp_path / "m.onnx", [4]), tmp_path)
-    clean(request)
-    record = times_of(request)
+    record = clean(request)
     assert record.no_cuda_graph == "nodes are on the CPU"
     assert [mode.mode for mode in record.modes] == ["stream"]
 
@@ -477,8 +456,8 @@ def test_without_inputs_or_a_known_cache_nothing_can_be_cold() -> None:
 
 def test_a_cold_capture_says_how_many_copies_took_turns(tmp_path: Path) -> None:
     request = request_for(relu(tmp_path / "m.onnx", [256]), tmp_path, cold_l2=True, l2_bytes=4096)
-    clean(request)
-    assert (times_of(request).copies, times_of(request).copy_bytes) == (9, 1024)
+    times = clean(request)
+    assert (times.copies, times.copy_bytes) == (9, 1024)
 
 
 # --- clocks ---------------------------------------------------------------------------------
@@ -573,8 +552,7 @@ def test_outputs_that_are_no_plain_arrays_are_run_and_compared(kind: str, tmp_pa
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
     request = request_for(relu(tmp_path / "other.onnx", [2]), tmp_path, verify=True)
-    clean(msgspec.structs.replace(request, session=SessionRequest(model=str(path), threads=1)))
-    checks = times_of(request).checks
+    checks = clean(msgspec.structs.replace(request, session=SessionRequest(model=str(path), threads=1))).checks
     assert [check.name for check in checks] == (["y[0]", "y[1]"] if kind == "sequence" else ["y"])
     assert all(check.matches for check in checks)
 

@@ -27,15 +27,12 @@ from tests.fakes.tensorrt_names import RTX_NAMES, RUN_NAMES
 from trtprof.base.errors import CaptureError, MissingError, TrtprofError, UsageError
 from trtprof.base.records import InputTensor
 from trtprof.capture.gpu_record import (
-    CLEAN_FILE,
     ITERATION_RANGE,
-    PROFILED_FILE,
     TIME_COLUMNS,
     CleanTimes,
-    ProfiledTimes,
     TensorrtRequest,
 )
-from trtprof.capture.same_outputs import CHECKS_FILE, KindCheck, OutputsRequest
+from trtprof.capture.same_outputs import OutputsRequest
 from trtprof.capture.turns import Variant
 from trtprof.capture.workers import trt_runner, trt_runtime
 from trtprof.capture.workers.gpu_window import Watch
@@ -44,7 +41,7 @@ from trtprof.capture.workers.outputs import check, keep
 from trtprof.capture.workers.runnable import runnable_of
 from trtprof.capture.workers.tensorrt import clean, main, profiled
 from trtprof.capture.workers.trt_runner import opened
-from trtprof.runtime import tensorrt_module
+from trtprof.runtime import child, tensorrt_module
 from trtprof.runtime.ort_session import SessionRequest
 
 X = InputTensor(name="x", dtype="fp32", shape=(2, 3))
@@ -68,9 +65,7 @@ class Gpu(NamedTuple):
         return msgspec.structs.replace(request, **changes)
 
     def clean(self, plan: bytes | None = None, **changes: Any) -> CleanTimes:
-        request = self.request(plan, **changes)
-        clean(request)
-        return msgspec.json.decode((Path(request.scratch) / CLEAN_FILE).read_bytes(), type=CleanTimes)
+        return clean(self.request(plan, **changes))
 
     def outputs(self, plan: bytes | None = None, **changes: Any) -> list[Any]:
         """What an inference gives, through the whole way that it takes."""
@@ -171,8 +166,7 @@ def test_the_clean_run_has_the_nvtx_names_of_a_deployed_engine_and_the_profiled_
     assert gpu.trt.contexts[-1].nvtx_verbosity.name == "LAYER_NAMES_ONLY"
     profiled(gpu.request(phase="profiled"))
     assert gpu.trt.contexts[-1].nvtx_verbosity.name == "DETAILED"
-    profiled(gpu.request(engine(verbosity="NONE"), phase="profiled"))
-    record = msgspec.json.decode((gpu.folder / "scratch" / PROFILED_FILE).read_bytes(), type=ProfiledTimes)
+    record = profiled(gpu.request(engine(verbosity="NONE"), phase="profiled"))
     assert any("no NVTX names" in note for note in record.notes)
 
 
@@ -380,20 +374,18 @@ def test_the_window_holds_just_so_many_inferences_without_a_graph(gpu: Gpu, monk
     nvtx.end_range = lambda mark: ranges.append(f"end {mark}")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "nvtx", nvtx)
     watch = Seeing(gpu.trt)
-    profiled(gpu.request(phase="profiled"), watch.watching)
+    record = profiled(gpu.request(phase="profiled"), watch.watching)
     assert watch.seen == ["execute"] * 5
     assert watch.saved == gpu.folder / "run"
     assert ranges == [text for number in range(5) for text in (f"begin {ITERATION_RANGE}", f"end {2 * number + 1}")]
     assert "cudaGraphLaunch" not in gpu.runtime.asked
-    record = msgspec.json.decode((gpu.folder / "scratch" / PROFILED_FILE).read_bytes(), type=ProfiledTimes)
     assert (record.latency.n, record.notes) == (5, ())
     assert 0 < record.begin_ns <= record.end_ns
 
 
 def test_without_nvtx_and_collector_it_is_said(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvtx", None)
-    profiled(gpu.request(phase="profiled"))
-    record = msgspec.json.decode((gpu.folder / "scratch" / PROFILED_FILE).read_bytes(), type=ProfiledTimes)
+    record = profiled(gpu.request(phase="profiled"))
     assert "no collector" in record.notes[0]
     assert "nvtx" in record.notes[1]
 
@@ -464,7 +456,6 @@ def test_an_engine_that_cannot_be_loaded_says_why(said: str, told: str, code: in
     assert told in refused(caught.value)
     assert ".cpp" not in refused(caught.value)
     assert caught.value.exit_code == code
-    assert not (gpu.folder / "scratch" / CLEAN_FILE).exists()
 
 
 def test_a_library_without_a_gpu_is_missing_one(gpu: Gpu) -> None:
@@ -603,7 +594,9 @@ def test_an_error_reaches_the_parent_as_a_file(gpu: Gpu) -> None:
     path = gpu.folder / "request.json"
     path.write_bytes(msgspec.json.encode(gpu.request(phase="profiled")))
     assert main(["worker", str(path)]) == 5
-    assert json.loads((gpu.folder / "scratch" / "worker_error.json").read_bytes())["why"] == "no"
+    failure = child.failure_in(gpu.folder)
+    assert failure is not None
+    assert failure.why == "no"
 
 
 # --- names ----------------------------------------------------------------------------------
@@ -680,7 +673,6 @@ def test_outputs_of_engines_are_held_against_those_of_the_original(gpu: Gpu, nam
         {"name": name, "mode": "OUTPUT", "dtype": "FLOAT", "shape": [-1, 3], "like": "x", "of": "x"},
     ]
     other = Variant(name="v", inputs=(X,), engine=gpu.request(engine(tensors=tensors)))
-    check(msgspec.structs.replace(request, variant=other, original=False))
-    found = msgspec.json.decode((gpu.folder / CHECKS_FILE).read_bytes(), type=tuple[KindCheck, ...])
+    found = check(msgspec.structs.replace(request, variant=other, original=False))
     assert {(one.matches, one.note) for one in found} == {(not note, note)}
     assert {one.kind for one in found} >= {"zeros", "extremes"}

@@ -93,7 +93,7 @@ def test_a_process_answers_one_task_after_the_other_and_ends_when_it_is_closed()
     [
         ("killed", "it was killed (SIGKILL): out of memory, or by hand"),
         ("segfault", "it was ended by SIGSEGV"),
-        ("exit", "exit code 3: ImportError: no such thing"),
+        ("exit", "ImportError: no such thing"),
     ],
 )
 def test_a_task_whose_process_dies_is_lost_and_another_process_takes_the_next(name: str, why: str) -> None:

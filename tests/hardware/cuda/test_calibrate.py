@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime as dt
-import functools
 import importlib.util
 import itertools
-import json
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,14 +25,12 @@ from trtprof.base.errors import CaptureError, MissingError
 from trtprof.base.records import LiveGpu
 from trtprof.hardware import gpus, nvml, store
 from trtprof.hardware._fit import Reading
-from trtprof.hardware.cuda import _kernels, _measure, _workloads, calibrate, selfcheck
+from trtprof.hardware.cuda import _kernels, _measure, _workloads, calibrate
 from trtprof.hardware.cuda._exchange import GpuMeasured, GpuRequest
 from trtprof.hardware.cuda._kernels import TILE
 from trtprof.hardware.cuda._measure import Bench
 from trtprof.hardware.cuda._workloads import Memory
 from trtprof.runtime import child, cublas, cuda_driver, nvrtc
-from trtprof.runtime.ask_child import result_of
-from trtprof.runtime.child import Failure
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 HAS_BINDINGS = importlib.util.find_spec("cuda") is not None
@@ -438,25 +433,23 @@ def test_ceilings_are_kept_per_gpu_and_driver(tmp_path: Path) -> None:
 
 
 @WITHOUT_GPU
-def test_without_a_driver_it_is_said_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_driver_it_is_said_what_is_missing() -> None:
     with pytest.raises(MissingError, match="there is no GPU 0 to measure") as error:
         calibrate.calibrate_gpu()
     assert error.value.why
     assert error.value.fix
-    assert selfcheck.selfcheck() == MissingError.exit_code
-    assert "there is no GPU 0" in capsys.readouterr().err
 
 
 @WITHOUT_GPU
+@pytest.mark.process
 @pytest.mark.skipif(not HAS_BINDINGS, reason="cuda-bindings is not installed")
 def test_the_child_says_what_is_missing() -> None:
     lacking = "the CUDA driver is not installed here"
     with contextlib.suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
         lacking = "CUDA sees no device 0"  # the driver's library is there, and no GPU
-    with pytest.raises(MissingError, match="GPU 0 could not be measured") as error:
+    with pytest.raises(MissingError, match=lacking) as error:
         calibrate.measure_in_child(GpuRequest(ordinal=0, seconds=1.0))
-    assert lacking in error.value.why
     assert error.value.fix
 
 
@@ -470,47 +463,6 @@ def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.Mo
     with pytest.raises(MissingError, match="cuda-bindings is not installed") as error:
         uses[module]()
     assert "trtprof[gpu]" in error.value.fix
-
-
-def test_the_childs_failures_become_one_clear_error() -> None:
-    result = measured()
-    text = msgspec.json.encode(result).decode()
-    read = functools.partial(result_of, kind=GpuMeasured, what="w", fix=calibrate.FIX, install=nvrtc.INSTALL)
-    assert read(0, f"noise\n{text}\n", "") == result
-    with pytest.raises(CaptureError, match="unreadable result"):
-        read(0, "", "")
-    with pytest.raises(CaptureError, match="why: the last line"):
-        read(1, "", "Traceback\nthe last line\n\n")
-    with pytest.raises(CaptureError, match="SIGSEGV"):
-        read(-11, "", "")
-    with pytest.raises(MissingError, match="cuda"):
-        read(1, "", "ModuleNotFoundError: No module named 'cuda'")
-    failure = msgspec.json.encode(Failure(what="a function of CUDA failed", why="ILLEGAL_ADDRESS", fix="")).decode()
-    with pytest.raises(CaptureError, match=r"failed: ILLEGAL_ADDRESS\n  fix: try again"):
-        read(5, failure, "")
-    with pytest.raises(MissingError):
-        read(3, failure, "")
-
-
-def test_a_child_that_hangs_is_ended_and_one_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = GpuRequest(ordinal=0, seconds=0.0)
-    monkeypatch.setattr(calibrate, "GRACE_SECONDS", 0.5)
-    started: list[subprocess.Popen[str]] = []
-    popen: Callable[..., subprocess.Popen[str]] = subprocess.Popen
-
-    def start(*arguments: Any, **named: Any) -> subprocess.Popen[str]:
-        started.append(popen(*arguments, **named))
-        return started[0]
-
-    monkeypatch.setattr(subprocess, "Popen", start)
-    monkeypatch.setattr(child, "command", lambda *_: [sys.executable, "-c", "import time; time.sleep(60)"])
-    with pytest.raises(CaptureError, match=r"no result after 0 s|no result after 1 s"):
-        calibrate.measure_in_child(request)
-    assert started[0].returncode == -9
-    monkeypatch.setattr(subprocess, "Popen", popen)
-    monkeypatch.setattr(child, "command", lambda *_: ["/nonexistent/python"])
-    with pytest.raises(CaptureError, match="did not start"):
-        calibrate.measure_in_child(request)
 
 
 # --- the bindings ---------------------------------------------------------------------------
@@ -540,29 +492,25 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_stub(stub: Path, *, fails_at: str = "", version: str = "99040", uuid: str = f"GPU-{UUID}") -> tuple[int, Any]:
-    request = msgspec.json.encode(GpuRequest(ordinal=0, uuid=uuid, seconds=0.0)).decode()
+def run_stub(
+    stub: Path, folder: Path, *, fails_at: str = "", version: str = "99040", uuid: str = f"GPU-{UUID}"
+) -> GpuMeasured:
+    request = GpuRequest(ordinal=0, uuid=uuid, seconds=0.0)
+    *_, file = child.prepare("m", request, folder)
+    variables = {"LD_LIBRARY_PATH": str(stub), "STUB_CUDA_VERSION": version, "STUB_FAILS_AT": fails_at}
+    command = [sys.executable, "-P", "-c", STUB_RUN, str(stub / "kernels.cubin"), file]
     done = subprocess.run(
-        [sys.executable, "-P", "-c", STUB_RUN, stub / "kernels.cubin", request],
-        env={
-            **child.environment(),
-            "LD_LIBRARY_PATH": str(stub),
-            "STUB_CUDA_VERSION": version,
-            "STUB_FAILS_AT": fails_at,
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        command, env={**child.environment(), **variables}, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout.splitlines()[-1])
+    if error := child.failure_in(folder):
+        raise error
+    assert not done.returncode, done.stderr
+    return child.answer_in(folder, GpuMeasured)
 
 
-def test_the_driver_is_called_as_its_bindings_want_it(stub: Path) -> None:
-    code, document = run_stub(stub)
-    assert code == 0
-    found = msgspec.convert(document, GpuMeasured)
+@pytest.mark.process
+def test_the_driver_is_called_as_its_bindings_want_it(stub: Path, tmp_path: Path) -> None:
+    found = run_stub(stub, tmp_path)
     rate = {key: reading.value for key, reading in found.readings.items()}
     # The stub's rates, up to the whole nanoseconds in which floats of milliseconds tell a time.
     assert rate["dram read"] == pytest.approx(400e9, rel=1e-3)
@@ -582,21 +530,17 @@ def test_the_driver_is_called_as_its_bindings_want_it(stub: Path) -> None:
     assert found.notes[0].startswith("no matrix products")
 
 
-def test_a_failing_kernel_is_one_clear_error(stub: Path) -> None:
-    code, document = run_stub(stub, fails_at="dram_copy")
-    assert code == CaptureError.exit_code
-    assert document["why"] == "CUDA_ERROR_ILLEGAL_ADDRESS: said by the stub"
-
-
-def test_a_driver_older_than_nvrtc_and_another_device_are_refused(stub: Path) -> None:
-    code, document = run_stub(stub, version="12020")
-    assert code == MissingError.exit_code
-    assert "too old for NVRTC" in document["what"]
-    assert document["why"] == "it runs CUDA 12.2 at most"
-    assert "trtprof[gpu-cu12]" in document["fix"]
-    code, document = run_stub(stub, uuid="GPU-ffffffff-0506-0708-090a-0b0c0d0e0f10")
-    assert code == MissingError.exit_code
-    assert "does not see the GPU" in document["what"]
+@pytest.mark.process
+def test_what_the_driver_refuses_is_one_clear_error(stub: Path, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError) as failed:
+        run_stub(stub, tmp_path, fails_at="dram_copy")
+    assert failed.value.why == "CUDA_ERROR_ILLEGAL_ADDRESS: said by the stub"
+    with pytest.raises(MissingError, match="too old for NVRTC") as old:
+        run_stub(stub, tmp_path, version="12020")
+    assert old.value.why == "it runs CUDA 12.2 at most"
+    assert "trtprof[gpu-cu12]" in old.value.fix
+    with pytest.raises(MissingError, match="does not see the GPU"):
+        run_stub(stub, tmp_path, uuid="GPU-ffffffff-0506-0708-090a-0b0c0d0e0f10")
 
 
 def test_the_library_of_products_has_the_names_that_are_used() -> None:

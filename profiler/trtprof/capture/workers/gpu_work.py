@@ -9,22 +9,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from trtprof.base.errors import BuildError, CaptureError, MissingError
 from trtprof.base.latency import latency_of
-from trtprof.base.output_file import replace_file, replaced
+from trtprof.base.output_file import replaced
 from trtprof.base.records import ModeTimes, TensorCheck
 from trtprof.capture.gpu_record import (
-    CLEAN_FILE,
     TIME_COLUMNS,
     CleanTimes,
     GpuWorkerRequest,
     ProfiledTimes,
 )
-from trtprof.capture.workers.inference import LATENCY_FILE, reported, say, warm_up
+from trtprof.capture.workers.inference import LATENCY_FILE, say, warm_up
+from trtprof.runtime import child
 from trtprof.runtime.ort_session import clean_message
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -39,17 +38,13 @@ Slot = TypeVar("Slot")
 
 
 def run_phase(
-    argv: list[str], kind: type[Request], clean: Callable[[Request], None], profiled: Callable[[Request], None]
+    argv: list[str],
+    kind: type[Request],
+    clean: Callable[[Request], CleanTimes],
+    profiled: Callable[[Request], ProfiledTimes],
 ) -> int:
     """Do what the request asks for, whose file is the argument of the worker; returns the exit code."""
-    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=kind)
-    work = clean if request.phase == "clean" else profiled
-    return reported(lambda: work(request), request.scratch)
-
-
-def leave(record: CleanTimes | ProfiledTimes, request: GpuWorkerRequest, name: str) -> None:
-    """Write the record of a phase into the scratch folder: the last thing that a worker does."""
-    replace_file(Path(request.scratch) / name, msgspec.json.format(msgspec.json.encode(record), indent=1))
+    return child.answer(argv, kind, lambda asked: clean(asked) if asked.phase == "clean" else profiled(asked))
 
 
 # --- inputs that take turns -----------------------------------------------------------------
@@ -316,8 +311,8 @@ class Modes(Protocol):
         """The outputs held against those of another provider."""
 
 
-def measure_clean(request: GpuWorkerRequest, modes: Modes, notes: Callable[[], tuple[str, ...]] = tuple) -> None:
-    """Time inferences with no profiler; leave the raw samples and a `CleanTimes`."""
+def measure_clean(request: GpuWorkerRequest, modes: Modes, notes: Callable[[], tuple[str, ...]] = tuple) -> CleanTimes:
+    """Time inferences with no profiler; leave the raw samples."""
     import pandas as pd
 
     say("clean latency")
@@ -336,7 +331,7 @@ def measure_clean(request: GpuWorkerRequest, modes: Modes, notes: Callable[[], t
     table["mode"] = table["mode"].astype("category")
     with replaced(Path(request.folder) / LATENCY_FILE) as beside:
         table[list(TIME_COLUMNS)].to_parquet(beside, index=False)
-    record = CleanTimes(
+    return CleanTimes(
         warmup_iterations=warmups,
         modes=tuple(_mode_times(mode, frame) for mode, frame in samples.items()),
         timed_by=modes.timer.clock,
@@ -348,7 +343,6 @@ def measure_clean(request: GpuWorkerRequest, modes: Modes, notes: Callable[[], t
         end_ns=end,
         notes=(*modes.copies.notes, *notes()),
     )
-    leave(record, request, CLEAN_FILE)
 
 
 def _time_graph(request: GpuWorkerRequest, modes: Modes, samples: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What all workers share: their files, inputs, timing loops, and how an error gets to the parent."""
+"""What all workers share: their files, inputs and timing loops."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -15,17 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from trtprof.base.errors import CaptureError
-from trtprof.base.machine_errors import as_error, no_memory
+from trtprof.base.machine_errors import no_memory
 from trtprof.base.progress import Count, Line, Progress, unheard
 from trtprof.base.records import InputTensor
 from trtprof.base.units import NUMPY_DTYPES, format_shape
-from trtprof.runtime import child
 from trtprof.runtime.ort_session import clean_message
 
 LATENCY_FILE = "latency.parquet"
 KERNELS_FILE = "kernels.parquet"
 CAPTURE_FILE = "capture.json"
-ERROR_FILE = "worker_error.json"
 DOES_NOT_RUN = "the model does not run with these inputs"
 """What is said of a model that refuses its inputs."""
 LONGEST_S = 1800.0
@@ -46,18 +42,6 @@ class Runnable(Protocol):
 
     def __call__(self) -> object:
         """Run it."""
-
-
-def reported(work: Callable[[], None], scratch: str) -> int:
-    """Do the work of a worker, and leave an error of ours in `ERROR_FILE` of the folder; returns the exit code."""
-    try:
-        work()
-    except Exception as error:
-        found = as_error(error)
-        if found is None:
-            raise
-        return child.leave(Path(scratch) / ERROR_FILE, found)
-    return 0
 
 
 def say(text: str) -> None:

@@ -28,14 +28,13 @@ from trtprof.capture.workers.inference import (
     Runnable,
     first_run,
     make_inputs,
-    reported,
     runs_to_profile,
     say,
     time_runs,
     warm_up,
 )
 from trtprof.runtime import child
-from trtprof.runtime.ort_session import SessionRequest, make_session, name_layers
+from trtprof.runtime.ort_session import SessionFacts, SessionRequest, make_session, name_layers, timed_session
 from trtprof.runtime.speed_probe import probe_ns, stream_bytes_per_s
 
 __all__ = ["Runnable", "WorkerRequest", "bind", "capture", "main", "make_inputs", "time_runs", "warm_up"]
@@ -61,12 +60,11 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=WorkerRequest)
-    return reported(lambda: capture(request), request.scratch)
+    return child.answer(argv, WorkerRequest, capture)
 
 
-def capture(request: WorkerRequest) -> None:
-    """Measure and profile; write raw samples, the kernel table and the `Capture` record."""
+def capture(request: WorkerRequest) -> SessionFacts:
+    """Measure and profile; write raw samples, the kernel table and the `Capture` record; tell of the clean session."""
     import pandas as pd
 
     folder = Path(request.folder)
@@ -74,7 +72,7 @@ def capture(request: WorkerRequest) -> None:
     threads = request.session.threads
     probes, streams = [probe_ns(threads)], [stream_bytes_per_s(threads)]
     say("clean latency")
-    session = make_session(request.session)
+    session, facts = timed_session(request.session)
     run = bind(session, feeds)
     warmups = warm_up(run, request.warmup_ms)
     samples = time_runs(run, request.iterations, request.duration_s, say)
@@ -124,6 +122,7 @@ def capture(request: WorkerRequest) -> None:
     )
     # Written last: its presence says that the capture is whole.
     replace_file(folder / CAPTURE_FILE, msgspec.json.format(msgspec.json.encode(record), indent=1))
+    return facts
 
 
 def bind(session: Any, feeds: dict[str, npt.NDArray[Any]]) -> Runnable:

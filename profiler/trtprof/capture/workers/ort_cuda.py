@@ -28,7 +28,7 @@ from trtprof.base.records import TensorCheck
 from trtprof.capture import ort_profile as ort
 from trtprof.capture.gpu_record import (
     NODE_EVENTS_FILE,
-    PROFILED_FILE,
+    CleanTimes,
     OrtCudaRequest,
     ProfiledTimes,
 )
@@ -43,13 +43,12 @@ from trtprof.capture.workers.gpu_work import (
     Timer,
     copies_for,
     event_timer,
-    leave,
     measure_clean,
     run_phase,
 )
 from trtprof.capture.workers.inference import EVENT_LIMIT, first_run, make_inputs, runs_to_profile, say, warm_up
 from trtprof.runtime import child
-from trtprof.runtime.ort_session import COPY_OPS, SessionRequest, make_session, name_layers, require_cuda_provider
+from trtprof.runtime.ort_session import COPY_OPS, SessionRequest, name_layers, require_cuda_provider, timed_session
 
 _GRAPH_RUNS = 3
 """Inferences before a CUDA graph is replayed: ONNX Runtime runs two to allocate, and captures in the next
@@ -61,12 +60,12 @@ def main(argv: list[str]) -> int:
     return run_phase(argv, OrtCudaRequest, clean, profiled)
 
 
-def clean(request: OrtCudaRequest) -> None:
-    """Measure latency; leave the raw samples and a `CleanTimes`."""
+def clean(request: OrtCudaRequest) -> CleanTimes:
+    """Measure latency; leave the raw samples."""
     feeds = make_inputs(request.inputs, request.seed)
     copies = copies_for(request, feeds)
     with timer_for(request.session) as timer:
-        measure_clean(request, _Modes(request.session, feeds, copies, timer))
+        return measure_clean(request, _Modes(request.session, feeds, copies, timer))
 
 
 class _Modes(NamedTuple):
@@ -133,7 +132,7 @@ class OrtRunner(Runner[_Slot]):
     def __init__(self, request: SessionRequest, feeds: Arrays, copies: int, timer: Timer, **session: str) -> None:
         """Make the session, bind everything and run once with each copy."""
         super().__init__(timer)
-        self.session = make_session(request, user_stream=timer.stream, **session)
+        self.session, self.facts = timed_session(request, user_stream=timer.stream, **session)
         self.names = [output.name for output in self.session.get_outputs()]
         self._device = "cuda" if request.provider == "cuda" else "cpu"
         self._device_id = request.cuda.device_id if request.provider == "cuda" else 0
@@ -227,7 +226,7 @@ class OrtRunner(Runner[_Slot]):
 # --- the profiled run -----------------------------------------------------------------------
 
 
-def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> None:
+def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> ProfiledTimes:
     """Run inferences with the profile and the collector on, without a CUDA graph, which has no nodes."""
     import pandas as pd
 
@@ -254,6 +253,7 @@ def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> None:
         watch.save(folder)
         start_ns = int(runner.session.get_profiling_start_time_ns())
         path = Path(runner.session.end_profiling())
+        facts = runner.facts
         del runner
     say("reading the profile")
     scheduled = name_layers(onnx.load(str(saved), load_external_data=False))
@@ -269,8 +269,9 @@ def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> None:
         nodes.to_parquet(beside, index=False, compression="zstd")
     on_cpu = nodes.loc[(nodes["provider"] == "CPU") & ~around, "layer"]
     cpu_layers = tuple(pd.unique(on_cpu.astype(object))) if request.session.provider == "cuda" else ()
-    record = ProfiledTimes(
+    return ProfiledTimes(
         latency=latency_of(seen.run_ns),
+        session=facts,
         runtime_shapes=ort.profile_from_events(events, runs, scheduled).shapes,
         cpu_layers=cpu_layers,
         copy_layers=tuple(node.name for node in scheduled if node.op_type in COPY_OPS),
@@ -281,7 +282,6 @@ def profiled(request: OrtCudaRequest, watched: Watching | None = None) -> None:
         end_ns=seen.end_ns,
         notes=seen.notes if request.collector != "none" else (*seen.notes, "times of nodes are the host's"),
     )
-    leave(record, request, PROFILED_FILE)
 
 
 if __name__ == "__main__":

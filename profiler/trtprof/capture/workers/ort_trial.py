@@ -1,25 +1,23 @@
 """The child process that tells with which inputs a model runs: ``-m trtprof.capture.workers.ort_trial REQUEST``.
 
-It reads a `TrialRequest`, runs the model once with each set of inputs on the CPU until one works, and writes a `Trial`.
-It is a process of its own: a runtime may crash on inputs that do not fit.
+It runs the model once with each set of inputs on the CPU until one works. It is a process of its own: a runtime may
+crash on inputs that do not fit.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 
 from trtprof.base.errors import CaptureError
 from trtprof.base.records import InputTensor
-from trtprof.capture.workers.inference import make_inputs, reported
+from trtprof.capture.workers.inference import make_inputs
 from trtprof.capture.workers.ort_cpu import bind
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, make_session
 
-FOUND_FILE = "trial.json"
 _SECONDS = 30.0
 """No further inputs are tried after so long."""
 
@@ -43,12 +41,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=TrialRequest)
-    return reported(lambda: try_all(request), request.scratch)
+    return child.answer(argv, TrialRequest, try_all)
 
 
-def try_all(request: TrialRequest) -> None:
-    """Write a `Trial`."""
+def try_all(request: TrialRequest) -> Trial:
+    """Return what came of it."""
     session = make_session(request.session)
     end = time.monotonic() + _SECONDS
     found, tried = None, 0
@@ -62,7 +59,7 @@ def try_all(request: TrialRequest) -> None:
         else:
             found = number
             break
-    (Path(request.folder) / FOUND_FILE).write_bytes(msgspec.json.encode(Trial(found=found, tried=tried)))
+    return Trial(found=found, tried=tried)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import msgspec
 
 from trtprof.base.errors import CaptureError, TrtprofError
 from trtprof.capture.same_outputs import (
-    CHECKS_FILE,
     EXTREMES,
     SATURATING,
     ZEROS,
@@ -30,7 +29,7 @@ from trtprof.capture.same_outputs import (
 from trtprof.capture.turns import Variant
 from trtprof.capture.verify import Reference, check_outputs, differs_by, session_outputs
 from trtprof.capture.workers.gpu_work import Arrays
-from trtprof.capture.workers.inference import DOES_NOT_RUN, reported
+from trtprof.capture.workers.inference import DOES_NOT_RUN
 from trtprof.runtime import child
 from trtprof.runtime.ort_session import SessionRequest, clean_message, make_session
 
@@ -43,8 +42,7 @@ UNSTEADY = 0.05
 
 def main(argv: list[str]) -> int:
     """Entry point of the child; returns its exit code."""
-    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=OutputsRequest)
-    return reported(lambda: keep(request) if request.original else check(request), request.scratch)
+    return child.answer(argv, OutputsRequest, lambda request: keep(request) if request.original else check(request))
 
 
 def keep(request: OutputsRequest) -> None:
@@ -117,8 +115,8 @@ def _rounded_differently(variant: Variant) -> Variant | None:
     return msgspec.structs.replace(variant, session=msgspec.structs.replace(variant.session, tuning=tuning))
 
 
-def check(request: OutputsRequest) -> None:
-    """Hold a variant against the original; write a `KindCheck` for each kind of inputs."""
+def check(request: OutputsRequest) -> list[KindCheck]:
+    """Hold a variant against the original, with each kind of inputs."""
     kept = Kept(*pickle.loads(Path(request.kept).read_bytes()))  # noqa: S301 - `keep` wrote it
     variant = request.variant
     checks = []
@@ -137,7 +135,7 @@ def check(request: OutputsRequest) -> None:
                 checks.append(KindCheck(kind=kind, matches=False, note=_said(error)))
                 continue
             checks.append(_checked(kind, found, kept, request))
-    (Path(request.folder) / CHECKS_FILE).write_bytes(msgspec.json.encode(checks))
+    return checks
 
 
 def _checked(kind: str, found: Outputs, kept: Kept, request: OutputsRequest) -> KindCheck:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from trtprof.base.latency import latency_of
 from trtprof.base.records import TensorCheck
-from trtprof.capture.gpu_record import PROFILED_FILE, ProfiledTimes, TensorrtRequest
+from trtprof.capture.gpu_record import CleanTimes, ProfiledTimes, TensorrtRequest
 from trtprof.capture.verify import check_outputs, reference_outputs
 from trtprof.capture.workers.gpu_window import Watching, profile_window, watching
 from trtprof.capture.workers.gpu_work import (
@@ -23,7 +23,6 @@ from trtprof.capture.workers.gpu_work import (
     Runner,
     Timer,
     copies_for,
-    leave,
     measure_clean,
     run_phase,
 )
@@ -37,16 +36,16 @@ def main(argv: list[str]) -> int:
     return run_phase(argv, TensorrtRequest, clean, profiled)
 
 
-def clean(request: TensorrtRequest) -> None:
-    """Measure latency; leave the raw samples and a `CleanTimes`."""
+def clean(request: TensorrtRequest) -> CleanTimes:
+    """Measure latency; leave the raw samples."""
     feeds = make_inputs(request.inputs, request.seed)
     copies = copies_for(request, feeds)
     with opened(request, feeds, copies.number) as runner:
-        measure_clean(request, _Modes(request, feeds, copies, runner), lambda: tuple(runner.notes))
+        return measure_clean(request, _Modes(request, feeds, copies, runner), lambda: tuple(runner.notes))
 
 
-def profiled(request: TensorrtRequest, watched: Watching | None = None) -> None:
-    """Run inferences on a stream within the window that the collector sees; leave its trace and a `ProfiledTimes`."""
+def profiled(request: TensorrtRequest, watched: Watching | None = None) -> ProfiledTimes:
+    """Run inferences on a stream within the window that the collector sees; leave its trace."""
     feeds = make_inputs(request.inputs, request.seed)
     copies = copies_for(request, feeds)
     runs = runs_to_profile(request.profile_iterations, request.layers)
@@ -58,10 +57,9 @@ def profiled(request: TensorrtRequest, watched: Watching | None = None) -> None:
         seen = profile_window(watch, runner.infer, runs)
         watch.save(Path(request.folder))
         notes = (*copies.notes, *runner.notes, *seen.notes)
-    record = ProfiledTimes(
+    return ProfiledTimes(
         latency=latency_of(seen.run_ns), begin_ns=seen.begin_ns, end_ns=seen.end_ns, notes=tuple(notes)
     )
-    leave(record, request, PROFILED_FILE)
 
 
 class _Modes(NamedTuple):

@@ -1,4 +1,4 @@
-"""The child process that holds a variant ready, and runs it when told: ``-m trtprof.capture.workers.turns REQUEST``.
+"""The child process that holds a variant ready, and runs it when told: ``-m trtprof.capture.workers.turns``.
 
 It reads a `TurnsRequest`, answers with a `Ready`, and then each line on its stdin, a number of milliseconds, with a
 `Turn`. In between it is quiet: the threads of ONNX Runtime wait awake for a while after an inference, as they do where
@@ -9,20 +9,17 @@ once, after every inference: another thing would be measured.)
 from __future__ import annotations
 
 import contextlib
-import os
-import queue
-import signal
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from trtprof.capture.turns import Ready, Turn, TurnsRequest
-from trtprof.capture.workers.inference import make_inputs, reported
+from trtprof.capture.workers.inference import make_inputs
 from trtprof.capture.workers.runnable import Timed, runnable_of
 from trtprof.runtime import child
 
@@ -34,33 +31,22 @@ _AGAIN = 0.2
 """Share of a turn that goes before it, untimed: caches and clocks are the other side's."""
 
 
-def main(argv: list[str], answer: Callable[[bytes], None], turns: Iterator[float]) -> int:
-    """Hold the variant of a request ready; returns the exit code.
-
-    Args:
-        argv: The request is its second.
-        turns: The length of each turn, in ms, when it is time.
-    """
-    request = msgspec.json.decode(Path(argv[1]).read_bytes(), type=TurnsRequest)
-    return reported(lambda: take_turns(request, answer, turns), request.scratch)
-
-
-def take_turns(request: TurnsRequest, answer: Callable[[bytes], None], turns: Iterator[float]) -> None:
-    """Make it ready, then run when told."""
+def take_turns(lines: Iterator[bytes]) -> Iterator[Ready | Turn]:
+    """Make the variant of the request that is the first line ready, then run for as many ms as each line says."""
+    request = msgspec.json.decode(next(lines), type=TurnsRequest)
     feeds = make_inputs(request.variant.inputs, request.variant.seed)
     began = time.perf_counter_ns()
     with runnable_of(request.variant, feeds) as timed:
         made_ns = time.perf_counter_ns() - began
-        warm = run_for(timed, request.warmup_ms)
+        usual_ns = statistics.median(run_for(timed, request.warmup_ms))
         asleep()
-        answer(msgspec.json.encode(Ready(made_ns=made_ns, run_ns=round(statistics.median(warm)))))
-        usual_ns = statistics.median(warm)
-        for ms in turns:
+        yield Ready(made_ns=made_ns, run_ns=round(usual_ns))
+        for ms in map(float, lines):
             if usual_ns < _AGAIN * ms * 1e6:
                 run_for(timed, _AGAIN * ms)
             samples = run_for(timed, ms)
             usual_ns = statistics.median(samples)
-            answer(msgspec.json.encode(Turn(samples=tuple(samples), quiet=asleep())))
+            yield Turn(samples=tuple(samples), quiet=asleep())
 
 
 def run_for(timed: Timed, ms: float) -> list[int]:
@@ -93,27 +79,5 @@ def _runnable() -> bool:
     return False
 
 
-def _lines(heard: queue.SimpleQueue[bytes]) -> Iterator[float]:
-    """The numbers in what is heard, line by line, as they come."""
-    text = b""
-    while True:
-        text += heard.get()
-        *lines, text = text.split(b"\n")
-        yield from map(float, lines)
-
-
 if __name__ == "__main__":
-    # The parent ends it, when it has kept what there is.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    child.end_with_parent(heard.put)
-    # Whatever else prints, libraries in C++ too, goes to the log: answers alone are on the parent's pipe.
-    with os.fdopen(os.dup(1), "wb") as channel:
-        os.dup2(2, 1)
-
-        def answer(line: bytes) -> None:
-            """Write an answer."""
-            channel.write(line + b"\n")
-            channel.flush()
-
-        sys.exit(main(sys.argv, answer, _lines(heard)))
+    sys.exit(child.converse(take_turns))

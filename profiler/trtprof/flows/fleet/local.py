@@ -25,7 +25,7 @@ from trtprof.flows.fleet.local_worker import Request
 from trtprof.flows.fleet.travel import NodeFolder
 from trtprof.flows.fleet.work import RUN, failed
 from trtprof.hardware.device import available_memory, host_cpu
-from trtprof.runtime.workers import Worker, wait_for
+from trtprof.runtime.child import Dialogue, wait_for
 
 BASE_BYTES = 512 << 20
 """Of a process that predicts, beside the file of its model: Python, its packages, the graph, what is learned."""
@@ -40,7 +40,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 class _Child:
     """A process, and how often it has answered."""
 
-    def __init__(self, worker: Worker, *, predicts: bool) -> None:
+    def __init__(self, worker: Dialogue, *, predicts: bool) -> None:
         self.worker = worker
         self.predicts = predicts
         self.answered = 0
@@ -115,7 +115,7 @@ class LocalExecutor:
         child = self._awake() or self._fresh(predicts=predicts)
         request = Request(task=task, scratch=str(scratch))
         self._busy[child.worker.fileno] = _Busy(child, task, scratch, time.monotonic() + self._timeout_s)
-        child.worker.ask(msgspec.json.encode(request))
+        child.worker.send(msgspec.json.encode(request))
 
     def answered(self, seconds: float) -> Sequence[Answered]:
         """What came of tasks; one that took too long has failed, one whose process died is lost."""
@@ -175,7 +175,7 @@ class LocalExecutor:
         self._started += 1
         environment = _ONE_THREAD if predicts else {}
         try:
-            worker = Worker(self._module, self._scratch / f"{self._started}.log", environment)
+            worker = Dialogue(self._module, self._scratch / f"{self._started}.log", environment)
         except OSError as error:
             raise MissingError("no process can be started to answer cells", why=str(error)) from None
         return _Child(worker, predicts=predicts)

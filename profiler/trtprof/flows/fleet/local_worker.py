@@ -11,7 +11,7 @@ from trtprof.base.records import FleetRow
 from trtprof.flows.fleet.execute import Task
 from trtprof.flows.fleet.travel import content_at
 from trtprof.flows.fleet.work import answer, failed
-from trtprof.runtime.workers import serve
+from trtprof.runtime import child
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +48,10 @@ def _changed(task: Task) -> tuple[FleetRow, ...]:
     )
 
 
-def _answer(line: bytes) -> bytes:
+def _answer(line: bytes) -> tuple[FleetRow, ...]:
     request = msgspec.json.decode(line, type=Request)
-    return msgspec.json.encode(answered(request.task, Path(request.scratch)))
+    return answered(request.task, Path(request.scratch))
 
 
 if __name__ == "__main__":
-    sys.exit(serve(_answer))
+    sys.exit(child.converse(lambda lines: map(_answer, lines)))

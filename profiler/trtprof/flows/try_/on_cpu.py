@@ -12,7 +12,8 @@ from trtprof.base import run_folder
 from trtprof.base.records import Device, Engine, InputTensor
 from trtprof.base.run_folder import RunFolder
 from trtprof.capture.turns import Variant as Side
-from trtprof.engine.onnxruntime import ENGINE_GRAPH, build_ort_cpu
+from trtprof.engine.onnxruntime import ENGINE_GRAPH
+from trtprof.engine.ort_graph import save_graph
 from trtprof.flows.options import RunOptions
 from trtprof.flows.run import execute, session_of
 from trtprof.flows.try_.options import OptionRung, option_rungs
@@ -26,9 +27,6 @@ from trtprof.source.request import ModelRequest
 
 class OnCpu:
     """ONNX Runtime's CPU provider; see `target.Target`."""
-
-    build = staticmethod(build_ort_cpu)
-    """What builds a session and leaves its graph in a folder."""
 
     def __init__(self, run: RunOptions, folder: RunFolder, loaded: LoadedModel, scratch: Path) -> None:
         self._run, self._base = run, folder.report()
@@ -53,7 +51,7 @@ class OnCpu:
         )
 
     def built(self, setup: Setup, folder: Path) -> Built:
-        self.build(setup.session, folder, folder, "a variant")
+        save_graph(setup.session, folder)
         digest = graph_digest(folder / ENGINE_GRAPH)
         shutil.rmtree(folder)
         return Built(digest)

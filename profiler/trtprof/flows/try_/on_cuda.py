@@ -16,7 +16,6 @@ from trtprof.base.records import InputTensor
 from trtprof.base.run_folder import RunFolder
 from trtprof.capture.gpu_record import GpuArtefact
 from trtprof.capture.turns import Variant as Side
-from trtprof.engine.onnxruntime import build_ort_cuda
 from trtprof.flows import run_gpu
 from trtprof.flows.options import RunOptions, typed_flags, with_flags
 from trtprof.flows.try_.on_cpu import OnCpu
@@ -29,8 +28,6 @@ from trtprof.source.load import LoadedModel
 
 class OnCuda(OnCpu):
     """ONNX Runtime's CUDA provider; see `target.Target`, and `OnCpu` for the arguments."""
-
-    build = staticmethod(build_ort_cuda)  # type: ignore[assignment] # it also tells which nodes the CPU runs
 
     def __init__(self, run: RunOptions, folder: RunFolder, loaded: LoadedModel, scratch: Path) -> None:
         super().__init__(run, folder, loaded, scratch)

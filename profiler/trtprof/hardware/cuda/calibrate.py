@@ -29,7 +29,7 @@ from trtprof.base.records import Ceilings, LiveGpu, Roof
 from trtprof.base.units import format_bytes, format_percent
 from trtprof.hardware import _fit, calibration, gpus, nvml
 from trtprof.hardware.cuda._exchange import GpuMeasured, GpuRequest
-from trtprof.runtime.ask_child import ask_child
+from trtprof.runtime import child
 from trtprof.runtime.nvrtc import INSTALL
 
 Measure = Callable[[GpuRequest], GpuMeasured]
@@ -107,20 +107,18 @@ def environment(wanted: GpuRequest) -> dict[str, str]:
 
 def measure_in_child(wanted: GpuRequest) -> GpuMeasured:
     """Measure a GPU in a fresh Python process."""
-    return ask_child(
+    return child.ask(
         "trtprof.hardware.cuda._measure",
         wanted,
         GpuMeasured,
-        what=f"the ceilings of GPU {wanted.nvml_index} could not be measured",
+        what=f"the calibration of GPU {wanted.nvml_index}",
         fix=FIX,
-        install=INSTALL,
-        seconds=5 * wanted.seconds + GRACE_SECONDS,
-        hangs="nvidia-smi tells whether the GPU still answers",
-        environment=environment(wanted),
+        within_s=5 * wanted.seconds + GRACE_SECONDS,
+        variables=environment(wanted),
     )
 
 
-FIX = "try again with nothing else on the GPU, or report this with the output of `trtprof doctor`"
+FIX = "try again with nothing else on the GPU (nvidia-smi), or report this with the output of `trtprof doctor`"
 
 
 # --- the ceilings ---------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from trtprof.base.records import LiveGpu
 from trtprof.base.scratch import scratch_folder
 from trtprof.hardware.cuda import calibrate
 from trtprof.hardware.cuda._exchange import KernelShape, KernelsMeasured, KernelsRequest
-from trtprof.runtime.ask_child import ask_child
-from trtprof.runtime.nvrtc import INSTALL
+from trtprof.runtime import child
 
 Measure = Callable[[KernelsRequest], KernelsMeasured]
 
@@ -77,14 +76,12 @@ def _read(file: Path, count: int) -> dict[int, float]:
 
 def measure_in_child(wanted: KernelsRequest) -> KernelsMeasured:
     """Time kernels in a fresh Python process."""
-    return ask_child(
+    return child.ask(
         "trtprof.hardware.cuda._timed",
         wanted,
         KernelsMeasured,
-        what=f"the kernels of GPU {wanted.nvml_index} could not be timed",
+        what=f"the timing of kernels on GPU {wanted.nvml_index}",
         fix=calibrate.FIX,
-        install=INSTALL,
-        seconds=wanted.seconds + calibrate.GRACE_SECONDS,
-        hangs="nvidia-smi tells whether the GPU still answers",
-        environment=calibrate.environment(wanted),
+        within_s=wanted.seconds + calibrate.GRACE_SECONDS,
+        variables=calibrate.environment(wanted),
     )
