@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=100_000)
     parser.add_argument("--kernels", type=int, default=fleet_table.MOST_KERNELS, help="of each cell")
-    parser.add_argument("--formats", default="text,html,json,junit,sarif,csv,parquet")
+    parser.add_argument("--formats", default="text,html,json,csv,parquet")
     parser.add_argument("--in", dest="folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.folder:

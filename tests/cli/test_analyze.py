@@ -168,7 +168,7 @@ def test_without_a_profile_the_layers_are_predicted(tmp_path: Path) -> None:
         (("LOG", "PROFILE", "--gpu", "rtx-4909"), "rtx-4090"),
         (("LOG", "PROFILE", "--gpu", "rtx-4090,l4"), "one GPU must be named"),
         (("LOG", "PROFILE", "--gpu", "l4", "--format", "pdf"), "no report format 'pdf'"),
-        (("LOG", "--gpu", "l4", "--format", "sarif"), "known: csv, html, json, markdown"),
+        (("LOG", "--gpu", "l4", "--format", "junit"), "known: csv, html, json, markdown"),
         (("LOG", "PROFILE", "--gpu", "l4", "-o", "r.docx"), "says no format"),
         (("LOG", "PROFILE", "--gpu", "l4", "--ceiling", "drum=3e12"), "'drum'"),
         (("LOG", "PROFILE", "--gpu", "l4", "--accumulate", "int32"), "fp32 or fp16"),

@@ -166,7 +166,7 @@ def test_a_dry_run_of_fp16_is_of_the_version_that_is_installed(
         (["--builderOptimizationLevel=9"], "levels are 0 to 5"),
         (["--maxAuxStreams=-1"], "maxAuxStreams=-1 is not usable"),
         (["--backend=ort-cpu"], "builds no TensorRT engine"),
-        (["--format=sarif"], "known: csv, html, json"),
+        (["--format=junit"], "known: csv, html, json"),
         (["--loadEngine=x.engine"], "--dry-run and --loadEngine"),
     ],
 )  # fmt: skip

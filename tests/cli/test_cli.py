@@ -150,7 +150,7 @@ def test_report_does_not_overwrite_without_force(finished: Path, tmp_path: Path)
         (["run", RESNET, "--backend", "tensorrt"], 3, "cannot run here"),
         (["run", RESNET, "--backend", "cuda"], 2, "no backend"),
         (["run", RESNET, "--resume"], 2, "needs the folder"),
-        (["inspect", RESNET, "--format", "sarif"], 2, "has no format"),
+        (["inspect", RESNET, "--format", "junit"], 2, "has no format"),
         (["rules", "XX999"], 2, "no rule"),
     ],
 )
@@ -306,7 +306,7 @@ def test_a_sweep_is_printed_as_text_json_and_csv() -> None:
         (["--sweep", "image[2]=1..4"], "the model fixes that dimension at 64"),
         (["--sweep", "batch=1..100000"], "too many points"),
         (["--sweep", "batch=1,2", "--batch", "3"], "--batch both decide dimension 'batch'"),
-        (["--sweep", "batch=1,2", "--format", "sarif"], "known: csv, html, json"),
+        (["--sweep", "batch=1,2", "--format", "junit"], "known: csv, html, json"),
     ],
 )
 def test_a_sweep_that_is_none_is_refused(options: list[str], words: str) -> None:

@@ -134,7 +134,7 @@ def test_no_more_than_ascii_where_the_terminal_takes_no_more(runs: dict[str, Pat
         (["a1", "a2", "--gate", "latency"], 2, "the shell takes > for itself"),
         (["a1", "a2", "--gate", "latncy>3%"], 2, "--gate 'latency>3%'"),
         (["a1", "a2", "--inconclusive", "maybe"], 2, "--inconclusive fail"),
-        (["a1", "a2", "--format", "sarif"], 2, "known: csv, html, json, markdown, parquet, text"),
+        (["a1", "a2", "--format", "junit"], 2, "known: csv, html, json, markdown, parquet, text"),
         (["a1", "a2", "-o", "x.svg"], 2, "known suffixes: .csv, .html, .json, .md"),
         (["a1", "empty"], 3, "report.json"),
         (["a1", "file"], 2, "is a file, not a run folder"),

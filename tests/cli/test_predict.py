@@ -77,7 +77,7 @@ def test_every_suffix_is_written_and_nothing_overwritten(tmp_path: Path) -> None
         (("--gpu", "l4", "--accumulate", "int32"), "fp32 or fp16"),
         (("--gpu", "l4", "--ceiling", "drum=3e12"), "'drum'"),
         (("--gpu", "l4", "--clock", "-5"), "positive"),
-        (("--gpu", "l4", "--format", "sarif"), "known: csv, html, json"),
+        (("--gpu", "l4", "--format", "junit"), "known: csv, html, json"),
         (("--gpu", "l4", "-o", "r.pdf"), "known suffixes"),
     ],
 )

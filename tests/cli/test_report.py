@@ -185,10 +185,7 @@ def test_the_roofline_is_drawn_where_it_is_asked_for_or_there_is_room(run: str) 
 
 
 def test_the_file_next_says_where_to_open_it(run: str) -> None:
-    for reporter in REPORTERS.values():
-        if reporter.name in ("perfetto", "speedscope"):
-            done = trtprof("report", run, "-o", f"t{reporter.suffix}")
-            assert {"perfetto": "ui.perfetto.dev", "speedscope": "speedscope.app"}[reporter.name] in done.stderr
+    assert "ui.perfetto.dev" in trtprof("report", run, "-o", "t.perfetto.json").stderr
 
 
 def test_the_newest_run_is_taken_where_none_is_named(run: str) -> None:
@@ -316,9 +313,8 @@ def test_a_redacted_report_has_the_same_numbers(run: str) -> None:
 
 
 def test_the_name_of_the_folder_is_a_name_too(run: str) -> None:
-    for name in ("sarif", "junit"):
-        assert "example" in trtprof("report", run, "--format", name).stdout
-        assert "example" not in trtprof("report", run, "--format", name, "--redact").stdout
+    assert "example" in trtprof("report", run, "--format", "junit").stdout
+    assert "example" not in trtprof("report", run, "--format", "junit", "--redact").stdout
 
 
 def test_an_explanation_is_not_shown_as_if_it_had_no_names(run: str) -> None:

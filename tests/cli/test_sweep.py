@@ -173,7 +173,7 @@ def test_the_ceilings_kept_of_this_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path
         (("sweep", "conv", "--heads", "8"), "conv has no parameter --heads"),
         (("sweep", "conv", "--kernel", "1..x"), "--kernel '1..x' cannot be read"),
         (("sweep", "conv", "--groups", "7"), "cin 64 is not divisible by groups 7"),
-        (("sweep", "conv", "--format", "sarif"), "sweep has no format 'sarif'"),
+        (("sweep", "conv", "--format", "junit"), "sweep has no format 'junit'"),
         (("sweep", "conv", "-o", "conv.pdf"), "conv.pdf says no format"),
         (("sweep", "conv", "-o", "never.svg"), "a picture needs two points"),
         (("sweep", "conv", "--gpu", "rtx-9999"), "no GPU is called 'rtx-9999'"),

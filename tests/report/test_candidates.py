@@ -11,11 +11,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from tests.fakes.report_factory import HOSTILE_NAMES, hostile, of_engine, typical
+from tests.fakes.report_factory import of_engine, typical
 from trtprof.base.records import BarrierPart, LadderStep, PluginCandidate, Run
 from trtprof.report import ReportOptions, get, render
-from trtprof.report._cells import cells
-from trtprof.report.formats._run_page import FINDINGS_SHOWN
 
 FP16 = "trtprof run MODEL --fp16 -o reports/b"
 Verdict = Literal["write it", "try first", "do not"]
@@ -103,30 +101,12 @@ def html_unescaped(text: str) -> str:
     return html_module.unescape(text)
 
 
-def test_nor_is_one_that_is_wider_than_the_screen() -> None:
-    long = f"trtprof run MODEL --setBuildRoute={'-knob=value ' * 9}-o reports/b"
-    step = LadderStep(what="a route", command=long, basis="none")
-    shown = text(weighed(msgspec.structs.replace(candidate("gemv"), ladder=(step,))), width=60)
-    assert long in shown
-
-
 def test_three_are_shown_unless_more_are_asked_for_and_what_is_not_worth_it_has_no_ladder() -> None:
     run = weighed(*(candidate(f"layer{at}", "do not", net=1000 * (5 - at)) for at in range(5)))
     shown = text(run)
     assert "3 of 5 layers weighed" in shown
     assert "--fp16" not in shown
     assert "5 of 5 layers weighed" in text(run, top=9)
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("ascii_only", [False, True])
-def test_no_line_is_wider_than_asked_whatever_the_names(width: int, ascii_only: bool) -> None:
-    run = weighed(*map(candidate, HOSTILE_NAMES), run=of_engine(hostile(), HOSTILE_NAMES))
-    lines = text(run, top=50, width=width, ascii_only=ascii_only).splitlines()
-    # A command that is cut cannot be run.
-    assert all(cells(line) <= width or "trtprof plugin RUN" in line for line in lines)
-    assert all(line.isprintable() for line in lines)
-    assert not ascii_only or all(line.isascii() for line in lines)
 
 
 def test_the_page_unfolds_the_barrier_and_the_ladder() -> None:
@@ -138,22 +118,6 @@ def test_the_page_unfolds_the_barrier_and_the_ladder() -> None:
     ):  # fmt: skip
         assert words in section, words
     assert '<a href="#plugins">' in page
-
-
-def test_many_are_folded_and_names_stay_text() -> None:
-    page = html(weighed(*(candidate(f"layer{at}") for at in range(FINDINGS_SHOWN + 4))))
-    assert page.count('class="finding weighed write-it"') == FINDINGS_SHOWN + 4
-    assert "4 more layers" in page
-    page = html(weighed(*map(candidate, HOSTILE_NAMES), run=of_engine(hostile(), HOSTILE_NAMES)))
-    assert "<script>window" not in page
-    assert page.count("<script") == html(of_engine(typical())).count("<script")
-
-
-def test_the_document_has_them_all() -> None:
-    run = weighed(candidate("gemv"), candidate("other", "try first"))
-    made = get("json").render(run, ReportOptions())
-    assert [one["verdict"] for one in json.loads(made)["candidates"]] == ["write it", "try first"]
-    assert msgspec.json.decode(made, type=Run) == run
 
 
 WHY = "the run was on a CPU, and what is weighed are plugins"
@@ -171,12 +135,6 @@ def test_the_first_screen_says_whether_to_write_the_best_of_them() -> None:
         shown = " ".join(text(weighed(msgspec.structs.replace(candidate("gemv"), verdict=verdict))).split())
         assert f"KERNEL? hand-written: {words}" in shown
         assert "gemv, ~1.57 ms net (1.37 ms to 1.67 ms): what could be won back of gemv" in shown
-
-
-def test_json_says_so_too() -> None:
-    run = msgspec.structs.replace(typical(), candidates=(), no_candidates=WHY)
-    document = json.loads(render(run, "json"))
-    assert (document["candidates"], document["no_candidates"]) == ([], WHY)
 
 
 def test_candidates_that_are_alike_are_one_row_with_what_they_net_together() -> None:

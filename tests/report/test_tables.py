@@ -3,9 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.fakes.report_factory import CASES, all_unmatched, make_run, of_engine, on_gpu, one_layer, typical
+from tests.fakes.report_factory import all_unmatched, make_run, of_engine, on_gpu, one_layer, typical
 from tests.fakes.timeline_factory import timed
-from trtprof.base.errors import UsageError
 from trtprof.base.records import (
     BarrierPart,
     Confirmation,
@@ -16,8 +15,6 @@ from trtprof.base.records import (
     RunGraph,
 )
 from trtprof.report.tables import TABLES, Cell, table_of
-
-PYTHON = {"str": str, "int": int, "float": float, "bool": bool, "list": tuple}
 
 
 def rows(run: Run, name: str) -> list[dict[str, Cell]]:
@@ -70,38 +67,22 @@ def full() -> Run:
     )
 
 
-@pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("case", [*CASES, "full"])
-def test_rows_hold_what_the_columns_say(name: str, case: str) -> None:
-    run = full() if case == "full" else CASES[case]()
-    table = table_of(name)
-    for row in table.rows(run):
-        assert len(row) == len(table.columns(None))
-        for cell, column in zip(row, table.columns(None), strict=True):
-            assert cell is None or type(cell) is PYTHON[column.type], column.name
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_columns_are_documented_and_carry_their_unit(name: str) -> None:
-    table = table_of(name)
-    assert table.name == name
-    assert table.meaning
-    names = [column.name for column in table.columns(None)]
-    assert len(set(names)) == len(names)
-    for column in table.columns(None):
-        assert column.meaning
-        assert (column.unit == "ns") == (column.name.endswith("_ns") or column.name == "ns")
-        assert (column.unit == "") == (column.type in ("str", "list", "bool") or name == "counters")
+def test_columns_are_documented_and_carry_their_unit(subtests: pytest.Subtests) -> None:
+    for name in TABLES:
+        with subtests.test(name=name):
+            table = table_of(name)
+            assert table.name == name
+            assert table.meaning
+            names = [column.name for column in table.columns(None)]
+            assert len(set(names)) == len(names)
+            for column in table.columns(None):
+                assert column.meaning
+                assert (column.unit == "ns") == (column.name.endswith("_ns") or column.name == "ns")
+                assert (column.unit == "") == (column.type in ("str", "list", "bool") or name == "counters")
 
 
 def test_no_table_is_always_empty() -> None:
     assert [name for name in TABLES if not rows(full(), name)] == []
-
-
-def test_an_unknown_table_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="'layer'") as caught:
-        table_of("layer")
-    assert "layers, kernels, nodes" in caught.value.fix
 
 
 def test_the_columns_of_layers_are_those_that_others_read() -> None:
@@ -131,14 +112,6 @@ def test_what_a_capture_does_not_tell_of_a_launch_is_unknown() -> None:
     assert (row["blocks"], row["threads"], row["shared_bytes"]) == (60, 128, 0)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_ledger_sums_to_the_latency_of_the_row_of_the_run(case: str) -> None:
-    run = CASES[case]()
-    (row,) = rows(run, "run")
-    assert sum(step.ns for step in run.ledger) == row["median_ns"] == run.latency.median_ns
-    assert [step["ns"] for step in rows(run, "ledger")] == [step.ns for step in run.ledger]
-
-
 def test_the_timeline_is_by_name_and_none_without_one() -> None:
     assert rows(typical(), "timeline") == []
     run = timed(typical())
@@ -150,10 +123,6 @@ def test_the_timeline_is_by_name_and_none_without_one() -> None:
         "name": "copy to the GPU", "start_ns": 0, "dur_ns": 2_001,
     }  # fmt: skip
     assert {event["layer"] for event in events} - {None} <= {layer.name for layer in run.layers}
-
-
-def test_bytes_of_an_edge_that_are_not_known_are_unknown() -> None:
-    assert [row["nbytes"] for row in rows(full(), "edges")] == [4096, None]
 
 
 def test_without_a_sample_there_is_no_spread() -> None:

@@ -27,9 +27,7 @@ _SUFFIX = re.compile(r"\w\.[A-Za-z]{2,5}$")
 _NEXT = {
     "perfetto": "   open it at https://ui.perfetto.dev",
     "onnx": "   open it at https://netron.app: every node has what was measured of it",
-    "speedscope": "   open it at https://www.speedscope.app",
     "html": "   open it in a browser, it needs no network",
-    "sarif": "   upload it where code scanning reads SARIF",
     "junit": "   give it to the CI as a test report",
     "markdown": "   paste it into the pull request",
 }

@@ -332,3 +332,8 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from _walk(item, f"{path}[{index}]")
     else:
         yield path, value
+
+
+def latency_name(run: Run) -> str:
+    """What to call the median of `Run.latency`, which without a sample of whole inferences is the sum of the layers."""
+    return "latency_median_ns" if run.latency.n else "layers_sum_ns"

@@ -23,7 +23,7 @@ from trtprof.engine.profile_files import profile_table, read_profile
 _LOG = ROOT / "tests" / "engine" / "data" / "rtx_gemv.log"
 _SHOWN: tuple[tuple[str, ...], ...] = (
     (), (), ("--format", "json"), ("-o", "out.html"), ("--format", "markdown"), ("--by", "type"), ("--redact",),
-    ("--format", "perfetto"), ("--format", "sarif"), ("--format", "junit"), ("--format", "speedscope"),
+    ("--format", "perfetto"), ("--format", "junit"),
     ("--format", "csv"), ("-o", "out.svg"), ("-o", "out.parquet"), ("--by", "node"), ("--by", "kernel"),
 )  # fmt: skip
 WARM = [

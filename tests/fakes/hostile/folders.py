@@ -19,8 +19,8 @@ _READ = (
     "report.json", "report.json", "report.json", "report.json", "report.json", "capture.json", "ceilings.json",
     "request.json", "source.json", "engine.json", "device.json", "tags.json",
 )  # fmt: skip
-_FORMATS = ("text", "json", "csv", "markdown", "perfetto", "speedscope", "sarif", "junit")
-_FILES = ("out.html", "out.svg", "out.parquet", "out.md", "out.csv", "out.sarif", "out.json")
+_FORMATS = ("text", "json", "csv", "markdown", "perfetto", "junit")
+_FILES = ("out.html", "out.svg", "out.parquet", "out.md", "out.csv", "out.json")
 
 WARM = (
     *(("report", _WHOLE, "--format", name) for name in _FORMATS),

@@ -54,7 +54,7 @@ WARM: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 _FORMATS = ("text", "html", "json", "csv", "markdown")
-_RUN_FORMATS = (*_FORMATS, "sarif", "junit", "perfetto", "speedscope")
+_RUN_FORMATS = (*_FORMATS, "junit", "perfetto")
 
 
 def case(random: Random, folder: Path, data: Path | None) -> Case:
@@ -370,8 +370,7 @@ def _in_json(text: str) -> list[str]:
 
 
 _WRONG: dict[str, Callable[[str], Iterable[str]]] = {
-    "html": in_page, "csv": in_table, "markdown": in_markdown, "json": _in_json, "sarif": _in_json,
-    "perfetto": _in_json, "speedscope": _in_json,
+    "html": in_page, "csv": in_table, "markdown": in_markdown, "json": _in_json, "perfetto": _in_json,
 }  # fmt: skip
 
 

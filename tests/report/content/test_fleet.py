@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import xml.etree.ElementTree as ET
-from pathlib import Path
 
-import jsonschema
-import msgspec
 import pytest
 
-import trtprof.report
-from tests.fakes.fleet_reports import MS, cell, done, failed, hostile, kernel, loss, made_up, report_of
+from tests.fakes.fleet_reports import MS, cell, done, failed, kernel, loss, made_up, report_of
 from tests.fakes.rendering import render_text
-from tests.fakes.schemas import schema_text
-from tests.fakes.support import ROOT, columns, golden
 from trtprof.base.records import Fleet
 from trtprof.flows.fleet.cells import AskedModel
 from trtprof.report import ReportOptions, get, render
-from trtprof.report.content.fleet import money
 from trtprof.report.tables import tables_of
-
-SCHEMA_FILE = Path(trtprof.report.__file__).with_name("fleet.schema.json")
-SARIF = json.loads((ROOT / "tests/report/schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +67,6 @@ def test_predictions_alone_give_no_verdict() -> None:
     assert "write it" not in said
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_line_is_wider_than_the_screen_but_commands(found: Fleet, width: int) -> None:
-    text = render_text(found, width=width)
-    wide = [line for line in text.splitlines() if columns(line) > width]
-    assert all("trtprof plugin" in line for line in wide), wide
-    assert "model_0005" in text
-    assert "h100-pool" in text
-
-
 def test_layers_above_their_bound_are_doubted() -> None:
     rows = [done(cell(name, verb="run"), kernels=(kernel(bound_ns=2 * MS, measured_ns=MS),)) for name in "ab"]
     text = render_text(report_of(rows))
@@ -111,22 +90,6 @@ def test_other_documents_say_the_same(small: Fleet, form: str) -> None:
         assert words in page
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "junit", "sarif", "prometheus", "csv"])
-def test_hostile_names_stay_names(form: str) -> None:
-    text = render(hostile(), form)
-    assert not any(char in text for char in "\x1b\x07\u202e") or form in ("json", "csv")
-    if form == "html":
-        assert "<script>window" not in text
-        assert 'href="javascript' not in text
-
-
-def test_programs_get_all_of_it_by_a_schema(found: Fleet) -> None:
-    made = render(found, "json")
-    golden(SCHEMA_FILE, schema_text("fleet"))
-    jsonschema.validate(json.loads(made), json.loads(schema_text("fleet")))
-    assert msgspec.json.decode(made, type=Fleet) == found
-
-
 def test_tables_have_the_answers_first(small: Fleet) -> None:
     rows = list(csv.DictReader(io.StringIO(render(small, "csv"))))
     assert [(row["target"], row["status"], row["latency_ns"], row["cost_basis"]) for row in rows] == [
@@ -137,35 +100,6 @@ def test_tables_have_the_answers_first(small: Fleet) -> None:
     for table in tables_of(Fleet):
         assert list(csv.DictReader(io.StringIO(render(small, "csv", table=table)))), table
         assert get("parquet").encode(small, ReportOptions(table=table))
-
-
-def test_junit_has_a_case_a_cell(small: Fleet) -> None:
-    root = ET.fromstring(render(small, "junit"))  # noqa: S314 - made here
-    assert root.attrib == {"name": "trtprof", "tests": "4", "failures": "0", "errors": "1", "skipped": "0"}
-    assert [suite.get("name") for suite in root] == [
-        f"trtprof fleet: ours: {name}" for name in ("pool", "l4", "t4", "here")
-    ]
-    (error,) = root.iter("error")
-    assert error.get("message") == "models/resnet.onnx is not an ONNX model"
-    left = report_of([done(cell("a"), expected_ns=1)], cells=[cell("a"), cell("b")])
-    assert ET.fromstring(render(left, "junit")).get("skipped") == "1"  # noqa: S314 - made here
-
-
-def test_sarif_has_a_result_a_way_to_fail(small: Fleet) -> None:
-    log = json.loads(render(small, "sarif"))
-    jsonschema.Draft7Validator(SARIF).validate(log)
-    (result,) = log["runs"][0]["results"]
-    assert (result["ruleId"], result["level"]) == ("fleet/source", "error")
-    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "models/resnet.onnx"
-    jsonschema.Draft7Validator(SARIF).validate(json.loads(render(hostile(), "sarif")))
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(0.0, "0 EUR"), (0.00002, "2.0e-05 EUR"), (0.0836, "0.0836 EUR"), (12.345, "12.3 EUR"), (12345.6, "12,346 EUR")],
-)
-def test_amounts_keep_three_digits(value: float, words: str) -> None:
-    assert money(value, "EUR") == words
 
 
 def test_what_is_said_of_several_models_is_said_once() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.fakes.plan_factory import hostile, typical
-from tests.fakes.rendering import render_json, render_text
-from tests.fakes.report_factory import HOSTILE_NAMES
-from tests.fakes.support import ROOT, SAMPLES, columns
+from tests.fakes.rendering import render_text
+from tests.fakes.support import ROOT, SAMPLES
 from trtprof.analysis.plan import price_plan
 from trtprof.base.records import Inspection
 from trtprof.engine.inspector import read_layer_info
@@ -50,18 +48,3 @@ def test_why_there_is_no_plan_is_said(plain: Inspection) -> None:
     lines = render_text(msgspec.structs.replace(plain, notes=(note,))).splitlines()
     assert " ".join(line.strip() for line in lines[-2:]) == note
     assert "what TensorRT-RTX makes of it" not in "".join(lines)
-
-
-def test_the_json_is_the_inspection(planned: Inspection) -> None:
-    assert msgspec.json.decode(render_json(planned), type=Inspection) == planned
-
-
-@pytest.mark.parametrize("width", [20, 60, 80, 120])
-@pytest.mark.parametrize("ascii_only", [False, True])
-def test_no_line_is_wider_than_asked_for(plain: Inspection, width: int, ascii_only: bool) -> None:
-    for plan in (typical(), hostile()):
-        found = msgspec.structs.replace(plain, plan=plan, notes=HOSTILE_NAMES)
-        text = render_text(found, width, ascii=ascii_only)
-        assert max(map(columns, text.splitlines())) <= width
-        assert all(char.isprintable() or char == "\n" for char in text)
-        assert not ascii_only or text.isascii()

@@ -4,46 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import typing
-from pathlib import Path
-from typing import Any
 
-import jsonschema
 import msgspec
 import pytest
 
-from tests.fakes.plugin_factory import bench, benches, incorrect, refused, typical
+from tests.fakes.plugin_factory import bench, benches, refused, typical
 from tests.fakes.rendering import render_text
-from tests.fakes.schemas import schema_text
-from tests.fakes.support import ROOT, golden
-from trtprof.base.records import Plugin, PluginBench, PluginBenches, Record
-from trtprof.base.records.texts import UNKNOWN, held, text_fields
-from trtprof.report import CONTENT, render
-from trtprof.report._cells import cells
+from trtprof.base.records import Plugin, PluginBench
+from trtprof.report import render
 from trtprof.report.tables import tables_of
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "plugin"
-SCHEMA_FOLDER = ROOT / "profiler" / "trtprof" / "report"
-COMMANDS = ("trtprof ", "plugins/")
-"""What begins a line that is never cut, however narrow the screen is."""
-
-
-@pytest.mark.parametrize(
-    ("name", "found"), [("typical", typical()), ("refused", refused()), ("bench", bench()), ("benches", benches())]
-)
-@pytest.mark.parametrize("form", ["text", "markdown"])
-def test_golden(name: str, found: Record, form: str) -> None:
-    made = render_text(found) if form == "text" else render(found, form)
-    golden(GOLDEN / f"{name}.{'txt' if form == 'text' else 'md'}", made)
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-@pytest.mark.parametrize("found", [typical(), refused(), bench(), benches()])
-def test_no_line_is_wider_than_asked_but_commands_and_paths(found: Record, width: int) -> None:
-    text = render_text(found, width)
-    for line in text.splitlines():
-        assert cells(line) <= width or any(word in line for word in COMMANDS), line
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
@@ -109,25 +78,6 @@ def test_a_bench_says_both_sides_alone_and_in_the_engine() -> None:
     assert text.index("doubts") < text.index("cuBLAS")
 
 
-@pytest.mark.parametrize("form", ["html", "markdown"])
-def test_other_documents_say_the_same(form: str) -> None:
-    page = render(typical(), form)
-    for words in ("write it", "half precision", "BatchedGemv_64", "sm_120", "rounding floor", "/gemv_1/MatMul"):
-        assert words in page
-    assert "sum_k" in page
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [("plugin", typical()), ("plugin", refused()), ("plugin_bench", bench()), ("plugin_bench", incorrect())],
-)
-def test_programs_get_all_of_it_by_a_schema(name: str, found: Plugin | PluginBench) -> None:
-    made = render(found, "json")
-    golden(SCHEMA_FOLDER / f"{name}.schema.json", schema_text(name))
-    jsonschema.validate(json.loads(made), json.loads(schema_text(name)))
-    assert msgspec.json.decode(made, type=type(found)) == found
-
-
 def test_tables_have_a_row_a_kernel_and_a_row_a_side() -> None:
     rows = list(csv.DictReader(io.StringIO(render(typical(), "csv"))))
     assert [(row["tactic"], row["architecture"]) for row in rows] == [
@@ -142,45 +92,3 @@ def test_tables_have_a_row_a_kernel_and_a_row_a_side() -> None:
     assert [(row["of"], row["what"]) for row in sides] == [
         ("kernel", "cuBLAS"), ("kernel", "4 threads a row"), ("engine", "without"), ("engine", "with the plugin")
     ]  # fmt: skip
-
-
-HOSTILE = ("<script>window.x=1</script>", "a\x1b[31mb\n# c", "\u202egnp.exe", "x" * 400)
-
-
-@pytest.mark.parametrize("bad", HOSTILE)
-def test_names_by_others_stay_text(bad: str) -> None:
-    found = typical()
-    brief = msgspec.structs.replace(
-        found.brief, layer=bad, nodes=(bad,), kernels=(bad,),
-        tensors=tuple(msgspec.structs.replace(one, name=bad) for one in found.brief.tensors),
-        neighbours=tuple(msgspec.structs.replace(one, node=bad) for one in found.brief.neighbours),
-    )  # fmt: skip
-    made = msgspec.structs.replace(found, brief=brief, model=bad)
-    for width in (40, 80):
-        lines = render_text(made, width).splitlines()
-        assert all(line.isprintable() for line in lines)
-        assert all(cells(line) <= width or any(word in line for word in COMMANDS) for line in lines)
-    assert "<script>window" not in render(made, "html")
-
-
-@pytest.mark.parametrize("record", [Plugin, PluginBench, PluginBenches])
-def test_each_field_of_text_says_what_it_holds(record: type[Record]) -> None:
-    """So that a run without names can be made of it: what does not say it is taken for a name."""
-    text_fields(record)
-    assert record in CONTENT.keys()  # noqa: SIM118 - a registry is no dict
-    seen: set[Any] = set()
-
-    def check(kind: Any, where: str) -> None:
-        rule, inner = held(kind)
-        if inner is str:
-            assert rule is not UNKNOWN, where
-        if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and inner not in seen:
-            seen.add(inner)
-            for name, hint in typing.get_type_hints(inner, include_extras=True).items():
-                check(hint, f"{inner.__name__}.{name}")
-        elif typing.get_origin(inner) is not typing.Literal:
-            for argument in typing.get_args(inner):
-                if argument is not Ellipsis:
-                    check(argument, where)
-
-    check(record, record.__name__)

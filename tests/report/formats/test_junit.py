@@ -5,15 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.fakes.report_factory import CASES, hostile, of_engine, one_layer, typical
-from tests.fakes.support import ROOT, golden
+from tests.fakes.report_factory import CASES, of_engine, one_layer, typical
 from trtprof.base.records import Finding, Run
-from trtprof.report import ReportOptions, for_path, get
-
-GOLDEN = ROOT / "tests/report/golden"
+from trtprof.report import ReportOptions, get
 
 
 def suite(run: Run, **options: Any) -> ET.Element:
@@ -50,43 +45,38 @@ def with_findings(*findings: Finding) -> Run:
     return msgspec.structs.replace(one_layer(), findings=findings)
 
 
-def test_golden() -> None:
-    made = get("junit").render(typical(), ReportOptions())
-    golden(GOLDEN / "typical.junit.xml", made)
-    assert for_path("out/trtprof.junit.xml").name == "junit"
+def test_counts_are_those_of_the_cases(subtests: pytest.Subtests) -> None:
+    for name in CASES:
+        with subtests.test(name=name):
+            found = suite(CASES[name]())
+            cases = found.findall("testcase")
+            assert found.get("tests") == str(len(cases))
+            for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+                assert found.get(attribute) == str(len(found.findall(f"testcase/{tag}")))
+            for one in cases:
+                assert one.get("classname", "").startswith("trtprof.")
+                assert len([child for child in one if child.tag in ("failure", "error", "skipped")]) <= 1
+            names = [one.get("name") for one in cases]
+            assert len(set(names)) == len(names)
+            assert names[-2:] == ["coverage", "verdict"]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_counts_are_those_of_the_cases(name: str) -> None:
-    found = suite(CASES[name]())
-    cases = found.findall("testcase")
-    assert found.get("tests") == str(len(cases))
-    for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        assert found.get(attribute) == str(len(found.findall(f"testcase/{tag}")))
-    for one in cases:
-        assert one.get("classname", "").startswith("trtprof.")
-        assert len([child for child in one if child.tag in ("failure", "error", "skipped")]) <= 1
-    names = [one.get("name") for one in cases]
-    assert len(set(names)) == len(names)
-    assert names[-2:] == ["coverage", "verdict"]
-
-
-@pytest.mark.parametrize(
-    ("severity", "kind", "outcome"),
-    [
+def test_causes_fail_and_doubts_do_not(subtests: pytest.Subtests) -> None:
+    for severity, kind, outcome in [
         ("critical", "hypothesis", "failure"),
         ("warning", "hypothesis", "failure"),
         ("info", "hypothesis", None),
         ("critical", "trust", "skipped"),
         ("warning", "trust", "skipped"),
         ("info", "trust", "skipped"),
-    ],
-)
-def test_causes_fail_and_doubts_do_not(severity: str, kind: str, outcome: str | None) -> None:
-    one = case(with_findings(finding("RL101", severity=severity, kind=kind)), "RL101")
-    assert [child.tag for child in one if child.tag not in ("properties", "system-out")] == [outcome] * bool(outcome)
-    words = [child.get("message", "") for child in one.iter("skipped")]
-    assert all(message.startswith("a doubt, no failure: a title") for message in words)
+    ]:
+        with subtests.test(severity=severity, kind=kind, outcome=outcome):
+            one = case(with_findings(finding("RL101", severity=severity, kind=kind)), "RL101")
+            assert [child.tag for child in one if child.tag not in ("properties", "system-out")] == [outcome] * bool(
+                outcome
+            )
+            words = [child.get("message", "") for child in one.iter("skipped")]
+            assert all(message.startswith("a doubt, no failure: a title") for message in words)
 
 
 def test_findings_of_one_code_are_one_case_and_sum_up() -> None:
@@ -121,19 +111,3 @@ def test_numbers_are_properties_and_unknown_has_none() -> None:
     assert not {"latency_median_ns", "latency_p99_ns"} & set(layers)
     assert "estimate.attainable_ns" not in properties(suite(CASES["all_unmatched"]()))
     assert properties(case(typical(), "coverage"))["exact"] == "0.93"
-
-
-def test_characters_that_xml_forbids_are_shown() -> None:
-    text = get("junit").render(hostile(), ReportOptions())
-    assert r"\x1b[31mred" in text
-    assert all(char.isprintable() or char == "\n" for char in text)
-
-
-@given(st.text() | st.text(st.characters(max_codepoint=0x20)))
-def test_any_name_makes_a_document_that_can_be_read(name: str) -> None:
-    run = with_findings(finding(name, title=name, where=name, evidence=name, try_=name))
-    run = msgspec.structs.replace(
-        run, verdict=name, created=name, versions={name: name}, model=msgspec.structs.replace(run.model, name=name)
-    )
-    found = suite(run, file=name)
-    assert found.get("tests") == "3"

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.report_factory import CASES, hostile, make_run, one_layer, typical
-from tests.fakes.support import ROOT, golden
+from tests.fakes.report_factory import CASES, make_run, typical
+from tests.fakes.support import ROOT
 from tests.fakes.timeline_factory import timed, timed_case
 from trtprof.base.records import Run, RunGraph, Timeline, TimelineLane
-from trtprof.report import ReportOptions, for_path, get
+from trtprof.report import ReportOptions, get
 from trtprof.report.formats.perfetto import DEVICE, LAYERS, NODES
 
-GOLDEN = ROOT / "tests/report/golden"
 SCHEMA = json.loads((ROOT / "tests/report/schemas" / "chrome-trace.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
@@ -47,48 +46,31 @@ def process_names(found: list[Event]) -> dict[int, str]:
     return {event["pid"]: event["args"]["name"] for event in found if event["name"] == "process_name"}
 
 
-@pytest.mark.parametrize("name", ["typical", "timeline"])
-def test_golden(name: str) -> None:
-    run = typical() if name == "typical" else timed(make_run(typical().layers[:4]))
-    made = get("perfetto").render(run, ReportOptions())
-    golden(GOLDEN / f"{name}.perfetto.json", made)
-
-
-def test_the_suffix_is_its_own() -> None:
-    assert for_path("run.perfetto.json").name == "perfetto"
-    assert for_path("run.json").name == "json"
-
-
 # 10,000 layers are as many times the same event: the schema is slow.
-@pytest.mark.parametrize("case", [case for case in CASES if case != "many"])
-@pytest.mark.parametrize("seen", [True, False])
-def test_it_is_a_chrome_trace(case: str, seen: bool) -> None:
-    VALIDATOR.validate(document(timed_case(case) if seen else CASES[case]()))
+def test_it_is_a_chrome_trace(subtests: pytest.Subtests) -> None:
+    for case in [case for case in CASES if case != "many"]:
+        for seen in [True, False]:
+            with subtests.test(case=case, seen=seen):
+                VALIDATOR.validate(document(timed_case(case) if seen else CASES[case]()))
 
 
-def test_the_schema_of_the_tests_refuses_what_is_none() -> None:
-    good = {"name": "a", "cat": "b", "ph": "X", "ts": 0, "dur": 1.5, "pid": 1, "tid": 1}
-    VALIDATOR.validate({"traceEvents": [good]})
-    for change in ({"dur": -1}, {"ts": "0"}, {"ph": "Y"}, {"name": ""}, {"extra": 1}):
-        with pytest.raises(jsonschema.ValidationError):
-            VALIDATOR.validate({"traceEvents": [{**good, **change}]})
+def test_every_event_of_the_timeline_is_one_slice_to_the_ns(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case):
+            run = timed_case(case)
+            line = run.timeline
+            assert line is not None
+            made = sorted((in_ns(event["ts"]), in_ns(event["dur"])) for event in slices(events(run), DEVICE))
+            assert made == sorted(zip(line.start_ns, line.dur_ns, strict=True))
+            for event in slices(events(run), DEVICE)[:100]:
+                assert (event["args"]["start_ns"], event["args"]["dur_ns"]) == (in_ns(event["ts"]), in_ns(event["dur"]))
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_every_event_of_the_timeline_is_one_slice_to_the_ns(case: str) -> None:
-    run = timed_case(case)
-    line = run.timeline
-    assert line is not None
-    made = sorted((in_ns(event["ts"]), in_ns(event["dur"])) for event in slices(events(run), DEVICE))
-    assert made == sorted(zip(line.start_ns, line.dur_ns, strict=True))
-    for event in slices(events(run), DEVICE)[:100]:
-        assert (event["args"]["start_ns"], event["args"]["dur_ns"]) == (in_ns(event["ts"]), in_ns(event["dur"]))
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seen", [True, False])
-def test_slices_of_a_track_do_not_overlap(case: str, seen: bool) -> None:
-    assert_apart(events(timed_case(case) if seen else CASES[case]()))
+def test_slices_of_a_track_do_not_overlap(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        for seen in [True, False]:
+            with subtests.test(case=case, seen=seen):
+                assert_apart(events(timed_case(case) if seen else CASES[case]()))
 
 
 def assert_apart(found: list[Event]) -> None:
@@ -160,21 +142,6 @@ def test_estimates_are_apart_and_unknown_is_absent() -> None:
     assert conv["nodes"] == ["/features/1/conv"]
     assert conv["measured_ns"] - conv["estimate"]["attainable_ns"] == conv["estimate"]["lost_ns"]
     assert set(by_name["/post/Nms"]["estimate"]) == {"bound"}
-
-
-def test_kernels_that_last_longer_than_their_layer_stay_apart() -> None:
-    run = one_layer()
-    layer = msgspec.structs.replace(run.layers[0], measured_ns=run.layers[0].measured_ns // 2)
-    other = msgspec.structs.replace(layer, name="other", nodes=("other",))
-    assert_apart(events(make_run((layer, other))))
-
-
-def test_hostile_names_are_visible_and_never_empty() -> None:
-    for run in (hostile(), timed(hostile())):
-        for event in events(run):
-            assert event["name"]
-            assert event["name"].isprintable()
-    assert "(no name)" in {event["name"] for event in events(hostile())}
 
 
 rows = st.lists(

@@ -1,35 +1,27 @@
-r"""The findings of a run as JUnit XML, which GitLab, Jenkins and most CI systems show as tests.
+r"""The findings of a run, or the gates of two fleets, as JUnit XML, which most CI systems show as tests.
 
 There is no one standard; this keeps to what GitLab and Jenkins (its ``junit-10.xsd``) both read: ``testsuites``,
 ``testsuite``, ``testcase`` with at most one of ``failure``, ``error``, ``skipped``.
 
 - One test case a code of the findings. It fails where one of them is a likely cause of severity warning or critical;
-  with info alone it passes, and its output has the words.
-- A doubt about the measurement (kind ``trust``) is no failure of the model: its case is skipped, and says why. The test
-  could not be judged as it should.
-- ``coverage`` and ``verdict`` are cases of their own. They are errors, which is JUnit's word for a test that did not
-  come to an answer, where too little kernel time was led back to layers, or no verdict could be given.
+  with info alone it passes, and its output has the words. A doubt about the measurement (kind ``trust``) is skipped.
+- ``coverage`` and ``verdict`` are cases of their own. They are errors, JUnit's word for a test that did not come to an
+  answer, where too little kernel time was led back to layers, or no verdict could be given.
+- One case a gate; an inconclusive one is skipped.
 
-Of two fleets a test suite is a target and a case a cell. It fails where the cell is slower beyond noise or fails now,
-and is skipped where it vanished, was not answered or cannot be decided; an estimate that moved passes, and its output
-says so. A last suite has a case a gate, which is skipped where it is inconclusive.
-
-No ``time`` is given: a test took none, and what a finding claims is an estimate. It stands in the properties, with the
-other numbers. Characters that XML 1.0 forbids are shown as ``\x1b``.
+No ``time`` is given: a test took none. Characters that XML 1.0 forbids are shown as ``\x1b``.
 """
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from trtprof.base import units
-from trtprof.base.records import Finding, Fleet, FleetCellChange, FleetComparison, Run
+from trtprof.base.records import Finding, FleetComparison, Run
 from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
-from trtprof.report._format import headline, time_of
-from trtprof.report.content import _fleet_comparison as words
-from trtprof.report.formats._lanes import latency_name
+from trtprof.report._format import headline, latency_name, time_of
 
 LOW_COVERAGE = "TR902"
 """Code of the finding that too little kernel time was led back to layers."""
@@ -40,15 +32,11 @@ NO_VERDICT = "no verdict"
 _FAILING = ("warning", "critical")
 
 
-@reporter("junit", suffix=".junit.xml", of=(Run, Fleet, FleetComparison))
-def render(found: Run | Fleet | FleetComparison, options: ReportOptions) -> str:
-    """Of a run one test suite: a case a code of the findings, then coverage and verdict. Of fleets one a target."""
-    if isinstance(found, Fleet):
-        from trtprof.report.formats import _fleet_junit
-
-        return _fleet_junit.render(found)
+@reporter("junit", suffix=".junit.xml", of=(Run, FleetComparison))
+def render(found: Run | FleetComparison, options: ReportOptions) -> str:
+    """Return a test suite: of a run a case a code of the findings, coverage and verdict; of fleets a case a gate."""
     if isinstance(found, FleetComparison):
-        return document(_fleet_suites(found), found.after.last)
+        return _document(_gates(found), found.after.last)
     suite = ET.Element("testsuite", name=visible(f"trtprof: {found.model.name}"))
     _add_properties(suite, _of_run(found, options))
     by_code: dict[str, list[Finding]] = {}
@@ -58,28 +46,20 @@ def render(found: Run | Fleet | FleetComparison, options: ReportOptions) -> str:
         _add_case(suite, found, code, findings)
     _add_coverage(suite, found)
     _add_verdict(suite, found)
-    return document([suite], found.created)
+    return _document(suite, found.created)
 
 
-def document(suites: Iterable[ET.Element], created: str = "") -> str:
-    """Suites of test cases as a document, counted; ``created`` is when they were found, in ISO 8601."""
+def _document(suite: ET.Element, created: str) -> str:
+    """Return the suite as a document, with its counts; ``created`` is a time in ISO 8601, or empty."""
     root = ET.Element("testsuites", name="trtprof")
-    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
-    for suite in suites:
-        root.append(suite)
-        counts = {
-            "tests": len(suite.findall("testcase")),
-            "failures": len(suite.findall("testcase/failure")),
-            "errors": len(suite.findall("testcase/error")),
-            "skipped": len(suite.findall("testcase/skipped")),
-        }
-        for name, number in counts.items():
-            suite.set(name, str(number))
-            totals[name] += number
-        if created:
-            suite.set("timestamp", visible(created))
-    for name, number in totals.items():
-        root.set(name, str(number))
+    root.append(suite)
+    kinds = {"tests": "", "failures": "/failure", "errors": "/error", "skipped": "/skipped"}
+    for name, path in kinds.items():
+        number = str(len(suite.findall(f"testcase{path}")))
+        suite.set(name, number)
+        root.set(name, number)
+    if created:
+        suite.set("timestamp", visible(created))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -195,54 +175,14 @@ def _add_properties(parent: ET.Element, values: dict[str, object]) -> None:
         ET.SubElement(properties, "property", name=visible(name), value=visible(str(value)))
 
 
-# --- two fleets -----------------------------------------------------------------------------
-
-_SKIPPED = ("vanished", "not answered", "not decided", "failed on both")
-
-
-def _fleet_suites(found: FleetComparison) -> Iterable[ET.Element]:
-    by_target: dict[str, list[FleetCellChange]] = {}
-    for cell in found.cells:
-        by_target.setdefault(cell.target, []).append(cell)
-    for target in sorted(by_target):
-        suite = ET.Element("testsuite", name=visible(f"trtprof fleet: {target}"))
-        _add_properties(suite, {"before": found.before.folder, "after": found.after.folder})
-        for cell in by_target[target]:
-            _add_cell(suite, cell)
-        yield suite
-    if found.gates:
-        suite = ET.Element("testsuite", name="trtprof fleet: gates")
-        for gate in found.gates:
-            case = ET.SubElement(suite, "testcase", classname="trtprof.gates", name=visible(gate.gate))
-            if gate.answer == "failed":
-                _outcome(case, "failure", "gate", gate.reason, "")
-            elif gate.answer == "inconclusive":
-                _outcome(case, "skipped", "", f"inconclusive: {gate.reason}", "")
-            else:
-                ET.SubElement(case, "system-out").text = visible(gate.reason)
-        yield suite
-
-
-def _add_cell(suite: ET.Element, cell: FleetCellChange) -> None:
-    classname = "trtprof." + visible(cell.model).replace(".", "_")
-    case = ET.SubElement(suite, "testcase", classname=classname, name=visible(words.size(cell)))
-    _add_properties(
-        case,
-        {
-            "answer": cell.answer,
-            "was": cell.was,
-            "told_by": cell.told_by,
-            "before_ns": cell.before_ns,
-            "after_ns": cell.after_ns,
-            "causes": ", ".join(cell.causes),
-        },
-    )
-    said = words.in_words(cell)
-    if cell.answer == "slower":
-        _outcome(case, "failure", "slower", said, "")
-    elif cell.answer == "failed now" or (cell.answer == "appeared" and cell.reason):
-        _outcome(case, "failure", "failed", said, "")
-    elif cell.answer in _SKIPPED:
-        _outcome(case, "skipped", "", said, "")
-    elif cell.answer not in ("not significant", "estimate equal"):
-        ET.SubElement(case, "system-out").text = visible(said)
+def _gates(found: FleetComparison) -> ET.Element:
+    suite = ET.Element("testsuite", name="trtprof fleet: gates")
+    for gate in found.gates:
+        case = ET.SubElement(suite, "testcase", classname="trtprof.gates", name=visible(gate.gate))
+        if gate.answer == "failed":
+            _outcome(case, "failure", "gate", gate.reason, "")
+        elif gate.answer == "inconclusive":
+            _outcome(case, "skipped", "", f"inconclusive: {gate.reason}", "")
+        else:
+            ET.SubElement(case, "system-out").text = visible(gate.reason)
+    return suite

@@ -13,15 +13,15 @@ and the names of the processes and ``otherData.note`` say that this schedule is 
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trtprof.base.records import LayerResult, Match, Run, Timeline, bound_name
 from trtprof.base.text_file import visible
 from trtprof.report import ReportOptions, reporter
-from trtprof.report._format import headline
-from trtprof.report.formats._lanes import Track, in_order, last_node, latency_name, tracks_of
+from trtprof.report._format import headline, latency_name
 
 DEVICE, LAYERS, NODES = 1, 2, 3
 """Process ids of the three groups of tracks."""
@@ -65,7 +65,7 @@ def _about(run: Run) -> dict[str, Any]:
 def _note(run: Run) -> str:
     if run.timeline is not None:
         return run.timeline.note
-    _, order = in_order(run)
+    _, order = _in_order(run)
     return (
         f"The schedule is {_MADE_UP}, since nobody saw when kernels ran: layers are laid end to end, {order}; a layer "
         "takes its median time, a kernel its mean time in one inference, as captured. Gaps are no measured gaps."
@@ -135,7 +135,7 @@ def _nodes_slice(tid: int, layer: LayerResult, start_ns: int, dur_ns: int) -> Ev
     return _slice(
         NODES,
         tid,
-        last_node(layer),
+        _last_node(layer),
         "node",
         start_ns,
         dur_ns,
@@ -148,7 +148,7 @@ def _nodes_slice(tid: int, layer: LayerResult, start_ns: int, dur_ns: int) -> Ev
 
 def _captured(run: Run, timeline: Timeline) -> Iterator[Event]:
     number = timeline.iteration + 1
-    tracks = tracks_of(timeline)
+    tracks = _tracks_of(timeline)
     layers = {layer.name: layer for layer in run.layers}
     results = [layers.get(name) for name in timeline.layers]
     layer_args = [_layer_args(result, run.device.kind) for result in results]
@@ -182,7 +182,7 @@ def _captured(run: Run, timeline: Timeline) -> Iterator[Event]:
                     yield from _arrow(flow, tid, span.start_ns, timeline.start_ns[at])
 
 
-def _events(timeline: Timeline, track: Track, tid: int) -> Iterator[Event]:
+def _events(timeline: Timeline, track: _Track, tid: int) -> Iterator[Event]:
     names = timeline.layers
     for span in track.spans:
         layer = {"layer": visible(names[span.layer])} if span.layer >= 0 else {}
@@ -196,7 +196,7 @@ def _events(timeline: Timeline, track: Track, tid: int) -> Iterator[Event]:
 
 
 def _made_up(run: Run) -> Iterator[Event]:
-    order, _ = in_order(run)
+    order, _ = _in_order(run)
     # First what it is: viewers cut long names.
     yield from _process(DEVICE, f"{_MADE_UP}: kernels of {run.device.name}")
     yield from _process(LAYERS, f"{_MADE_UP}: layers")
@@ -239,3 +239,98 @@ def _kernel(run: Run, match: Match, start_ns: int) -> tuple[Event, int]:
     if match.layer is not None:
         args["layer"] = visible(match.layer)
     return _slice(DEVICE, 1, match.kernel, "kernels", start_ns, dur_ns, args), dur_ns
+
+
+# --- lanes ---
+
+
+class _Span(NamedTuple):
+    """Events of a track that follow one another and are of one layer; of no layer, one event.
+
+    ``layer`` is a place in `Timeline.layers` or -1, ``events`` are places in its columns.
+    """
+
+    layer: int
+    start_ns: int
+    end_ns: int
+    events: list[int]
+
+
+class _Track(NamedTuple):
+    """A lane, or the part of one that runs beside the rest of it."""
+
+    name: str
+    kind: str
+    spans: list[_Span]
+
+
+def _tracks_of(timeline: Timeline) -> list[_Track]:
+    """The lanes of a timeline, each as one track, or as more where events of a lane overlap."""
+    events: list[list[int]] = [[] for _ in timeline.lanes]
+    for at, place in enumerate(timeline.lane):
+        events[place].append(at)
+    tracks: list[_Track] = []
+    for lane, places in zip(timeline.lanes, events, strict=True):
+        name = lane.name + (f", inside (depth {lane.depth})" if lane.depth else "")
+        for number, part in enumerate(_beside(timeline, places)):
+            beside = f", beside ({number + 1})" if number else ""
+            tracks.append(_Track(name + beside, lane.kind, _spans(timeline, part)))
+    return tracks
+
+
+def _beside(timeline: Timeline, places: list[int]) -> list[list[int]]:
+    """The events in as few lists as it takes for none to begin before the one ahead of it has ended."""
+    parts: list[list[int]] = []
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    for at in sorted(places, key=lambda at: (timeline.start_ns[at], at)):
+        start = timeline.start_ns[at]
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            part = heapq.heappop(free)
+        else:
+            part = len(parts)
+            parts.append([])
+        parts[part].append(at)
+        heapq.heappush(busy, (start + timeline.dur_ns[at], part))
+    return parts
+
+
+def _spans(timeline: Timeline, places: list[int]) -> list[_Span]:
+    spans: list[_Span] = []
+    for at in places:
+        layer, start = timeline.layer[at], timeline.start_ns[at]
+        end = start + timeline.dur_ns[at]
+        if spans and layer >= 0 and spans[-1].layer == layer:
+            last = spans[-1]
+            spans[-1] = _Span(layer, last.start_ns, max(last.end_ns, end), [*last.events, at])
+        else:
+            spans.append(_Span(layer, start, end, [at]))
+    return spans
+
+
+def _in_order(run: Run) -> tuple[list[LayerResult], str]:
+    """The layers in their order of execution as far as it is known, and which order that is, in words."""
+    if run.graph is not None:
+        places = {name: at for at, name in enumerate(run.graph.layers)}
+        last = len(places)
+        return (
+            sorted(run.layers, key=lambda layer: places.get(layer.name, last)),
+            "in the order in which the engine runs them",
+        )
+    if run.nodes:
+        at_node = {node.name: at for at, node in enumerate(run.nodes)}
+        last = len(at_node)
+        return (
+            sorted(run.layers, key=lambda layer: min((at_node.get(node, last) for node in layer.nodes), default=last)),
+            "in the order of their nodes in the model",
+        )
+    return list(run.layers), "by time lost, since their order is not known"
+
+
+def _last_node(layer: LayerResult) -> str:
+    """What a layer computes in few words: the last of its nodes and how many others."""
+    if not layer.nodes:
+        return ""
+    return layer.nodes[-1] + (f" +{len(layer.nodes) - 1}" if len(layer.nodes) > 1 else "")

@@ -10,7 +10,7 @@ const root = dirname(fileURLToPath(import.meta.url));
 const flag = process.argv.indexOf("--out");
 const out = flag < 0 ? join(root, "..", "templates") : process.argv[flag + 1];
 
-// The digest that tests/report/test_page_bundle.py computes too: of path, size and bytes of each source, by path.
+// The digest that tests/report/test_browser.py computes too: of path, size and bytes of each source, by path.
 async function digest() {
   const inside = await readdir(join(root, "src"), { recursive: true });
   const paths = ["build.mjs", "package.json", "package-lock.json", "tsconfig.json", ...inside.filter((path) => path.endsWith(".ts")).map((path) => `src/${path.split(sep).join("/")}`)].sort();
