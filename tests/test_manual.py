@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,15 @@ PAGES = {path.stem: path for path in executed.pages()}
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
 
 
-@pytest.mark.parametrize("name", sorted(PAGES))
+PROCESS, NIGHTLY = pytest.mark.process, pytest.mark.nightly
+READ_FIRST: dict[str, Any] = {
+    "README": PROCESS, "tutorial": PROCESS, "try": PROCESS, "fleets": PROCESS,
+    "reading-the-report": (), "comparing": (),
+}  # fmt: skip
+"""The pages of the default suite; those that measure something start processes."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=READ_FIRST.get(name, NIGHTLY)) for name in sorted(PAGES)])
 def test_what_a_page_shows_is_what_happens(name: str, tmp_path: Path, quick_runs: None) -> None:
     """After an intended change: scripts/docs record."""
     text = PAGES[name].read_text(encoding="utf-8")

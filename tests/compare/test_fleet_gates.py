@@ -26,51 +26,52 @@ def gate(text: str, before: list[FleetRow], after: list[FleetRow], **sides: Any)
     return answer
 
 
-@pytest.mark.parametrize("text", [
-    "latency>3%", "latency > 0.1 ms", "expected>2%", "bound>0%", "bound>5us", "geomean>2%", "cost>5%", "failed>0",
-    "vanished > 10",
-])  # fmt: skip
-def test_gates_that_are_understood(text: str) -> None:
-    (found,) = parse([text])
-    assert found.text == text
-    assert found.unit in QUANTITIES[found.what]
+def test_gates_that_are_understood(subtests: pytest.Subtests) -> None:
+    texts = "latency>3%,latency > 0.1 ms,expected>2%,bound>0%,bound>5us,geomean>2%,cost>5%,failed>0,vanished > 10"
+    for text in texts.split(","):
+        with subtests.test(text=text):
+            (found,) = parse([text])
+            assert found.text == text
+            assert found.unit in QUANTITIES[found.what]
 
 
-@pytest.mark.parametrize(("text", "why", "fix"), [
-    ("failed", "without quotes the shell takes >", "--gate 'failed>0'"),
-    ("failed>3%", "failed has another unit: a number of cells, without a unit", "--gate 'failed>0'"),
-    ("failed>-1", "there are never fewer than 0 cells", "such as latency>3%"),
-    ("geomean>1ms", "geomean has another unit: percent", "--gate 'geomean>3%'"),
-    ("latency>3", "3 of what? It has no unit", "such as latency>3%"),
-    ("vanishd>0", "known quantities: latency, expected", "--gate 'vanished>0'"),
-    ("lost>3%", "known quantities: latency, expected", "such as"),
-    ("cost<5%", "a gate says what is too much", "--gate 'cost>3%'"),
-    ("", "known quantities", "--gate 'latency>3%'"),
-])  # fmt: skip
-def test_a_mistake_is_one_clear_error(text: str, why: str, fix: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse([text])
-    assert why in caught.value.why
-    if fix != "such as":
-        assert fix in caught.value.fix
+def test_a_mistake_is_one_clear_error(subtests: pytest.Subtests) -> None:
+    for text, why, fix in [
+        ("failed", "without quotes the shell takes >", "--gate 'failed>0'"),
+        ("failed>3%", "failed has another unit: a number of cells, without a unit", "--gate 'failed>0'"),
+        ("failed>-1", "there are never fewer than 0 cells", "such as latency>3%"),
+        ("geomean>1ms", "geomean has another unit: percent", "--gate 'geomean>3%'"),
+        ("latency>3", "3 of what? It has no unit", "such as latency>3%"),
+        ("vanishd>0", "known quantities: latency, expected", "--gate 'vanished>0'"),
+        ("lost>3%", "known quantities: latency, expected", "such as"),
+        ("cost<5%", "a gate says what is too much", "--gate 'cost>3%'"),
+        ("", "known quantities", "--gate 'latency>3%'"),
+    ]:
+        with subtests.test(text=text, why=why, fix=fix):
+            with pytest.raises(UsageError) as caught:
+                parse([text])
+            assert why in caught.value.why
+            if fix != "such as":
+                assert fix in caught.value.fix
 
 
-@pytest.mark.parametrize(("times", "half", "answer"), [
-    (1.2, 0.02, "failed"), (1.05, 0.02, "inconclusive"), (1.0, 0.01, "passed"), (0.9, 0.02, "passed"),
-    (1.2, 0.2, "inconclusive"),
-])  # fmt: skip
-@pytest.mark.parametrize("limit", ["3%", "30us"])
-def test_three_answers_of_a_latency(times: float, half: float, answer: str, limit: str) -> None:
-    row = run_row(half=half)
-    found = gate(f"latency>{limit}", [row], [slower(row, times)])
-    assert found.answer == answer, found.reason
-    assert {"failed": found.over, "inconclusive": found.between, "passed": found.within}[answer] == 1
-    assert found.value == pytest.approx(100 * (times - 1) if limit == "3%" else 1e6 * (times - 1), abs=1e-6)
-    assert found.value is not None
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < found.value < found.high
-    assert limit in found.reason
+def test_three_answers_of_a_latency(subtests: pytest.Subtests) -> None:
+    for times, half, answer in [
+        (1.2, 0.02, "failed"), (1.05, 0.02, "inconclusive"), (1.0, 0.01, "passed"), (0.9, 0.02, "passed"),
+        (1.2, 0.2, "inconclusive"),
+    ]:  # fmt: skip
+        for limit in ["3%", "30us"]:
+            with subtests.test(times=times, half=half, answer=answer, limit=limit):
+                row = run_row(half=half)
+                found = gate(f"latency>{limit}", [row], [slower(row, times)])
+                assert found.answer == answer, found.reason
+                assert {"failed": found.over, "inconclusive": found.between, "passed": found.within}[answer] == 1
+                assert found.value == pytest.approx(100 * (times - 1) if limit == "3%" else 1e6 * (times - 1), abs=1e-6)
+                assert found.value is not None
+                assert found.low is not None
+                assert found.high is not None
+                assert found.low < found.value < found.high
+                assert limit in found.reason
 
 
 def test_one_cell_of_many_fails_it_and_is_named() -> None:
@@ -113,15 +114,16 @@ def test_counts_of_cells() -> None:
     assert set(COUNTS) < set(QUANTITIES)
 
 
-@pytest.mark.parametrize("text", ["latency>3%", "geomean>3%", "cost>5%", "slower>0", "failed>0", "expected>2%"])
-def test_no_gate_passes_for_cells_that_are_not_done(text: str) -> None:
-    rows = [run_row(name, half=0.005) for name in "abc"]
-    assert gate(text, rows, rows).answer == "passed"
-    found = gate(text, rows, rows[:2], asked=list(map(cell_of, rows)))
-    assert (found.answer, found.between) == ("inconclusive", 1)
-    assert "1 cell has no number on a side" in found.reason
-    assert gate("slower>1", rows, rows[:2], asked=list(map(cell_of, rows))).answer == "passed", "whatever it is"
-    assert gate("vanished>0", rows, rows[:2], asked=list(map(cell_of, rows))).answer == "passed"
+def test_no_gate_passes_for_cells_that_are_not_done(subtests: pytest.Subtests) -> None:
+    for text in ["latency>3%", "geomean>3%", "cost>5%", "slower>0", "failed>0", "expected>2%"]:
+        with subtests.test(text=text):
+            rows = [run_row(name, half=0.005) for name in "abc"]
+            assert gate(text, rows, rows).answer == "passed"
+            found = gate(text, rows, rows[:2], asked=list(map(cell_of, rows)))
+            assert (found.answer, found.between) == ("inconclusive", 1)
+            assert "1 cell has no number on a side" in found.reason
+            assert gate("slower>1", rows, rows[:2], asked=list(map(cell_of, rows))).answer == "passed", "whatever it is"
+            assert gate("vanished>0", rows, rows[:2], asked=list(map(cell_of, rows))).answer == "passed"
 
 
 def test_a_gate_that_finds_nothing_to_look_at_does_not_pass() -> None:

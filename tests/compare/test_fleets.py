@@ -157,12 +157,12 @@ def test_a_name_is_not_led_to_one_of_several() -> None:
     assert found.counts == {"not significant": 1, "appeared": 1}
 
 
-@pytest.mark.parametrize("field", [
-    {"target": "b"}, {"batch": 3}, {"sizes": {"seq": 3}}, {"precision": "int8"}, {"shapes": "x:1"},
-])  # fmt: skip
-def test_another_question_is_another_cell(field: dict[str, Any]) -> None:
-    found = compare(side([run_row()]), side([run_row(**field)]))
-    assert found.counts == {"vanished": 1, "appeared": 1}
+def test_another_question_is_another_cell(subtests: pytest.Subtests) -> None:
+    fields: dict[str, Any] = {"target": "b", "batch": 3, "sizes": {"seq": 3}, "precision": "int8", "shapes": "x:1"}
+    for name, value in fields.items():
+        with subtests.test(name=name):
+            found = compare(side([run_row()]), side([run_row(**{name: value})]))
+            assert found.counts == {"vanished": 1, "appeared": 1}
 
 
 def test_cells_that_differ_by_options_alone_are_told_apart_by_their_order() -> None:

@@ -78,9 +78,8 @@ def answer(text: str, one: Comparison) -> GateResult:
 # --- what is asked for ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "what", "threshold", "unit"),
-    [
+def test_what_is_asked_for(subtests: pytest.Subtests) -> None:
+    for text, what, threshold, unit in [
         ("latency>3%", "latency", 3.0, "%"),
         (" latency > 3 % ", "latency", 3.0, "%"),
         ("LOST>.5%", "lost", 0.5, "%"),
@@ -91,15 +90,13 @@ def answer(text: str, one: Comparison) -> GateResult:
         ("latency>1e3ns", "latency", 1000.0, "ns"),
         ("latency>+2s", "latency", 2e9, "ns"),
         ("latency>-5%", "latency", -5.0, "%"),
-    ],
-)
-def test_what_is_asked_for(text: str, what: str, threshold: float, unit: str) -> None:
-    assert parse([text]) == (Gate(text.strip(), what, threshold, unit),)  # type: ignore[arg-type]
+    ]:
+        with subtests.test(text=text, what=what, threshold=threshold, unit=unit):
+            assert parse([text]) == (Gate(text.strip(), what, threshold, unit),)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_is_no_gate_is_explained(subtests: pytest.Subtests) -> None:
+    for text, said in [
         ("latency", "the shell takes > for itself"),
         ("latency>", "put quotes around it: --gate 'latency>3%'"),
         ("lost", "put quotes around it: --gate 'lost>3%'"),
@@ -117,20 +114,18 @@ def test_what_is_asked_for(text: str, what: str, threshold: float, unit: str) ->
         ("gap_to_roof>3%", "--gate 'gap-to-roof>3%'"),
         ("", "--gate says nothing"),
         (">3%", "known quantities"),
-    ],
-)
-def test_what_is_no_gate_is_explained(text: str, said: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse([text])
-    assert said in refused(caught.value)
+    ]:
+        with subtests.test(text=text, said=said):
+            with pytest.raises(UsageError) as caught:
+                parse([text])
+            assert said in refused(caught.value)
 
 
 # --- the answer -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "after", "half", "expected"),
-    [
+def test_three_answers(subtests: pytest.Subtests) -> None:
+    for text, after, half, expected in [
         ("latency>3%", 1_050_000, 10_000, "failed"),
         ("latency>3%", 1_050_000, 30_000, "inconclusive"),
         ("latency>3%", 1_010_000, 15_000, "passed"),
@@ -147,14 +142,13 @@ def test_what_is_no_gate_is_explained(text: str, said: str) -> None:
         ("gap-to-roof>2%", 1_050_000, 5_000, "failed"),  # from 40.00 to 42.86 points
         ("gap-to-roof>3%", 1_050_000, 1_000, "passed"),
         ("gap-to-roof>2.8%", 1_050_000, 5_000, "inconclusive"),
-    ],
-)
-def test_three_answers(text: str, after: int, half: float, expected: str) -> None:
-    found = answer(text, comparison(MS, after, half))
-    assert found.answer == expected
-    assert found.gate == text
-    assert found.value is not None
-    assert found.value.low <= found.value.value <= found.value.high
+    ]:
+        with subtests.test(text=text, after=after, half=half, expected=expected):
+            found = answer(text, comparison(MS, after, half))
+            assert found.answer == expected
+            assert found.gate == text
+            assert found.value is not None
+            assert found.value.low <= found.value.value <= found.value.high
 
 
 def test_the_values_are_those_of_the_definitions() -> None:
@@ -175,20 +169,22 @@ def test_the_values_are_those_of_the_definitions() -> None:
     assert gap.low == pytest.approx(100 * (600 / 1000 - 500 / 1045))
 
 
-@pytest.mark.parametrize("text", ["lost>5%", "gap-to-roof>2%", "lost>5us"])
-@pytest.mark.parametrize("allowed", [(None, 1), (1, None), (None, None)])
-def test_without_a_roof_it_cannot_be_told(text: str, allowed: tuple[int | None, int | None]) -> None:
-    found = answer(text, comparison(MS, 2 * MS, 1_000, allowed=allowed))
-    assert (found.answer, found.value) == ("inconclusive", None)
-    assert "what the roofline allows is unknown of " in found.reason
-    assert answer("latency>5%", comparison(MS, 2 * MS, 1_000, allowed=allowed)).answer == "failed"
+def test_without_a_roof_it_cannot_be_told(subtests: pytest.Subtests) -> None:
+    for text in ["lost>5%", "gap-to-roof>2%", "lost>5us"]:
+        for allowed in [(None, 1), (1, None), (None, None)]:
+            with subtests.test(text=text, allowed=allowed):
+                found = answer(text, comparison(MS, 2 * MS, 1_000, allowed=allowed))
+                assert (found.answer, found.value) == ("inconclusive", None)
+                assert "what the roofline allows is unknown of " in found.reason
+                assert answer("latency>5%", comparison(MS, 2 * MS, 1_000, allowed=allowed)).answer == "failed"
 
 
-@pytest.mark.parametrize("text", ["latency>3%", "latency>1ms", "lost>5%", "gap-to-roof>2%"])
-def test_without_a_latency_it_cannot_be_told(text: str) -> None:
-    found = answer(text, comparison(0, 0, 0))
-    assert (found.answer, found.value) == ("inconclusive", None)
-    assert "not measured" in found.reason
+def test_without_a_latency_it_cannot_be_told(subtests: pytest.Subtests) -> None:
+    for text in ["latency>3%", "latency>1ms", "lost>5%", "gap-to-roof>2%"]:
+        with subtests.test(text=text):
+            found = answer(text, comparison(0, 0, 0))
+            assert (found.answer, found.value) == ("inconclusive", None)
+            assert "not measured" in found.reason
 
 
 @pytest.mark.parametrize(

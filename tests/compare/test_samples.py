@@ -166,11 +166,12 @@ def test_many_samples_are_binned_without_loss_that_matters() -> None:
     assert change.low < change.difference < change.high
 
 
-@pytest.mark.parametrize(("freedom", "exact"), [(2, 4.303), (4, 2.776), (8, 2.306), (30, 2.042), (math.inf, 1.960)])
-def test_quantiles_of_student_are_those_of_the_tables(freedom: float, exact: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(exact, rel=0.015 if freedom > 2 else 0.05)
-    if not math.isinf(freedom):
-        assert t_tails(np.asarray([t_quantile(freedom)]), freedom)[0] == pytest.approx(0.05, rel=1e-6)
+def test_quantiles_of_student_are_those_of_the_tables(subtests: pytest.Subtests) -> None:
+    for freedom, exact in [(2, 4.303), (4, 2.776), (8, 2.306), (30, 2.042), (math.inf, 1.960)]:
+        with subtests.test(freedom=freedom, exact=exact):
+            assert t_quantile(freedom) == pytest.approx(exact, rel=0.015 if freedom > 2 else 0.05)
+            if not math.isinf(freedom):
+                assert t_tails(np.asarray([t_quantile(freedom)]), freedom)[0] == pytest.approx(0.05, rel=1e-6)
 
 
 def test_of_many_changes_few_are_false() -> None:

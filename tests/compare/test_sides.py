@@ -123,13 +123,14 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("what", SAMPLES)
-def test_samples_that_are_no_times_tell_nothing_of_significance(tmp_path: Path, what: str) -> None:
-    before, after = save(tmp_path / "a", RUN), save(tmp_path / "b", at_latency(60_000))
-    pd.DataFrame({"latency_ns": SAMPLES[what]}).to_parquet(after.file(LATENCY))
-    found = one_of(before, after)
-    assert found.latency.answer == "not significant"
-    assert any("b has raw samples that are no times" in note for note in found.notes)
+def test_samples_that_are_no_times_tell_nothing_of_significance(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for what, samples in SAMPLES.items():
+        with subtests.test(what=what):
+            before, after = save(tmp_path / "a", RUN), save(tmp_path / "b", at_latency(60_000))
+            pd.DataFrame({"latency_ns": samples}).to_parquet(after.file(LATENCY))
+            found = one_of(before, after)
+            assert found.latency.answer == "not significant"
+            assert any("b has raw samples that are no times" in note for note in found.notes)
 
 
 LAUNCHES: dict[str, dict[str, Any]] = {
@@ -143,13 +144,14 @@ LAUNCHES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", LAUNCHES)
-def test_launches_that_are_none_tell_nothing_of_layers(tmp_path: Path, what: str) -> None:
-    before, after = save(tmp_path / "a", RUN), save(tmp_path / "b", RUN)
-    some = [] if what == "none" else [0, 1]
-    table = pd.DataFrame({"iteration": some, "layer": "a", "self_ns": 50_000.0}, index=some)
-    table.assign(**LAUNCHES[what]).to_parquet(after.file(KERNELS))
-    assert one_of(before, after).regions[0].interval_ns is None
+def test_launches_that_are_none_tell_nothing_of_layers(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for what, launches in LAUNCHES.items():
+        with subtests.test(what=what):
+            before, after = save(tmp_path / "a", RUN), save(tmp_path / "b", RUN)
+            some = [] if what == "none" else [0, 1]
+            table = pd.DataFrame({"iteration": some, "layer": "a", "self_ns": 50_000.0}, index=some)
+            table.assign(**launches).to_parquet(after.file(KERNELS))
+            assert one_of(before, after).regions[0].interval_ns is None
 
 
 def test_too_few_samples_are_none(tmp_path: Path) -> None:

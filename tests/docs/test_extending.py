@@ -15,6 +15,8 @@ import pytest
 from tests.fakes import manual
 from tests.fakes.support import ROOT
 
+pytestmark = pytest.mark.nightly
+
 PAGE = manual.PAGES / "extending.md"
 WITH_PLUGIN = "with the plug-in"
 RECIPES = {
