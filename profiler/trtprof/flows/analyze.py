@@ -63,16 +63,14 @@ ROLES = {
 }
 """What a file may be to an analysis, in words."""
 
-_HEAD = 1 << 20
-"""Bytes from which it shows what a JSON file is."""
+_HEAD = 1 << 20  # Bytes from which it shows what a JSON file is
 _EXPORT = (
     "trtexec --loadEngine=model.plan --exportLayerInfo=layers.json --dumpProfile --separateProfileRun"
     " --exportProfile=profile.json --exportTimes=times.json"
 )
 _ORT_PROFILE = re.compile(rb'"cat" *: *"Session"[^{}]*"name" *: *"(?:model_|session_)|_kernel_time"')
 """Marks of a profile that a session of ONNX Runtime wrote: its own events, or that of a node."""
-_SUMMARY = b'"performance_summary"'
-"""Mark of the summary of times that trt-engine-explorer keeps."""
+_SUMMARY = b'"performance_summary"'  # Mark of the summary of times that trt-engine-explorer keeps
 _SQLITE = b"SQLite format 3\0"
 NCU_SUFFIX = ".ncu-rep"
 NSYS_SUFFIXES = (".nsys-rep", ".qdstrm", ".qdrep")
@@ -383,28 +381,18 @@ def _profiled(files: Files, specs: Sequence[GpuSpec], how: Settings, model: Mode
     return _Measured(evidence._replace(lacking=(*evidence.lacking, *engine.unsure), implausible=implausible), engine)
 
 
-_Ran = Callable[[PlanLayer], bool]
-"""Whether a layer ran, as far as a file tells."""
+_Ran = Callable[[PlanLayer], bool]  # Whether a layer ran, as far as a file tells
 
 
 class _Engine(NamedTuple):
-    """What the files tell of an engine beside its times.
+    """What the files tell of an engine beside its times."""
 
-    Attributes:
-        priced: Its layers; None where nothing tells of them.
-        source: The model; None where it is not at hand.
-        model: What to say of it there.
-        named: The layers where only their names are known.
-        open: What is not known of the model's shapes, of such layers.
-        unsure: What makes their work less sure without kernels.
-    """
-
-    priced: PricedPlan | None
-    source: Source | None
-    model: ModelInfo
-    named: NamedPlan | None = None
-    open: _Open | None = None
-    unsure: tuple[Lack, ...] = ()
+    priced: PricedPlan | None  # Its layers; None where nothing tells of them
+    source: Source | None  # The model; None where it is not at hand
+    model: ModelInfo  # What to say of it there
+    named: NamedPlan | None = None  # The layers where only their names are known
+    open: _Open | None = None  # What is not known of the model's shapes, of such layers
+    unsure: tuple[Lack, ...] = ()  # What makes their work less sure without kernels
 
     @property
     def measured(self) -> PricedPlan | None:
@@ -413,17 +401,11 @@ class _Engine(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A model with dimensions that nobody gave.
+    """A model with dimensions that nobody gave."""
 
-    Attributes:
-        at: The model at a batch.
-        assumed: What was assumed of them, in sentences.
-        batch: Whether the batch alone is open.
-    """
-
-    at: Callable[[int], Source]
-    assumed: tuple[str, ...]
-    batch: bool
+    at: Callable[[int], Source]  # The model at a batch
+    assumed: tuple[str, ...]  # What was assumed of them, in sentences
+    batch: bool  # Whether the batch alone is open
 
 
 class _Measured(NamedTuple):

@@ -40,10 +40,8 @@ class EngineBuild(NamedTuple):
     priced: PricedPlan
     built: BuiltEngine
     source: Source | None
-    text: str
-    """What the library says of its layers: as printed by the build, or the inspector's JSON."""
-    facts: EngineFacts
-    """How it came about; `priced` adds what is to be said of the text."""
+    text: str  # What the library says of its layers: as printed by the build, or the inspector's JSON
+    facts: EngineFacts  # How it came about; `priced` adds what is to be said of the text
 
     @property
     def added_nodes(self) -> tuple[str, ...]:

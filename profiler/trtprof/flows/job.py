@@ -14,24 +14,13 @@ from trtprof.source.load import LoadedModel
 
 
 class Job(NamedTuple):
-    """A run under way.
+    """A run under way."""
 
-    Attributes:
-        folder: The run folder, which has the source; what else is there is kept.
-        loaded: The model.
-        source: The same with its shapes.
-        backend: The one that runs it, and why it was chosen.
-        options: What is asked of the run.
-        scratch: A folder for what nobody needs afterwards.
-        session: Of ONNX Runtime on the CPU: the file, and the threads asked for.
-        progress: Told what goes on.
-    """
-
-    folder: RunFolder
-    loaded: LoadedModel
-    source: Source
-    backend: Backend
-    options: RunOptions
-    scratch: Path
-    session: SessionRequest
-    progress: Progress
+    folder: RunFolder  # The run folder, which has the source; what else is there is kept
+    loaded: LoadedModel  # The model
+    source: Source  # The same with its shapes
+    backend: Backend  # The one that runs it, and why it was chosen
+    options: RunOptions  # What is asked of the run
+    scratch: Path  # A folder for what nobody needs afterwards
+    session: SessionRequest  # Of ONNX Runtime on the CPU: the file, and the threads asked for
+    progress: Progress  # Told what goes on

@@ -119,8 +119,7 @@ class _Group(NamedTuple):
 
     first: Node
     dtype: str
-    tracks: tuple[tuple[int, Track], ...]
-    """What varies among the inputs and outputs of the op, by position."""
+    tracks: tuple[tuple[int, Track], ...]  # What varies among the inputs and outputs of the op, by position
 
 
 class _Pricer:

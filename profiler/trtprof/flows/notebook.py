@@ -24,16 +24,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_WIDTH = 100
-"""Columns of what a notebook shows."""
+_WIDTH = 100  # Columns of what a notebook shows
 
 
 class Result:
-    """A record with its tables and documents.
-
-    Attributes:
-        record: The whole result (`trtprof.base.records`).
-    """
+    """A record with its tables and documents."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -198,11 +193,7 @@ class MeasuredModel(Result):
 
 
 class LoadedRun(MeasuredModel):
-    """A finished run in its folder.
-
-    Attributes:
-        path: The run folder.
-    """
+    """A finished run in its folder."""
 
     def __init__(self, path: Path) -> None:
         self._folder = RunFolder(path.parent if path.name == REPORT else path)
@@ -231,7 +222,6 @@ class Runs:
     """The finished runs of a folder, oldest first; each is read when it is its turn.
 
     Attributes:
-        reports: The folder.
         left_out: Run folders that could not be read, with why; known once they have been gone through.
     """
 

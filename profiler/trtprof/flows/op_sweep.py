@@ -42,8 +42,7 @@ from trtprof.source.sweep_axes import check_points, parse_values
 Value = int | str
 At = Mapping[str, Value]
 
-OPSET = 24
-"""Version of ai.onnx that the ops are of: the first with Attention, LayerNormalization, Gelu and Swish."""
+OPSET = 24  # Version of ai.onnx that the ops are of: the first with Attention, LayerNormalization, Gelu and Swish
 SHORT_DTYPES: Mapping[str, str] = MappingProxyType({"fp8": "fp8e4m3fn", "fp4": "fp4e2m1"})
 DTYPES = tuple(
     dtype for dtype in units.DTYPE_BITS if dtype.startswith(("fp", "bf", "int", "uint")) and dtype != "fp8e8m0"
@@ -56,20 +55,14 @@ UNARY = (
 )  # fmt: skip
 """Element-wise ops by the number of their inputs."""
 
-_SENTENCES_FOR = 4
-"""Lines of a sweep that get sentences of their own."""
+_SENTENCES_FOR = 4  # Lines of a sweep that get sentences of their own
 
 
 class Parameter(NamedTuple):
-    """A parameter of a family.
+    """A parameter of a family."""
 
-    Attributes:
-        default: A number, a word, or the name of another parameter that it equals.
-        words: The values that it takes, where it is no number.
-    """
-
-    default: Value
-    words: tuple[str, ...] = ()
+    default: Value  # A number, a word, or the name of another parameter that it equals
+    words: tuple[str, ...] = ()  # The values that it takes, where it is no number
 
 
 class Values:
@@ -92,21 +85,13 @@ class Values:
 
 
 class Family(NamedTuple):
-    """Ops of one kind.
+    """Ops of one kind."""
 
-    Attributes:
-        title: What they compute.
-        parameters: In the order in which they are listed.
-        build: Makes the op of a point.
-        shorthands: Parameters that only stand in for others.
-        note: What is counted or left out.
-    """
-
-    title: str
-    parameters: Mapping[str, Parameter]
-    build: Callable[[Values], Op]
-    shorthands: tuple[str, ...] = ()
-    note: str = ""
+    title: str  # What they compute
+    parameters: Mapping[str, Parameter]  # In the order in which they are listed
+    build: Callable[[Values], Op]  # Makes the op of a point
+    shorthands: tuple[str, ...] = ()  # Parameters that only stand in for others
+    note: str = ""  # What is counted or left out
 
 
 class _ImpossibleError(Exception):

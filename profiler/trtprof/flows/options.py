@@ -13,39 +13,26 @@ from trtprof.engine.tensorrt import BuildOptions
 from trtprof.runtime.session_tuning import CUDA, FLAG, SessionTuning
 from trtprof.source.request import ModelRequest
 
-GPU_BACKENDS = ("tensorrt", "tensorrt-rtx", "ort-cuda")
-"""Those that run on a GPU."""
+GPU_BACKENDS = ("tensorrt", "tensorrt-rtx", "ort-cuda")  # Those that run on a GPU
 COLLECTORS = ("auto", "nsys", "cupti")
 
 
 class GpuOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be asked of a run on a GPU.
+    """What may be asked of a run on a GPU."""
 
-    Attributes:
-        device: The GPU as NVML and nvidia-smi count; None for the first that CUDA would show.
-        collector: ``auto``, ``nsys`` or ``cupti``.
-        cold_l2: Whether every inference gets inputs that the L2 no longer holds.
-        cuda_graph: Whether to measure the latency with a CUDA graph, too; None where nobody said, which is yes.
-        verify: Whether to hold the outputs against those of ONNX Runtime on the CPU.
-        build: How TensorRT builds; its ``backend`` and ``shapes`` are those of the run. Of ONNX Runtime only
-            ``tf32`` counts.
-        load_engine: An engine to run in place of one that is built.
-        save_engine: Where to put a copy of the engine; empty for nowhere.
-        rebuild: Build even if the same engine is kept.
-        confirm: How many kernels to measure with hardware counters, too; 0 for none.
-        measured: A file of kernels that were timed on the GPU, or `expected.NONE`; None where nobody said.
-    """
-
-    device: int | None = None
-    collector: str = "auto"
-    cold_l2: bool = False
+    device: int | None = None  # The GPU as NVML and nvidia-smi count; None for the first that CUDA would show
+    collector: str = "auto"  # ``auto``, ``nsys`` or ``cupti``
+    cold_l2: bool = False  # Whether every inference gets inputs that the L2 no longer holds
+    # Whether to measure the latency with a CUDA graph, too; None where nobody said, which is yes
     cuda_graph: bool | None = None
-    verify: bool = False
+    verify: bool = False  # Whether to hold the outputs against those of ONNX Runtime on the CPU
+    # How TensorRT builds; its ``backend`` and ``shapes`` are those of the run. Of ONNX Runtime only ``tf32`` counts.
     build: BuildOptions = BuildOptions()
-    load_engine: str = ""
-    save_engine: str = ""
-    rebuild: bool = False
-    confirm: int = 0
+    load_engine: str = ""  # An engine to run in place of one that is built
+    save_engine: str = ""  # Where to put a copy of the engine; empty for nowhere
+    rebuild: bool = False  # Build even if the same engine is kept
+    confirm: int = 0  # How many kernels to measure with hardware counters, too; 0 for none
+    # A file of kernels that were timed on the GPU, or `expected.NONE`; None where nobody said
     measured: str | None = None
 
 

@@ -15,8 +15,7 @@ from trtprof.source.consistent import alternatives
 from trtprof.source.load import bound_as_allowed, source_of
 from trtprof.source.shapes import Instead, written
 
-_MOST = 40
-"""Sets of inputs that are tried."""
+_MOST = 40  # Sets of inputs that are tried
 
 
 def with_way_out(error: CaptureError, job: Job) -> CaptureError:

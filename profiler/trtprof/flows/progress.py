@@ -40,8 +40,7 @@ class _Silent:
         """Nothing."""
 
 
-SILENT = _Silent()
-"""A `Progress` that says nothing."""
+SILENT = _Silent()  # A `Progress` that says nothing
 
 
 def tell_assumptions(model: ModelInfo, progress: Progress) -> None:

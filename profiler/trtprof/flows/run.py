@@ -37,8 +37,7 @@ UNTUNED = SessionTuning()
 
 class _Place(NamedTuple):
     folder: RunFolder
-    target: Path
-    """Where the folder belongs when the run is done; differs under --force."""
+    target: Path  # Where the folder belongs when the run is done; differs under --force
 
 
 def execute(options: RunOptions, progress: Progress = SILENT, reports: Path = Path("reports")) -> RunFolder:

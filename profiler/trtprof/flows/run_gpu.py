@@ -46,8 +46,7 @@ WORKERS = {
 }
 """The module of the worker by backend."""
 
-_MOST_LAUNCHES = 500
-"""To count: each is replayed for every group of counters."""
+_MOST_LAUNCHES = 500  # To count: each is replayed for every group of counters
 _COUNTING_S, _LAUNCH_S = 900.0, 10.0
 """What ncu may take for libraries and the model, and for each launch, before it counts as hung."""
 
@@ -60,8 +59,7 @@ class Captured(NamedTuple):
     job: Job
     gpu: LiveGpu
     request: OrtCudaRequest | TensorrtRequest
-    tool: ncu.Ncu | None
-    """None where nobody asked for counters."""
+    tool: ncu.Ncu | None  # None where nobody asked for counters
 
     @property
     def to_count(self) -> bool:

@@ -73,17 +73,11 @@ def _readable(path: Path, say: Progress) -> Measured | None:
 
 
 class Kept(NamedTuple):
-    """What became of the kernels of a GPU.
+    """What became of the kernels of a GPU."""
 
-    Attributes:
-        corrected: What they say of it; None where they say nothing.
-        path: The file that keeps them; None where there is none.
-        notes: What is to be said of them, in sentences.
-    """
-
-    corrected: Corrected | None = None
-    path: Path | None = None
-    notes: tuple[str, ...] = ()
+    corrected: Corrected | None = None  # What they say of it; None where they say nothing
+    path: Path | None = None  # The file that keeps them; None where there is none
+    notes: tuple[str, ...] = ()  # What is to be said of them, in sentences
 
 
 def time_kernels(

@@ -28,13 +28,10 @@ WORKER = "trtprof.plugin.alone_worker"
 
 WARM_UPS = 10
 PAIRS = 4
-TIMED = 13
-"""Launches of a turn: 52 in a process."""
-RACE = 5
-"""Launches by which variants are told apart."""
+TIMED = 13  # Launches of a turn: 52 in a process
+RACE = 5  # Launches by which variants are told apart
 
-GRACE_S = 240.0
-"""What the child may take: compiling, references in float64 on the host, and a few seconds on the GPU."""
+GRACE_S = 240.0  # What the child may take: compiling, references in float64 on the host, and a few seconds on the GPU
 
 
 class Rival(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,41 +45,25 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AloneRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be measured.
+    """What is to be measured."""
 
-    Attributes:
-        folder: Of `trtprof plugin`; see `trtprof.plugin.folder`.
-        ordinal: Of the device, as CUDA counts those that the child may use.
-        uuid: Of the device, as NVML writes it; empty when it is not known.
-        tactic: The variant to time; 0 checks all of them first, and takes the fastest.
-        rival: What takes turns with it; None for nothing.
-        first: Which begins: 0 for the rival, 1 for the kernel.
-        seed: Of the inputs.
-    """
-
-    folder: str
-    ordinal: int = 0
-    uuid: str = ""
-    tactic: int = 0
-    rival: Rival | None = None
-    first: int = 0
-    seed: int = 0
+    folder: str  # Of `trtprof plugin`; see `trtprof.plugin.folder`
+    ordinal: int = 0  # Of the device, as CUDA counts those that the child may use
+    uuid: str = ""  # Of the device, as NVML writes it; empty when it is not known
+    tactic: int = 0  # The variant to time; 0 checks all of them first, and takes the fastest
+    rival: Rival | None = None  # What takes turns with it; None for nothing
+    first: int = 0  # Which begins: 0 for the rival, 1 for the kernel
+    seed: int = 0  # Of the inputs
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """Outputs of a variant, held against float64.
-
-    Attributes:
-        tactic: Which.
-        ok: Whether all of them are right.
-        worst: Largest error over what is allowed; None where there is none to speak of: NaN, unwritten, crashed.
-        reason: What is wrong.
-    """
+    """Outputs of a variant, held against float64."""
 
     tactic: int
-    ok: bool
+    ok: bool  # Whether all of them are right
+    # Largest error over what is allowed; None where there is none to speak of: NaN, unwritten, crashed
     worst: float | None = None
-    reason: str = ""
+    reason: str = ""  # What is wrong
 
 
 class AlonePair(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,33 +74,19 @@ class AlonePair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alone(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        gpu: What the driver calls the device.
-        capability: Its compute capability.
-        tactic: The variant that was timed; 0 where none may be.
-        checks: Of each variant that the device can load; none where one was asked for.
-        left_out: Why others cannot be loaded, by their tactic.
-        raced: Median of each variant in the race, in ns.
-        pairs: The turns.
-        rival: What took turns with it, in words; empty where nothing did.
-        began_ns: `time.monotonic_ns` of the first turn.
-        ended_ns: That of the last one's end.
-        notes: What else is to be said.
-    """
-
-    gpu: str
-    capability: tuple[int, int]
-    tactic: int = 0
-    checks: tuple[Checked, ...] = ()
-    left_out: dict[int, str] = {}
-    raced: dict[int, float] = {}
-    pairs: tuple[AlonePair, ...] = ()
-    rival: str = ""
-    began_ns: int = 0
-    ended_ns: int = 0
-    notes: tuple[str, ...] = ()
+    gpu: str  # What the driver calls the device
+    capability: tuple[int, int]  # Its compute capability
+    tactic: int = 0  # The variant that was timed; 0 where none may be
+    checks: tuple[Checked, ...] = ()  # Of each variant that the device can load; none where one was asked for
+    left_out: dict[int, str] = {}  # Why others cannot be loaded, by their tactic
+    raced: dict[int, float] = {}  # Median of each variant in the race, in ns
+    pairs: tuple[AlonePair, ...] = ()  # The turns
+    rival: str = ""  # What took turns with it, in words; empty where nothing did
+    began_ns: int = 0  # `time.monotonic_ns` of the first turn
+    ended_ns: int = 0  # That of the last one's end
+    notes: tuple[str, ...] = ()  # What else is to be said
 
 
 def measure_alone(request: AloneRequest, environment: Mapping[str, str] | None = None) -> Alone:

@@ -39,12 +39,10 @@ from trtprof.runtime.cuda_driver import Extent as Blocks
 
 POISONS = (0xFF, 0x5A)
 """Bytes that outputs hold before they are written: NaN in all float formats, and something that is none."""
-GUARD = 256
-"""Bytes before and behind an output that must not be touched."""
+GUARD = 256  # Bytes before and behind an output that must not be touched
 SOL_ATOL, SOL_RTOL, SOL_SHARE = 1e-2, 1e-2, 0.99
 """SOL-ExecBench's tolerance: ``|y - reference| <= atol + rtol |reference|`` of so many elements."""
-SMALL = 3
-"""What open dimensions are, beside what they were in the brief: odd, and no multiple of anything."""
+SMALL = 3  # What open dimensions are, beside what they were in the brief: odd, and no multiple of anything
 
 FLUSHED, LEAST_FLUSHED = 4, 256 << 20
 """So many times the L2 is read between launches, and at least so many bytes: the device is busy with them for longer
@@ -54,11 +52,9 @@ RAMP = 2000
 clock of a GPU that had nothing to do meanwhile is down, and comes up slowly beside what is timed."""
 POOLED, MOST_SETS = 2, 16
 """Inputs take turns that together are so many times the L2, as far as so many sets of them are enough."""
-SHARE = 2
-"""At most one part in so many of the free memory is taken."""
+SHARE = 2  # At most one part in so many of the free memory is taken
 ALGORITHMS_TRIED = 3
-_WIDE = ("fp32", "fp64", "int32")
-"""What a library sums in where it takes turns: no kernel of ours sums in less."""
+_WIDE = ("fp32", "fp64", "int32")  # What a library sums in where it takes turns: no kernel of ours sums in less
 
 THREADS = 256
 FLUSH = rb"""
@@ -73,8 +69,7 @@ extern "C" __global__ void flush(const uint4 *from, u64 pieces, unsigned *sink) 
 }
 """
 
-Run = Callable[[int], None]
-"""Puts one run on the stream, with inputs of that number."""
+Run = Callable[[int], None]  # Puts one run on the stream, with inputs of that number
 
 
 class Device(Protocol):
@@ -103,8 +98,7 @@ class Products(Protocol):
     def algorithms(self, product: cublas.Product, extent: cublas.Extent, address: int) -> list[Callable[[], None]]: ...
 
 
-Library = Callable[[int], Products]
-"""Opens it, given the address of `cublas.WORKSPACE` bytes of device memory."""
+Library = Callable[[int], Products]  # Opens it, given the address of `cublas.WORKSPACE` bytes of device memory
 
 
 class Variant(NamedTuple):
@@ -115,21 +109,13 @@ class Variant(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Inputs and outputs on the device.
+    """Inputs and outputs on the device."""
 
-    Attributes:
-        shapes: Of the inputs.
-        arrays: The inputs.
-        at: Their addresses.
-        outputs: Addresses of the outputs, each with `GUARD` bytes before and behind it.
-        sizes: Of the outputs in bytes.
-    """
-
-    shapes: tuple[tuple[int, ...], ...]
-    arrays: tuple[Array, ...]
-    at: tuple[int, ...]
-    outputs: tuple[int, ...]
-    sizes: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]  # Of the inputs
+    arrays: tuple[Array, ...]  # The inputs
+    at: tuple[int, ...]  # Their addresses
+    outputs: tuple[int, ...]  # Addresses of the outputs, each with `GUARD` bytes before and behind it
+    sizes: tuple[int, ...]  # Of the outputs in bytes
 
 
 def main(argv: list[str]) -> int:

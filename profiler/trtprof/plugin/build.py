@@ -36,8 +36,7 @@ REACHABLE = 0.92
 TB/s), and an A100 80 GB (1880 of 2039 GB/s; te42kyfo/gpu-benches, gpu-stream/a100_80.txt). Kernels of libraries were
 seen at 87 to 94 % on GPUs from A100 to B300."""
 
-JOINT = 3.0
-"""Exponent of the norm that joins both limits of the bandwidth; see `drawn`."""
+JOINT = 3.0  # Exponent of the norm that joins both limits of the bandwidth; see `drawn`
 
 SM_BYTES_PER_CLOCK = 64
 """What an SM can take from the L2 in a clock: NVIDIA A100 Tensor Core GPU Architecture (2020), 5120 bytes per clock and
@@ -45,15 +44,10 @@ SM_BYTES_PER_CLOCK = 64
 
 
 class Latency(NamedTuple):
-    """How long DRAM takes to answer where little is asked of it, blocks coming and going included.
+    """How long DRAM takes to answer where little is asked of it, blocks coming and going included."""
 
-    Attributes:
-        ns: As fitted; where nobody measured the architecture, twice that of the nearest, to be careful.
-        source: Of what, in words.
-    """
-
-    ns: float
-    source: str
+    ns: float  # As fitted; where nobody measured the architecture, twice that of the nearest, to be careful
+    source: str  # Of what, in words
 
 
 _STREAM = "fitted to te42kyfo/gpu-benches, gpu-stream"
@@ -72,34 +66,21 @@ times their 8 bytes, over the bandwidth they draw."""
 
 
 class Compiled(NamedTuple):
-    """A kernel as it was compiled for one architecture.
+    """A kernel as it was compiled for one architecture."""
 
-    Attributes:
-        ptx: What ships.
-        registers: Of a thread.
-        spill_bytes: Of a thread, stores and loads together.
-        shared_bytes: Of a block.
-    """
-
-    ptx: str
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
+    ptx: str  # What ships
+    registers: int  # Of a thread
+    spill_bytes: int  # Of a thread, stores and loads together
+    shared_bytes: int  # Of a block
 
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel compiled for each architecture.
+    """A kernel compiled for each architecture."""
 
-    Attributes:
-        kernel: What was compiled.
-        ptx: Of each architecture on which it is used.
-        builds: Of all architectures.
-    """
-
-    kernel: Kernel
-    ptx: dict[str, str]
-    builds: tuple[KernelBuild, ...]
+    kernel: Kernel  # What was compiled
+    ptx: dict[str, str]  # Of each architecture on which it is used
+    builds: tuple[KernelBuild, ...]  # Of all architectures
 
     @property
     def variant(self) -> KernelVariant:

@@ -29,8 +29,7 @@ from trtprof.plugin.task import DOMAIN
 from trtprof.runtime import child, installed_tool
 from trtprof.runtime.stub_library import stub_library
 
-INSTALL = "pip install 'trtprof[plugin]'"
-"""What brings the registry, without the rest of TensorRT."""
+INSTALL = "pip install 'trtprof[plugin]'"  # What brings the registry, without the rest of TensorRT
 
 _LIBRARIES = ("nvinfer", "nvonnxparser", "nvinfer_plugin")
 _SYMBOLS = (
@@ -40,22 +39,16 @@ _SYMBOLS = (
 """What the bindings link and the lean runtime lacks; nothing of it is called here."""
 
 _DEADLINE_S = 120.0
-_NO_TACTIC = 999_999
-"""What no variant is."""
+_NO_TACTIC = 999_999  # What no variant is
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 """In x, y and z: CUDA C++ Programming Guide, technical specifications per compute capability."""
 
 
 class TensorRT(NamedTuple):
-    """Where TensorRT is, as far as it is here.
+    """Where TensorRT is, as far as it is here."""
 
-    Attributes:
-        lean: Library of the lean runtime; None where all of TensorRT is here.
-        path: The folder with the bindings, where it is not on the path anyway.
-    """
-
-    lean: Path | None
-    path: Path | None
+    lean: Path | None  # Library of the lean runtime; None where all of TensorRT is here
+    path: Path | None  # The folder with the bindings, where it is not on the path anyway
 
 
 def find_tensorrt(place: Path | None = None) -> TensorRT:

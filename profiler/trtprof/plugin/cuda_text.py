@@ -17,19 +17,12 @@ from trtprof.plugin.kernel import NotFitError
 
 
 class Stored(NamedTuple):
-    """How elements of a dtype lie in memory, and how they get into fp32 and back.
+    """How elements of a dtype lie in memory, and how they get into fp32 and back."""
 
-    Attributes:
-        c: The type in CUDA C++.
-        widen: From an element to a float; ``{}`` is the element.
-        narrow: From a float to an element, rounded to the nearest, ties to even; integers saturate.
-        pieces: What the two need.
-    """
-
-    c: str
-    widen: str
-    narrow: str
-    pieces: tuple[str, ...] = ()
+    c: str  # The type in CUDA C++
+    widen: str  # From an element to a float; ``{}`` is the element
+    narrow: str  # From a float to an element, rounded to the nearest, ties to even; integers saturate
+    pieces: tuple[str, ...] = ()  # What the two need
 
 
 STORED: dict[str, Stored] = {

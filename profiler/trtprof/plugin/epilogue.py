@@ -29,17 +29,11 @@ from trtprof.plugin.task import Task
 
 @dataclass
 class Members:
-    """What a kernel is given, as members of a struct, so that its functions need not hand it on.
+    """What a kernel is given, as members of a struct, so that its functions need not hand it on."""
 
-    Attributes:
-        task: What the kernel computes.
-        names: Of the dims that are not known before.
-        given: Of each input that is used its name in the text, by its place.
-    """
-
-    task: Task
-    names: Names
-    given: dict[int, str] = field(default_factory=dict)
+    task: Task  # What the kernel computes
+    names: Names  # Of the dims that are not known before
+    given: dict[int, str] = field(default_factory=dict)  # Of each input that is used its name in the text, by its place
 
     def use(self, place: int, name: str) -> str:
         """How the text calls an input of the task."""

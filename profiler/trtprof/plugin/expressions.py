@@ -75,34 +75,21 @@ template <typename T> __device__ __forceinline__ T floor_modulo(T a, T b) {
 
 
 class Value(NamedTuple):
-    """A number of a chain.
+    """A number of a chain."""
 
-    Attributes:
-        text: An identifier of C, or a literal.
-        dtype: As ONNX has it; fp16 and bf16 are computed in fp32.
-        number: Of a constant its value.
-    """
-
-    text: str
-    dtype: str
-    number: float | int | bool | None = None
+    text: str  # An identifier of C, or a literal
+    dtype: str  # As ONNX has it; fp16 and bf16 are computed in fp32
+    number: float | int | bool | None = None  # Of a constant its value
 
 
 @dataclass(frozen=True)
 class Call:
-    """A node as its writer sees it.
-
-    Attributes:
-        op_type: Its op.
-        opset: The version of the standard ops.
-        inputs: None where an optional one is left out.
-        attributes: By name.
-    """
+    """A node as its writer sees it."""
 
     op_type: str
-    opset: int
-    inputs: tuple[Value | None, ...]
-    attributes: Mapping[str, Attribute]
+    opset: int  # The version of the standard ops
+    inputs: tuple[Value | None, ...]  # None where an optional one is left out
+    attributes: Mapping[str, Attribute]  # By name
 
     def value(self, place: int) -> Value:
         """An input."""
@@ -141,8 +128,7 @@ def literal(number: float | int | bool, dtype: str) -> str:
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
-Writer = Callable[[Call], tuple[str, str]]
-"""Of a node the expression, and the dtype of its result."""
+Writer = Callable[[Call], tuple[str, str]]  # Of a node the expression, and the dtype of its result
 
 _WRITERS: dict[str, Writer] = {}
 
@@ -446,17 +432,11 @@ def _want_integer(call: Call) -> None:
 
 @dataclass
 class Chain:
-    """Lines of C++ for nodes, one after another.
+    """Lines of C++ for nodes, one after another."""
 
-    Attributes:
-        opset: Version of the standard ops.
-        values: By the names that the nodes use.
-        lines: What was written so far.
-    """
-
-    opset: int
-    values: dict[str, Value] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
+    opset: int  # Version of the standard ops
+    values: dict[str, Value] = field(default_factory=dict)  # By the names that the nodes use
+    lines: list[str] = field(default_factory=list)  # What was written so far
 
     def add(self, node: NodeProto, name: str = "") -> Value:
         """Write a node whose inputs have values."""

@@ -32,23 +32,16 @@ from trtprof.plugin.task import Operand, Task
 from trtprof.runtime.nvrtc import first_line
 
 FILE = "plugin.json"
-_NEW = ".trtprof-new"
-"""The folder in that of a plugin where a new one is made; with a `FILE` it is whole."""
+_NEW = ".trtprof-new"  # The folder in that of a plugin where a new one is made; with a `FILE` it is whole
 _AGAIN = "write it again: trtprof plugin MODEL NODE -o FOLDER --force"
 
 
 class KernelFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel, and where its text and what was compiled of it lie in the folder; see `kernel_files`.
+    """A kernel, and where its text and what was compiled of it lie in the folder; see `kernel_files`."""
 
-    Attributes:
-        kernel: Without its text, which is in a file; `PluginFolder.kernels_in` gives it with it.
-        source: That file.
-        ptx: File by the architecture that it was compiled for: ``sm_89``, or ``compute_89``.
-    """
-
-    kernel: Kernel
-    source: str
-    ptx: dict[str, str] = {}
+    kernel: Kernel  # Without its text, which is in a file; `PluginFolder.kernels_in` gives it with it
+    source: str  # That file
+    ptx: dict[str, str] = {}  # File by the architecture that it was compiled for: ``sm_89``, or ``compute_89``
 
     def ptx_for(self, capability: tuple[int, int]) -> str:
         """The file for a device of this compute capability: of the nearest architecture that it runs; "" of none.
@@ -64,70 +57,41 @@ class KernelFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The run whose layer the kernel is for.
+    """The run whose layer the kernel is for."""
 
-    Attributes:
-        folder: Its name, without where it lies.
-        created: When it was made, by its request.
-        kernels_ns: What the present kernels of the layer take, once, by the run.
-        kernels: Names of these.
-        gpu: What it ran on, as the driver calls it.
-    """
-
-    folder: str
-    created: str
-    kernels_ns: int | None = None
-    kernels: tuple[str, ...] = ()
-    gpu: str = ""
+    folder: str  # Its name, without where it lies
+    created: str  # When it was made, by its request
+    kernels_ns: int | None = None  # What the present kernels of the layer take, once, by the run
+    kernels: tuple[str, ...] = ()  # Names of these
+    gpu: str = ""  # What it ran on, as the driver calls it
 
 
 class PluginFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `FILE`.
-
-    Attributes:
-        name: Of the plugin, and of the op of its node.
-        version: Of the plugin.
-        nodes: See `Task`; so are ``inputs``, ``outputs``, ``body`` (serialised) and ``main``.
-        model: File name of the original model.
-        sha256: Of the original model.
-        inserted: File of the model with the plugin in it; "" where none was written. So are all files.
-        quick: File of the plugin in Python.
-        native: Folder of the C++ project.
-        kernels: Variants by their tactic.
-        dims: What named dimensions of the task were in the brief.
-        shapes: Of the model, as ``--shapes`` takes them.
-        settings: How the engine of the run was built, by option; see `flows.options.with_flags`.
-        layer: That the brief is of.
-        runs: How often the kernel runs in one inference.
-        work: Of one run of it, at these sizes.
-        run: The run that the brief is of.
-        versions: Of what wrote and compiled it: ``trtprof``, ``nvrtc``.
-        digests: SHA-256 of text and PTX of the kernels as they were written, by file.
-    """
+    """The content of `FILE`."""
 
     schema_version: int = SCHEMA_VERSION
-    name: str
-    version: str = "1"
-    nodes: tuple[str, ...]
+    name: str  # Of the plugin, and of the op of its node
+    version: str = "1"  # Of the plugin
+    nodes: tuple[str, ...]  # See `Task`; so are ``inputs``, ``outputs``, ``body`` (serialised) and ``main``
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     body: bytes
     main: str
-    model: str = ""
-    sha256: str = ""
-    inserted: str = ""
-    quick: str = ""
-    native: str = ""
-    kernels: tuple[KernelFiles, ...] = ()
-    dims: dict[str, int] = {}
-    shapes: tuple[str, ...] = ()
-    settings: dict[str, str] = {}
-    layer: str = ""
-    runs: int = 1
-    work: Work | None = None
-    run: OfRun | None = None
-    versions: dict[str, str] = {}
-    digests: dict[str, str] = {}
+    model: str = ""  # File name of the original model
+    sha256: str = ""  # Of the original model
+    inserted: str = ""  # File of the model with the plugin in it; "" where none was written. So are all files
+    quick: str = ""  # File of the plugin in Python
+    native: str = ""  # Folder of the C++ project
+    kernels: tuple[KernelFiles, ...] = ()  # Variants by their tactic
+    dims: dict[str, int] = {}  # What named dimensions of the task were in the brief
+    shapes: tuple[str, ...] = ()  # Of the model, as ``--shapes`` takes them
+    settings: dict[str, str] = {}  # How the engine of the run was built, by option; see `flows.options.with_flags`
+    layer: str = ""  # That the brief is of
+    runs: int = 1  # How often the kernel runs in one inference
+    work: Work | None = None  # Of one run of it, at these sizes
+    run: OfRun | None = None  # The run that the brief is of
+    versions: dict[str, str] = {}  # Of what wrote and compiled it: ``trtprof``, ``nvrtc``
+    digests: dict[str, str] = {}  # SHA-256 of text and PTX of the kernels as they were written, by file
 
     @property
     def task(self) -> Task:

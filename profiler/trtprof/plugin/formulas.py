@@ -16,13 +16,10 @@ from trtprof.base.op_kinds import VIEWS
 from trtprof.base.records import Attribute, Op, Tensor
 from trtprof.base.units import format_shape
 
-_LETTERS = "ijlmnpqrst"
-"""Of elements of a result; ``k`` is what is summed over."""
+_LETTERS = "ijlmnpqrst"  # Of elements of a result; ``k`` is what is summed over
 _OVER = "kuvwz"
-_FEW = 6
-"""Attributes of an op without a formula that a line holds."""
-_LONG = 16
-"""Numbers of a list that are written out: trees of a forest have thousands."""
+_FEW = 6  # Attributes of an op without a formula that a line holds
+_LONG = 16  # Numbers of a list that are written out: trees of a forest have thousands
 
 
 class _Line(NamedTuple):

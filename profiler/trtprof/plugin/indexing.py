@@ -23,10 +23,8 @@ _OWN = re.compile(
     r"source|square|start|step|to|total|which|wide|writes|i|[ric]\d+|(dim|sum|room)_.*"
 )
 """What kernels call variables of their own."""
-FLAT_LIMIT = 2**31
-"""Fewer elements than this are counted in 32 bits."""
-BLOCKS_LIMIT = 2**31 - 1
-"""Of a grid in x."""
+FLAT_LIMIT = 2**31  # Fewer elements than this are counted in 32 bits
+BLOCKS_LIMIT = 2**31 - 1  # Of a grid in x
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,7 @@ def extent(dims: Iterable[Dim]) -> Extent:
     return Extent(math.prod(one for one in kept if isinstance(one, int)), tuple(names))
 
 
-_PLAIN = re.compile(r"[A-Za-z_]\w{0,23}", re.ASCII)
-"""Names of dimensions that kernels take over."""
+_PLAIN = re.compile(r"[A-Za-z_]\w{0,23}", re.ASCII)  # Names of dimensions that kernels take over
 
 
 @dataclass
@@ -106,17 +103,11 @@ class Names:
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring dims that every operand has, or lacks, as a whole.
+    """Neighbouring dims that every operand has, or lacks, as a whole."""
 
-    Attributes:
-        extent: How many elements they count.
-        varies: Names of the operands that have them.
-        strides: Of those, what one step is worth in the memory of each.
-    """
-
-    extent: Extent
-    varies: frozenset[str]
-    strides: Mapping[str, Extent]
+    extent: Extent  # How many elements they count
+    varies: frozenset[str]  # Names of the operands that have them
+    strides: Mapping[str, Extent]  # Of those, what one step is worth in the memory of each
 
 
 def groups(dims: Sequence[Dim], axes: Sequence[int], operands: Mapping[str, Sequence[bool]]) -> tuple[Group, ...]:
@@ -170,19 +161,12 @@ def along(dims: Sequence[Dim], frame: Sequence[int], operand: Sequence[Dim]) -> 
 
 @dataclass(frozen=True)
 class Walk:
-    """Index arithmetic over groups.
+    """Index arithmetic over groups."""
 
-    Attributes:
-        groups: Outer before inner.
-        names: Of the dims.
-        kind: Type of C that indices have.
-        letter: What the index of each group is called, with a number.
-    """
-
-    groups: tuple[Group, ...]
-    names: Names
-    kind: str
-    letter: str
+    groups: tuple[Group, ...]  # Outer before inner
+    names: Names  # Of the dims
+    kind: str  # Type of C that indices have
+    letter: str  # What the index of each group is called, with a number
 
     @property
     def extent(self) -> Extent:

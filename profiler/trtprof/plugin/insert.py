@@ -29,8 +29,7 @@ from trtprof.plugin.select import Place
 from trtprof.plugin.specification import VERSION
 from trtprof.plugin.task import DOMAIN, Task
 
-_FUNCTIONS = 8
-"""The first IR version with model-local functions."""
+_FUNCTIONS = 8  # The first IR version with model-local functions
 _DATA_TYPES = {name: number for number, name in onnx_graph.DTYPES.items()}
 
 

@@ -37,42 +37,24 @@ class Extra(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel, in CUDA C++ that includes nothing, so that NVRTC and nvcc take it alike.
+    """One kernel, in CUDA C++ that includes nothing, so that NVRTC and nvcc take it alike."""
 
-    Attributes:
-        template: What wrote it.
-        tactic: Its number among the variants of the task, from 1.
-        label: What tells it from the other variants, in a few words: ``4 threads a row``.
-        entry: Its function.
-        source: The text, with the helpers that it needs.
-        inputs: Names of the operands that it reads, in the order of `Task.inputs` and of its parameters.
-        extras: What stands between them and the outputs.
-        outputs: Names of the operands that it writes.
-        grid: Blocks in x, y and z; at least 1 each, for every shape.
-        block: Threads of a block in x, y and z.
-        why: Why it is fast, in a sentence or two.
-        in_flight: Bytes that a thread asks of DRAM before it waits for the first.
-        reads: Bytes of DRAM that it reads of each input by name, for caches that keep nothing between blocks that
-            are far apart; each input once where it is left out.
-        least: The lowest compute capability that it is for.
-        most_error: Of each output, how many times the rounding floor of `numerics` it may be off.
-    """
-
-    template: str
-    tactic: int
-    label: str
-    entry: str
-    source: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    grid: tuple[Size, Size, Size]
-    block: tuple[int, int, int]
-    why: str
-    in_flight: int
-    extras: tuple[Extra, ...] = ()
+    template: str  # What wrote it
+    tactic: int  # Its number among the variants of the task, from 1
+    label: str  # What tells it from the other variants, in a few words: ``4 threads a row``
+    entry: str  # Its function
+    source: str  # The text, with the helpers that it needs
+    inputs: tuple[str, ...]  # Names of the operands that it reads, in the order of `Task.inputs` and of its parameters
+    outputs: tuple[str, ...]  # Names of the operands that it writes
+    grid: tuple[Size, Size, Size]  # Blocks in x, y and z; at least 1 each, for every shape
+    block: tuple[int, int, int]  # Threads of a block in x, y and z
+    why: str  # Why it is fast, in a sentence or two
+    in_flight: int  # Bytes that a thread asks of DRAM before it waits for the first
+    extras: tuple[Extra, ...] = ()  # What stands between them and the outputs
+    # Bytes of DRAM that it reads of each input, for caches that keep nothing; each input once where it is left out
     reads: dict[str, Size] = field(default_factory=dict)
-    least: tuple[int, int] = (7, 5)
-    most_error: float = 4.0
+    least: tuple[int, int] = (7, 5)  # The lowest compute capability that it is for
+    most_error: float = 4.0  # Of each output, how many times the rounding floor of `numerics` it may be off
 
     def launch(self, shapes: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], tuple[int, ...]]:
         """The grid and the extras for inputs of these shapes."""
@@ -84,17 +66,11 @@ Write = Callable[[Task], Sequence[Kernel]]
 
 
 class Template(NamedTuple):
-    """What writes kernels of one kind.
+    """What writes kernels of one kind."""
 
-    Attributes:
-        name: What it is called in commands and documents.
-        title: What it computes, in a few words.
-        write: From a task to kernels; raises `NotFitError`.
-    """
-
-    name: str
-    title: str
-    write: Write
+    name: str  # What it is called in commands and documents
+    title: str  # What it computes, in a few words
+    write: Write  # From a task to kernels; raises `NotFitError`
 
 
 TEMPLATES: Registry[str, Template] = Registry("template", "trtprof.plugin.templates", "trtprof.templates")
@@ -112,15 +88,10 @@ def template(name: str, title: str) -> Callable[[Write], Write]:
 
 
 class Written(NamedTuple):
-    """What templates made of a task.
+    """What templates made of a task."""
 
-    Attributes:
-        kernels: Of the first template that knows it, variants by their tactic; none where no template does.
-        refused: What each of the others does not know, by its name.
-    """
-
-    kernels: tuple[Kernel, ...]
-    refused: dict[str, str]
+    kernels: tuple[Kernel, ...]  # Of the first template that knows it, variants by their tactic
+    refused: dict[str, str]  # What each of the others does not know, by its name
 
 
 ORDER = ("gemv", "depthwise", "softmax", "norm", "reduce", "copy", "pointwise")

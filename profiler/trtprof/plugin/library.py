@@ -17,16 +17,14 @@ from trtprof.plugin.specification import Specification
 from trtprof.runtime import installed_tool
 from trtprof.runtime.installed_tool import Found, Tool, Version
 
-NVCC_VARIABLE = "CUDACXX"
-"""Names the nvcc to use, for CMake too."""
+NVCC_VARIABLE = "CUDACXX"  # Names the nvcc to use, for CMake too
 NVCC_INSTALL = (
     "install the CUDA Toolkit, or pip install nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime "
     "nvidia-cuda-cccl (13.x)"
 )
 
 HEADER = "NvInferRuntime.h"
-HEADERS_VARIABLE = "TENSORRT_ROOT"
-"""The folder that a TensorRT archive was unpacked to."""
+HEADERS_VARIABLE = "TENSORRT_ROOT"  # The folder that a TensorRT archive was unpacked to
 HEADERS_INSTALL = (
     f"unpack a TensorRT archive and set {HEADERS_VARIABLE} to its folder, or install its headers; the source "
     "of NVIDIA/TensorRT has them too, and the packages of pip have none"
@@ -41,30 +39,18 @@ _VERSION_PARTS = ("MAJOR", "MINOR", "PATCH")
 
 
 class Headers(NamedTuple):
-    """TensorRT's headers.
+    """TensorRT's headers."""
 
-    Attributes:
-        folder: Where they are.
-        version: What they are of: ``(10, 16, 1)``.
-    """
-
-    folder: Path
-    version: Version
+    folder: Path  # Where they are
+    version: Version  # What they are of: ``(10, 16, 1)``
 
 
 class Library(NamedTuple):
-    """What was compiled.
+    """What was compiled."""
 
-    Attributes:
-        file: The library.
-        test: A program that asks the plugin everything, without a GPU.
-        nvcc: The compiler.
-        headers: The headers.
-    """
-
-    file: Path
-    test: Path
-    nvcc: Found
+    file: Path  # The library
+    test: Path  # A program that asks the plugin everything, without a GPU
+    nvcc: Found  # The compiler
     headers: Headers
 
 

@@ -24,8 +24,7 @@ from trtprof.base.units import format_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NAMED = 5
-"""Names that a sentence holds."""
+NAMED = 5  # Names that a sentence holds
 STANDARD = ("", "ai.onnx")
 EXTERNAL = onnx.TensorProto.EXTERNAL
 
@@ -50,7 +49,6 @@ class Model:
     Attributes:
         proto: The model; names of nodes that were empty or taken were replaced, as `onnx_graph.name_nodes` does.
         path: Its file, beside which weights may lie.
-        graphs: By path, outer before inner.
         nodes: Where each node stands, by name.
         tensors: What is known of values, by graph and name.
         bound: Whether that holds only for the shapes of one run.

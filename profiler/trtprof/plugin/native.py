@@ -26,8 +26,7 @@ _EXPRESSIONS: Mapping[Operation, str] = {
 _FUNCTIONS: Mapping[Operation, str] = {
     "//": "floor_div", "cdiv": "ceil_div", "min": "std::min<int64_t>", "max": "std::max<int64_t>",
 }  # fmt: skip
-_NAMED = -1000
-"""In the text, stands for the first dimension that may be anything; see ``launch.h``."""
+_NAMED = -1000  # In the text, stands for the first dimension that may be anything; see ``launch.h``
 
 
 def files(spec: Specification) -> dict[str, bytes]:

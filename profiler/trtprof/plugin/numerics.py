@@ -31,49 +31,31 @@ from trtprof.plugin.task import Task
 from trtprof.plugin.trials import Trial
 from trtprof.runtime import nvrtc
 
-WHOLE = 4_000_000
-"""Elements of all operands up to which a task is evaluated as a whole."""
-LARGEST = 400_000_000
-"""Elements of all operands above which a task is not executed at its own shapes."""
-FEW = 64
-"""Blocks that are not too many."""
-KEPT = 20
-"""Cases that failed which are kept."""
+WHOLE = 4_000_000  # Elements of all operands up to which a task is evaluated as a whole
+LARGEST = 400_000_000  # Elements of all operands above which a task is not executed at its own shapes
+FEW = 64  # Blocks that are not too many
+KEPT = 20  # Cases that failed which are kept
 
 _LESS = "--shapes makes it less"
 
-Compile = Callable[[str, str], str]
-"""From CUDA C++ and an architecture (``sm_89``) to PTX."""
+Compile = Callable[[str, str], str]  # From CUDA C++ and an architecture (``sm_89``) to PTX
 
 
 class Execution(NamedTuple):
-    """What a kernel left.
+    """What a kernel left."""
 
-    Attributes:
-        outputs: In the order of the task.
-        written: Of each element, whether it was written.
-        counted: What was moved.
-    """
-
-    outputs: tuple[Array, ...]
-    written: tuple[Array, ...]
-    counted: Counted
+    outputs: tuple[Array, ...]  # In the order of the task
+    written: tuple[Array, ...]  # Of each element, whether it was written
+    counted: Counted  # What was moved
 
 
 class Outcome(NamedTuple):
-    """A trial of a kernel.
+    """A trial of a kernel."""
 
-    Attributes:
-        ok: Whether each element is within what the kernel may be off.
-        worst: The largest error in units of the rounding floor; None where it did not run to its end.
-        compared: Elements that were compared.
-        reason: Why not.
-    """
-
-    ok: bool
-    worst: float | None
-    compared: int
-    reason: str = ""
+    ok: bool  # Whether each element is within what the kernel may be off
+    worst: float | None  # The largest error in units of the rounding floor; None where it did not run to its end
+    compared: int  # Elements that were compared
+    reason: str = ""  # Why not
 
 
 def compiled(source: str, architecture: str) -> str:
@@ -369,15 +351,10 @@ class _Bench:
 
 
 class _Parts(NamedTuple):
-    """How a task falls into independent parts.
+    """How a task falls into independent parts."""
 
-    Attributes:
-        axis: Of the outputs, along which they lie; None where there is none.
-        inputs: The axis of each input that is cut with it; None of one that all parts read.
-    """
-
-    axis: int | None
-    inputs: tuple[int | None, ...] = ()
+    axis: int | None  # Of the outputs, along which they lie; None where there is none
+    inputs: tuple[int | None, ...] = ()  # The axis of each input that is cut with it; None of one that all parts read
 
     @classmethod
     def of(cls, task: Task) -> _Parts:

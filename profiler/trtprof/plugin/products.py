@@ -19,90 +19,54 @@ from trtprof.plugin.indexing import along
 from trtprof.plugin.kernel import NotFitError
 from trtprof.plugin.task import Task
 
-THIN = 16
-"""Rows or columns up to which a product is one of a few vectors, and how often a matrix may be read again."""
+THIN = 16  # Rows or columns up to which a product is one of a few vectors, and how often a matrix may be read again
 
-UNKNOWN = 1024
-"""What a dimension is taken for where something is chosen before it is known."""
+UNKNOWN = 1024  # What a dimension is taken for where something is chosen before it is known
 
 _LIBRARY = "a matrix product, for which libraries have better kernels"
 
 
 @dataclass(frozen=True)
 class Quantised:
-    """A scale or a zero point.
+    """A scale or a zero point."""
 
-    Attributes:
-        dtype: Of its elements.
-        place: The input of the task that has them; None where ``value`` is the one number.
-        value: The number.
-        axis: The axis of the operand that it belongs to, counted from its end (-1, -2); 0 of one for all.
-    """
-
-    dtype: str
-    place: int | None = None
-    value: float = 0.0
-    axis: int = 0
+    dtype: str  # Of its elements
+    place: int | None = None  # The input of the task that has them; None where ``value`` is the one number
+    value: float = 0.0  # The number
+    axis: int = 0  # The axis of the operand that it belongs to, counted from its end (-1, -2); 0 of one for all
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One of the two operands of a product.
+    """One of the two operands of a product."""
 
-    Attributes:
-        place: Which input of the task it is.
-        stored: The dtype that it has in memory.
-        dtype: The dtype that the product is given.
-        dims: As it is multiplied.
-        turned: Whether it lies in memory with the last two dimensions swapped.
-        scale: Of a quantised operand.
-        zero: Likewise.
-    """
-
-    place: int
-    stored: str
-    dtype: str
-    dims: tuple[Dim, ...]
-    turned: bool = False
-    scale: Quantised | None = None
-    zero: Quantised | None = None
+    place: int  # Which input of the task it is
+    stored: str  # The dtype that it has in memory
+    dtype: str  # The dtype that the product is given
+    dims: tuple[Dim, ...]  # As it is multiplied
+    turned: bool = False  # Whether it lies in memory with the last two dimensions swapped
+    scale: Quantised | None = None  # Of a quantised operand
+    zero: Quantised | None = None  # Likewise
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product by its roles.
+    """A product by its roles."""
 
-    Attributes:
-        matrix: The large operand.
-        vector: The other.
-        first: Whether the matrix is the left one.
-        across: The dimension that only the matrix has.
-        vectors: How many vectors there are.
-        summed: The dimension that is summed up.
-        batch: The others.
-        of_matrix: Along which of them the matrix varies.
-        of_vector: Along which of them the vectors do.
-        dims: Of the result.
-        alpha: What it is multiplied by.
-        node: The node itself.
-        added: The tensor that is added to it, and what that is multiplied by.
-        after: The nodes behind it.
-    """
-
-    matrix: Factor
-    vector: Factor
-    first: bool
-    across: Dim
-    vectors: int
-    summed: Dim
-    batch: tuple[Dim, ...]
-    of_matrix: tuple[bool, ...]
-    of_vector: tuple[bool, ...]
-    dims: tuple[Dim, ...]
-    alpha: float
-    node: NodeProto
-    added: tuple[str, float] | None
-    after: tuple[NodeProto, ...]
+    matrix: Factor  # The large operand
+    vector: Factor  # The other
+    first: bool  # Whether the matrix is the left one
+    across: Dim  # The dimension that only the matrix has
+    vectors: int  # How many vectors there are
+    summed: Dim  # The dimension that is summed up
+    batch: tuple[Dim, ...]  # The others
+    of_matrix: tuple[bool, ...]  # Along which of them the matrix varies
+    of_vector: tuple[bool, ...]  # Along which of them the vectors do
+    dims: tuple[Dim, ...]  # Of the result
+    alpha: float  # What it is multiplied by
+    node: NodeProto  # The node itself
+    added: tuple[str, float] | None  # The tensor that is added to it, and what that is multiplied by
+    after: tuple[NodeProto, ...]  # The nodes behind it
 
     @property
     def by_rows(self) -> bool:

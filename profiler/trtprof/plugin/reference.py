@@ -42,12 +42,9 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-UNIT = 2.0**-24
-"""Unit roundoff of fp32."""
-UNDERFLOW = 2.0**-150
-"""Most that an operation of fp32 loses by underflow: half of its least positive number."""
-NORMAL = 2.0**-126
-"""Least normal number of fp32."""
+UNIT = 2.0**-24  # Unit roundoff of fp32
+UNDERFLOW = 2.0**-150  # Most that an operation of fp32 loses by underflow: half of its least positive number
+NORMAL = 2.0**-126  # Least normal number of fp32
 LARGEST = float(np.finfo(np.float32).max)
 
 _PRECISION: Mapping[str, tuple[int, int, float]] = {
@@ -60,33 +57,20 @@ _PRECISION: Mapping[str, tuple[int, int, float]] = {
 
 
 class Expected(NamedTuple):
-    """What an output is to hold.
+    """What an output is to hold."""
 
-    Attributes:
-        value: In float64, or the integers or booleans themselves; may be infinite or NaN.
-        floor: The rounding floor of each element, infinite where nothing is known; 0 where it is to be exact.
-        dtype: Of the output.
-    """
-
-    value: Array
-    floor: Array
-    dtype: str
+    value: Array  # In float64, or the integers or booleans themselves; may be infinite or NaN
+    floor: Array  # The rounding floor of each element, infinite where nothing is known; 0 where it is to be exact
+    dtype: str  # Of the output
 
 
 class Difference(NamedTuple):
-    """How far an output is from what is expected.
+    """How far an output is from what is expected."""
 
-    Attributes:
-        worst: Largest error in units of the rounding floor; infinite where one is NaN or infinite and is not to be.
-        place: Indices of that element.
-        compared: Elements that were compared; the others are not known.
-        reason: The element in words.
-    """
-
-    worst: float
-    place: tuple[int, ...]
-    compared: int
-    reason: str
+    worst: float  # Largest error in units of the rounding floor; infinite where one is NaN or infinite and is not to be
+    place: tuple[int, ...]  # Indices of that element
+    compared: int  # Elements that were compared; the others are not known
+    reason: str  # The element in words
 
 
 class _Known(NamedTuple):

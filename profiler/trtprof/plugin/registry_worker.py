@@ -23,105 +23,60 @@ from trtprof.runtime import child
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to load and to ask.
+    """What to load and to ask."""
 
-    Attributes:
-        file: A module that registers a quick deployable plugin, or a library.
-        native: Whether it is a library.
-        called: Of a module, whether TensorRT is to call it at every inference, as versions do that cannot copy the
-            kernel.
-        name: Of the plugin.
-        namespace: Of the plugin.
-        types: Names in ``DataType`` of the inputs, then of the outputs.
-        inputs: How many of them are inputs.
-        cases: Shapes of inputs and outputs.
-        architectures: To be asked for, one after the other.
-        tactics: Of a library: to be made plugins of.
-    """
-
-    file: str
-    native: bool = False
+    file: str  # A module that registers a quick deployable plugin, or a library
+    native: bool = False  # Whether it is a library
+    # Of a module, whether TensorRT is to call it at every inference, as versions do that cannot copy the kernel
     called: bool = False
-    name: str
-    namespace: str
-    types: tuple[str, ...] = ()
-    inputs: int = 0
-    cases: tuple[Shapes, ...] = ()
-    architectures: tuple[str, ...] = ()
-    tactics: tuple[int, ...] = ()
+    name: str  # Of the plugin
+    namespace: str  # Of the plugin
+    types: tuple[str, ...] = ()  # Names in ``DataType`` of the inputs, then of the outputs
+    inputs: int = 0  # How many of them are inputs
+    cases: tuple[Shapes, ...] = ()  # Shapes of inputs and outputs
+    architectures: tuple[str, ...] = ()  # To be asked for, one after the other
+    tactics: tuple[int, ...] = ()  # Of a library: to be made plugins of
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plugin would start its kernel.
+    """How a plugin would start its kernel."""
 
-    Attributes:
-        case: Which of the shapes.
-        tactic: Which of the variants.
-        entry: Name of the kernel.
-        ptx: Its text.
-        grid: Blocks.
-        block: Threads of a block.
-        shared: Bytes of dynamic shared memory.
-        extras: Integers between inputs and outputs.
-        pointers: Of a plugin that is called: addresses that the kernel gets, in their order.
-    """
-
-    case: int
-    tactic: int
-    entry: str = ""
-    ptx: bytes = b""
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-    shared: int = 0
-    extras: tuple[int, ...] = ()
-    pointers: tuple[int, ...] = ()
+    case: int  # Which of the shapes
+    tactic: int  # Which of the variants
+    entry: str = ""  # Name of the kernel
+    ptx: bytes = b""  # Its text
+    grid: tuple[int, ...] = ()  # Blocks
+    block: tuple[int, ...] = ()  # Threads of a block
+    shared: int = 0  # Bytes of dynamic shared memory
+    extras: tuple[int, ...] = ()  # Integers between inputs and outputs
+    pointers: tuple[int, ...] = ()  # Of a plugin that is called: addresses that the kernel gets, in their order
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin answered for an architecture.
-
-    Attributes:
-        error: What it raised; all else is missing then.
-        types: Of its outputs.
-        shapes: Of its outputs, for each case.
-        formats: Its combinations: of all operands type and format.
-        tactics: Numbers.
-        launches: Of each case and tactic.
-    """
+    """What a plugin answered for an architecture."""
 
     architecture: str
-    error: str = ""
-    types: tuple[str, ...] = ()
-    shapes: tuple[Shapes, ...] = ()
-    formats: tuple[tuple[tuple[str, str], ...], ...] = ()
-    tactics: tuple[int, ...] = ()
-    launches: tuple[Launch, ...] = ()
+    error: str = ""  # What it raised; all else is missing then
+    types: tuple[str, ...] = ()  # Of its outputs
+    shapes: tuple[Shapes, ...] = ()  # Of its outputs, for each case
+    formats: tuple[tuple[tuple[str, str], ...], ...] = ()  # Its combinations: of all operands type and format
+    tactics: tuple[int, ...] = ()  # Numbers
+    launches: tuple[Launch, ...] = ()  # Of each case and tactic
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What TensorRT and the plugin said.
+    """What TensorRT and the plugin said."""
 
-    Attributes:
-        version: Of TensorRT.
-        copies: Whether it can copy the kernel of a module.
-        missing: Why TensorRT was not loaded.
-        error: What ended it all.
-        creators: Name, version and namespace of those that the plugin added to the registry.
-        asked: Of a module, by architecture.
-        served: Of a library: its interfaces, with what they say.
-        made: Of a library, for each tactic: whether a plugin was made of the fields that tell it.
-        left: Of a library: what is still registered after it was let go of.
-    """
-
-    version: str = ""
-    copies: bool = False
-    missing: str = ""
-    error: str = ""
+    version: str = ""  # Of TensorRT
+    copies: bool = False  # Whether it can copy the kernel of a module
+    missing: str = ""  # Why TensorRT was not loaded
+    error: str = ""  # What ended it all
+    # Name, version and namespace of those that the plugin added to the registry
     creators: tuple[tuple[str, str, str], ...] = ()
-    asked: tuple[Asked, ...] = ()
-    served: tuple[str, ...] = ()
-    made: tuple[bool, ...] = ()
-    left: tuple[tuple[str, str, str], ...] = ()
+    asked: tuple[Asked, ...] = ()  # Of a module, by architecture
+    served: tuple[str, ...] = ()  # Of a library: its interfaces, with what they say
+    made: tuple[bool, ...] = ()  # Of a library, for each tactic: whether a plugin was made of the fields that tell it
+    left: tuple[tuple[str, str, str], ...] = ()  # Of a library: what is still registered after it was let go of
 
 
 def tensorrt() -> ModuleType:

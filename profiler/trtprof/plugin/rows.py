@@ -78,29 +78,19 @@ KEPT_ELEMENTS = 32
 
 @dataclass
 class Program:
-    """A body as element-wise ops and reductions over the same axes.
+    """A body as element-wise ops and reductions over the same axes."""
 
-    Attributes:
-        task: Whose body it is.
-        dims: Of the data.
-        reduced: The axes that are reduced, ascending.
-        opset: Of the standard ops.
-        steps: Nodes in an order that can be executed; names are unique for a frame.
-        element: Names of the values that each element has, others are of a row.
-        after: Of each value, how many reductions have to be made one after another before it.
-        operands: Inputs by the name of their value, and along which dims of the data each varies.
-        outputs: Of each output the value, and along which dims of the data it varies.
-        constants: Values of constants.
-    """
-
-    task: Task
-    dims: tuple[Dim, ...]
-    reduced: tuple[int, ...]
-    opset: int = 1
-    steps: list[NodeProto] = field(default_factory=list)
-    element: set[str] = field(default_factory=set)
+    task: Task  # Whose body it is
+    dims: tuple[Dim, ...]  # Of the data
+    reduced: tuple[int, ...]  # The axes that are reduced, ascending
+    opset: int = 1  # Of the standard ops
+    steps: list[NodeProto] = field(default_factory=list)  # Nodes in an order that can be executed
+    element: set[str] = field(default_factory=set)  # Names of the values that each element has, others are of a row
+    # Of each value, how many reductions have to be made one after another before it
     after: dict[str, int] = field(default_factory=dict)
+    # Inputs by the name of their value, and along which dims of the data each varies
     operands: dict[str, tuple[Operand, tuple[bool, ...]]] = field(default_factory=dict)
+    # Of each output the value, and along which dims of the data it varies
     outputs: dict[str, tuple[str, tuple[bool, ...]]] = field(default_factory=dict)
     constants: dict[str, Value] = field(default_factory=dict)
 
@@ -430,21 +420,13 @@ _SPELLED: Mapping[str, Spell] = {
 
 
 class Shape(NamedTuple):
-    """How threads share the work.
+    """How threads share the work."""
 
-    Attributes:
-        mapping: Whether neighbouring threads take neighbouring columns, or neighbouring rows.
-        threads: That share a row.
-        rows: Of a block.
-        width: Elements of a pack.
-        steps: Packs of a row that a thread keeps in registers; 0 where each pass reads the row again.
-    """
-
-    mapping: Literal["rows", "columns"]
-    threads: int
-    rows: int
-    width: int = 1
-    steps: int = 0
+    mapping: Literal["rows", "columns"]  # Whether neighbouring threads take neighbouring columns, or neighbouring rows
+    threads: int  # That share a row
+    rows: int  # Of a block
+    width: int = 1  # Elements of a pack
+    steps: int = 0  # Packs of a row that a thread keeps in registers; 0 where each pass reads the row again
 
     @property
     def at_once(self) -> int:
@@ -464,12 +446,9 @@ class _Pass:
     keeps: list[str] = field(default_factory=list)
 
 
-CACHED_ROW = 32 * 1024
-"""Bytes of a row that stay in the caches from one pass to the next, whatever runs beside it."""
-UNROLL = 4
-"""Packs of a row that a thread asks for at once where it keeps none."""
-MOST_THREADS = 1024
-"""Of a block."""
+CACHED_ROW = 32 * 1024  # Bytes of a row that stay in the caches from one pass to the next, whatever runs beside it
+UNROLL = 4  # Packs of a row that a thread asks for at once where it keeps none
+MOST_THREADS = 1024  # Of a block
 
 
 def write(found: Program, template: str, title: str, shapes: Sequence[Shape]) -> list[Kernel]:
@@ -894,8 +873,7 @@ def _start_of(op_type: str, dtype: str) -> str:
 
 # ---- how the work may be shared -------------------------------------------------------------------------------------
 
-WARPS_BLOCK = 128
-"""Threads of a block whose warps have rows of their own."""
+WARPS_BLOCK = 128  # Threads of a block whose warps have rows of their own
 
 
 def shapes_of(found: Program) -> list[Shape]:

@@ -25,12 +25,9 @@ from trtprof.plugin.task import DOMAIN, Operand, Task
 
 DTYPES = ("fp32", "fp16", "bf16", "int8", "uint8", "int32", "int64", "bool")
 """Of operands: what TensorRT hands to a plugin as a plain array."""
-MOST_FUSED = 16
-"""Nodes before and behind one that are looked at."""
-MOST_LISTED = 5
-"""Places that a sentence names."""
-MOST_NAMED = 3
-"""Op types in the name of a task."""
+MOST_FUSED = 16  # Nodes before and behind one that are looked at
+MOST_LISTED = 5  # Places that a sentence names
+MOST_NAMED = 3  # Op types in the name of a task
 
 _RANK: tuple[op_kinds.OpKind, ...] = (
     "convolution", "matmul", "attention", "recurrent", "softmax", "normalisation", "batch norm", "reduction", "ranking",
@@ -43,54 +40,34 @@ _REDUCTIONS = op_kinds.op_types("reduction")
 _DATA_TYPES = {name: number for number, name in onnx_graph.DTYPES.items()}
 
 
-_UNSPELLED = re.compile(r"[^\w+*()-]")
-"""In a name of a dimension: what is no part of a plain name or sum."""
+_UNSPELLED = re.compile(r"[^\w+*()-]")  # In a name of a dimension: what is no part of a plain name or sum
 
 
 class Choice(NamedTuple):
-    """Nodes that one kernel could compute.
+    """Nodes that one kernel could compute."""
 
-    Attributes:
-        task: What they compute.
-        before: Names of those of its nodes that stand before the node that was asked for, and compute what it reads.
-        behind: Likewise of those that compute with what it makes.
-    """
-
-    task: Task
+    task: Task  # What they compute
+    # Names of those of its nodes that stand before the node that was asked for, and compute what it reads
     before: tuple[str, ...] = ()
-    behind: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()  # Likewise of those that compute with what it makes
 
 
 class Place(NamedTuple):
-    """Nodes of a model that a task describes.
+    """Nodes of a model that a task describes."""
 
-    Attributes:
-        graph: Path of the graph that they stand in.
-        nodes: Their names, in the order of `Task.nodes`.
-        main: Name of that with most arithmetic.
-        inputs: Names of tensors, in the order of `Task.inputs`.
-        outputs: Likewise.
-        constants: What the nodes read that is part of the task.
-    """
-
-    graph: str
-    nodes: tuple[str, ...]
-    main: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    constants: tuple[Value, ...] = ()
+    graph: str  # Path of the graph that they stand in
+    nodes: tuple[str, ...]  # Their names, in the order of `Task.nodes`
+    main: str  # Name of that with most arithmetic
+    inputs: tuple[str, ...]  # Names of tensors, in the order of `Task.inputs`
+    outputs: tuple[str, ...]  # Likewise
+    constants: tuple[Value, ...] = ()  # What the nodes read that is part of the task
 
 
 class Alike(NamedTuple):
-    """Places of a model.
+    """Places of a model."""
 
-    Attributes:
-        places: Those that a task describes, in the order of the model; none has a node of another.
-        left: Those that look alike and are something else, with the reason.
-    """
-
-    places: tuple[Place, ...]
-    left: tuple[str, ...]
+    places: tuple[Place, ...]  # Those that a task describes, in the order of the model; none has a node of another
+    left: tuple[str, ...]  # Those that look alike and are something else, with the reason
 
 
 def choices(model: Model, name: str) -> tuple[Choice, ...]:

@@ -25,19 +25,12 @@ _APPLY: dict[str, Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Size:
-    """A number, a dimension, or an operation on two others.
-
-    Attributes:
-        operation: Which.
-        of: Operands of an operation.
-        number: Of ``number`` its value.
-        dim: Of ``dim`` the input (its place among the inputs of the task) and the axis.
-    """
+    """A number, a dimension, or an operation on two others."""
 
     operation: Operation
-    of: tuple[Size, ...] = ()
-    number: int = 0
-    dim: tuple[int, int] = (0, 0)
+    of: tuple[Size, ...] = ()  # Operands of an operation
+    number: int = 0  # Of ``number`` its value
+    dim: tuple[int, int] = (0, 0)  # Of ``dim`` the input (its place among the inputs of the task) and the axis
 
     def __add__(self, other: Size | int) -> Size:
         return _made("+", self, other)

@@ -21,24 +21,17 @@ from trtprof.plugin.task import DOMAIN, Operand, Task
 if TYPE_CHECKING:
     import jinja2
 
-VERSION = "1"
-"""Of every plugin: quick deployable ones have no other."""
+VERSION = "1"  # Of every plugin: quick deployable ones have no other
 
 MOST_EXTRA = 2**31 - 1
 
 
 class TensorRTType(NamedTuple):
-    """What TensorRT calls a dtype.
+    """What TensorRT calls a dtype."""
 
-    Attributes:
-        quick: In combinations of quick deployable plugins.
-        python: In ``tensorrt.DataType``.
-        cpp: In ``nvinfer1::DataType``.
-    """
-
-    quick: str
-    python: str
-    cpp: str
+    quick: str  # In combinations of quick deployable plugins
+    python: str  # In ``tensorrt.DataType``
+    cpp: str  # In ``nvinfer1::DataType``
 
 
 TYPES: Mapping[str, TensorRTType] = {
@@ -63,35 +56,23 @@ _ARCHITECTURE = re.compile(r"sm_(\d{2,3})")
 
 
 class Parameter(NamedTuple):
-    """A parameter of a kernel in its CUDA text.
+    """A parameter of a kernel in its CUDA text."""
 
-    Attributes:
-        type: What it is, or points to: ``float``.
-        name: What it is called.
-        pointer: Whether it is one.
-        constant: Whether it points to what is only read.
-    """
-
-    type: str
-    name: str
+    type: str  # What it is, or points to: ``float``
+    name: str  # What it is called
     pointer: bool
-    constant: bool
+    constant: bool  # Whether it points to what is only read
 
     def __str__(self) -> str:
         return f"{'const ' if self.constant else ''}{self.type} {'*' if self.pointer else ''}{self.name}"
 
 
 class Specification(NamedTuple):
-    """What a plugin is written from.
+    """What a plugin is written from."""
 
-    Attributes:
-        task: What it computes.
-        kernels: Its variants, by their tactic.
-        ptx: Text by architecture (``sm_89``) and tactic. A variant that is not used on an architecture has none there.
-    """
-
-    task: Task
-    kernels: tuple[Kernel, ...]
+    task: Task  # What it computes
+    kernels: tuple[Kernel, ...]  # Its variants, by their tactic
+    # Text by architecture (``sm_89``) and tactic. A variant that is not used on an architecture has none there
     ptx: Mapping[tuple[str, int], str]
 
     @property

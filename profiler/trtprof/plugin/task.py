@@ -19,51 +19,34 @@ from trtprof.plugin.sizes import Size
 if TYPE_CHECKING:
     import onnx
 
-DOMAIN = PLUGINS
-"""Domain of custom nodes, and namespace of plugins."""
+DOMAIN = PLUGINS  # Domain of custom nodes, and namespace of plugins
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that a kernel reads or writes, dense, in row-major order.
+    """A tensor that a kernel reads or writes, dense, in row-major order."""
 
-    Attributes:
-        name: In the kernel and the plugin: an identifier of C, which no other operand of the task has. It is also the
-            name of the input or output of `Task.body`.
-        dtype: A key of `units.DTYPE_BITS`.
-        dims: Numbers, or names of dimensions that a caller chooses. The same name is the same number.
-        tensor: What the model calls it.
-        constant: Whether the model has its elements.
-    """
-
-    name: str
-    dtype: str
-    dims: tuple[Dim, ...]
-    tensor: str = ""
-    constant: bool = False
+    name: str  # In the kernel and the plugin: an identifier of C, which no other operand of the task has
+    dtype: str  # A key of `units.DTYPE_BITS`
+    dims: tuple[Dim, ...]  # Numbers, or names of dimensions that a caller chooses. The same name is the same number
+    tensor: str = ""  # What the model calls it
+    constant: bool = False  # Whether the model has its elements
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a kernel is to compute.
+    """What a kernel is to compute."""
 
-    Attributes:
-        name: Of the plugin and of the op of its node, such as ``BatchedGemv_64``: an identifier of C, which tells
-            tasks of one model apart.
-        nodes: Names of the nodes that it replaces, in their order.
-        inputs: In the order in which the kernel and the node take them.
-        outputs: Likewise.
-        body: The nodes as a function of ``inputs`` to ``outputs``; small constants of the nodes (axes, epsilons,
-            scalars) are Constant nodes of it. It holds only standard ops.
-        main: Op type of the node with most arithmetic.
-    """
-
+    # Of the plugin and of the op of its node, such as ``BatchedGemv_64``: an identifier of C, which tells tasks of
+    # one model apart.
     name: str
-    nodes: tuple[str, ...]
-    inputs: tuple[Operand, ...]
-    outputs: tuple[Operand, ...]
+    nodes: tuple[str, ...]  # Names of the nodes that it replaces, in their order
+    inputs: tuple[Operand, ...]  # In the order in which the kernel and the node take them
+    outputs: tuple[Operand, ...]  # Likewise
+    # The nodes as a function of ``inputs`` to ``outputs``; small constants of the nodes (axes, epsilons, scalars) are
+    # Constant nodes of it. It holds only standard ops.
     body: onnx.FunctionProto
-    main: str
+    main: str  # Op type of the node with most arithmetic
 
     def dims(self, operand: Operand) -> tuple[Size, ...]:
         """The dimensions of an operand as sizes: named ones are those of the first input that has them."""

@@ -26,8 +26,7 @@ ASKED = 6
 """How many times the bytes of DRAM L1 may be asked for before it is told: 8 where threads that are neighbours read
 elements of fp32 that are not. It gives 128 bytes a clock to each SM: 40 times the bandwidth of DRAM on an RTX 4090, 10
 times on an H100, less on what came later; where it is in the way depends on the GPU, so that it is no verdict."""
-THREADS = 2_000_000
-"""Threads up to which all blocks are executed."""
+THREADS = 2_000_000  # Threads up to which all blocks are executed
 
 
 def predicted(task: Task, kernel: Kernel, shapes: Sequence[Sequence[int]]) -> dict[str, int]:

@@ -17,35 +17,23 @@ from trtprof.plugin.task import Operand, Task
 
 ODD = (0, 1, 2, 3, 5, 7, 17, 31, 33, 65, 127, 257)
 """Dimensions that leave something over for every width of a vector, a warp or a block."""
-EDGES = (*ODD, 8, 32, 64, 128, 256)
-"""The same, and some that leave nothing."""
-LONG = (300, 1030)
-"""More than a warp or a block takes at once, for one dimension at a time."""
+EDGES = (*ODD, 8, 32, 64, 128, 256)  # The same, and some that leave nothing
+LONG = (300, 1030)  # More than a warp or a block takes at once, for one dimension at a time
 
-SMALL = 20_000
-"""Elements of all operands of a trial that is executed quickly."""
-MOST_SAID = 16
-"""Elements of a constant that says dimensions."""
+SMALL = 20_000  # Elements of all operands of a trial that is executed quickly
+MOST_SAID = 16  # Elements of a constant that says dimensions
 
 
 class Trial(NamedTuple):
-    """One execution of a kernel.
+    """One execution of a kernel."""
 
-    Attributes:
-        task: What is computed: the task, or the same with other sizes in place of its constant ones.
-        shapes: Of the inputs.
-        values: A key of `VALUES`.
-        shift: Elements by which pointers are moved off the alignment that an allocation has.
-        only: Which pointer is moved, in the order of the inputs and the outputs; -1 of all. A kernel that looks at the
-            alignment of some of them alone is told by nothing else.
-        order: 0 executes warps side by side; others are seeds of orders in which some run ahead.
-    """
-
-    task: Task
-    shapes: tuple[tuple[int, ...], ...]
-    values: str = "normal"
-    shift: int = 0
-    order: int = 0
+    task: Task  # What is computed: the task, or the same with other sizes in place of its constant ones
+    shapes: tuple[tuple[int, ...], ...]  # Of the inputs
+    values: str = "normal"  # A key of `VALUES`
+    shift: int = 0  # Elements by which pointers are moved off the alignment that an allocation has
+    order: int = 0  # 0 executes warps side by side; others are seeds of orders in which some run ahead
+    # Which pointer is moved, in the order of the inputs and the outputs; -1 of all. A kernel that looks at the
+    # alignment of some of them alone is told by nothing else.
     only: int = -1
 
     @property
@@ -67,8 +55,7 @@ class _Kind(NamedTuple):
 
     dtype: np.dtype[Any]
     bits: int
-    exponents: int
-    """Of values whose sums of products stay in range, on either side of 0."""
+    exponents: int  # Of values whose sums of products stay in range, on either side of 0
     largest: float
     normal: float
 
@@ -90,8 +77,7 @@ class _Wanted(NamedTuple):
     place: int
 
 
-Draw = Callable[[_Wanted], Array]
-"""To values in float64."""
+Draw = Callable[[_Wanted], Array]  # To values in float64
 
 
 def _normal(at: _Wanted) -> Array:
@@ -164,8 +150,7 @@ VALUES: Mapping[str, Draw] = {
 }
 """Values that inputs are given, the most telling first."""
 
-_CHEAP = 1 << 20
-"""Elements of which a longer array is made by repetition."""
+_CHEAP = 1 << 20  # Elements of which a longer array is made by repetition
 
 
 def drawn(trial: Trial, seed: int) -> list[Array]:

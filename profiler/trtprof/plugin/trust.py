@@ -11,26 +11,17 @@ from trtprof.base.made_here import digest, is_remembered, owner
 from trtprof.base.units import format_bytes
 from trtprof.plugin import folder as folders
 
-_NAMED = 3
-"""Files that are named in a warning."""
+_NAMED = 3  # Files that are named in a warning
 
 
 class OtherCode(NamedTuple):
-    """Files of a plugin that trtprof did not write here.
+    """Files of a plugin that trtprof did not write here."""
 
-    Attributes:
-        folder: Of the plugin.
-        names: Of the files, as they are called in it.
-        of: How many files its code has.
-        nbytes: Their size.
-        sha256: Digest of the file, or of what sha256sum prints of all of them.
-    """
-
-    folder: Path
-    names: tuple[str, ...]
-    of: int
-    nbytes: int
-    sha256: str
+    folder: Path  # Of the plugin
+    names: tuple[str, ...]  # Of the files, as they are called in it
+    of: int  # How many files its code has
+    nbytes: int  # Their size
+    sha256: str  # Digest of the file, or of what sha256sum prints of all of them
 
     @property
     def warning(self) -> str:

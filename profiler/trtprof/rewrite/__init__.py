@@ -23,31 +23,22 @@ if TYPE_CHECKING:
 
     from trtprof.rewrite.edit import Edit, Site
 
-Step = Callable[["ir.Node", "Edit"], None]
-"""Looks at a node and replaces what ends with it, or does nothing."""
+Step = Callable[["ir.Node", "Edit"], None]  # Looks at a node and replaces what ends with it, or does nothing
 
 
 class Rewrite(NamedTuple):
-    """One kind of change.
+    """One kind of change."""
 
-    Attributes:
-        name: What it is called in commands and documents.
-        title: What it makes of what, in a few words.
-        answers: Codes of the rules whose remedy it is; `base.rungs` has them all for those who may not import this.
-        exact: Whether every output keeps every bit; otherwise sums are taken in another order, or a function is
-            rounded at another place.
-        step: See `Step`.
-    """
-
-    name: str
-    title: str
-    answers: tuple[str, ...]
+    name: str  # What it is called in commands and documents
+    title: str  # What it makes of what, in a few words
+    answers: tuple[str, ...]  # Codes of the rules whose remedy it is
+    # Whether every output keeps every bit; otherwise sums are taken in another order, or a function is rounded at
+    # another place.
     exact: bool
-    step: Step
+    step: Step  # See `Step`
 
 
-REWRITES: Registry[str, Rewrite] = Registry("rewrite", "trtprof.rewrite", "trtprof.rewrites")
-"""All rewrites by name."""
+REWRITES: Registry[str, Rewrite] = Registry("rewrite", "trtprof.rewrite", "trtprof.rewrites")  # All rewrites by name
 
 
 def rewrite(name: str, title: str, *, answers: tuple[str, ...] = (), exact: bool) -> Callable[[Step], Step]:

@@ -1,16 +1,10 @@
 """Attention spelled out, as the op.
 
-What:
-    Softmax(Q * K^T, scaled, plus a mask) * V becomes Attention of opset 23.
-
-When:
-    Q, K and V are fp32 with four dimensions, as many of them in the batch and as many heads; the scores are scaled by a
-    constant or not at all. A mask is a constant that forbids no query everything: of such a query the op makes zeros
-    and Softmax NaN. Nothing else reads what lies between. The opset is 23, or can be raised to it with every other node
-    as it is.
-
-Why:
-    A kernel for all of it need not write the scores, of which there are as many as the length squared.
+Softmax(Q * K^T, scaled, plus a mask) * V becomes Attention of opset 23.
+When: Q, K and V are fp32 with four dimensions, as many of them in the batch and as many heads; the scores are scaled by
+a constant or not at all. A mask is a constant that forbids no query everything: of such a query the op makes zeros and
+Softmax NaN. Nothing else reads what lies between. The opset is 23, or can be raised to it with every other node as it
+is.
 """
 
 from __future__ import annotations

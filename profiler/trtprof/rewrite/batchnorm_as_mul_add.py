@@ -1,16 +1,9 @@
 """A BatchNormalization as a Mul and an Add.
 
-What:
-    With k = scale / sqrt(variance + epsilon): x * k + (B - mean * k), k and the rest computed in float64 and
-    broadcast over the dimensions behind the channels.
-
-When:
-    It is an inference, all its numbers are constants, all k are finite, and the rank is known. Not right behind a
-    Conv, ConvTranspose or Gemm that nothing else reads: it folds into their weights.
-
-Why:
-    A Mul and an Add fuse with the element-wise ops around them where a BatchNormalization is a kernel of its own. Where
-    nothing fuses them, they are one pass more, and this is slower.
+With k = scale / sqrt(variance + epsilon): x * k + (B - mean * k), k and the rest computed in float64 and broadcast over
+the dimensions behind the channels.
+When: It is an inference, all its numbers are constants, all k are finite, and the rank is known. Not right behind a
+Conv, ConvTranspose or Gemm that nothing else reads: it folds into their weights.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
 """A BatchNormalization folded into the Conv, ConvTranspose or Gemm before it.
 
-What:
-    With k = scale / sqrt(variance + epsilon), the weights of each output channel are multiplied by its k, and the bias
-    becomes (bias - mean) * k + B, both computed in float64.
-
-When:
-    It is an inference, all its numbers and the weights are constants, all k and all new weights are finite, and
-    nothing else reads what it normalises. A Gemm may have factors, and a bias that is a number or a row.
-
-Why:
-    One pass over the activations less. ONNX Runtime and TensorRT do the same for a Conv with a BatchNormalization
-    right behind it; it helps for a Gemm and a ConvTranspose where they do not, and where a later rewrite or a
-    quantiser wants to see the weights as they will be.
+With k = scale / sqrt(variance + epsilon), the weights of each output channel are multiplied by its k, and the bias
+becomes (bias - mean) * k + B, both computed in float64.
+When: It is an inference, all its numbers and the weights are constants, all k and all new weights are finite, and
+nothing else reads what it normalises. A Gemm may have factors, and a bias that is a number or a row.
 """
 
 from __future__ import annotations

@@ -1,19 +1,11 @@
 """Casts that change nothing, and Casts of Casts.
 
-What:
-    Cast(x) to the type that x has is x. Cast(Cast(x)) whose first Cast loses nothing is one Cast of x, or x itself.
-
-When:
-    The types are known, and the type in between holds every value of the first one (float16 in float32, int32 in
-    int64, int16 in float32; not int32 in float32). The last type must then give the same: any type behind integers
-    that become wider integers, a float behind a float; of integers that became a float, one that holds them, for what
-    a float out of range becomes as an integer is not said. Types of 8 bits and fewer with a float in them are left
-    alone. A first Cast with other readers stays, and is skipped only where the value is there already.
-
-Why:
-    A Cast reads and writes every element. Mixed precision made by a converter leaves pairs around each op that it
-    kept. Within a fused kernel of TensorRT they are free; between its layers they are kernels. ONNX Runtime takes out
-    those that it knows to be idle itself.
+Cast(x) to the type that x has is x. Cast(Cast(x)) whose first Cast loses nothing is one Cast of x, or x itself.
+When: The types are known, and the type in between holds every value of the first one (float16 in float32, int32 in
+int64, int16 in float32; not int32 in float32). The last type must then give the same: any type behind integers that
+become wider integers, a float behind a float; of integers that became a float, one that holds them, for what a float
+out of range becomes as an integer is not said. Types of 8 bits and fewer with a float in them are left alone. A first
+Cast with other readers stays, and is skipped only where the value is there already.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """A tensor cut into pieces that are joined again, as the tensor.
 
-What:
-    Inputs of a Concat that follow one another and are all of a tensor, in its order, become the tensor: Slices that
-    meet, or all outputs of a Split. A Concat of one input becomes that input.
-
-When:
-    The pieces are cut along the axis of the Concat alone, with steps of one and ends that are constants. Where the
-    length is not known, they meet whatever it is: an end is the next start, and all count from the same side.
-
-Why:
-    Cutting and joining copies the tensor twice for nothing; unrolled loops and exported `chunk` and `cat` leave it.
+Inputs of a Concat that follow one another and are all of a tensor, in its order, become the tensor: Slices that meet,
+or all outputs of a Split. A Concat of one input becomes that input.
+When: The pieces are cut along the axis of the Concat alone, with steps of one and ends that are constants. Where the
+length is not known, they meet whatever it is: an end is the next start, and all count from the same side.
 """
 
 from __future__ import annotations
@@ -22,8 +16,7 @@ import onnx_ir as ir
 from trtprof.rewrite import rewrite
 from trtprof.rewrite.edit import Edit
 
-FAR = 2**31 - 1
-"""An end from which on exporters mean the end of the tensor, however long it is."""
+FAR = 2**31 - 1  # An end from which on exporters mean the end of the tensor, however long it is
 
 
 @rewrite(

@@ -1,19 +1,11 @@
 """What is computed of constants alone, computed once.
 
-What:
-    A node whose inputs are all constants gives way to constants: the results that ONNX's reference evaluator finds.
-    So do Shape and Size of a tensor whose dimensions are numbers, and what a Gather takes of a Shape where those are.
-
-When:
-    The op has no random numbers and no graphs in it, and its result is at most as large as what it is made of, or one
-    MiB. Left alone are quantised weights, which are meant to be read as they are, sums in float16, which runtimes
-    keep in more digits than the evaluator, and what has no result that every runtime agrees on (division of integers
-    by zero, a float as an integer out of range). An initializer that a caller may replace is no constant.
-
-Why:
-    It is work that every inference repeats. ONNX Runtime and TensorRT fold most of it too while they load; it helps
-    where they do not (a size they refuse, an op they do not know to be foldable), where loading counts, and as the
-    first step for rewrites that ask for constants.
+A node whose inputs are all constants gives way to constants: the results that ONNX's reference evaluator finds. So do
+Shape and Size of a tensor whose dimensions are numbers, and what a Gather takes of a Shape where those are.
+When: The op has no random numbers and no graphs in it, and its result is at most as large as what it is made of, or one
+MiB. Left alone are quantised weights, which are meant to be read as they are, sums in float16, which runtimes keep in
+more digits than the evaluator, and what has no result that every runtime agrees on (division of integers by zero, a
+float as an integer out of range). An initializer that a caller may replace is no constant.
 """
 
 from __future__ import annotations
@@ -38,10 +30,8 @@ OTHERS = ("ConstantOfShape", "Range", "EyeLike", "Trilu", "OneHot", "NonZero")
 SUMS = ("scan", "softmax", "reduction", "matmul")
 UNLIKE = ("BitShift", "BitCast", "Einsum")
 """Ops of the kinds above whose results are not said for all values, or that take the evaluator very long."""
-MOST_BYTES = 2**20
-"""Of a result that is larger than what it is made of."""
-MOST_ELEMENTS = 2**26
-"""Of all inputs and outputs together: the evaluator is no fast one."""
+MOST_BYTES = 2**20  # Of a result that is larger than what it is made of
+MOST_ELEMENTS = 2**26  # Of all inputs and outputs together: the evaluator is no fast one
 
 
 @rewrite(

@@ -1,15 +1,7 @@
 """A convolution along one axis, as one over two of which the first has one point.
 
-What:
-    Conv of N x C x L: Unsqueeze to N x C x 1 x L, Conv with a window of 1 x K, Squeeze.
-
-When:
-    The weight is constant and pads are written down.
-
-Why:
-    Runtimes keep their best kernels for images: blocked channels, and those for a depthwise window, are often there for
-    two axes only, and what has one falls back to a product for each group: depthwise ones gain. Neither reshaping moves
-    data.
+Conv of N x C x L: Unsqueeze to N x C x 1 x L, Conv with a window of 1 x K, Squeeze.
+When: The weight is constant and pads are written down.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
 """A convolution with a window of one point, as a matrix product.
 
-What:
-    Conv(X, W) with W of O x C and one point: X reshaped to N x C x positions, multiplied from the left by W as a
-    matrix, plus the bias, and reshaped back.
-
-When:
-    One group, steps of 1 and no padding; W is constant. Of the positions all have numbers, or all but one where the
-    batch has a number too. (ONNX Runtime, against ONNX, refuses to multiply one matrix by an empty batch.)
-
-Why:
-    Products have the most kernels to choose from, and what follows one may be fused with it. Convolutions of one point
-    are well kept too, and leave a chain of convolutions in the layout that it runs in: where the runtime has blocked
-    channels (ONNX Runtime on a CPU), the product is mostly the slower one.
+Conv(X, W) with W of O x C and one point: X reshaped to N x C x positions, multiplied from the left by W as a matrix,
+plus the bias, and reshaped back.
+When: One group, steps of 1 and no padding; W is constant. Of the positions all have numbers, or all but one where the
+batch has a number too. (ONNX Runtime, against ONNX, refuses to multiply one matrix by an empty batch.)
 """
 
 from __future__ import annotations

@@ -1,19 +1,11 @@
 """Channels between two convolutions, padded to the width of a vector.
 
-What:
-    Conv, then ops that treat each element or each channel alone, then Conv: the first makes more channels, up to a
-    multiple of 16 (8 of 16 bits), from weights that are zero, and the second multiplies them by zero. A depthwise Conv
-    between them gets windows of zeros. No tensor is padded or cut, and in a longer chain one place follows the other.
-
-When:
-    The channels are no multiple, padded they are less than twice as many, both convolutions have one group, and nothing
-    else reads what lies between. Where an Inf or a NaN reaches the first one, the padded channels are NaN, and so is
-    all that is summed from them: what was Inf before may then be NaN.
-
-Why:
-    Kernels that keep channels in blocks, and tensor cores, work on whole blocks. What is left over runs in slower
-    kernels, or keeps a layer out of the layout of its neighbours: with ONNX Runtime on a CPU a depthwise convolution
-    whose channels are no multiple of 4. It changes little where the runtime pads by itself, as it does dense ones.
+Conv, then ops that treat each element or each channel alone, then Conv: the first makes more channels, up to a multiple
+of 16 (8 of 16 bits), from weights that are zero, and the second multiplies them by zero. A depthwise Conv between them
+gets windows of zeros. No tensor is padded or cut, and in a longer chain one place follows the other.
+When: The channels are no multiple, padded they are less than twice as many, both convolutions have one group, and
+nothing else reads what lies between. Where an Inf or a NaN reaches the first one, the padded channels are NaN, and so
+is all that is summed from them: what was Inf before may then be NaN.
 """
 
 from __future__ import annotations

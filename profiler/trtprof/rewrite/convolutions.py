@@ -19,28 +19,16 @@ FINITE_AT_ZERO = frozenset({
 
 
 class Convolution(NamedTuple):
-    """A Conv or ConvTranspose with constant weights.
+    """A Conv or ConvTranspose with constant weights."""
 
-    Attributes:
-        node: Itself.
-        x: What it reads.
-        weight: As it is stored: outputs, then inputs of a group (ConvTranspose: inputs, then outputs of a group), then
-            the window.
-        bias: One for each output channel, or None.
-        strides: One for each axis of the window.
-        pads: Of the begins, then of the ends.
-        dilations: One for each axis of the window.
-        group: Number of groups.
-    """
-
-    node: ir.Node
-    x: ir.Value
-    weight: npt.NDArray[Any]
-    bias: ir.Value | None
-    strides: tuple[int, ...]
-    pads: tuple[int, ...]
-    dilations: tuple[int, ...]
-    group: int
+    node: ir.Node  # Itself
+    x: ir.Value  # What it reads
+    weight: npt.NDArray[Any]  # Outputs, inputs of a group (ConvTranspose: inputs, outputs of a group), window
+    bias: ir.Value | None  # One for each output channel, or None
+    strides: tuple[int, ...]  # One for each axis of the window
+    pads: tuple[int, ...]  # Of the begins, then of the ends
+    dilations: tuple[int, ...]  # One for each axis of the window
+    group: int  # Number of groups
 
     @property
     def window(self) -> tuple[int, ...]:

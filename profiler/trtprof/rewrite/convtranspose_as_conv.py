@@ -1,21 +1,11 @@
 """A transposed convolution in steps, as a convolution whose channels are spread over positions.
 
-What:
-    ConvTranspose with a step of S along each axis: each output lies at one of the S places between two inputs, and
-    each place has its own part of the window. A Conv of all places at once, with windows of ceil(K / S), then
-    DepthToSpace, and Slice where padding cuts off what is no whole step. Along one axis Reshape and Transpose stand for
-    DepthToSpace.
-
-When:
-    One group, no dilation, steps of the same 2 or more along all of one or two axes, padding that the window covers;
-    weight and bias are constant. Along one axis at most one of batch and length has no number. Where K is no multiple
-    of S, the windows have zeros at their ends, which make NaN of an Inf at the border of what a window covers.
-
-Why:
-    Runtimes run ConvTranspose as a product and a sum of overlapping windows in memory; convolutions have more and
-    better kernels. What it gains must pay for the pass of DepthToSpace and for what is multiplied by zero, which is the
-    less the closer K is to a multiple of S: it can be faster for few channels and long windows, and is slower for many
-    channels or a window of one step.
+ConvTranspose with a step of S along each axis: each output lies at one of the S places between two inputs, and each
+place has its own part of the window. A Conv of all places at once, with windows of ceil(K / S), then DepthToSpace, and
+Slice where padding cuts off what is no whole step. Along one axis Reshape and Transpose stand for DepthToSpace.
+When: One group, no dilation, steps of the same 2 or more along all of one or two axes, padding that the window covers;
+weight and bias are constant. Along one axis at most one of batch and length has no number. Where K is no multiple of S,
+the windows have zeros at their ends, which make NaN of an Inf at the border of what a window covers.
 """
 
 from __future__ import annotations
@@ -29,8 +19,7 @@ from trtprof.rewrite import rewrite
 from trtprof.rewrite.convolutions import Convolution, convolution, padded
 from trtprof.rewrite.edit import Edit
 
-_END = 2**63 - 1
-"""The end of an axis, for a Slice."""
+_END = 2**63 - 1  # The end of an axis, for a Slice
 
 
 @rewrite(

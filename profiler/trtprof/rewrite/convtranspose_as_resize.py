@@ -1,15 +1,9 @@
 """A transposed convolution that repeats each point, as Conv of one point and Resize.
 
-What:
-    ConvTranspose with a window of one step whose weights are the same at every place: Conv with a window of one point,
-    then Resize to the nearest. Where each channel is only repeated, no Conv.
-
-When:
-    The window is as long as the step along each axis, there is no padding and no dilation, weight and bias are
-    constant, and the model's opset is 11 or newer.
-
-Why:
-    The sums are taken once for each input and not once for each place, and the result is written once.
+ConvTranspose with a window of one step whose weights are the same at every place: Conv with a window of one point, then
+Resize to the nearest. Where each channel is only repeated, no Conv.
+When: The window is as long as the step along each axis, there is no padding and no dilation, weight and bias are
+constant, and the model's opset is 11 or newer.
 """
 
 from __future__ import annotations

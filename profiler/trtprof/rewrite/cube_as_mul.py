@@ -1,15 +1,7 @@
 """Pow with the constant exponent 3 as two products.
 
-What:
-    Pow(x, 3) is Mul(Mul(x, x), x).
-
-When:
-    x is floating point, and the exponent is one constant number that does not broadcast x to more dimensions.
-
-Why:
-    Where a compiler fuses element-wise ops (TensorRT, and what follows the tanh form of GELU), two products cost less
-    than a power that it does not look into. Where each op is a pass over memory, as in ONNX Runtime on a CPU, whose
-    Pow has a case for 3, this is a pass more, and slower.
+Pow(x, 3) is Mul(Mul(x, x), x).
+When: x is floating point, and the exponent is one constant number that does not broadcast x to more dimensions.
 """
 
 from __future__ import annotations

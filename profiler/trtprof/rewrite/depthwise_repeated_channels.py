@@ -1,16 +1,8 @@
 """A depthwise convolution that makes several channels of each, as one that makes one of each.
 
-What:
-    Conv with as many groups as input channels and M times as many output channels: Gather repeats each channel M times,
-    and a Conv with as many groups as output channels follows.
-
-When:
-    M is 2 or more and the weight is constant.
-
-Why:
-    Kernels for depthwise convolutions take one channel in and one out; with more out of each, runtimes fall back to
-    grouped convolutions, which run one small product for each group. It is slower where copying the input M times costs
-    more than that.
+Conv with as many groups as input channels and M times as many output channels: Gather repeats each channel M times, and
+a Conv with as many groups as output channels follows.
+When: M is 2 or more and the weight is constant.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
 """A division by a constant as the product with its reciprocal.
 
-What:
-    Div(x, c) is Mul(x, 1 / c), the reciprocals rounded once to the type of c.
-
-When:
-    c is a floating-point constant whose elements are finite and not 0, and whose reciprocals are normal numbers: none
-    overflows or loses digits. Exact where every element is a power of two; elsewhere the last digit may differ.
-
-Why:
-    Processors divide several times more slowly than they multiply. It shows where an op is bound by arithmetic, and
-    not where it waits for memory; some compilers multiply already.
+Div(x, c) is Mul(x, 1 / c), the reciprocals rounded once to the type of c.
+When: c is a floating-point constant whose elements are finite and not 0, and whose reciprocals are normal numbers: none
+overflows or loses digits. Exact where every element is a power of two; elsewhere the last digit may differ.
 """
 
 from __future__ import annotations

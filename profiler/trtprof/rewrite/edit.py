@@ -15,10 +15,8 @@ from trtprof.rewrite.opset import same_nodes
 if TYPE_CHECKING:
     from trtprof.rewrite import Step
 
-MOST_SITES = 100_000
-"""Changes of one rewrite to one model after which it is taken to undo itself."""
-MOST_ELEMENTS = 2**28
-"""Elements of a constant beyond which it is not computed with."""
+MOST_SITES = 100_000  # Changes of one rewrite to one model after which it is taken to undo itself
+MOST_ELEMENTS = 2**28  # Elements of a constant beyond which it is not computed with
 
 
 class Site(NamedTuple):
@@ -32,9 +30,6 @@ class Edit:
     """The one way for rewrites to look at a model and to change it.
 
     Nodes made by `node` belong to nothing until `replace` puts them in.
-
-    Attributes:
-        sites: What was changed so far.
     """
 
     def __init__(self, model: ir.Model, only: Collection[str] | None = None) -> None:

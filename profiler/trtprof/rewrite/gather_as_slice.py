@@ -1,18 +1,9 @@
 """A Gather of neighbours, or of every n-th, as a Slice.
 
-What:
-    Gather(x, [a, a + s, a + 2 s, ...]) is a Slice from a with step s, and Gather(x, a) a Slice of one and a Squeeze.
-
-When:
-    The indices are a constant, one number or one row with the same step (not 0) from each to the next; where the
-    dimension has no number, all count from the same end. Steps other than 1 need opset 10. A Gather of numbers out of
-    a row of integers, which is how shapes are computed, stays.
-
-Why:
-    A Slice reads where it is, in long runs, and needs no indices; compilers see through it (TensorRT can make it a
-    view, or a part of the next layer), while a Gather reads its indices for each element. On a CPU it gains along the
-    last axes, where ONNX Runtime's Gather moves element by element, and not along the first ones, where it copies rows;
-    a single number there is slower as two ops.
+Gather(x, [a, a + s, a + 2 s, ...]) is a Slice from a with step s, and Gather(x, a) a Slice of one and a Squeeze.
+When: The indices are a constant, one number or one row with the same step (not 0) from each to the next; where the
+dimension has no number, all count from the same end. Steps other than 1 need opset 10. A Gather of numbers out of a row
+of integers, which is how shapes are computed, stays.
 """
 
 from __future__ import annotations
@@ -23,8 +14,7 @@ import onnx_ir as ir
 from trtprof.rewrite import rewrite
 from trtprof.rewrite.edit import Edit
 
-FAR = 2**63 - 1
-"""Further than any dimension."""
+FAR = 2**63 - 1  # Further than any dimension
 
 
 @rewrite("gather-as-slice", "a Gather of a range as a Slice", answers=("RL101",), exact=True)

@@ -1,15 +1,9 @@
 """GELU spelled out, as the op.
 
-What:
-    x * 0.5 * (1 + erf(x / sqrt(2))) and 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), multiplied in any
-    order, become Gelu of opset 20, the second with ``approximate="tanh"``.
-
-When:
-    The constants are those of the function as precisely as the dtype has them, fp32 or fp16, and nothing else reads
-    what lies between. The opset is 20, or can be raised to it with every other node as it is.
-
-Why:
-    The op is one pass over the data; spelled out it is five, or eight, where the runtime does not know the pattern.
+x * 0.5 * (1 + erf(x / sqrt(2))) and 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), multiplied in any order,
+become Gelu of opset 20, the second with ``approximate="tanh"``.
+When: The constants are those of the function as precisely as the dtype has them, fp32 or fp16, and nothing else reads
+what lies between. The opset is 20, or can be raised to it with every other node as it is.
 """
 
 from __future__ import annotations
@@ -32,8 +26,7 @@ class Product(NamedTuple):
     scale: float
     factors: tuple[ir.Value, ...]
     nodes: tuple[ir.Node, ...]
-    rank: int
-    """Largest rank of the constants: it must not be above that of the other factors."""
+    rank: int  # Largest rank of the constants: it must not be above that of the other factors
 
 
 @rewrite("gelu-fused", "GELU spelled out as Gelu", answers=("FU301", "RL101", "RL102", "LA401", "HO501"), exact=False)

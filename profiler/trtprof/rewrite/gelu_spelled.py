@@ -1,15 +1,8 @@
 """Gelu in the ops of which it is made.
 
-What:
-    Gelu becomes x * 0.5 * (1 + erf(x / sqrt(2))), or with ``approximate="tanh"``
-    0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
-
-When:
-    It is in fp32 or fp16.
-
-Why:
-    A runtime that has no kernel for the op converts its input, or runs its function node by node; a compiler that fuses
-    element-wise ops with the product before them may do so with these and not with the op.
+Gelu becomes x * 0.5 * (1 + erf(x / sqrt(2))), or with ``approximate="tanh"`` 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x +
+0.044715 * x^3))).
+When: It is in fp32 or fp16.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """A batched product with one row or column, as Mul and ReduceSum.
 
-What:
-    MatMul(A, B) where the result has one column (B is K x 1) or one row (A is 1 x K), and both have a batch:
-    Mul(A, transposed B) is summed over K.
-
-When:
-    One side is a vector by its own dimensions, and neither is a constant matrix without a batch: that is one product
-    of a matrix for which libraries have a kernel.
-
-Why:
-    A library runs one small product for each entry of the batch, with rows too short to stream. The product of
-    elements and their sum are one pass over the data, which compilers fuse.
+MatMul(A, B) where the result has one column (B is K x 1) or one row (A is 1 x K), and both have a batch: Mul(A,
+transposed B) is summed over K.
+When: One side is a vector by its own dimensions, and neither is a constant matrix without a batch: that is one product
+of a matrix for which libraries have a kernel.
 """
 
 from __future__ import annotations

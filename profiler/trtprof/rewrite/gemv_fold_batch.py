@@ -1,18 +1,11 @@
 """A batched product with one row or column, with the batch folded into rows or columns.
 
-What:
-    MatMul(A, B) where the result has one row or one column, and along some axes of the batch only one of the two
-    varies: those of A become rows, those of B become columns of fewer and larger products. Transpose and Reshape stand
-    in front where the axes do not lie side by side, and behind to bring the batch back.
-
-When:
-    The side that does not vary has the dimension 1 there, or lacks the axis. Columns of B are gathered only where each
-    of its matrices is one column, for otherwise the larger side would be transposed. One matrix for the whole batch
-    stays as it is: libraries fold that themselves. At most one of the dimensions that a Reshape names has no number.
-
-Why:
-    A library runs one small product for each entry of the batch and reads the side that does not vary again each time.
-    Folded, it is read once, and enough rows come together for the kernels of real products.
+MatMul(A, B) where the result has one row or one column, and along some axes of the batch only one of the two varies:
+those of A become rows, those of B become columns of fewer and larger products. Transpose and Reshape stand in front
+where the axes do not lie side by side, and behind to bring the batch back.
+When: The side that does not vary has the dimension 1 there, or lacks the axis. Columns of B are gathered only where
+each of its matrices is one column, for otherwise the larger side would be transposed. One matrix for the whole batch
+stays as it is: libraries fold that themselves. At most one of the dimensions that a Reshape names has no number.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """Layer normalisation spelled out, as the op.
 
-What:
-    (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), and the factor and the summand that follow, become
-    LayerNormalization of opset 17.
-
-When:
-    The means are over the last dimensions, which have numbers, and are kept; x is fp32, for the op computes fp16 and
-    fp64 in fp32. Nothing else reads what lies between. A factor or a summand has those dimensions, or is a constant
-    that is broadcast to them. The opset is 17, or can be raised to it with every other node as it is.
-
-Why:
-    The op reads the data once or twice; spelled out it is nine passes.
+(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), and the factor and the summand that follow, become
+LayerNormalization of opset 17.
+When: The means are over the last dimensions, which have numbers, and are kept; x is fp32, for the op computes fp16 and
+fp64 in fp32. Nothing else reads what lies between. A factor or a summand has those dimensions, or is a constant that is
+broadcast to them. The opset is 17, or can be raised to it with every other node as it is.
 """
 
 from __future__ import annotations

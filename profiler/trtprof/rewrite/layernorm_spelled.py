@@ -1,15 +1,8 @@
 """LayerNormalization in the ops of which it is made.
 
-What:
-    LayerNormalization becomes (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) times the scale, plus the bias.
-
-When:
-    It computes in fp32 (fp16 and bf16 are cast to it and back, as the op does), and nothing reads its mean and
-    deviation.
-
-Why:
-    A compiler that fuses element-wise ops and reductions with their neighbours may do so with these and not with the
-    op; a runtime that has no kernel for it runs its function node by node.
+LayerNormalization becomes (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) times the scale, plus the bias.
+When: It computes in fp32 (fp16 and bf16 are cast to it and back, as the op does), and nothing reads its mean and
+deviation.
 """
 
 from __future__ import annotations

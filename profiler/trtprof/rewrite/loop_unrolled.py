@@ -1,20 +1,11 @@
 """Loops whose number of rounds is known as the ops of each round, and an If with one way as that.
 
-What:
-    A Loop becomes copies of its body, one a round, each with the results of the one before; a Scan the same, with the
-    entry of its sequences that the round reads. What a round adds to a list is joined at the end. An If becomes the
-    branch that is taken.
-
-When:
-    A Loop has a constant number of rounds and a condition that is always true, a Scan sequences of a known length;
-    there are at least one and at most 32 rounds, and at most 512 ops afterwards. The body has no random numbers: the
-    copies would draw the same. The condition of the If is a constant.
-
-Why:
-    Runtimes start the body anew in each round, on the host, and optimise and fuse nothing across its border; on
-    TensorRT a loop is its own region with copies at its ends. The copies are code that runs once, so that a large
-    body makes the engine larger and the build longer. Rounds of tiny ops gain from it as a Loop; as a Scan with lists
-    what it adds (one Gather and one Unsqueeze a round) may cost more than it saves.
+A Loop becomes copies of its body, one a round, each with the results of the one before; a Scan the same, with the entry
+of its sequences that the round reads. What a round adds to a list is joined at the end. An If becomes the branch that
+is taken.
+When: A Loop has a constant number of rounds and a condition that is always true, a Scan sequences of a known length;
+there are at least one and at most 32 rounds, and at most 512 ops afterwards. The body has no random numbers: the copies
+would draw the same. The condition of the If is a constant.
 """
 
 from __future__ import annotations
@@ -30,8 +21,7 @@ from trtprof.rewrite import rewrite
 from trtprof.rewrite.edit import Edit
 
 MOST_ROUNDS = 32
-MOST_OPS = 512
-"""Of all rounds together."""
+MOST_OPS = 512  # Of all rounds together
 
 
 class Listed(NamedTuple):

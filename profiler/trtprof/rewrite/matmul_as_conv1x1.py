@@ -1,15 +1,9 @@
 """A product of channels that were moved last for it and are moved back, as a convolution of one point.
 
-What:
-    Transpose of X (N x C x positions) to channels last, MatMul with a constant weight, a constant bias where one is
-    added, Transpose back: Conv of X with a window of one point.
-
-When:
-    The second Transpose undoes the first, nothing else reads what lies between, X has three or more dimensions, and its
-    type is fp32 or fp16: ONNX Runtime has no Conv of others on a CPU, and older opsets none of bf16.
-
-Why:
-    Two passes over the data are saved, and a chain of convolutions around it keeps the layout that it runs in.
+Transpose of X (N x C x positions) to channels last, MatMul with a constant weight, a constant bias where one is added,
+Transpose back: Conv of X with a window of one point.
+When: The second Transpose undoes the first, nothing else reads what lies between, X has three or more dimensions, and
+its type is fp32 or fp16: ONNX Runtime has no Conv of others on a CPU, and older opsets none of bf16.
 """
 
 from __future__ import annotations

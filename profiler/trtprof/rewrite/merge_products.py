@@ -1,16 +1,9 @@
 """Products of one input with several constant weights, as one product.
 
-What:
-    MatMul(x, W1), MatMul(x, W2), ... : one MatMul of x with the weights side by side, then Split. Where a constant bias
-    is added to each of them, the biases are joined too. The same for Gemm, with its bias.
-
-When:
-    All read the same x and have the same type; each weight is a constant matrix that nothing else reads. Gemms have
-    alpha and beta 1, no ``transA``, the same ``transB``, and either all a bias that is constant or none.
-
-Why:
-    x is read once, and one large product fills a device that several small ones do not fill: many narrow products of a
-    few rows gain. It is slower where each fills the device alone, for Split copies the parts.
+MatMul(x, W1), MatMul(x, W2), ... : one MatMul of x with the weights side by side, then Split. Where a constant bias is
+added to each of them, the biases are joined too. The same for Gemm, with its bias.
+When: All read the same x and have the same type; each weight is a constant matrix that nothing else reads. Gemms have
+alpha and beta 1, no ``transA``, the same ``transB``, and either all a bias that is constant or none.
 """
 
 from __future__ import annotations

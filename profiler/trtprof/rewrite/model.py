@@ -14,8 +14,7 @@ from trtprof.base import shape_inference
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-IN_THE_FILE = 2**30
-"""Bytes of weights up to which they are kept in the ONNX file; of more a file beside it holds them."""
+IN_THE_FILE = 2**30  # Bytes of weights up to which they are kept in the ONNX file; of more a file beside it holds them
 
 
 def opened(path: str | Path, external_data: str | Path = "") -> ir.Model:

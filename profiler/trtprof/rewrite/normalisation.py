@@ -12,23 +12,14 @@ from trtprof.rewrite.edit import Edit
 
 
 class Scaled(NamedTuple):
-    """A value over the root of the mean of its squares.
+    """A value over the root of the mean of its squares."""
 
-    Attributes:
-        value: What is divided.
-        squared: What the mean of squares is of: the same value, or one computed in the same way.
-        axis: The first of the last dimensions over which the mean is taken, from the end.
-        dims: Those dimensions.
-        epsilon: Added to the mean.
-        nodes: In the order in which they run.
-    """
-
-    value: ir.Value
-    squared: ir.Value
-    axis: int
-    dims: tuple[int, ...]
-    epsilon: float
-    nodes: tuple[ir.Node, ...]
+    value: ir.Value  # What is divided
+    squared: ir.Value  # What the mean of squares is of: the same value, or one computed in the same way
+    axis: int  # The first of the last dimensions over which the mean is taken, from the end
+    dims: tuple[int, ...]  # Those dimensions
+    epsilon: float  # Added to the mean
+    nodes: tuple[ir.Node, ...]  # In the order in which they run
 
 
 class Ending(NamedTuple):

@@ -1,18 +1,9 @@
 """Pow with a small constant exponent as a product, a root or a reciprocal.
 
-What:
-    x^2 is x * x, x^1 is x, x^-1 is Reciprocal(x), x^0.5 is Sqrt(x), and x^-0.5 its Reciprocal.
-
-When:
-    x is floating point, and the exponent is one constant number that does not broadcast x to more dimensions. Roots
-    only of what can be neither negative nor -0 by the op that makes it: (-inf)^0.5 is inf and sqrt(-inf) is not, and
-    sqrt(-0) is -0.
-
-Why:
-    The general power is a logarithm and an exponential for each element, unless a kernel looks for these exponents; a
-    product or a root is one instruction, and the compilers of chains of element-wise ops take them in. ONNX Runtime on
-    a CPU looks for 2 and 3 and for no other: there the roots and reciprocals gain, and most of all in large tensors.
-    The cube is a rewrite of its own (`trtprof.rewrite.cube_as_mul`), for it is two passes where nothing fuses.
+x^2 is x * x, x^1 is x, x^-1 is Reciprocal(x), x^0.5 is Sqrt(x), and x^-0.5 its Reciprocal.
+When: x is floating point, and the exponent is one constant number that does not broadcast x to more dimensions. Roots
+only of what can be neither negative nor -0 by the op that makes it: (-inf)^0.5 is inf and sqrt(-inf) is not, and
+sqrt(-0) is -0.
 """
 
 from __future__ import annotations
@@ -27,8 +18,7 @@ NEVER_NEGATIVE = ("Abs", "Exp", "Sigmoid", "Softplus", "Softmax", "ReduceL2", "R
 KEEP_IT = ("ReduceSum", "ReduceMean", "Sqrt", "Identity", "Reshape", "Squeeze", "Unsqueeze",
            "Transpose", "Cast", "Reciprocal")  # fmt: skip
 """Ops whose results are neither if their first input is not."""
-MOST_STEPS = 16
-"""Ops that are looked at for it."""
+MOST_STEPS = 16  # Ops that are looked at for it
 
 
 @rewrite("pow-as-mul", "Pow with a small exponent as Mul, Sqrt or Reciprocal", answers=("RL101", "RL102"), exact=False)

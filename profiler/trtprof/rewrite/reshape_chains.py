@@ -1,17 +1,10 @@
 """Chains of ops that only give the same elements other dimensions, as one Reshape or none.
 
-What:
-    Reshape, Squeeze, Unsqueeze, Flatten and Identity in a row become one Reshape to the last dimensions, or nothing
-    where those are the first ones. One alone that changes nothing goes.
-
-When:
-    The last dimensions can be written down for every input: numbers, dimensions that stay where they are, and at most
-    one that follows from the others. Where a dimension that stays could be 0 and another follows, only if the chain
-    would have refused that too. Nothing but the chain reads what is between.
-
-Why:
-    On TensorRT each is a shuffle that is a view at best, and stands between ops that would fuse; on ONNX Runtime each
-    is a call, and a copy where its input is needed again. The dimensions are computed once.
+Reshape, Squeeze, Unsqueeze, Flatten and Identity in a row become one Reshape to the last dimensions, or nothing where
+those are the first ones. One alone that changes nothing goes.
+When: The last dimensions can be written down for every input: numbers, dimensions that stay where they are, and at most
+one that follows from the others. Where a dimension that stays could be 0 and another follows, only if the chain would
+have refused that too. Nothing but the chain reads what is between.
 """
 
 from __future__ import annotations
@@ -33,14 +26,10 @@ Dim = int | tuple[int] | None
 
 
 class Dims(NamedTuple):
-    """What a chain makes of the dimensions of its first value.
+    """What a chain makes of the dimensions of its first value."""
 
-    Attributes:
-        dims: The dimensions; None where even their number is not known.
-        given: Places of dimensions of the first value that cannot be 0 without an error on the way.
-    """
-
-    dims: tuple[Dim, ...] | None
+    dims: tuple[Dim, ...] | None  # The dimensions; None where even their number is not known
+    # Places of dimensions of the first value that cannot be 0 without an error on the way
     given: frozenset[int] = frozenset()
 
 

@@ -1,15 +1,9 @@
 """Root-mean-square normalisation spelled out, as the op.
 
-What:
-    x / sqrt(mean(x^2) + epsilon), and the factor that follows, become RMSNormalization of opset 23.
-
-When:
-    The mean is over the last dimensions, which have numbers, and is kept; x is fp32. Nothing else reads what lies
-    between, and x is no value minus its mean: that is layer normalisation. A factor has those dimensions, or is a
-    constant that is broadcast to them. The opset is 23, or can be raised to it with every other node as it is.
-
-Why:
-    The op reads the data once or twice; spelled out it is six passes.
+x / sqrt(mean(x^2) + epsilon), and the factor that follows, become RMSNormalization of opset 23.
+When: The mean is over the last dimensions, which have numbers, and is kept; x is fp32. Nothing else reads what lies
+between, and x is no value minus its mean: that is layer normalisation. A factor has those dimensions, or is a constant
+that is broadcast to them. The opset is 23, or can be raised to it with every other node as it is.
 """
 
 from __future__ import annotations

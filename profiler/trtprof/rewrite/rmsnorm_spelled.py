@@ -1,14 +1,7 @@
 """RMSNormalization in the ops of which it is made.
 
-What:
-    RMSNormalization becomes x / sqrt(mean(x^2) + epsilon) times the scale.
-
-When:
-    It computes in fp32; fp16 and bf16 are cast to it and back, as the op does.
-
-Why:
-    Runtimes that do not know opset 23, or have no kernel for the op, run these; a compiler may fuse them with their
-    neighbours.
+RMSNormalization becomes x / sqrt(mean(x^2) + epsilon) times the scale.
+When: It computes in fp32; fp16 and bf16 are cast to it and back, as the op does.
 """
 
 from __future__ import annotations

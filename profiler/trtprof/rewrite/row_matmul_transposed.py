@@ -1,17 +1,9 @@
 """A product of one row with a constant weight, with the weight stored transposed.
 
-What:
-    MatMul(x, W), plus a constant bias where one is added to that alone: Gemm(x, transposed W, bias) with ``transB``.
-    A row with more than two dimensions is reshaped before and after.
-
-When:
-    Every dimension of x but the last is 1, W is a constant matrix that nothing else reads, and the bias has one element
-    for each column.
-
-Why:
-    What is summed over lies innermost then: each element of the result is a product of two vectors that a gemv kernel
-    reads in order. It changes nothing where a library packs constant weights in an order of its own, as ONNX Runtime
-    does on a CPU.
+MatMul(x, W), plus a constant bias where one is added to that alone: Gemm(x, transposed W, bias) with ``transB``. A row
+with more than two dimensions is reshaped before and after.
+When: Every dimension of x but the last is 1, W is a constant matrix that nothing else reads, and the bias has one
+element for each column.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
 """Softmax over an inner axis, as one over the last axis between Transposes.
 
-What:
-    Softmax or LogSoftmax over an axis that is not the last becomes Transpose, the same over the last axis, Transpose.
-    Transposes that are there, before or behind it, become one with these or go.
-
-When:
-    The opset is 13 or newer: before, the op is over all dimensions from its axis on, whose elements are adjacent as
-    they are.
-
-Why:
-    Over the last axis a row is adjacent in memory: kernels for it read it once, in vectors. Over another axis runtimes
-    step through memory, or transpose by themselves, even where a Transpose beside it would undo that.
-    ONNX Runtime's CPU provider does the same inside its kernel: no difference was measured there.
+Softmax or LogSoftmax over an axis that is not the last becomes Transpose, the same over the last axis, Transpose.
+Transposes that are there, before or behind it, become one with these or go.
+When: The opset is 13 or newer: before, the op is over all dimensions from its axis on, whose elements are adjacent as
+they are.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """A product of a constant weight that is cut into parts, as one product for each part.
 
-What:
-    MatMul(x, W), plus a constant bias where one is added to it alone, then Split along the columns (or Slices that
-    together cover them): one MatMul with the columns of W for each part. The same for Gemm, with its bias.
-
-When:
-    Nothing else reads the whole product. W is a constant matrix and nothing else reads it; Slices take steps of 1,
-    and no column twice.
-
-Why:
-    Each part lies in memory of its own, as its reader wants it, and no copy cuts it out. It is slower where one of the
-    products alone is too small to fill the device.
+MatMul(x, W), plus a constant bias where one is added to it alone, then Split along the columns (or Slices that together
+cover them): one MatMul with the columns of W for each part. The same for Gemm, with its bias.
+When: Nothing else reads the whole product. W is a constant matrix and nothing else reads it; Slices take steps of 1,
+and no column twice.
 """
 
 from __future__ import annotations

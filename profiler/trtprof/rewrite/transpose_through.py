@@ -1,22 +1,13 @@
 """Transposes moved through ops that work element by element or along an axis, to where they cancel or merge.
 
-What:
-    A region of ops that can as well work on another order of the dimensions (element-wise ops with their broadcasts,
-    Concat, Split, Softmax and reductions with the axis mapped, Pad, Slice, Cast, per-channel QuantizeLinear) does so:
-    Transposes that lead into it or out of it and undo the new order go, others merge with it, and what else crosses
-    the border gets one. Constants are transposed in the file. Two Transposes in a row become one, and one that moves
-    nothing goes.
-
-When:
-    Fewer elements are transposed afterwards, whatever the dimensions without a number are: a Transpose that goes pays
-    for one that comes only if it moves as many elements by the names of its dimensions. A value with other readers, or
-    that a caller gets, is transposed back for them, and that is counted.
-
-Why:
-    A Transpose reads and writes every element and computes nothing, and it stands between ops that would otherwise
-    run as one. Models converted from another layout of images, and attention written out, have pairs that cancel. On
-    TensorRT it helps where a Transpose is a kernel of its own (a shuffle that no neighbour takes in). ONNX Runtime
-    moves them through many ops itself, so that little is left there but reductions, Pad and Slice.
+A region of ops that can as well work on another order of the dimensions (element-wise ops with their broadcasts,
+Concat, Split, Softmax and reductions with the axis mapped, Pad, Slice, Cast, per-channel QuantizeLinear) does so:
+Transposes that lead into it or out of it and undo the new order go, others merge with it, and what else crosses the
+border gets one. Constants are transposed in the file. Two Transposes in a row become one, and one that moves nothing
+goes.
+When: Fewer elements are transposed afterwards, whatever the dimensions without a number are: a Transpose that goes pays
+for one that comes only if it moves as many elements by the names of its dimensions. A value with other readers, or that
+a caller gets, is transposed back for them, and that is counted.
 """
 
 from __future__ import annotations
@@ -34,14 +25,11 @@ from trtprof.rewrite import rewrite
 from trtprof.rewrite.edit import Edit
 
 Perm = tuple[int, ...]
-Count = Counter[tuple[str, ...]]
-"""Elements as a sum: how many times each product of dimensions without a number."""
+Count = Counter[tuple[str, ...]]  # Elements as a sum: how many times each product of dimensions without a number
 
 ALONG_AN_AXIS = ("Softmax", "LogSoftmax", "Hardmax", "Concat", "Split", "ArgMax", "ArgMin", "LpNormalization")
-DEFAULT_AXIS = {"Split": 0, "ArgMax": 0, "ArgMin": 0}
-"""Of the others it is the last."""
-MOST_NODES = 500
-"""Ops of one region."""
+DEFAULT_AXIS = {"Split": 0, "ArgMax": 0, "ArgMin": 0}  # Of the others it is the last
+MOST_NODES = 500  # Ops of one region
 
 
 def composed(first: Perm, then: Perm) -> Perm:
@@ -60,15 +48,10 @@ def is_none(perm: Perm) -> bool:
 
 
 class Turn(NamedTuple):
-    """How an op works on another order of dimensions.
+    """How an op works on another order of dimensions."""
 
-    Attributes:
-        perms: The order of each value that is to be had in another one.
-        build: Makes its outputs of inputs in their new order.
-    """
-
-    perms: dict[ir.Value, Perm]
-    build: Callable[[list[ir.Value | None]], list[ir.Value]]
+    perms: dict[ir.Value, Perm]  # The order of each value that is to be had in another one
+    build: Callable[[list[ir.Value | None]], list[ir.Value]]  # Makes its outputs of inputs in their new order
 
 
 @rewrite(

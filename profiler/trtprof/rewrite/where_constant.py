@@ -1,17 +1,10 @@
 """Choices and copies that are settled by constants.
 
-What:
-    A Where whose mask is all true or all false is the one side that it takes; an Expand to dimensions that are there
-    already, and a Tile once in every direction, are their input.
-
-When:
-    The mask, the shape or the repeats are constants (or the shape is that of the value itself), and the others do not
-    broadcast the side that is taken to more elements: each of their dimensions is 1, or the same number. Masks with
-    both values are left alone: as a product or a sum they would do something else with infinities and NaN.
-
-Why:
-    The op reads and writes every element for nothing. Exports of attention have a Where of an empty mask, and those of
-    dynamic models an Expand that a fixed batch makes idle. It helps wherever the runtime does not see that by itself.
+A Where whose mask is all true or all false is the one side that it takes; an Expand to dimensions that are there
+already, and a Tile once in every direction, are their input.
+When: The mask, the shape or the repeats are constants (or the shape is that of the value itself), and the others do not
+broadcast the side that is taken to more elements: each of their dimensions is 1, or the same number. Masks with both
+values are left alone: as a product or a sum they would do something else with infinities and NaN.
 """
 
 from __future__ import annotations

@@ -21,25 +21,15 @@ if TYPE_CHECKING:
 
 
 class HowToRun(msgspec.Struct, frozen=True, kw_only=True):
-    """How the cells of a fleet are executed; nothing of it decides an answer.
+    """How the cells of a fleet are executed; nothing of it decides an answer."""
 
-    Attributes:
-        workers: Processes of this machine; 0: as many as its cores and its memory carry.
-        ray: Address of a Ray cluster, ``auto`` for the one that is found; empty: processes of this machine.
-        retry: ``failed``: cells that failed are done again, too.
-        shard: Which part of the cells, from 1, of how many.
-        attempts: How often a task is tried whose worker dies.
-        timeout_s: A task that takes longer is ended and has failed.
-        lease_s: A scheduler that was not heard of for so long is taken for dead; all on one folder have the same.
-    """
-
-    workers: int = 0
-    ray: str = ""
-    retry: Literal["", "failed"] = ""
-    shard: tuple[int, int] = (1, 1)
-    attempts: int = 3
-    timeout_s: float = 3600.0
-    lease_s: float = 60.0
+    workers: int = 0  # Processes of this machine; 0: as many as its cores and its memory carry
+    ray: str = ""  # Address of a Ray cluster, ``auto`` for the one that is found; empty: processes of this machine
+    retry: Literal["", "failed"] = ""  # ``failed``: cells that failed are done again, too
+    shard: tuple[int, int] = (1, 1)  # Which part of the cells, from 1, of how many
+    attempts: int = 3  # How often a task is tried whose worker dies
+    timeout_s: float = 3600.0  # A task that takes longer is ended and has failed
+    lease_s: float = 60.0  # A scheduler that was not heard of for so long is taken for dead
 
 
 def plan(manifest: Path, place: str = "", shard: tuple[int, int] = (1, 1)) -> tuple[FleetPlan, Expanded]:

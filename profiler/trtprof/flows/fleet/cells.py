@@ -25,10 +25,8 @@ from trtprof.flows.fleet.manifest import Manifest, Mistakes, ModelEntry, TargetE
 from trtprof.source.request import ModelRequest
 from trtprof.source.shapes import batch_axes, bind_shapes, parse_shapes
 
-MOST_CELLS = 1_000_000
-"""Of a fleet: more are a slip of the hand in sizes, which multiply."""
-_DIGITS = 24
-"""Of a key, in hex: 96 bits, so that of a billion cells no two have one by chance."""
+MOST_CELLS = 1_000_000  # Of a fleet: more are a slip of the hand in sizes, which multiply
+_DIGITS = 24  # Of a key, in hex: 96 bits, so that of a billion cells no two have one by chance
 
 
 class AskedModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,8 +32,7 @@ T = TypeVar("T")
 
 FOLDER = "claims"
 _ALIVE = "alive"
-_OLD = 60
-"""Leases after which what the dead left is swept."""
+_OLD = 60  # Leases after which what the dead left is swept
 
 
 def _now() -> float:
@@ -57,8 +56,7 @@ class _Seen(NamedTuple):
 
     owners: dict[str, set[str]]
     heard: dict[str, int]
-    mine: int
-    """When the newest file of this owner was written."""
+    mine: int  # When the newest file of this owner was written
 
 
 class Claims:

@@ -15,26 +15,18 @@ from trtprof.base.errors import TrtprofError
 from trtprof.base.output_file import replace_file
 from trtprof.base.records import Tensor
 
-KNOWN = "fleet-models.json"
-"""In the folder of caches: what model files were found to hold."""
-_MOST_KEPT = 20_000
-"""Files that are remembered; of more, those that were not asked for longest are forgotten."""
+KNOWN = "fleet-models.json"  # In the folder of caches: what model files were found to hold
+_MOST_KEPT = 20_000  # Files that are remembered; of more, those that were not asked for longest are forgotten
 _SETTLED_NS = 2_000_000_000
 """A file that was changed so short a time ago may change again without another time of change."""
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model file holds.
+    """What a model file holds."""
 
-    Attributes:
-        sha256: Of the file; of one with weights in files beside it, of the digests of all of them.
-        inputs: What a caller must feed; None of a file that is no model.
-        nodes: Of its main graph.
-    """
-
-    sha256: str
-    inputs: tuple[Tensor, ...] | None = None
-    nodes: int = 0
+    sha256: str  # Of the file; of one with weights in files beside it, of the digests of all of them
+    inputs: tuple[Tensor, ...] | None = None  # What a caller must feed; None of a file that is no model
+    nodes: int = 0  # Of its main graph
 
 
 class _Stamp(msgspec.Struct, frozen=True):
@@ -46,15 +38,10 @@ class _Stamp(msgspec.Struct, frozen=True):
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What a file was found to hold, and by what it is told that it still does.
+    """What a file was found to hold, and by what it is told that it still does."""
 
-    Attributes:
-        content: What it held.
-        stamps: Of the model and of the files beside it, from before they were read; none where nothing would tell.
-    """
-
-    content: Content
-    stamps: tuple[_Stamp, ...]
+    content: Content  # What it held
+    stamps: tuple[_Stamp, ...]  # Of the model and of the files beside it, from before they were read
 
     @property
     def stands(self) -> bool:

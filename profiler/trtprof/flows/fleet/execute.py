@@ -18,29 +18,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str
     cells: tuple[FleetCell, ...]
-    attempts: tuple[str, ...] = ()
-    """Why earlier attempts came to nothing."""
-    num_gpus: float = 0.0
-    """GPUs that Ray keeps for it."""
-    datasheets: dict[str, GpuSpec] = {}
-    """By `FleetCell.gpu`, those from files, which need not be where it is answered."""
+    attempts: tuple[str, ...] = ()  # Why earlier attempts came to nothing
+    num_gpus: float = 0.0  # GPUs that Ray keeps for it
+    datasheets: dict[str, GpuSpec] = {}  # By `FleetCell.gpu`, those from files, which need not be where it is answered
 
 
 class Answered(NamedTuple):
-    """What came of a task.
-
-    Attributes:
-        task: Which one.
-        rows: One a cell, in its order; none where it was ``lost``.
-        run: The run folder of its one cell, which the scheduler takes over (`Store.put_run`).
-        lost: Why there is no answer: the worker died, its node is gone, its memory did not do. The task may be tried
-            again. Empty where there are rows.
-    """
+    """What came of a task."""
 
     task: Task
-    rows: tuple[FleetRow, ...] = ()
-    run: Path | None = None
-    lost: str = ""
+    rows: tuple[FleetRow, ...] = ()  # One a cell, in its order; none where it was ``lost``
+    run: Path | None = None  # The run folder of its one cell, which the scheduler takes over (`Store.put_run`)
+    lost: str = ""  # Why there is no answer: the worker died, its node is gone, its memory did not do
 
 
 class Executor(Protocol):

@@ -22,14 +22,11 @@ from trtprof.base.input_file import read_file
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-_PUT_WHOLE = frozenset({"s3", "gcs", "abfs"})
-"""Kinds of file systems where a file is not there before it is whole."""
-_AT_ONCE = 16
-"""Requests to a distant file system at a time."""
+_PUT_WHOLE = frozenset({"s3", "gcs", "abfs"})  # Kinds of file systems where a file is not there before it is whole
+_AT_ONCE = 16  # Requests to a distant file system at a time
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LOGIN = re.compile(r"(?<=://)[^/?#]*@|[?#].*")
-BESIDE = ".part"
-"""How a file is called that is being written: a name that begins with a dot and ends so."""
+BESIDE = ".part"  # How a file is called that is being written: a name that begins with a dot and ends so
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -41,8 +38,7 @@ class Entry(NamedTuple):
     name: str
     kind: Literal["file", "folder", "other"]
     size: int
-    mtime_ns: int
-    """By the clock of the file system."""
+    mtime_ns: int  # By the clock of the file system
 
 
 class Files:

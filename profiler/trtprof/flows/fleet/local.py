@@ -29,8 +29,7 @@ from trtprof.runtime.child import Dialogue, wait_for
 
 BASE_BYTES = 512 << 20
 """Of a process that predicts, beside the file of its model: Python, its packages, the graph, what is learned."""
-MOST_TASKS = 1000
-"""That a process answers before another takes its place: what libraries keep of each does not add up."""
+MOST_TASKS = 1000  # That a process answers before another takes its place: what libraries keep of each does not add up
 MODULE = "trtprof.flows.fleet.local_worker"
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ARROW_NUM_THREADS"), "1")

@@ -69,14 +69,11 @@ from trtprof.source.spec import parse_spec
 
 T = TypeVar("T")
 
-MOST_TOLD = 20
-"""Mistakes that are told one by one."""
-NAMES_TOLD = 20
-"""Of models with one mistake."""
+MOST_TOLD = 20  # Mistakes that are told one by one
+NAMES_TOLD = 20  # Of models with one mistake
 VERBS: tuple[FleetVerb, ...] = get_args(FleetVerb)
 _AT = re.compile(r" \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
-_NAME = 100
-"""Longest name."""
+_NAME = 100  # Longest name
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,92 +81,53 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     Each of ``shapes`` (or none), each of ``batches`` (or none), each combination of ``sizes`` and each of
     ``precisions`` is a size of its own; all of them are combined.
-
-    Attributes:
-        files: Globs of ONNX files, from the folder of the manifest on.
-        exclude: Globs of files among them that are not meant.
-        name: What the model is called; only of an entry that means one file. Default: the file's stem, with as many
-            folders before it as tell it from others.
-        shapes: Values of ``--shapes``, each a whole set of shapes.
-        batches: Values of ``--batch``.
-        sizes: Values of named dimensions: ``{seq = [128, 512]}``.
-        precisions: Values of ``--dtype``.
-        targets: Names of the targets that are asked; none: all.
-        requests_per_s: Inferences that are asked of the model in a second, spread evenly over its sizes and precisions
-            (an inference of a batch of 8 answers 8).
-        served_by: The target that serves it; empty: the cheapest that keeps to the limit.
-        latency_limit_ns: A request may take no longer.
-        options: Beside those of the whole fleet.
-        tags: Words to group by.
-        place: Where it stands: ``models[2]``; see `Manifest.where`.
     """
 
-    files: tuple[str, ...]
-    exclude: tuple[str, ...] = ()
-    name: str = ""
-    shapes: tuple[str, ...] = ()
-    batches: tuple[int, ...] = ()
-    sizes: dict[str, tuple[int, ...]] = {}
-    precisions: tuple[str, ...] = ("model",)
-    targets: tuple[str, ...] = ()
+    files: tuple[str, ...]  # Globs of ONNX files, from the folder of the manifest on
+    exclude: tuple[str, ...] = ()  # Globs of files among them that are not meant
+    name: str = ""  # What the model is called
+    shapes: tuple[str, ...] = ()  # Values of ``--shapes``, each a whole set of shapes
+    batches: tuple[int, ...] = ()  # Values of ``--batch``
+    sizes: dict[str, tuple[int, ...]] = {}  # Values of named dimensions: ``{seq = [128, 512]}``
+    precisions: tuple[str, ...] = ("model",)  # Values of ``--dtype``
+    targets: tuple[str, ...] = ()  # Names of the targets that are asked; none: all
+    # Inferences that are asked of the model in a second, spread evenly over its sizes and precisions (an inference of
+    # a batch of 8 answers 8).
     requests_per_s: float | None = None
-    served_by: str = ""
-    latency_limit_ns: int | None = None
-    options: dict[str, str] = {}
-    tags: tuple[str, ...] = ()
-    place: str = ""
+    served_by: str = ""  # The target that serves it; empty: the cheapest that keeps to the limit
+    latency_limit_ns: int | None = None  # A request may take no longer
+    options: dict[str, str] = {}  # Beside those of the whole fleet
+    tags: tuple[str, ...] = ()  # Words to group by
+    place: str = ""  # Where it stands: ``models[2]``; see `Manifest.where`
 
 
 class TargetEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One ``[[targets]]``: what models are asked on.
+    """One ``[[targets]]``: what models are asked on."""
 
-    Attributes:
-        name: What it is called; default: the GPU's slug, the resource, or ``local``.
-        verb: ``predict`` for a datasheet alone; ``run`` or ``build`` on this machine or a node of a cluster.
-        gpu: A datasheet (slug, or a file from the folder of the manifest on); a run on another GPU has a doubt.
-        resource: A custom resource that a node of a Ray cluster offers (``gpu_h100``), of which a cell takes one.
-        num_gpus: GPUs that Ray keeps for a cell; 0 asks for none.
-        price_per_hour: In the currency of the manifest; None where nobody said.
-        precisions: Only these of those that models ask for; none: all.
-        options: Beside those of the model.
-        tags: Words to group by.
-        place: Where it stands: ``targets[0]``; see `Manifest.where`.
-    """
-
-    name: str
-    verb: FleetVerb
-    gpu: str = ""
+    name: str  # What it is called; default: the GPU's slug, the resource, or ``local``
+    verb: FleetVerb  # ``predict`` for a datasheet alone; ``run`` or ``build`` on this machine or a node of a cluster
+    gpu: str = ""  # A datasheet (slug, or a file from the folder of the manifest on); a run on another GPU has a doubt
+    # A custom resource that a node of a Ray cluster offers (``gpu_h100``), of which a cell takes one
     resource: str = ""
-    num_gpus: float = 0.0
-    price_per_hour: float | None = None
-    precisions: tuple[str, ...] = ()
-    options: dict[str, str] = {}
-    tags: tuple[str, ...] = ()
-    place: str = ""
+    num_gpus: float = 0.0  # GPUs that Ray keeps for a cell; 0 asks for none
+    price_per_hour: float | None = None  # In the currency of the manifest; None where nobody said
+    precisions: tuple[str, ...] = ()  # Only these of those that models ask for; none: all
+    options: dict[str, str] = {}  # Beside those of the model
+    tags: tuple[str, ...] = ()  # Words to group by
+    place: str = ""  # Where it stands: ``targets[0]``; see `Manifest.where`
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A manifest as it was read; all globs are still globs.
+    """A manifest as it was read; all globs are still globs."""
 
-    Attributes:
-        path: The file.
-        name: Of the fleet; default: the file's stem.
-        currency: Of all prices, a word or a sign.
-        models: Each entry.
-        targets: Each entry; names are unique.
-        options: Of every cell.
-        latency_limit_ns: Of models that have none of their own.
-        lines: On which line what stands, by place: ``models[2].batches``.
-    """
-
-    path: Path
-    name: str
-    currency: str = ""
-    models: tuple[ModelEntry, ...]
-    targets: tuple[TargetEntry, ...]
-    options: dict[str, str] = {}
-    latency_limit_ns: int | None = None
-    lines: dict[str, int] = {}
+    path: Path  # The file
+    name: str  # Of the fleet; default: the file's stem
+    currency: str = ""  # Of all prices, a word or a sign
+    models: tuple[ModelEntry, ...]  # Each entry
+    targets: tuple[TargetEntry, ...]  # Each entry; names are unique
+    options: dict[str, str] = {}  # Of every cell
+    latency_limit_ns: int | None = None  # Of models that have none of their own
+    lines: dict[str, int] = {}  # On which line what stands, by place: ``models[2].batches``
 
     def where(self, place: str) -> str:
         """A place with its line, or that of what it is a part of: ``fleet.toml, line 12: models[2].batches``."""

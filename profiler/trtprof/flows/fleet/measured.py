@@ -24,8 +24,7 @@ from trtprof.compare.sides import load_side
 from trtprof.flows.predict.on_gpus import forecast
 
 _NO = "do not"
-_WORKING = ("compute", "control")
-"""Roles of layers that do what the model asks; the others only reorder, or wait."""
+_WORKING = ("compute", "control")  # Roles of layers that do what the model asks; the others only reorder, or wait
 
 
 def columns(folder: RunFolder) -> dict[str, Any]:

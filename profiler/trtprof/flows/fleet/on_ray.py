@@ -37,25 +37,16 @@ from trtprof.flows.fleet.work import failed
 START = "ray start --head on one machine and ray start --address=HOST:6379 on the others, or --ray HOST:6379"
 
 _CONNECT_S = 5.0
-_PROBE_S = 180.0
-"""The first process of a node may take a while: it imports trtprof."""
-_PROBES = 3
-"""As often a node is asked whose worker dies."""
-_GET_S = 300.0
-"""What was answered is fetched in that time, or lost."""
-_LOOK_S = 5.0
-"""How old what is known of the nodes may be."""
-_NOWHERE_S = 30.0
-"""A task that no node fits is lost then: a node that was lost may come back, or another one."""
-_WAITING_S = 5.0
-"""What must have nodes to itself and has waited for so long goes before predictions."""
-_TOGETHER_S = 0.5
-"""About how long one Ray task of several predictions takes, of which Ray's own part is some ms."""
+_PROBE_S = 180.0  # The first process of a node may take a while: it imports trtprof
+_PROBES = 3  # As often a node is asked whose worker dies
+_GET_S = 300.0  # What was answered is fetched in that time, or lost
+_LOOK_S = 5.0  # How old what is known of the nodes may be
+_NOWHERE_S = 30.0  # A task that no node fits is lost then: a node that was lost may come back, or another one
+_WAITING_S = 5.0  # What must have nodes to itself and has waited for so long goes before predictions
+_TOGETHER_S = 0.5  # About how long one Ray task of several predictions takes, of which Ray's own part is some ms
 _MOST_TOGETHER = 32
-_AHEAD = 2
-"""Ray tasks a slot that are handed to Ray: one runs, one waits."""
-_STORE_SHARE = 0.5
-"""Of the object store of a node, that models of ours may take."""
+_AHEAD = 2  # Ray tasks a slot that are handed to Ray: one runs, one waits
+_STORE_SHARE = 0.5  # Of the object store of a node, that models of ours may take
 _LINE = 300
 
 
@@ -98,13 +89,10 @@ class _Batch:
     """Tasks that one Ray task answers, one after the other.
 
     Attributes:
-        reference: Ray's own.
-        tasks: All of them.
         at: The first that is not answered yet.
         began: When that one was; None until the worker says that it begins.
         asked: When it was handed to Ray.
         node: Where it is, as soon as that is known; empty until then.
-        process: Its number there.
         incoming: The answer to a task whose run folder is on its way.
     """
 

@@ -22,24 +22,16 @@ if TYPE_CHECKING:
     from trtprof.flows.predict.on_gpus import Settings
     from trtprof.source.request import ModelRequest
 
-_LONG = 60
-"""Characters of a text that an error shows."""
+_LONG = 60  # Characters of a text that an error shows
 
 
 class Option(NamedTuple):
-    """An option of a manifest.
+    """An option of a manifest."""
 
-    Attributes:
-        verbs: That take it.
-        default: What it is where nobody says; as text, as cells have it.
-        takes: What it takes, in words.
-        text: The text of a value as TOML has it; raises ValueError where it is none.
-    """
-
-    verbs: tuple[FleetVerb, ...]
-    default: str
-    takes: str
-    text: Callable[[Any], str]
+    verbs: tuple[FleetVerb, ...]  # That take it
+    default: str  # What it is where nobody says; as text, as cells have it
+    takes: str  # What it takes, in words
+    text: Callable[[Any], str]  # The text of a value as TOML has it; raises ValueError where it is none
 
 
 def _whole(least: int, most: int = 2**31 - 1) -> Callable[[Any], str]:

@@ -17,8 +17,7 @@ from trtprof.base.records import (
 )
 from trtprof.base.units import format_percent
 
-ABOVE = "good kernels above the bound"
-"""What the ledger of a prediction calls that part of what is expected."""
+ABOVE = "good kernels above the bound"  # What the ledger of a prediction calls that part of what is expected
 
 
 def columns(found: Prediction, gpu: GpuPrediction) -> dict[str, Any]:

@@ -14,36 +14,23 @@ from trtprof.flows.fleet.options import OPTIONS
 from trtprof.flows.fleet.store import State, Store
 
 NOTHING = State(frozenset(), frozenset())
-SAMPLE = 5
-"""Cells that are left, of which a plan shows so many."""
+SAMPLE = 5  # Cells that are left, of which a plan shows so many
 
 
 class Took(NamedTuple):
-    """What cells of one kind took that are done.
+    """What cells of one kind took that are done."""
 
-    Attributes:
-        verb: What was done.
-        model: Of which model.
-        seconds: One a cell.
-    """
-
-    verb: FleetVerb
+    verb: FleetVerb  # What was done
     model: str
-    seconds: float
+    seconds: float  # One a cell
 
 
 class Pace(NamedTuple):
-    """What a cell takes, as far as anything tells.
+    """What a cell takes, as far as anything tells."""
 
-    Attributes:
-        by_model: Seconds of a cell, by verb and model.
-        by_verb: The same of any other model.
-        basis: Where these are from, in words.
-    """
-
-    by_model: Mapping[tuple[str, str], float] = {}
-    by_verb: Mapping[str, float] = {}
-    basis: str = ""
+    by_model: Mapping[tuple[str, str], float] = {}  # Seconds of a cell, by verb and model
+    by_verb: Mapping[str, float] = {}  # The same of any other model
+    basis: str = ""  # Where these are from, in words
 
     def of(self, cell: FleetCell) -> float | None:
         """Seconds of a cell; None where nothing tells."""

@@ -28,44 +28,27 @@ TOKEN = ".shared"  # noqa: S105 - the name of a file
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of a worker.
+    """What is asked of a worker."""
 
-    Attributes:
-        trtprof: The version that asks.
-        tasks: One after the other.
-        runs: The folder that run folders go to, where it is shared.
-        token: What its `TOKEN` says.
-    """
-
-    trtprof: str
-    tasks: tuple[Task, ...]
-    runs: str = ""
-    token: str = ""
+    trtprof: str  # The version that asks
+    tasks: tuple[Task, ...]  # One after the other
+    runs: str = ""  # The folder that run folders go to, where it is shared
+    token: str = ""  # What its `TOKEN` says
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says.
+    """What a worker says."""
 
-    Attributes:
-        kind: ``here``: it begins. ``rows``: a task is answered. ``lacks``: it has not got the model. ``lost``: it
-            could not answer.
-        node: Ray's name of the node.
-        host: Its own.
-        process: Its number.
-        rows: Of a task.
-        run: Name of its run folder in the shared one.
-        pieces: How many pieces of an archive of its run folder follow.
-        why: It is lost.
-    """
-
+    # ``here``: it begins. ``rows``: a task is answered. ``lacks``: it has not got the model. ``lost``: it could not
+    # answer.
     kind: Literal["here", "rows", "lacks", "lost"]
-    node: str = ""
-    host: str = ""
-    process: int = 0
-    rows: tuple[FleetRow, ...] = ()
-    run: str = ""
-    pieces: int = 0
-    why: str = ""
+    node: str = ""  # Ray's name of the node
+    host: str = ""  # Its own
+    process: int = 0  # Its number
+    rows: tuple[FleetRow, ...] = ()  # Of a task
+    run: str = ""  # Name of its run folder in the shared one
+    pieces: int = 0  # How many pieces of an archive of its run folder follow
+    why: str = ""  # It is lost
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):

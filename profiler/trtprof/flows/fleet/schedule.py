@@ -26,40 +26,26 @@ from trtprof.flows.fleet.store import State, Store
 from trtprof.flows.fleet.work import failed
 from trtprof.hardware.gpus import find
 
-TOGETHER = 16
-"""GPUs that a model is predicted for in one task."""
-AHEAD = 8
-"""Groups of predictions that are claimed at once; as many as are under way, where these are more."""
-FOLD_EVERY = 1000
-"""Rows that are stored between two looks at whether parts are to be folded."""
+TOGETHER = 16  # GPUs that a model is predicted for in one task
+AHEAD = 8  # Groups of predictions that are claimed at once; as many as are under way, where these are more
+FOLD_EVERY = 1000  # Rows that are stored between two looks at whether parts are to be folded
 
 _ORDER = {"predict": 0, "build": 1, "run": 2}
 _POLL_S = 2.0
-_TURN_S = 0.5
-"""That answers are waited for at most, before progress is told and others are looked at."""
+_TURN_S = 0.5  # That answers are waited for at most, before progress is told and others are looked at
 _TELL_S = 0.25
 
 
 class Standing(NamedTuple):
-    """How far a scheduler is.
+    """How far a scheduler is."""
 
-    Attributes:
-        answered: Cells that have a row, failed ones included, by target: of all its cells, whoever did them.
-        failed: Those of them that failed.
-        running: Cells under way here, by target.
-        elsewhere: Cells that others work on.
-        refused: Cells that nothing here can execute, by their target and why.
-        seconds: What answering took the workers, by target, of cells that were answered here.
-        here: How many these are, by target.
-    """
-
-    answered: Counter[str]
-    failed: Counter[str]
-    running: Counter[str]
-    elsewhere: int
-    refused: Mapping[str, int]
-    seconds: Mapping[str, float]
-    here: Counter[str]
+    answered: Counter[str]  # Cells that have a row, failed ones included, by target: of all its cells, whoever did them
+    failed: Counter[str]  # Those of them that failed
+    running: Counter[str]  # Cells under way here, by target
+    elsewhere: int  # Cells that others work on
+    refused: Mapping[str, int]  # Cells that nothing here can execute, by their target and why
+    seconds: Mapping[str, float]  # What answering took the workers, by target, of cells that were answered here
+    here: Counter[str]  # How many these are, by target
 
 
 def schedule(
@@ -96,8 +82,7 @@ def schedule(
     return standing
 
 
-_HANGS_S = 60.0
-"""A store that does not answer is waited for so long."""
+_HANGS_S = 60.0  # A store that does not answer is waited for so long
 
 
 @contextmanager

@@ -52,12 +52,9 @@ TABLE = "table"
 RUNS = "runs"
 CORRUPT = "corrupt"
 _SUFFIX = ".parquet"
-_FOLDING = "fold"
-"""The group that is claimed by who folds; no digest is called so."""
-_AT_ONCE = 4096
-"""Parts that are held in memory, and folded into one file."""
-_OLD_NS = 3600 * 10**9
-"""Files that were begun so long ago are of no one who lives."""
+_FOLDING = "fold"  # The group that is claimed by who folds; no digest is called so
+_AT_ONCE = 4096  # Parts that are held in memory, and folded into one file
+_OLD_NS = 3600 * 10**9  # Files that were begun so long ago are of no one who lives
 
 
 class State(NamedTuple):

@@ -48,13 +48,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-ANSWERS, BEST, PATTERNS, FAILURES, EXAMPLES, DOUBTS = 5_000, 1_000, 40, 30, 20, 5
-"""Most of each that a document has."""
-WINS = 10
-"""Kernels by hand that are told unless asked for more or less."""
+ANSWERS, BEST, PATTERNS, FAILURES, EXAMPLES, DOUBTS = 5_000, 1_000, 40, 30, 20, 5  # Most of each that a document has
+WINS = 10  # Kernels by hand that are told unless asked for more or less
 
-HOURS = 24.0
-"""Of a day."""
+HOURS = 24.0  # Of a day
 _VERDICTS = ("write it", "try first")
 _PLAIN = (
     "key", "model", "path", "target", "verb", "shapes", "batch", "sizes", "precision", "trtprof", "status", "stage",
@@ -70,21 +67,13 @@ NEEDED = frozenset({IDEAL, CEILING})
 
 
 class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a fleet is reported, and how.
+    """What of a fleet is reported, and how."""
 
-    Attributes:
-        limit_ns: In place of the limits of the manifest.
-        tags: Cells that have one of them.
-        models: Globs of names.
-        targets: Names.
-        wins: Kernels by hand that are told.
-    """
-
-    limit_ns: int | None = None
-    tags: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    wins: int = WINS
+    limit_ns: int | None = None  # In place of the limits of the manifest
+    tags: tuple[str, ...] = ()  # Cells that have one of them
+    models: tuple[str, ...] = ()  # Globs of names
+    targets: tuple[str, ...] = ()  # Names
+    wins: int = WINS  # Kernels by hand that are told
 
 
 ALL = Narrowed()
@@ -325,17 +314,13 @@ class _On(NamedTuple):
     precision: str
     target: str
     at: int
-    timed: int
-    """Sizes with a time that can be believed."""
-    bounded: int
-    """Sizes with a bound alone that keeps to the limit."""
+    timed: int  # Sizes with a time that can be believed
+    bounded: int  # Sizes with a bound alone that keeps to the limit
     above_roof: int
-    too_large: int
-    """Sizes whose weights and tensors its memory has no room for."""
+    too_large: int  # Sizes whose weights and tensors its memory has no room for
     slowest_ns: float
     slowest_high_ns: float
-    value: float
-    """A request: its cost, or its time in ns; the mean over sizes."""
+    value: float  # A request: its cost, or its time in ns; the mean over sizes
     low: float
     high: float
     cost: float
@@ -346,9 +331,7 @@ class _Served:
     """Which target serves each model, and the hours that it is kept busy.
 
     Attributes:
-        best: For each model and precision.
         hours_per_ns: Of each row: hours a day that one ns of it makes up; 0 of what serves nothing.
-        any: Whether any requests are counted.
         busy: How many of each target are kept busy, for how many models, and whether all of it was measured.
         not_counted: Models with requests that nothing serves, and why.
     """
@@ -541,8 +524,7 @@ def _flat(part: pa.Table, name: str, at: np.ndarray) -> tuple[Any, np.ndarray]:
     return pc.list_flatten(column), at[pc.list_parent_indices(column).to_numpy()]
 
 
-FINE = 1e12
-"""Parts of an hour that are counted, so that sums are of whole numbers, and the same in any order."""
+FINE = 1e12  # Parts of an hour that are counted, so that sums are of whole numbers, and the same in any order
 
 
 def _whole_hours(ns: np.ndarray, hours_per_ns: np.ndarray) -> np.ndarray:

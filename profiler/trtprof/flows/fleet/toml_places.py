@@ -6,8 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 
-Path = tuple[str | int, ...]
-"""Keys, and numbers of what stands in a list, from 0: ``("models", 2, "batches")``."""
+Path = tuple[str | int, ...]  # Keys, and numbers of what stands in a list, from 0: ``("models", 2, "batches")``
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _KEY = re.compile(r"""[ \t]*("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)[ \t]*""")

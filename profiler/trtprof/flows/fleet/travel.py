@@ -25,12 +25,9 @@ from trtprof.base.input_file import stays_inside
 from trtprof.base.scratch import scratch_folder
 from trtprof.flows.fleet.contents import Looked, look
 
-CHUNK_BYTES = 32 << 20
-"""Files travel in pieces of so much: neither side holds more of one in its own memory."""
-MOST_KEPT_BYTES = 10 << 30
-"""Of models that a node keeps; one that is larger is kept until another comes."""
-MOST_RUN_BYTES = 64 << 30
-"""Of a run folder that comes back."""
+CHUNK_BYTES = 32 << 20  # Files travel in pieces of so much: neither side holds more of one in its own memory
+MOST_KEPT_BYTES = 10 << 30  # Of models that a node keeps; one that is larger is kept until another comes
+MOST_RUN_BYTES = 64 << 30  # Of a run folder that comes back
 
 Pieces = Callable[[], Iterable[bytes]]
 

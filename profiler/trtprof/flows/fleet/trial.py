@@ -11,8 +11,7 @@ from trtprof.flows.fleet.cells import request_of
 from trtprof.flows.fleet.options import settings_of
 from trtprof.flows.fleet.progress import Pace
 
-BUDGET_S = 1.0
-"""Seconds that may be spent, beside what is loaded once."""
+BUDGET_S = 1.0  # Seconds that may be spent, beside what is loaded once
 _FIRST, _FIRST_AT_MOST = 100, 400
 """Nodes of the model that is tried first, and of the smallest where all are larger: nobody knows how long it takes."""
 _MOST = 3

@@ -19,10 +19,8 @@ from trtprof.flows.fleet.cells import key_by, request_of
 from trtprof.flows.fleet.execute import Task
 from trtprof.flows.fleet.options import build_options_of, run_options_of, settings_of
 
-RUN = "run"
-"""Of the scratch folder: where the run folder of a task lies when it is answered."""
-LOG_BYTES = 8192
-"""Of what was told on the way, its end: kept in the row."""
+RUN = "run"  # Of the scratch folder: where the run folder of a task lies when it is answered
+LOG_BYTES = 8192  # Of what was told on the way, its end: kept in the row
 
 _OF_MODEL = (ModelError, BuildError, MissingError)
 """Errors that are of the model or of this machine, and so of every GPU that it is predicted for."""

@@ -26,11 +26,7 @@ from trtprof.source.request import ModelRequest
 
 
 class NotCompiledError(MissingError):
-    """What compiles kernels is missing; there is the brief all the same.
-
-    Attributes:
-        document: It.
-    """
+    """What compiles kernels is missing; there is the brief all the same."""
 
     def __init__(self, document: Plugin, error: MissingError) -> None:
         super().__init__(error.what, why=error.why, fix=error.fix)

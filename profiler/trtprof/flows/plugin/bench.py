@@ -65,45 +65,29 @@ from trtprof.source.request import ModelRequest
 Verdict = Literal["faster", "slower", "inconclusive", "incorrect"]
 
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum"})
-ROUNDS = 3
-"""Fresh processes in which the kernel takes turns with its rival."""
-TURNS_S = 120.0
-"""After so long the engines begin no further round, but those that are needed."""
-CLOCK_S = 0.005
-"""Between two looks at the clock: the turns of a process last some tens of milliseconds."""
-MOST_MOVED_MHZ = 50
-"""SOL-ExecBench lets clocks move no further."""
+ROUNDS = 3  # Fresh processes in which the kernel takes turns with its rival
+TURNS_S = 120.0  # After so long the engines begin no further round, but those that are needed
+CLOCK_S = 0.005  # Between two looks at the clock: the turns of a process last some tens of milliseconds
+MOST_MOVED_MHZ = 50  # SOL-ExecBench lets clocks move no further
 ABOVE = 0.98
 """A time below this share of the speed of light is above the roof; what is nearer is the resolution of events."""
 WITHOUT, WITH = "the engine without the plugin", "the engine with it"
 
 
 class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to measure.
+    """How to measure."""
 
-    Attributes:
-        device: Index of the GPU, as nvidia-smi counts; None for the first.
-        plugins: Libraries that hold the plugin, in place of the Python module in the folder.
-        run: The run that the brief is of; empty looks for it beside the folder and under ``reports``.
-        seed: Of inputs.
-    """
-
-    device: int | None = None
-    plugins: tuple[str, ...] = ()
-    run: str = ""
-    seed: int = 0
+    device: int | None = None  # Index of the GPU, as nvidia-smi counts; None for the first
+    plugins: tuple[str, ...] = ()  # Libraries that hold the plugin, in place of the Python module in the folder
+    run: str = ""  # The run that the brief is of; empty looks for it beside the folder and under ``reports``
+    seed: int = 0  # Of inputs
 
 
 class Single(NamedTuple):
-    """The kernel alone.
+    """The kernel alone."""
 
-    Attributes:
-        rounds: Each from a process of its own; the first has the checks.
-        clocks: Of the GPU in the turns of each.
-    """
-
-    rounds: tuple[Alone, ...]
-    clocks: tuple[ClockSummary, ...]
+    rounds: tuple[Alone, ...]  # Each from a process of its own; the first has the checks
+    clocks: tuple[ClockSummary, ...]  # Of the GPU in the turns of each
 
     @property
     def first(self) -> Alone:
@@ -134,18 +118,12 @@ class Single(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """The engine without the plugin and with it.
+    """The engine without the plugin and with it."""
 
-    Attributes:
-        change: By turns; None where they took none.
-        checks: Outputs of the one beside those of the other.
-        why_not: Why there are no turns, in words.
-        held_down: What held the clock down meanwhile, with its share of the time.
-    """
-
-    change: TurnsChange | None = None
-    checks: tuple[BenchCheck, ...] = ()
-    why_not: str = ""
+    change: TurnsChange | None = None  # By turns; None where they took none
+    checks: tuple[BenchCheck, ...] = ()  # Outputs of the one beside those of the other
+    why_not: str = ""  # Why there are no turns, in words
+    # What held the clock down meanwhile, with its share of the time
     held_down: dict[str, float] = {}  # noqa: RUF012 - is never changed
 
 
@@ -243,17 +221,11 @@ def _folded(given: PluginFolder) -> tuple[int, int, int, int] | None:
 
 
 class Needed(NamedTuple):
-    """What a kernel must do, whatever it does besides.
+    """What a kernel must do, whatever it does besides."""
 
-    Attributes:
-        read: Bytes that it must read at least once.
-        written: Bytes of its outputs.
-        arithmetic: Its work; None where that of the layer is not its own.
-    """
-
-    read: int
-    written: int
-    arithmetic: Work | None = None
+    read: int  # Bytes that it must read at least once
+    written: int  # Bytes of its outputs
+    arithmetic: Work | None = None  # Its work; None where that of the layer is not its own
 
     @property
     def nbytes(self) -> int:

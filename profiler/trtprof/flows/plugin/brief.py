@@ -66,25 +66,15 @@ _PARTIAL = (
 
 
 class Subject(NamedTuple):
-    """A layer that a brief is asked of.
+    """A layer that a brief is asked of."""
 
-    Attributes:
-        name: Of the layer, or of a node in it, as it was asked for.
-        source: The model with its shapes; None where it is not at hand.
-        request: How the model is opened again; None where it is not at hand.
-        spec: The GPU; None on a CPU.
-        how: What is asked of predictions.
-        run: What was measured; None where nothing was.
-        case: The same as rules look at it; None where only the document of a run is there.
-    """
-
-    name: str
-    source: Source | None = None
-    request: ModelRequest | None = None
-    spec: GpuSpec | None = None
-    how: Settings = Settings()
-    run: Run | None = None
-    case: Case | None = None
+    name: str  # Of the layer, or of a node in it, as it was asked for
+    source: Source | None = None  # The model with its shapes; None where it is not at hand
+    request: ModelRequest | None = None  # How the model is opened again; None where it is not at hand
+    spec: GpuSpec | None = None  # The GPU; None on a CPU
+    how: Settings = Settings()  # What is asked of predictions
+    run: Run | None = None  # What was measured; None where nothing was
+    case: Case | None = None  # The same as rules look at it; None where only the document of a run is there
 
     @property
     def ops(self) -> dict[str, Op]:
@@ -267,17 +257,11 @@ def _thought(
 
 
 class _Kernel(NamedTuple):
-    """What a kernel computes.
+    """What a kernel computes."""
 
-    Attributes:
-        nodes: In the order of the model.
-        work: Of one run.
-        estimate: The bound of one run.
-    """
-
-    nodes: tuple[str, ...]
-    work: Work | None
-    estimate: Estimate | None
+    nodes: tuple[str, ...]  # In the order of the model
+    work: Work | None  # Of one run
+    estimate: Estimate | None  # The bound of one run
 
 
 def _kernel(

@@ -15,8 +15,7 @@ from trtprof.plugin.formulas import formulas
 
 _JOINS = op_types("pointwise", "cast", "quantise", "batch norm")
 """Ops that a kernel can compute beside its own, element by element."""
-_FARTHEST = 8
-"""Nodes of a chain on one side of a kernel that are told of."""
+_FARTHEST = 8  # Nodes of a chain on one side of a kernel that are told of
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,15}")
 
 

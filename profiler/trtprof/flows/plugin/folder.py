@@ -49,8 +49,7 @@ from trtprof.source.shapes import written
 BRIEF, README, MODEL = "brief", "README.md", "model.onnx"
 PYTHON, NATIVE = "python", "cpp"
 _AGAIN = "write it again: trtprof plugin MODEL NODE -o FOLDER --force"
-COUNTED = "sm_89"
-"""The architecture whose PTX is counted, where it is there: sectors are the same on all."""
+COUNTED = "sm_89"  # The architecture whose PTX is counted, where it is there: sectors are the same on all
 
 
 class Target(NamedTuple):

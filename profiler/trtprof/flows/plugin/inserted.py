@@ -27,8 +27,7 @@ from trtprof.plugin.model import Model, opened
 from trtprof.runtime.ort_session import SessionRequest
 from trtprof.source.load import LoadedModel
 
-DEADLINE_S = 300.0
-"""After which a model that is run, or built, is given up."""
+DEADLINE_S = 300.0  # After which a model that is run, or built, is given up
 RTX: Final = "tensorrt-rtx"
 _NO_FUNCTION = "the file has no functions, and {} knows no plugin"
 

@@ -23,25 +23,15 @@ TYPICAL = ("t4", "a100-sxm4-80gb", "rtx-3090", "rtx-4090", "h100-sxm5", "b200", 
 
 
 class Made(NamedTuple):
-    """A kernel for a layer.
+    """A kernel for a layer."""
 
-    Attributes:
-        model: That the plugin is put into.
-        choice: The nodes that it computes.
-        template: That wrote it.
-        built: Its variants, compiled.
-        dims: What named dimensions of the task are in this brief.
-        refused: What other templates do not know of the task, by name.
-        notes: What else is to be said.
-    """
-
-    model: Model
-    choice: Choice
-    template: str
-    built: tuple[Built, ...]
-    dims: dict[str, int]
-    refused: dict[str, str]
-    notes: tuple[str, ...] = ()
+    model: Model  # That the plugin is put into
+    choice: Choice  # The nodes that it computes
+    template: str  # That wrote it
+    built: tuple[Built, ...]  # Its variants, compiled
+    dims: dict[str, int]  # What named dimensions of the task are in this brief
+    refused: dict[str, str]  # What other templates do not know of the task, by name
+    notes: tuple[str, ...] = ()  # What else is to be said
 
     @property
     def task(self) -> Task:
@@ -70,14 +60,10 @@ class Made(NamedTuple):
 
 
 class NotMade(NamedTuple):
-    """Why there is no kernel for a layer.
+    """Why there is no kernel for a layer."""
 
-    Attributes:
-        why: In a sentence.
-        refused: What each template does not know of the main node alone, by name.
-    """
-
-    why: str
+    why: str  # In a sentence
+    # What each template does not know of the main node alone, by name
     refused: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
 
 

@@ -41,8 +41,7 @@ from trtprof.flows.predict.on_gpus import Settings, ceilings_of, has_unit, live_
 
 __all__ = ["Settings", "predict_source"]
 
-Key = tuple[str, str]
-"""A tensor: path of the graph that makes it, and its name."""
+Key = tuple[str, str]  # A tensor: path of the graph that makes it, and its name
 
 
 def predict_source(source: Source, specs: Sequence[GpuSpec], how: Settings) -> Prediction:
@@ -80,8 +79,7 @@ class _Layer(NamedTuple):
 
     shown: PredictedLayer
     kind: int
-    tensors: tuple[Key, ...]
-    """What the names ``t0``, ``t1``, ... of its kind stand for."""
+    tensors: tuple[Key, ...]  # What the names ``t0``, ``t1``, ... of its kind stand for
 
 
 class _Kind(NamedTuple):
@@ -93,8 +91,7 @@ class _Kind(NamedTuple):
 
     ops: tuple[Op, ...]
     outputs: frozenset[str]
-    quantised: tuple[str, ...]
-    """What each op multiplies where it is fed dequantised values, else empty."""
+    quantised: tuple[str, ...]  # What each op multiplies where it is fed dequantised values, else empty
     narrow: frozenset[str]
 
     def recast(self, precision: str) -> list[Op]:
@@ -105,8 +102,7 @@ class _Kind(NamedTuple):
 class _Moves(NamedTuple):
     """What moves at precisions of one width."""
 
-    accesses: list[Access]
-    """By layer."""
+    accesses: list[Access]  # By layer
     memory_bytes: int
 
 

@@ -47,29 +47,18 @@ LEVELS: tuple[Level, ...] = ("auto", "layers", "groups", "nodes")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be asked of a prediction.
+    """What may be asked of a prediction."""
 
-    Attributes:
-        level: ``layers``: those of an engine that TensorRT-RTX builds; ``groups``: nodes that an engine may
-            fuse are one layer; ``nodes``: each is one; ``auto``: ``layers`` where an engine is asked for, else
-            ``groups``.
-        engine: Build one, which asks for its layers; None leaves that to the level.
-        precision: One of `cost.recast.PRECISIONS`.
-        accumulate: See `hardware.gpus.ceilings`.
-        clock_mhz: See `hardware.gpus.ceilings`.
-        overrides: See `hardware.gpus.ceilings`.
-        cold: Charge every byte to DRAM, as if the last-level cache kept nothing.
-        measured: By slug, kernels that were timed on a GPU; they correct what is expected there.
-    """
-
+    # ``layers``: those of an engine that TensorRT-RTX builds; ``groups``: nodes that an engine may fuse are one
+    # layer; ``nodes``: each is one; ``auto``: ``layers`` where an engine is asked for, else ``groups``.
     level: Level = "groups"
-    engine: bool | None = None
-    precision: str = "model"
-    accumulate: Accumulate = "auto"
-    clock_mhz: float | None = None
-    overrides: dict[str, float] = {}
-    cold: bool = False
-    measured: dict[str, Measured] = {}
+    engine: bool | None = None  # Build one, which asks for its layers; None leaves that to the level
+    precision: str = "model"  # One of `cost.recast.PRECISIONS`
+    accumulate: Accumulate = "auto"  # See `hardware.gpus.ceilings`
+    clock_mhz: float | None = None  # See `hardware.gpus.ceilings`
+    overrides: dict[str, float] = {}  # See `hardware.gpus.ceilings`
+    cold: bool = False  # Charge every byte to DRAM, as if the last-level cache kept nothing
+    measured: dict[str, Measured] = {}  # By slug, kernels that were timed on a GPU; they correct what is expected there
 
 
 def check(how: Settings) -> None:

@@ -17,8 +17,7 @@ from trtprof.base.records import (
 from trtprof.expected import document, nearest
 from trtprof.flows.predict.on_gpus import Settings
 
-NEAREST = 3
-"""Measurements that are shown of each GPU."""
+NEAREST = 3  # Measurements that are shown of each GPU
 
 
 def why(found: Prediction, specs: Sequence[GpuSpec], how: Settings, name: str) -> PredictedWhy:

@@ -9,16 +9,12 @@ from collections.abc import Sequence
 from trtprof.capture.turns import Pair, Variant, round_of
 from trtprof.compare.turns import TurnsChange, change_of_turns
 
-ROUNDS = 3
-"""Fresh processes of either side, unless it is clear before."""
+ROUNDS = 3  # Fresh processes of either side, unless it is clear before
 FEWEST = 2
 """Of these: one alone tells nothing of what processes differ by, and its interval is too narrow (`compare.turns`)."""
-PAIRS = 4
-"""Turns of each side in a round."""
-TURN_MS = 120.0
-"""Least time of a turn; it is one inference at least."""
-ALIKE = 0.02
-"""A variant that is within so much of the original, for sure, makes no difference worth another process."""
+PAIRS = 4  # Turns of each side in a round
+TURN_MS = 120.0  # Least time of a turn; it is one inference at least
+ALIKE = 0.02  # A variant that is within so much of the original, for sure, makes no difference worth another process
 
 
 def measured(before: Variant, after: Variant, deadline: float) -> TurnsChange:

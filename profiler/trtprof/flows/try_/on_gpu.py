@@ -20,8 +20,7 @@ from trtprof.flows.try_.search import asked_for, of_rewrites
 from trtprof.flows.try_.variants import UnfitError, Workshop
 from trtprof.source.request import ModelRequest
 
-CHANGES = 0.01
-"""A bound or an expectation that differs by less is the same."""
+CHANGES = 0.01  # A bound or an expectation that differs by less is the same
 
 
 def predicted_on(options: TryOptions, spec: GpuSpec, created: str, progress: Progress = SILENT) -> Tried:

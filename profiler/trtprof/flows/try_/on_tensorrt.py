@@ -150,25 +150,15 @@ def with_timing_cache(run: RunOptions, backend: str, runs: Path) -> RunOptions:
 
 
 class Facts(NamedTuple):
-    """What decides which rungs there are.
+    """What decides which rungs there are."""
 
-    Attributes:
-        base: The original, measured.
-        backend: ``tensorrt`` or ``tensorrt-rtx``.
-        version: Of the library.
-        capability: Of the GPU: (8, 9).
-        tf32: Whether fp32 may be multiplied as TF32 in the original.
-        quantised: Whether the model holds Q/DQ nodes.
-        streams: Whether the layers of the original lie on several streams.
-    """
-
-    base: Run
-    backend: str
-    version: Version
-    capability: Version
-    tf32: bool
-    quantised: bool
-    streams: bool
+    base: Run  # The original, measured
+    backend: str  # ``tensorrt`` or ``tensorrt-rtx``
+    version: Version  # Of the library
+    capability: Version  # Of the GPU: (8, 9)
+    tf32: bool  # Whether fp32 may be multiplied as TF32 in the original
+    quantised: bool  # Whether the model holds Q/DQ nodes
+    streams: bool  # Whether the layers of the original lie on several streams
 
     @property
     def title(self) -> str:

@@ -14,61 +14,37 @@ from trtprof.flows.try_.price import Price
 
 
 class TryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that may be asked.
+    """Everything that may be asked."""
 
-    Attributes:
-        run: How the original is run; ``output`` is the folder that receives the runs of the original and of the best.
-        budget_s: About how many seconds it may take, the run of the original included; see `search.SINGLES`.
-        most: How many rungs are measured at most.
-        only: Codes of rules: rungs that answer none of them are left out, and rewrites touch no other layers than
-            those of such findings.
-        rungs: Names of rungs: all others are left out. Empty for all.
-        skip: Names of rungs to leave out.
-        kinds: Which kinds of rungs are tried.
-        dry_run: Whether to stop before anything is measured but the original.
-        gpu: Predict rewrites for this GPU, and run nothing; None for the device that is here.
-        model: Where to write the best model; empty for nowhere.
-        force: Whether it may replace a file.
-    """
-
+    # How the original is run; ``output`` is the folder that receives the runs of the original and of the best
     run: RunOptions
+    # About how many seconds it may take, the run of the original included; see `search.SINGLES`
     budget_s: float = 300.0
-    most: int = 40
+    most: int = 40  # How many rungs are measured at most
     only: tuple[str, ...] = ()
-    rungs: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    kinds: frozenset[str] = frozenset({"option", "rewrite", "pass"})
-    dry_run: bool = False
-    gpu: GpuSpec | None = None
-    model: str = ""
-    force: bool = False
+    rungs: tuple[str, ...] = ()  # Names of rungs: all others are left out. Empty for all
+    skip: tuple[str, ...] = ()  # Names of rungs to leave out
+    kinds: frozenset[str] = frozenset({"option", "rewrite", "pass"})  # Which kinds of rungs are tried
+    dry_run: bool = False  # Whether to stop before anything is measured but the original
+    gpu: GpuSpec | None = None  # Predict rewrites for this GPU, and run nothing; None for the device that is here
+    model: str = ""  # Where to write the best model; empty for nowhere
+    force: bool = False  # Whether it may replace a file
 
 
 class OptionRung(NamedTuple):
-    """A rung that changes how a session is set up.
+    """A rung that changes how a session is set up."""
 
-    Attributes:
-        name: What it is called.
-        title: What it does, in a few words.
-        settings: KEY=VALUE as ``--sessionOption`` takes them; where KEY begins with ``--``, a flag of `trtprof run`,
-            whose value is 1 where it takes none.
-        threads: Threads inside an op; 0 leaves them as they are.
-        answers: Codes of the rules whose remedy it is.
-        exact: Whether every output keeps every bit; threads may cut a sum otherwise.
-        idle: Why it changes nothing of this model, in words; empty where it may.
-        why_not: Why it cannot be set here, in words; empty where it can.
-        price: What it should bring, where the run of the original tells it.
-    """
-
-    name: str
-    title: str
+    name: str  # What it is called
+    title: str  # What it does, in a few words
+    # KEY=VALUE as ``--sessionOption`` takes them; where KEY begins with ``--``, a flag of `trtprof run`, whose value
+    # is 1 where it takes none.
     settings: tuple[str, ...] = ()
-    threads: int = 0
-    answers: tuple[str, ...] = ()
-    exact: bool = True
-    idle: str = ""
-    why_not: str = ""
-    price: Price | None = None
+    threads: int = 0  # Threads inside an op; 0 leaves them as they are
+    answers: tuple[str, ...] = ()  # Codes of the rules whose remedy it is
+    exact: bool = True  # Whether every output keeps every bit; threads may cut a sum otherwise
+    idle: str = ""  # Why it changes nothing of this model, in words; empty where it may
+    why_not: str = ""  # Why it cannot be set here, in words; empty where it can
+    price: Price | None = None  # What it should bring, where the run of the original tells it
 
 
 _OF_THREADS = ("RL101", "RL102", "LA401", "HO501")

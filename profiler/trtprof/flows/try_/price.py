@@ -14,15 +14,10 @@ from trtprof.diagnose import THRESHOLDS
 
 
 class Price(NamedTuple):
-    """What is predicted of a variant.
+    """What is predicted of a variant."""
 
-    Attributes:
-        gain: Time of the original over that of the variant.
-        basis: Where that is from, in words.
-    """
-
-    gain: float | None
-    basis: str
+    gain: float | None  # Time of the original over that of the variant
+    basis: str  # Where that is from, in words
 
 
 NOT_TOLD = Price(None, "nothing but a measurement tells it")

@@ -25,46 +25,30 @@ from trtprof.flows.try_.price import NOT_TOLD, SAME, Price
 from trtprof.flows.try_.target import Rounding, Target
 from trtprof.flows.try_.variants import PASS_S, UnfitError, Variant, Workshop, rewrites
 
-HOPELESS = 0.8
-"""A rewrite that is predicted to reach less of the speed of the original is not measured."""
+HOPELESS = 0.8  # A rewrite that is predicted to reach less of the speed of the original is not measured
 PREDICTED, SINGLES, COMBINED = 0.3, 0.65, 0.8
 """Shares of the budget after which nothing more is predicted, no further rung is begun, and nothing more is combined:
 what is left is for the last measurement and the run of the best."""
 LEAST_PASS_S = 10.0
 """Seconds that a pass of another project has, even when there is no time left to predict what it brings."""
-LAST_S = 10.0
-"""Seconds that the last measurement has at least for further rounds."""
+LAST_S = 10.0  # Seconds that the last measurement has at least for further rounds
 _ORDER: tuple[RungVerdict, ...] = ("helps", "no difference", "slower", "wrong", "failed", "refused", "not measured")
 
 
 class Candidate(NamedTuple):
-    """A rung, or several, that may be tried.
+    """A rung, or several, that may be tried."""
 
-    Attributes:
-        names: Of its rungs.
-        kind: See `records.RungKind`.
-        title: What it does.
-        answers: Codes of rules.
-        exact: See `records.Rung`.
-        steps: Rewrites and passes, in order.
-        settings: See `options.OptionRung`.
-        threads: 0 for those of the original.
-        price: What it should bring, where that is known before it is built.
-        idle: Why it changes nothing of this model; empty where it may.
-        why_not: Why it cannot be made here; empty where it can.
-    """
-
-    names: tuple[str, ...]
-    kind: RungKind
-    title: str
-    answers: tuple[str, ...] = ()
-    exact: bool | None = None
-    steps: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    threads: int = 0
-    price: Price | None = None
-    idle: str = ""
-    why_not: str = ""
+    names: tuple[str, ...]  # Of its rungs
+    kind: RungKind  # See `records.RungKind`
+    title: str  # What it does
+    answers: tuple[str, ...] = ()  # Codes of rules
+    exact: bool | None = None  # See `records.Rung`
+    steps: tuple[str, ...] = ()  # Rewrites and passes, in order
+    settings: tuple[str, ...] = ()  # See `options.OptionRung`
+    threads: int = 0  # 0 for those of the original
+    price: Price | None = None  # What it should bring, where that is known before it is built
+    idle: str = ""  # Why it changes nothing of this model; empty where it may
+    why_not: str = ""  # Why it cannot be made here; empty where it can
 
     @property
     def name(self) -> str:
@@ -110,11 +94,9 @@ class Search:
 
     Attributes:
         best: The fastest combination, once it is found and was measured again.
-        threads: With which the original runs.
         candidates: How many were measured against the original.
         notes: What else is to be said.
         unfit: Rungs that change nothing of this model.
-        interrupted: Whether somebody stopped it.
     """
 
     def __init__(

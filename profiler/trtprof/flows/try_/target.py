@@ -25,27 +25,17 @@ if TYPE_CHECKING:
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """How a variant is run.
+    """How a variant is run."""
 
-    Attributes:
-        session: Its file, and how ONNX Runtime is set up; of TensorRT the file alone counts.
-        gpu: Of a GPU: how its engine is built, and how it is run.
-    """
-
-    session: SessionRequest
-    gpu: GpuOptions = GpuOptions()
+    session: SessionRequest  # Its file, and how ONNX Runtime is set up; of TensorRT the file alone counts
+    gpu: GpuOptions = GpuOptions()  # Of a GPU: how its engine is built, and how it is run
 
 
 class Built(NamedTuple):
-    """What a runtime made of a file.
+    """What a runtime made of a file."""
 
-    Attributes:
-        graph: A digest of it: two files with the same are the same to the runtime.
-        engine: Of TensorRT.
-    """
-
-    graph: str
-    engine: EngineBuild | None = None
+    graph: str  # A digest of it: two files with the same are the same to the runtime
+    engine: EngineBuild | None = None  # Of TensorRT
 
 
 class Rounding(NamedTuple):
@@ -56,11 +46,7 @@ class Rounding(NamedTuple):
 
 
 class Target(Protocol):
-    """What runs the variants of one model.
-
-    Attributes:
-        original: How the original is run.
-    """
+    """What runs the variants of one model."""
 
     @property
     def original(self) -> Setup: ...

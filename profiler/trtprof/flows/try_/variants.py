@@ -36,23 +36,14 @@ class UnfitError(Exception):
 
 
 class Variant(NamedTuple):
-    """A model and how a session of it is set up.
+    """A model and how a session of it is set up."""
 
-    Attributes:
-        steps: Names of the rewrites and passes that made the file, in order.
-        session: The file, and how it is run.
-        sites: What the steps changed.
-        graph: Digest of what the runtime makes of it; see `target.Built`.
-        gpu: How it is built for a GPU, and run there.
-        engine: What TensorRT built of it.
-    """
-
-    steps: tuple[str, ...]
-    session: SessionRequest
-    sites: tuple[Site, ...]
-    graph: str
-    gpu: GpuOptions = GpuOptions()
-    engine: EngineBuild | None = None
+    steps: tuple[str, ...]  # Names of the rewrites and passes that made the file, in order
+    session: SessionRequest  # The file, and how it is run
+    sites: tuple[Site, ...]  # What the steps changed
+    graph: str  # Digest of what the runtime makes of it; see `target.Built`
+    gpu: GpuOptions = GpuOptions()  # How it is built for a GPU, and run there
+    engine: EngineBuild | None = None  # What TensorRT built of it
 
     @property
     def gone(self) -> tuple[str, ...]:
@@ -152,8 +143,7 @@ class Workshop:
 
 
 _PASSES = {one.name: one for one in PASSES}
-PASS_S = 120.0
-"""Seconds after which a pass is ended, where nobody says otherwise."""
+PASS_S = 120.0  # Seconds after which a pass is ended, where nobody says otherwise
 
 
 def _passed(step: str, before: Path, after: Path, seconds: float) -> tuple[Site, ...]:

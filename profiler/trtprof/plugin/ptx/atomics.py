@@ -27,21 +27,13 @@ _COMBINE: dict[str, Callable[[Array, Array], Any]] = {
 
 
 class _Operation(NamedTuple):
-    """What an atomic does.
+    """What an atomic does."""
 
-    Attributes:
-        name: ``add``, ..., ``cas``.
-        kind: Its type.
-        combine: What becomes of what was there and what is given; none of ``cas``.
-        returns: Whether somebody wants what was there.
-        instruction: For messages.
-    """
-
-    name: str
-    kind: str
-    combine: Callable[[Array, Array], Any] | None
-    returns: bool
-    instruction: Instruction
+    name: str  # ``add``, ..., ``cas``
+    kind: str  # Its type
+    combine: Callable[[Array, Array], Any] | None  # What becomes of what was there and what is given; none of ``cas``
+    returns: bool  # Whether somebody wants what was there
+    instruction: Instruction  # For messages
 
 
 def _combine_of(maker: Maker, operation: str, kind: str) -> Callable[[Array, Array], Any]:

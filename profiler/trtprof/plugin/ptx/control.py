@@ -19,8 +19,7 @@ from trtprof.plugin.ptx.parse import (
 )
 from trtprof.plugin.ptx.state import LANES, Active, Chunk
 
-_WHERE = -1
-"""Slot of `Chunk.params` where a jump leaves the places that its lanes go to."""
+_WHERE = -1  # Slot of `Chunk.params` where a jump leaves the places that its lanes go to
 
 
 def _nothing(chunk: Chunk, active: Active) -> None:

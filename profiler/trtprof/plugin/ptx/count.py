@@ -14,28 +14,21 @@ SECTOR = 32
 
 
 class Counted(NamedTuple):
-    """What a launch moved.
+    """What a launch moved."""
 
-    Attributes:
-        requested_sectors_read: Sectors of 32 bytes that warp instructions ask of global memory: each instruction of
-            each warp counts those that its threads touch once. What L1 is asked for.
-        requested_sectors_written: Likewise of stores and atomics.
-        sectors_read: Different sectors over the whole launch, by buffer: what DRAM gives where caches keep all.
-        sectors_written: Likewise.
-        bank_conflicts: Passes over shared memory beyond those that each warp instruction needs: one for every 128
-            bytes that 32 threads may be given. Accesses of 8 bytes are served half a warp at a time, those of 16
-            a quarter; threads that want the same word are served together.
-        instructions: Warp instructions that were executed.
-        blocks: Blocks that were executed.
-    """
-
+    # Sectors of 32 bytes that warp instructions ask of global memory: each instruction of each warp counts those that
+    # its threads touch once. What L1 is asked for.
     requested_sectors_read: int
-    requested_sectors_written: int
+    requested_sectors_written: int  # Likewise of stores and atomics
+    # Different sectors over the whole launch, by buffer: what DRAM gives where caches keep all
     sectors_read: dict[str, int]
-    sectors_written: dict[str, int]
+    sectors_written: dict[str, int]  # Likewise
+    # Passes over shared memory beyond those that each warp instruction needs: one for every 128 bytes that 32 threads
+    # may be given. Accesses of 8 bytes are served half a warp at a time, those of 16 a quarter; threads that want the
+    # same word are served together.
     bank_conflicts: int
-    instructions: int
-    blocks: int
+    instructions: int  # Warp instructions that were executed
+    blocks: int  # Blocks that were executed
 
 
 class Counter:

@@ -24,10 +24,8 @@ from trtprof.plugin.ptx.state import LANES, Active, Chunk, Dims, Launch
 KNOWN = (access, arithmetic, atomics, control, convert, matrix, warp)
 SIDE_BY_SIDE = 1 << 17
 """Threads that are executed together: enough to make numpy's overhead small, few enough for registers in the cache."""
-SHARED_AT_ONCE = 1 << 24
-"""Bytes of shared memory of all blocks that are executed together."""
-BUDGET = 1_000_000
-"""Instructions that a group of blocks may execute."""
+SHARED_AT_ONCE = 1 << 24  # Bytes of shared memory of all blocks that are executed together
+BUDGET = 1_000_000  # Instructions that a group of blocks may execute
 _FAR = 1 << 40
 _KEEP = 31 << 20
 """Bytes that glibc's dynamic thresholds of malloc follow (mallopt(3)): as many as it allows, which is below 32 MiB."""

@@ -11,15 +11,11 @@ from trtprof.plugin.ptx.fault import Fault
 
 Array = npt.NDArray[Any]
 
-FIRST = 0x2_0000_0000
-"""Where buffers begin: above 32 bits, so that a pointer that is cut short points nowhere."""
-SHARED = 1 << 40
-"""Where shared memory is for those who have a generic address."""
-LOCAL = 1 << 41
-"""Where local memory is for those who have a generic address."""
+FIRST = 0x2_0000_0000  # Where buffers begin: above 32 bits, so that a pointer that is cut short points nowhere
+SHARED = 1 << 40  # Where shared memory is for those who have a generic address
+LOCAL = 1 << 41  # Where local memory is for those who have a generic address
 GAP = 1 << 20
-POISON = 0xFF
-"""What an output holds before it is written: NaN in each float format."""
+POISON = 0xFF  # What an output holds before it is written: NaN in each float format
 VIEWS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 """What holds cells of so many bytes: 16 only as bits that are copied."""
 
@@ -28,9 +24,6 @@ class Buffer:
     """One piece of memory.
 
     Attributes:
-        name: As messages call it.
-        start: Its address.
-        nbytes: Its size.
         origin: The aligned place behind which it begins; what `bytes` begins with.
         bytes: Its content, from ``origin`` on.
         writable: Whether a kernel may write it.

@@ -31,8 +31,7 @@ Array = npt.NDArray[Any]
 Get = Callable[[Chunk], Array]
 Put = Callable[[Chunk, Active, Array], None]
 Run = Callable[[Chunk, Active], None]
-Follow = Callable[[Chunk, Active], dict[int, Array]]
-"""Undefined bits of the results by slot; see `Chunk.mark`."""
+Follow = Callable[[Chunk, Active], dict[int, Array]]  # Undefined bits of the results by slot; see `Chunk.mark`
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "pred": np.dtype(np.bool_), "u8": np.dtype(np.uint8), "b8": np.dtype(np.uint8), "s8": np.dtype(np.int8),
@@ -54,10 +53,7 @@ class Maker:
     """One instruction, while it is made executable.
 
     Attributes:
-        instruction: Which.
-        program: Its program.
         sources: Registers that it reads, by slot, and the bits of them that it looks at.
-        results: Registers that it writes.
         sinks: Like `sources`, those that must be defined when it is executed.
         follow: What says which bits of its results are undefined; None is all where any that it looks at is.
     """
@@ -258,37 +254,23 @@ def _as(value: Array, dtype: np.dtype[Any]) -> Array:
 
 
 class Step(NamedTuple):
-    """An instruction that can be executed.
-
-    Attributes:
-        instruction: Which.
-        kind: ``plain`` is done by `run` alone; others say what the scheduler does.
-        run: What it does to registers and memory.
-        guard: What reads its predicate, or none.
-        sources: See `Maker`.
-        results: Likewise.
-        sinks: Likewise.
-        follow: Likewise.
-        target: Where a branch goes.
-        members: Of instructions of a warp, what reads which lanes take part.
-    """
+    """An instruction that can be executed."""
 
     instruction: Instruction
-    kind: str
-    run: Run
-    guard: Get | None
-    sources: tuple[Look, ...]
-    results: tuple[int, ...]
-    sinks: tuple[Look, ...]
-    follow: Follow | None = None
-    target: int = -1
-    members: Get | None = None
+    kind: str  # ``plain`` is done by `run` alone; others say what the scheduler does
+    run: Run  # What it does to registers and memory
+    guard: Get | None  # What reads its predicate, or none
+    sources: tuple[Look, ...]  # See `Maker`
+    results: tuple[int, ...]  # Likewise
+    sinks: tuple[Look, ...]  # Likewise
+    follow: Follow | None = None  # Likewise
+    target: int = -1  # Where a branch goes
+    members: Get | None = None  # Of instructions of a warp, what reads which lanes take part
 
 
 Made = Run | tuple[str, Run] | tuple[str, Run, int] | tuple[str, Run, int, Get]
 """A plain step, or its kind with what it does, where it goes, and which lanes take part."""
-MAKERS: dict[str, Callable[[Maker], Made]] = {}
-"""What makes each opcode executable."""
+MAKERS: dict[str, Callable[[Maker], Made]] = {}  # What makes each opcode executable
 
 
 def makes(*opcodes: str) -> Callable[[Callable[[Maker], Made]], Callable[[Maker], Made]]:

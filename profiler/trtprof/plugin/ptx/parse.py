@@ -126,83 +126,53 @@ Operand = Register | Immediate | Special | Negated | Variable | Address | Vector
 
 @dataclass(eq=False)
 class Instruction:
-    """One instruction.
+    """One instruction."""
 
-    Attributes:
-        text: As it was written, in one line.
-        opcode: ``ld``.
-        modifiers: What follows it, without dots: ``global``, ``f32``.
-        operands: In their order.
-        guard: The predicate that it hangs on, or none.
-        negated: Whether it is executed where that is false.
-        function: Whose it is.
-    """
-
-    text: str
-    opcode: str
-    modifiers: tuple[str, ...]
-    operands: tuple[Operand, ...]
-    guard: Register | None
-    negated: bool
+    text: str  # As it was written, in one line
+    opcode: str  # ``ld``
+    modifiers: tuple[str, ...]  # What follows it, without dots: ``global``, ``f32``
+    operands: tuple[Operand, ...]  # In their order
+    guard: Register | None  # The predicate that it hangs on, or none
+    negated: bool  # Whether it is executed where that is false
     function: Function
     scope: int = 0
 
 
 @dataclass(eq=False)
 class Function:
-    """A kernel, or a function that kernels call.
-
-    Attributes:
-        name: Its name.
-        parameters: What it is given.
-        results: What it gives back.
-        start: The place of its first instruction in `Program.code`; -1 where it is only declared.
-        back: The register that holds where it returns to.
-        labels: Places by name.
-        lists: Lists of labels by name.
-    """
+    """A kernel, or a function that kernels call."""
 
     name: str
-    parameters: list[Variable] = field(default_factory=list)
-    results: list[Variable] = field(default_factory=list)
+    parameters: list[Variable] = field(default_factory=list)  # What it is given
+    results: list[Variable] = field(default_factory=list)  # What it gives back
     code: list[Instruction] = field(default_factory=list)
-    start: int = -1
+    start: int = -1  # The place of its first instruction in `Program.code`; -1 where it is only declared
+    # The register that holds where it returns to
     back: Register = field(default_factory=lambda: Register(-1, 64, "return address"))
-    labels: dict[tuple[int, str], int] = field(default_factory=dict)
-    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    labels: dict[tuple[int, str], int] = field(default_factory=dict)  # Places by name
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Lists of labels by name
     parents: list[int] = field(default_factory=lambda: [-1])
 
 
 @dataclass(eq=False)
 class Entry:
-    """A kernel that can be launched.
-
-    Attributes:
-        name: Its name.
-        parameters: Its arguments in their order.
-        shared_bytes: Shared memory of a block, without what a launch adds.
-        function: Its instructions.
-    """
+    """A kernel that can be launched."""
 
     name: str
-    parameters: tuple[Parameter, ...]
-    shared_bytes: int
-    function: Function
+    parameters: tuple[Parameter, ...]  # Its arguments in their order
+    shared_bytes: int  # Shared memory of a block, without what a launch adds
+    function: Function  # Its instructions
 
 
 class Program:
     """A module of PTX.
 
     Attributes:
-        entries: Kernels by name.
-        functions: All functions by name.
         code: The instructions of all, those of functions before those of kernels, so that threads which are still in a
             function come before those which have returned from it.
-        registers: How many there are.
-        variables: Variables of the module: ``.shared``, ``.const``, ``.global``; and ``.shared`` and ``.local`` ones
-            of functions.
+        variables: Variables of the module: ``.shared``, ``.const``, ``.global``; and ``.shared`` and ``.local`` ones of
+            functions.
         shared_bytes: Shared memory with the gaps between variables, which nobody may touch.
-        local_bytes: Local memory of a thread.
         params: Parameters of functions, and those of calls.
     """
 

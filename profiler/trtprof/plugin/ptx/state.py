@@ -20,43 +20,28 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 LANES = 32
 Dims = tuple[int, int, int]
-Look = tuple[int, int]
-"""What is looked at: a register by its slot, and which of its bits."""
+Look = tuple[int, int]  # What is looked at: a register by its slot, and which of its bits
 
 
 @dataclass(eq=False)
 class Launch:
-    """One launch of a kernel.
+    """One launch of a kernel."""
 
-    Attributes:
-        program: Where the kernel is.
-        entry: The kernel.
-        grid: Blocks in x, y and z.
-        block: Threads of a block in x, y and z.
-        arguments: Bits of each argument, by the number of its parameter.
-        memory: Buffers that its pointers point into.
-        counter: What it moves.
-        dynamic: Bytes of dynamic shared memory.
-        module: Variables of the module by name: ``.const`` and ``.global`` ones.
-        writers: Of each buffer that is written, which block wrote each cell: its number + 1.
-        cell: Bytes of those cells: the smallest store of the program.
-        shared_cell: Likewise in shared memory.
-        local_cell: Whether local memory is used.
-    """
-
-    program: Program
-    entry: Entry
-    grid: Dims
-    block: Dims
-    arguments: dict[int, Array]
-    memory: Memory
-    counter: Counter
-    dynamic: int
+    program: Program  # Where the kernel is
+    entry: Entry  # The kernel
+    grid: Dims  # Blocks in x, y and z
+    block: Dims  # Threads of a block in x, y and z
+    arguments: dict[int, Array]  # Bits of each argument, by the number of its parameter
+    memory: Memory  # Buffers that its pointers point into
+    counter: Counter  # What it moves
+    dynamic: int  # Bytes of dynamic shared memory
+    # Variables of the module by name: ``.const`` and ``.global`` ones
     module: dict[Variable, Buffer] = field(default_factory=dict)
+    # Of each buffer that is written, which block wrote each cell: its number + 1
     writers: dict[str, Array] = field(default_factory=dict)
     buffers: list[Buffer] = field(default_factory=list)
-    cell: int = 1
-    shared_cell: int = 1
+    cell: int = 1  # Bytes of those cells: the smallest store of the program
+    shared_cell: int = 1  # Likewise in shared memory
 
     @property
     def threads(self) -> int:
@@ -69,10 +54,7 @@ class Chunk:
     """Blocks that are executed side by side; a lane is a thread, or one of those that fill up the last warp of a block.
 
     Attributes:
-        blocks: Their numbers.
-        threads: Of a block.
         padded: The same, up to whole warps.
-        lanes: Of all blocks.
         live: Which have not ended; None while none has.
         registers: By slot: an array of one element where all lanes have the same, or one a lane. Never changed in
             place, so that results may share them. None is what no lane has set. The last is the condition code.
@@ -253,7 +235,6 @@ class Active:
     """Lanes that execute an instruction together.
 
     Attributes:
-        chunk: Of what.
         mask: Which; None is all of the chunk.
         others: Whether there are others that have not ended.
     """

@@ -26,25 +26,18 @@ from trtprof.plugin.task import Operand, Task
 THREADS = 256
 PACK_BYTES = 16
 TILE_ROWS = 8
-SECTOR = 32
-"""Bytes that DRAM gives at least."""
-SQUARE = 16
-"""Below so many elements a side, squares are mostly empty."""
+SECTOR = 32  # Bytes that DRAM gives at least
+SQUARE = 16  # Below so many elements a side, squares are mostly empty
 
 
 @dataclass(frozen=True)
 class View:
-    """A walk over the elements of a dense tensor, in row-major order.
+    """A walk over the elements of a dense tensor, in row-major order."""
 
-    Attributes:
-        dims: As later nodes see them.
-        axes: How many elements each dim has, and how far one step is; may be more than there are dims.
-        start: Where the first element is; all are added.
-    """
-
-    dims: tuple[Dim, ...]
+    dims: tuple[Dim, ...]  # As later nodes see them
+    # How many elements each dim has, and how far one step is; may be more than there are dims
     axes: tuple[tuple[Extent, Extent], ...]
-    start: tuple[Extent, ...] = ()
+    start: tuple[Extent, ...] = ()  # Where the first element is; all are added
 
     @property
     def dense(self) -> bool:

@@ -24,40 +24,25 @@ from trtprof.plugin.sizes import cdiv, product
 from trtprof.plugin.task import Operand, Task
 
 _THREADS = 256
-_UNROLLED = 49
-"""Elements of a filter up to which all of it is kept in registers."""
-_HELD = 128
-"""Pixels that a thread may hold in registers."""
+_UNROLLED = 49  # Elements of a filter up to which all of it is kept in registers
+_HELD = 128  # Pixels that a thread may hold in registers
 _FLOATS = ("fp32", "fp16", "bf16")
 
 
 @dataclass(frozen=True)
 class _Conv:
-    """A depthwise convolution; what has two numbers is along rows and columns, and a signal is an image of one row.
+    """A depthwise convolution; what has two numbers is along rows and columns, and a signal is an image of one row."""
 
-    Attributes:
-        node: The node, as the body has it.
-        given: The image.
-        weights: The filters.
-        bias: Input of the task, or None.
-        image: Rows and columns of the image.
-        out: Of the result.
-        filter: Of a filter.
-        stride: By how much it moves.
-        dilation: By how much its elements are apart.
-        begin: What is padded before.
-    """
-
-    node: NodeProto
-    given: int
-    weights: int
-    bias: int | None
-    image: tuple[Dim, Dim]
-    out: tuple[Dim, Dim]
+    node: NodeProto  # The node, as the body has it
+    given: int  # The image
+    weights: int  # The filters
+    bias: int | None  # Input of the task, or None
+    image: tuple[Dim, Dim]  # Rows and columns of the image
+    out: tuple[Dim, Dim]  # Of the result
     filter: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    begin: tuple[int, int]
+    stride: tuple[int, int]  # By how much it moves
+    dilation: tuple[int, int]  # By how much its elements are apart
+    begin: tuple[int, int]  # What is padded before
 
     @property
     def taps(self) -> int:

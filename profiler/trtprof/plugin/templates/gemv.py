@@ -27,16 +27,12 @@ from trtprof.plugin.products import Product, guess, static
 from trtprof.plugin.sizes import cdiv, product
 from trtprof.plugin.task import Task
 
-_LOAD = 16
-"""Bytes of the widest load."""
+_LOAD = 16  # Bytes of the widest load
 _WARP = 32
-_MANY = 128 * 4
-"""Blocks that keep a large GPU busy: some on each of its SMs."""
+_MANY = 128 * 4  # Blocks that keep a large GPU busy: some on each of its SMs
 _VARIANTS = 5
-_HELD = 160
-"""Numbers that a thread may hold in registers."""
-_LONGEST = 2**31
-"""Dimensions are counted in 32 bits."""
+_HELD = 160  # Numbers that a thread may hold in registers
+_LONGEST = 2**31  # Dimensions are counted in 32 bits
 _FLOATS = ("fp32", "fp16", "bf16")
 _BYTES = ("int8", "uint8")
 
@@ -306,19 +302,12 @@ _ZEROS_ACROSS = """\
 
 
 class _Shape(NamedTuple):
-    """How a variant shares its work out.
+    """How a variant shares its work out."""
 
-    Attributes:
-        threads: Of a block.
-        together: Neighbouring threads that share a row, or that stand side by side over columns.
-        loads: That a thread has under way, in each of its rows.
-        rows: Rows that a thread works on; 1 by columns.
-    """
-
-    threads: int
-    together: int
-    loads: int
-    rows: int = 1
+    threads: int  # Of a block
+    together: int  # Neighbouring threads that share a row, or that stand side by side over columns
+    loads: int  # That a thread has under way, in each of its rows
+    rows: int = 1  # Rows that a thread works on; 1 by columns
 
 
 @template("gemv", "a matrix times a vector, or times up to 16: what is large is read once")
@@ -497,21 +486,13 @@ def _words(found: Product, shape: _Shape) -> tuple[str, str]:
 
 
 class _Quantised(NamedTuple):
-    """What a quantised matrix adds to the text.
+    """What a quantised matrix adds to the text."""
 
-    Attributes:
-        scaled: Behind a sum: `` * ...``.
-        adjust: Lines that turn elements ``x[i]`` into what they stand for; none where they stand for themselves.
-        prepare: Lines that read zero points across, once.
-        along: Lines that read what goes along the sum.
-        functions: That those call.
-    """
-
-    scaled: str = ""
-    adjust: str = ""
-    prepare: str = ""
-    along: str = ""
-    functions: str = ""
+    scaled: str = ""  # Behind a sum: `` * ...``
+    adjust: str = ""  # Lines that turn elements ``x[i]`` into what they stand for; none where they stand for themselves
+    prepare: str = ""  # Lines that read zero points across, once
+    along: str = ""  # Lines that read what goes along the sum
+    functions: str = ""  # That those call
 
 
 def _quantised(members: Members, found: Product, row: str) -> _Quantised:
@@ -629,19 +610,12 @@ def _source(members: Members, found: Product, shape: _Shape, entry: str, words: 
 
 
 class _Text(NamedTuple):
-    """Parts of the text.
+    """Parts of the text."""
 
-    Attributes:
-        constants: Of the file.
-        functions: Before the struct.
-        multiply: The kernel itself, a member of the struct.
-        call: Lines of the entry.
-    """
-
-    constants: str
-    functions: str
-    multiply: str
-    call: tuple[str, ...]
+    constants: str  # Of the file
+    functions: str  # Before the struct
+    multiply: str  # The kernel itself, a member of the struct
+    call: tuple[str, ...]  # Lines of the entry
 
 
 def _depth(members: Members, found: Product) -> str:

@@ -14,8 +14,7 @@ OPS = frozenset(
         "SkipSimplifiedLayerNormalization",
     }
 )  # fmt: skip
-SPELLED = frozenset({"ReduceMean", "Sqrt"})
-"""Ops that all spellings have."""
+SPELLED = frozenset({"ReduceMean", "Sqrt"})  # Ops that all spellings have
 
 
 @template("norm", "layer or root-mean-square normalisation, with residual, scale and bias")

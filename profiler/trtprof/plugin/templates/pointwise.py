@@ -28,10 +28,8 @@ from trtprof.plugin.kernel import Kernel, NotFitError, template
 from trtprof.plugin.task import Operand, Task
 
 THREADS = 256
-PACK_BYTES = 16
-"""What one instruction of a thread moves at most."""
-_HELD = ("pack", "row")
-"""Ways to read an operand that bring a whole pack at once."""
+PACK_BYTES = 16  # What one instruction of a thread moves at most
+_HELD = ("pack", "row")  # Ways to read an operand that bring a whole pack at once
 
 
 def chain_of(task: Task) -> Chain:
